@@ -1,0 +1,56 @@
+# `make` lists the commands. Each sets up all it needs in .venv, from the package registries.
+
+# The first of these that is new enough and can make virtual environments; PYTHON=... chooses another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+VENV := $(CURDIR)/.venv
+READY := .venv/.ready
+
+export PATH := $(VENV)/bin:$(PATH)
+export PYSPARK_PYTHON := $(VENV)/bin/python
+export PYSPARK_DRIVER_PYTHON := $(VENV)/bin/python
+export SPARK_LOCAL_IP := 127.0.0.1
+# Another Spark on this machine is not the one that .venv was set up with.
+unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## install everything into .venv (the other commands do it when needed)
+
+demo: $(READY) ## load real flights, stream more, ask questions: Spark in local mode
+	@.venv/bin/python -m jobs.demo
+
+test: $(READY) ## run all tests
+	@.venv/bin/python -m pytest
+
+check: $(READY) ## lint, format and types
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+
+bench: $(READY) ## measure against other engines on this machine
+	@.venv/bin/python -m bench
+
+clean: ## remove .venv and what tools leave behind
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements.txt requirements-java.txt pyproject.toml jobs/prepare_spark.py jobs/java_home.sh
+	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' || { \
+		echo 'tidemark needs Python 3.11 or newer with the venv module (on Debian: the package python3-venv).' >&2; \
+		echo 'Found none as python3, python3.13, python3.12 or python3.11; name one: make PYTHON=/path/to/python3 setup' >&2; \
+		exit 1; }
+	@echo 'Setting up .venv: a minute or two, once.'
+	@$(PYTHON) -m venv .venv
+	@awk '/^[a-z]/ { take = /^(packaging|setuptools|wheel)==/ } take' requirements.txt > .venv/requirements-build.txt
+	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r .venv/requirements-build.txt
+	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.txt
+	@.venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@sh jobs/java_home.sh $(VENV) >/dev/null 2>&1 || \
+		.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-java.txt
+	@.venv/bin/python -m jobs.prepare_spark >.venv/prepare.log 2>&1 || { cat .venv/prepare.log >&2; exit 1; }
+	@touch $(READY)

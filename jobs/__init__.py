@@ -1,0 +1,1 @@
+"""The commands: each job parses its arguments, calls the packages and prints."""

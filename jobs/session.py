@@ -1,0 +1,108 @@
+"""One way to a Spark session that reads and writes Delta, for the jobs, the demo and the tests.
+
+Whoever starts Spark decides: under spark-submit its `--conf` wins over what a caller asks for, from Python
+the caller wins over spark-defaults.conf. Both win over the defaults below.
+
+Delta's jars must be there when Spark's Java process starts. `make setup` puts them beside Spark's own
+(see jobs/prepare_spark.py). Where that was not done, a session started from Python asks Spark's resolver
+for them. Under spark-submit Java already runs, and spark.jars.packages is no longer looked at: there the
+lack is an error that tells what to type.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import SparkSession
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.sql.extensions": DELTA_EXTENSION,
+    "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
+    "spark.sql.session.timeZone": "UTC",
+    # The default, INT96, has no statistics, so nothing could be skipped by time.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A wrong Arrow type then fails where it is made, with its name, and not late in a reader.
+    "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+    # The default of 10,000 rows spends more time between Java and Python than in numpy.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+}
+
+LOCAL_DEFAULTS = {
+    # The 200 and 50 partitions of the defaults are for clusters: here each costs a task and saves nothing.
+    "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # The machine's own name need not resolve, and nobody else is to connect.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+# What only the command line of Java can tell it; the rest is set on the session.
+NEEDED_AT_START = (
+    "spark.master",
+    "spark.app.name",
+    "spark.ui.showConsoleProgress",
+    "spark.driver.",
+    "spark.jars",
+)
+
+
+class SessionError(RuntimeError):
+    """Spark cannot be used as it was started."""
+
+
+def spark_session(app_name: str, **conf: str) -> SparkSession:
+    """Return the active session as it is, or start one with Delta.
+
+    conf holds settings by their full names, `**{"spark.master": "local[2]"}`. They win over the defaults,
+    but not over what the user gave to spark-submit. Raises SessionError where Spark runs without Delta.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Spark takes a start from Python for a shell and then sets these two by itself.
+    conf = {"spark.app.name": app_name, "spark.ui.showConsoleProgress": "false", **conf}
+    given = _start_java(conf)
+    chosen = {**conf, **given} if "PYSPARK_GATEWAY_PORT" in os.environ else {**given, **conf}
+    settings = {**DEFAULTS, **chosen}
+    if settings["spark.master"].startswith("local"):
+        settings = {**LOCAL_DEFAULTS, **settings}
+    builder: SparkSession.Builder = SparkSession.builder
+    return builder.config(map=dict(settings)).getOrCreate()
+
+
+def _start_java(conf: dict[str, str]) -> dict[str, str]:
+    """Start Spark's Java process unless spark-submit has, and return the settings that it knows."""
+    launch = SparkConf(loadDefaults=False)
+    for name, value in conf.items():
+        if name.startswith(NEEDED_AT_START):
+            launch.set(name, value)
+    if not _delta_is_beside_spark():
+        packages = [DELTA_PACKAGE, conf.get("spark.jars.packages", "")]
+        launch.set("spark.jars.packages", ",".join(filter(None, packages)))
+    # The user's settings can be asked for only once Java runs, and there is no public call to start it.
+    SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001
+    java = SparkContext._jvm  # noqa: SLF001
+    if java is None or not java.org.apache.spark.util.Utils.classIsLoadable(DELTA_EXTENSION):
+        raise SessionError(
+            f"Spark was started without Delta Lake: {DELTA_EXTENSION} is not on its class path. "
+            f"Use the spark-submit of an environment made by `make setup`, or pass --packages {DELTA_PACKAGE}"
+        )
+    return dict(SparkConf().getAll())
+
+
+def _delta_is_beside_spark() -> bool:
+    return any((Path(_find_spark_home()) / "jars").glob("*delta-spark*.jar"))

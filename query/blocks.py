@@ -1,0 +1,148 @@
+"""Reading blocks: row groups of run files, with their footers kept in memory.
+
+A run file never changes and its name is never used again, so a footer read once stays true. Blocks
+themselves are not kept: a read costs less than a millisecond. Every failure names the file.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from warehouse.errors import DamagedWarehouse
+from warehouse.marks import RunFile
+from warehouse.storage import Store
+
+THREADS = 4  # Arrow releases the GIL; on an object store this many requests fly at once
+FOOTER_BYTES = 2**24  # serialized; about 1,200 files of 100 row groups, or a billion rows
+GROUPS_A_TASK = 4  # a long stretch is shared among the threads, a short one is opened once
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Footer:
+    """A file's Parquet metadata; row group g is rows edges[g]..edges[g+1] of the file."""
+
+    metadata: Any
+    edges: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """The rows of one row group: values (rows,), and their ticks where they were asked for."""
+
+    group: int
+    values: NDArray[Any]
+    ticks: NDArray[np.int64] | None
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="tidemark-blocks")
+
+
+# A forked child has the pool's record but none of its threads.
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """`work` of every item, in order; one item alone is worked here."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    return list(_pool().map(work, items))
+
+
+class BlockReader:
+    """Reads the row groups of a warehouse's run files; safe to share between threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # A local file is opened fastest by its absolute path, without a file system object.
+        self._filesystem = None if store.is_local else store.filesystem()
+        self._footers: OrderedDict[str, Footer] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def footer(self, root: str, file: RunFile) -> Footer:
+        """The file's footer. DamagedWarehouse if the file is missing, damaged or of other rows."""
+        path = f"{root}/{file.path}"
+        with self._lock:
+            if path in self._footers:
+                self._footers.move_to_end(path)
+                return self._footers[path]
+        found = self._read_footer(path, file.rows)
+        with self._lock:
+            if path not in self._footers:
+                self._footers[path] = found
+                self._bytes += found.metadata.serialized_size
+            while self._bytes > FOOTER_BYTES and len(self._footers) > 1:
+                _, oldest = self._footers.popitem(last=False)
+                self._bytes -= oldest.metadata.serialized_size
+        return found
+
+    def read(self, root: str, file: RunFile, groups: Iterable[int], *, ticks: bool) -> list[Block]:
+        """Whole row groups of one file, with their ticks or without."""
+        path = f"{root}/{file.path}"
+        columns = ["value", "tick"] if ticks else ["value"]
+        metadata = self.footer(root, file).metadata
+        try:
+            with self._open(path, metadata) as opened:
+                return [_block(g, opened.read_row_group(g, columns=columns, use_threads=False)) for g in groups]
+        except (OSError, pa.ArrowException, KeyError) as error:
+            raise self._damaged(path, error) from error
+
+    def edge_values(self, root: str, file: RunFile, groups: Sequence[int]) -> list[tuple[Any, Any]]:
+        """The first and the last value of sorted row groups, from the footer's statistics; groups without
+        statistics are left out of no list: DamagedWarehouse."""
+        footer = self.footer(root, file)
+        found = []
+        for g in groups:
+            statistics = footer.metadata.row_group(g).column(0).statistics
+            if statistics is None or not statistics.has_min_max:
+                raise self._damaged(f"{root}/{file.path}", ValueError(f"row group {g} has no statistics"))
+            found.append((statistics.min, statistics.max))
+        return found
+
+    def _open(self, path: str, metadata: Any = None) -> pq.ParquetFile:
+        if self._filesystem is None:
+            return pq.ParquetFile(f"{self._store.uri}/{path}", metadata=metadata)
+        return pq.ParquetFile(path, metadata=metadata, filesystem=self._filesystem)
+
+    def _read_footer(self, path: str, rows: int) -> Footer:
+        try:
+            with self._open(path) as opened:
+                metadata = opened.metadata
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(path, error) from error
+        groups = range(metadata.num_row_groups)
+        edges = np.cumsum([0, *(metadata.row_group(g).num_rows for g in groups)], dtype=np.int64)
+        if edges[-1] != rows:
+            raise self._damaged(path, ValueError(f"it holds {edges[-1]} rows, its marks say {rows}"))
+        return Footer(metadata, edges)
+
+    def _damaged(self, path: str, error: Exception) -> DamagedWarehouse:
+        found = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
+        return DamagedWarehouse(
+            f"the data file {path} of the warehouse {self._store.uri} {found}. Run `tidemark verify` to see what "
+            "else is damaged, and restore the file from a copy."
+        )
+
+
+def _block(group: int, table: pa.Table) -> Block:
+    names = table.column_names
+    return Block(
+        group, table.column("value").to_numpy(), table.column("tick").to_numpy() if "tick" in names else None
+    )

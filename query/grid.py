@@ -1,0 +1,136 @@
+"""The grid: what is certain about ranks, history's side and the live side over the same values.
+
+Model. `both`, `live` and (by subtraction) `history` are staircases of certified ranks over one array of
+unique values, see sketches/rank_bounds.py. With r the rank that is asked for:
+
+    a = number of values with hi[a + 1] < r,   b = first value with lo[b + 1] >= r
+
+the exact answer lies in the closed interval [values[a], values[b]]: every x below values[a] has
+rank_le(x) <= hi[a] < r, so it is too small; values[b] is large enough.
+
+Where to read. The live side cannot be read cheaply, so its uncertainty must not widen what history is
+read for. `middle` puts the live rank at the middle of its bounds, a fixed function L(x) with
+|L - true live rank| <= ceil(d / 2) where d <= 2 * eps_R * m is the width of the live bounds. Let x0 be the
+smallest x with rank_history(x) + L(x) >= r. Its certified error is at most ceil(d / 2) <= eps * m, since
+
+    r - lo_le(x0)      <= L - lo_live            (x0 reaches r)
+    hi_lt(x0) + 1 - r  <= hi_live - L            (nothing before x0 does)
+
+and x0 lies in the bracket of `middle`, whose history rows are fewer than two grains of each run however
+wide the live bounds are: hi[b] - lo[a + 1] < 2 * (sum of the widths of history's bounds).
+
+`splice` replaces the bounds of a staircase inside an open interval by ranks that were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketches import RankBounds, combine
+
+Values = NDArray[Any]
+Ranks = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """Staircases over the same unique values: all rows, the live rows, all rows with live ones at their middle."""
+
+    both: RankBounds
+    live: RankBounds
+    middle: RankBounds
+
+    @property
+    def values(self) -> Values:
+        """The values, ascending and unique."""
+        return self.both.values
+
+    @property
+    def history(self) -> RankBounds:
+        """The staircase of history alone."""
+        return RankBounds(self.values, self.both.lo - self.live.lo, self.both.hi - self.live.hi)
+
+    def section(self, first: int, last: int) -> Grid:
+        """The part from values[first] to values[last], both inclusive; certain for x between those two."""
+        return Grid(*(_section(bounds, first, last) for bounds in (self.both, self.live, self.middle)))
+
+
+def lay_out(history: RankBounds, live: RankBounds) -> Grid:
+    """The grid of two staircases over disjoint rows."""
+    if len(live.values) == 0 and live.hi[0] == 0:
+        both = combine([history])
+        nothing = np.zeros(len(both.lo), dtype=np.int64)
+        return Grid(both, RankBounds(both.values, nothing, nothing), both)
+    both = combine([history, live])
+    steps = np.searchsorted(live.values, both.values, side="right")
+    steps = np.concatenate([np.zeros(1, dtype=np.intp), steps])
+    lo, hi = live.lo[steps], live.hi[steps]
+    middle = (lo + hi) // 2
+    return Grid(
+        both,
+        RankBounds(both.values, lo, hi),
+        RankBounds(both.values, both.lo - lo + middle, both.hi - hi + middle),
+    )
+
+
+def splice(bounds: RankBounds, u: Any, v: Any, base: int, inside: Values) -> RankBounds:
+    """The staircase with exact ranks from u up to v: `base` rows are <= u, and `inside` (sorted) are all
+    the rows in the open interval (u, v)."""
+    i = int(np.searchsorted(bounds.values, u, side="left"))
+    j = int(np.searchsorted(bounds.values, v, side="right"))
+    ends = np.array([u, v], dtype=bounds.values.dtype)
+    exact = base + np.arange(len(inside) + 1, dtype=np.int64)
+    # Before u no rank exceeds base, after v none is below the last exact one.
+    return RankBounds(
+        np.concatenate([bounds.values[:i], ends[:1], inside, ends[1:], bounds.values[j:]]),
+        np.concatenate([np.minimum(bounds.lo[: i + 1], base), exact, np.maximum(bounds.lo[j:], exact[-1])]),
+        np.concatenate([np.minimum(bounds.hi[: i + 1], base), exact, np.maximum(bounds.hi[j:], exact[-1])]),
+    )
+
+
+def best(bounds: RankBounds, ranks: Ranks) -> Found:
+    """For each rank the value with the least certified error, and the interval that holds the exact answer."""
+    at, errors = bounds.best_candidate(ranks)
+    a, b = bounds.bracket(ranks)
+    return Found(
+        values=bounds.values[at],
+        errors=errors,
+        rank_lo=bounds.lo[at + 1],
+        rank_hi=bounds.hi[at + 1],
+        low=bounds.values[a],
+        high=bounds.values[b],
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Answers to several ranks, all arrays of the same length; low and high are inclusive."""
+
+    values: Values
+    errors: Ranks
+    rank_lo: Ranks
+    rank_hi: Ranks
+    low: Values
+    high: Values
+
+    def put(self, where: NDArray[Any], other: Found) -> Found:
+        """These answers with those at `where` replaced."""
+        columns = {}
+        for name in self.__slots__:
+            columns[name] = getattr(self, name).copy()
+            columns[name][where] = getattr(other, name)
+        return Found(**columns)
+
+
+def _section(bounds: RankBounds, first: int, last: int) -> RankBounds:
+    return RankBounds(bounds.values[first : last + 1], bounds.lo[first : last + 2], bounds.hi[first : last + 2])
+
+
+def union(parts: Sequence[RankBounds], dtype: np.dtype[Any]) -> RankBounds:
+    """The staircase of any number of disjoint parts, none included."""
+    return combine([*parts, RankBounds.empty(dtype)])

@@ -1,0 +1,162 @@
+"""History's exact ranks: reads the rows of all runs that lie in given intervals. The thin shell round plan.py.
+
+One call plans all stretches, reads each row group once in a few threads, cuts it there into what the
+stretches need, and adds up. So memory holds the rows inside the intervals, not the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from query.blocks import GROUPS_A_TASK, BlockReader, in_parallel
+from query.plan import Interval, Piece, Stretch, cut, groups_of, plan_stretch, with_finer_marks
+from warehouse.marks import Anchors, RunFile, RunMarks
+from warehouse.ticks import Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """The runs that have rows in a window. `anchors[i]` is None where the window covers runs[i]; `root` is
+    the runs table's folder."""
+
+    root: str
+    window: Window
+    dtype: np.dtype[Any]
+    runs: tuple[RunMarks, ...]
+    anchors: tuple[Anchors | None, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """An interval read from history: the exact number of rows <= u, and all rows inside, sorted."""
+
+    interval: Interval
+    below: int
+    inside: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """One stretch of one run for one interval, by index."""
+
+    run: int
+    interval: int
+    stretch: Stretch
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A few row groups of one file, and who needs them."""
+
+    file: RunFile
+    groups: tuple[int, ...]
+    ticks: bool
+    needs: tuple[_Need, ...]
+
+
+def planned_rows(history: History, intervals: Sequence[Interval]) -> int:
+    """How many rows the stretches of all runs span."""
+    return sum(need.stretch.stop - need.stretch.start for need in _needs(history, intervals))
+
+
+def read_intervals(
+    blocks: BlockReader, history: History, intervals: Sequence[Interval]
+) -> tuple[list[Reading], int]:
+    """A reading of each interval, and how many row groups were read, each of them once."""
+    needs = _needs(history, intervals)
+    tasks = _tasks(blocks, history, [need for need in needs if need.stretch.start < need.stretch.stop])
+
+    def work(task: _Task) -> list[tuple[int, Piece]]:
+        edges = blocks.footer(history.root, task.file).edges
+        pieces = []
+        for block in blocks.read(history.root, task.file, task.groups, ticks=task.ticks):
+            first = task.file.first + int(edges[block.group])
+            for need in task.needs:
+                around = intervals[need.interval]
+                pieces.append(
+                    (need.interval, cut(first, block.values, block.ticks, need.stretch, around, history.window))
+                )
+        return pieces
+
+    found = [pair for pairs in in_parallel(work, tasks) for pair in pairs]
+    below = [0] * len(intervals)
+    inside: list[list[NDArray[Any]]] = [[np.empty(0, dtype=history.dtype)] for _ in intervals]
+    for need in needs:
+        below[need.interval] += need.stretch.count
+    for at, piece in found:
+        below[at] += piece.below - piece.before
+        inside[at].append(piece.inside)
+    readings = [
+        # A stable sort of sorted pieces is a merge.
+        Reading(interval, below[at], np.sort(np.concatenate(inside[at]), kind="stable"))
+        for at, interval in enumerate(intervals)
+    ]
+    return readings, sum(len(task.groups) for task in tasks)
+
+
+def with_footers(blocks: BlockReader, history: History, intervals: Sequence[Interval]) -> History:
+    """The same history with the ends of its row groups as further marks, within the intervals.
+
+    A very large run has marks further apart than its row groups; their first and last values stand in the
+    footers. Costs no read of data.
+    """
+
+    def finer(run: RunMarks) -> RunMarks:
+        stretches = [plan_stretch(run, None, interval) for interval in intervals]
+        positions: list[int] = []
+        values: list[Any] = []
+        for file in run.files:
+            edges, groups = _groups(blocks, history, file, stretches)
+            for g, (low, high) in zip(groups, blocks.edge_values(history.root, file, groups), strict=True):
+                positions += [file.first + int(edges[g]), file.first + int(edges[g + 1]) - 1]
+                values += [low, high]
+        # Adding 0 makes -0.0, which Parquet writes as the least zero, the 0.0 that is stored.
+        return with_finer_marks(
+            run, intervals, np.array(positions, dtype=np.int64), np.array(values, dtype=history.dtype) + history.dtype.type(0)
+        )
+
+    runs = tuple(in_parallel(finer, history.runs))
+    return History(history.root, history.window, history.dtype, runs, history.anchors)
+
+
+def _needs(history: History, intervals: Sequence[Interval]) -> list[_Need]:
+    return [
+        _Need(at, i, plan_stretch(run, anchors, interval))
+        for at, (run, anchors) in enumerate(zip(history.runs, history.anchors, strict=True))
+        for i, interval in enumerate(intervals)
+    ]
+
+
+def _tasks(blocks: BlockReader, history: History, needs: Sequence[_Need]) -> list[_Task]:
+    """Every row group that some stretch needs, once."""
+    by_file: dict[tuple[int, RunFile], list[_Need]] = {}
+    for need in needs:
+        for file in history.runs[need.run].files:
+            if need.stretch.start < file.first + file.rows and file.first < need.stretch.stop:
+                by_file.setdefault((need.run, file), []).append(need)
+    files = list(by_file)
+    in_parallel(lambda key: blocks.footer(history.root, key[1]), files)
+    tasks = []
+    for (run, file), wanting in by_file.items():
+        _, groups = _groups(blocks, history, file, [need.stretch for need in wanting])
+        with_ticks = history.anchors[run] is not None
+        for at in range(0, len(groups), GROUPS_A_TASK):
+            tasks.append(_Task(file, tuple(groups[at : at + GROUPS_A_TASK]), with_ticks, tuple(wanting)))
+    return tasks
+
+
+def _groups(
+    blocks: BlockReader, history: History, file: RunFile, stretches: Sequence[Stretch]
+) -> tuple[NDArray[np.int64], list[int]]:
+    """The edges of a file's row groups, and those that hold rows of any stretch."""
+    inside = [one for one in stretches if one.start < file.first + file.rows and file.first < one.stop]
+    if not inside:
+        return np.zeros(1, dtype=np.int64), []
+    edges = blocks.footer(history.root, file).edges
+    ranges = [groups_of(edges, one.start - file.first, one.stop - file.first) for one in inside]
+    return edges, sorted({g for groups in ranges for g in groups})

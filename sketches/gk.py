@@ -1,0 +1,183 @@
+"""GK: quantiles of a column with a certified error, in memory of a few tuples per 1 / eps.
+
+The class guards one `Summary`; gk_summary.py holds the model, the invariants and the proofs.
+
+    error of quantile(phi)  <=  eps * n        for every phi, always: nothing here is random
+    hi - lo of any rank     <=  2 * eps * n
+
+An update is a merge with a leaf: the batch is sorted, summarised on its own with exact positions at a
+fraction of eps, merged, and pruned to eps. By the merge's proof the union of the two keeps at most eps before
+the prune, so the prune may be greedy. Cost: the sort of the batch, plus O(1/eps * log(1/eps)).
+"""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from sketches.columns import Column, checked_sorted, column_dtype, sorted_column
+from sketches.errors import InvalidInput
+from sketches.gk_bytes import decode, encode
+from sketches.gk_summary import Summary, check, empty, leaf, merge_summaries, merged_eps, prune
+from sketches.rank_bounds import RankBounds, Ranks, combine
+from sketches.target_rank import Phi, target_rank
+
+# The eps of the sketch over that of its leaves. The gaps of a leaf stay in the ranks for ever. Measured at
+# eps = 0.001 with batches of a million, against leaves that keep every value: at 64 the sketch has 10 % more
+# tuples and takes a third of the time, at 8 it has 40 % more tuples and takes no less time.
+LEAF_SHARE = 64
+
+
+class GK:
+    """A mergeable summary of float64 or int64 values that answers ranks and quantiles within eps * n.
+
+    >>> import numpy as np
+    >>> sketch = GK(eps=0.01)
+    >>> sketch.update(np.arange(100_000.0))
+    >>> abs(sketch.quantile(0.99) - 99_000) <= 0.01 * sketch.n
+    True
+
+    len() is the number of tuples kept. Infinities are values; NaN is refused, the caller counts it apart. A
+    refused input changes nothing.
+    """
+
+    __slots__ = ("_eps", "_summary")
+
+    def __init__(self, eps: float, dtype: DTypeLike = np.float64) -> None:
+        """An empty sketch. InvalidInput unless 0 < eps < 0.5 and dtype is float64 or int64."""
+        self._eps = _checked_eps(eps)
+        self._summary = empty(column_dtype(dtype))
+
+    @classmethod
+    def from_sorted(cls, array: ArrayLike, eps: float, dtype: DTypeLike | None = None) -> "GK":
+        """The sketch of one array that is sorted already.
+
+        Without a dtype, integers become int64 and all else float64. InvalidInput if it is not sorted.
+        """
+        return _guard(leaf(checked_sorted(array, dtype), _checked_eps(eps)), eps, cls)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "GK":
+        """The sketch that `to_bytes` stored; CorruptSketch, WrongKind or NewerVersion if there is none."""
+        summary, eps = decode(data)
+        return _guard(summary, eps, cls)
+
+    def to_bytes(self) -> bytes:
+        """The stored form, see gk_bytes.py. Equal batches in equal order give equal bytes."""
+        return encode(self._summary, self._eps)
+
+    @property
+    def eps(self) -> float:
+        """The promise: the error of a quantile is at most eps * n."""
+        return self._eps
+
+    @property
+    def n(self) -> int:
+        """The number of elements that went in."""
+        return self._summary.n
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the values, float64 or int64."""
+        return self._summary.values.dtype
+
+    @property
+    def summary(self) -> Summary:
+        """The tuples kept: values, rmin, rmax. Read them only."""
+        return self._summary
+
+    def __len__(self) -> int:
+        return len(self._summary.values)
+
+    def __repr__(self) -> str:
+        return f"GK(eps={self.eps}, dtype={self.dtype}, n={self.n}, tuples={len(self)})"
+
+    def update(self, array: ArrayLike) -> None:
+        """Adds the values of a one-dimensional array, in any order; an empty one changes nothing.
+
+        Integers are taken where the dtype holds them exactly. InvalidInput for NaN, another shape or type.
+        """
+        batch: Column = sorted_column(array, self.dtype)
+        if batch.size:
+            part = leaf(batch, self.eps / LEAF_SHARE)
+            self._summary = prune(merge_summaries([self._summary, part]), self.eps)
+
+    def prune(self, eps: float) -> None:
+        """Loosens the promise to `eps` and keeps the fewest tuples for it; InvalidInput if it is tighter."""
+        if _checked_eps(eps) < self.eps:
+            raise InvalidInput(
+                f"got eps = {eps}; this sketch knows its ranks to {self.eps} only; ask that or more"
+            )
+        self._summary, self._eps = prune(self._summary, eps), float(eps)
+
+    def rank_bounds(self) -> RankBounds:
+        """The staircase of this sketch. It may repeat a value; `combine` makes the values unique."""
+        return self._summary.rank_bounds()
+
+    def rank_le(self, xs: ArrayLike) -> tuple[Ranks, Ranks]:
+        """Bounds (lo, hi) of the number of elements <= x, for each x."""
+        return self.rank_bounds().rank_le(xs)
+
+    def rank_lt(self, xs: ArrayLike) -> tuple[Ranks, Ranks]:
+        """Bounds (lo, hi) of the number of elements < x, for each x."""
+        return self.rank_bounds().rank_lt(xs)
+
+    def quantile(self, phi: Phi) -> float | int:
+        """An element whose error to rank r = max(1, ceil(phi * n)) is at most eps * n.
+
+        0 gives the minimum, 1 the maximum. InvalidInput if phi is no number in [0, 1], EmptySketch if n is 0.
+        """
+        r = target_rank(phi, self.n)
+        # The errors of the two values around r sum to at most the allowance: one is within half of it.
+        stairs = combine([self.rank_bounds()])
+        index, _ = stairs.best_candidate(r)
+        value: float | int = stairs.values[index].item()
+        return value
+
+    def check_invariants(self) -> None:
+        """Raises BrokenInvariant if the summary breaks what gk_summary.py promises."""
+        check(self._summary, self._eps)
+
+
+def merge(sketches: Sequence[GK], eps: float | None = None) -> GK:
+    """A new sketch of the union of disjoint inputs, which stay as they are.
+
+    Without `eps` nothing is pruned and the result keeps the mean of the inputs' eps weighted by their n. With
+    `eps` it is pruned to that. InvalidInput for no inputs, for mixed dtypes, or if `eps` is below that mean.
+    """
+    if not sketches:
+        raise InvalidInput("got no sketches to merge; expected at least one; an empty GK(eps, dtype) will do")
+    dtypes = {str(s.dtype) for s in sketches}
+    if len(dtypes) > 1:
+        raise InvalidInput(f"got sketches of dtypes {sorted(dtypes)}; expected one; cast before sketching")
+    kept = merged_eps([(s.eps, s.n) for s in sketches])
+    union = merge_summaries([s.summary for s in sketches])
+    if eps is None:
+        return _guard(union, _round_up(kept), GK)
+    if Fraction(_checked_eps(eps)) < kept:
+        raise InvalidInput(
+            f"got eps = {eps}; these sketches together promise {_round_up(kept)}; ask for that or more, "
+            "or build the inputs with a smaller eps"
+        )
+    return _guard(prune(union, eps), float(eps), GK)
+
+
+def _guard(summary: Summary, eps: float, cls: type[GK]) -> GK:
+    sketch = cls(eps, summary.values.dtype)
+    sketch._summary = summary
+    return sketch
+
+
+def _checked_eps(eps: object) -> float:
+    if isinstance(eps, bool) or not isinstance(eps, int | float | np.floating) or not 0 < eps < 0.5:
+        raise InvalidInput(f"got eps = {eps!r}; expected a number with 0 < eps < 0.5, such as 0.001")
+    return float(eps)
+
+
+def _round_up(kept: Fraction) -> float:
+    """The smallest double that is not below `kept`: a promise may be rounded up only."""
+    nearest = float(kept)
+    return nearest if Fraction(nearest) >= kept else math.nextafter(nearest, 1.0)

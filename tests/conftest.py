@@ -1,0 +1,36 @@
+"""What all tests share: one Spark session and the settings of hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.session import spark_session
+
+# The same examples in every run: a red build is red again at home, and a green one does not turn red by luck.
+# `--hypothesis-profile=explore` draws new ones. A first call may start Spark or warm a cache, so a deadline
+# for one example would measure that.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
+hypothesis.settings.load_profile("ci")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two cores and one session for all tests: to start Spark takes longer than most of them."""
+    session = spark_session(
+        "tidemark-tests",
+        **{
+            "spark.master": "local[2]",
+            "spark.driver.memory": "2g",
+            # The jobs here are over before the second compiler would pay.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+        },
+    )
+    yield session
+    session.stop()

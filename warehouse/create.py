@@ -1,0 +1,138 @@
+"""Creating a warehouse: the tables, and last of all `events` with the options, which makes it one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from warehouse import history, ledger, steps, tables
+from warehouse.errors import InputError
+from warehouse.events import GROUP_ROWS
+from warehouse.measures import Measure
+from warehouse.options import (
+    DEFAULT_EPS,
+    DEFAULT_GRACE,
+    DEFAULT_KAPPA,
+    DEFAULT_TICK,
+    SYSTEM_COLUMNS,
+    Options,
+    parse_given,
+)
+from warehouse.storage import EVENTS, LEDGER, STEPS, Store
+from warehouse.ticks import parse_duration
+
+if TYPE_CHECKING:
+    import os
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+def create(
+    spark: SparkSession,
+    uri: str | os.PathLike[str],
+    measures: str | list[str] | None = None,
+    *,
+    key: str | None = None,
+    time: str | None = None,
+    tick: str | None = None,
+    eps: float | None = None,
+    kappa: int | None = None,
+    grace: str | None = None,
+    schema: StructType | DataFrame | str | None = None,
+    storage_options: dict[str, str] | None = None,
+) -> Options:
+    """Makes a warehouse, or finds that the one there has these very options.
+
+    measures  numeric columns that quantiles are asked of; one at least
+    key       the column that frequencies are asked of
+    time      a timestamp or date column; without it the tick is the step number
+    tick      the grain of windows, default '1 day'
+    eps       the promise, in (0, 0.5), default 0.001
+    kappa     the merge threshold, at least 2, default 10
+    grace     how long what readers may still see is kept, default '7 days'
+    schema    the user's columns (a StructType, DDL text or a DataFrame); without it the first
+              batch fixes them
+
+    Raises InputError for a bad option, OptionsMismatch where the warehouse has others.
+    """
+    given = parse_given(measures, key, time, tick, eps, kappa, grace)
+    store = Store.of(uri, storage_options)
+    if tables.exists(store, EVENTS):
+        options = read_options(store)
+        options.check_same(given)
+        return options
+    options = _with_defaults(given)
+    if schema is not None:
+        columns = column_types(_struct(spark, schema))
+        options.check_columns(columns)
+        for name in options.measure_names:
+            history.create_tables(store, Measure(name, columns[name]))
+    tables.create(store, STEPS, steps.SCHEMA)
+    tables.create(store, LEDGER, ledger.SCHEMA)
+    _create_events(spark, store, options, None if schema is None else _struct(spark, schema))
+    return read_options(store)
+
+
+def read_options(store: Store, events: DeltaTable | None = None) -> Options:
+    """The options of the warehouse."""
+    table = events or tables.open_table(store, EVENTS)
+    columns = {field.name: _type_name(field.type) for field in table.schema().fields}
+    return Options.from_properties(store.uri, table.metadata().configuration, columns)
+
+
+def column_types(schema: StructType) -> dict[str, str]:
+    """The columns' types by Delta's names, as a Spark schema says them."""
+    names = {}
+    for field in schema.fields:
+        kind = field.dataType.jsonValue()
+        names[field.name] = kind if isinstance(kind, str) else kind["type"]
+    return names
+
+
+def _type_name(kind: Any) -> str:
+    return str(getattr(kind, "type", kind))
+
+
+def _with_defaults(given: dict[str, Any]) -> Options:
+    if given["measures"] is None:
+        raise InputError("a warehouse needs at least one measure: measures=['column'], or --measure column.")
+    if given["tick"] is not None and given["time"] is None:
+        raise InputError("tick was given without a time column. Name one, or leave tick out: steps are the ticks then.")
+    tick_us = (given["tick"] or parse_duration(DEFAULT_TICK)) if given["time"] else None
+    return Options(
+        measure_names=tuple(given["measures"]),
+        key=given["key"],
+        time=given["time"],
+        tick_us=tick_us,
+        eps=DEFAULT_EPS if given["eps"] is None else given["eps"],
+        kappa=DEFAULT_KAPPA if given["kappa"] is None else given["kappa"],
+        grace_us=parse_duration(DEFAULT_GRACE) if given["grace"] is None else given["grace"],
+    )
+
+
+def _struct(spark: SparkSession, schema: StructType | DataFrame | str) -> StructType:
+    if isinstance(schema, str):
+        return spark.createDataFrame([], schema).schema
+    return getattr(schema, "schema", schema)
+
+
+def _create_events(spark: SparkSession, store: Store, options: Options, schema: StructType | None) -> None:
+    from delta.tables import DeltaTable as SparkDeltaTable
+
+    builder = SparkDeltaTable.createIfNotExists(spark).location(store.spark_path(EVENTS))
+    for name, kind in SYSTEM_COLUMNS.items():
+        builder = builder.addColumn(name, "bigint" if kind == "long" else kind)
+    for field in schema.fields if schema else []:
+        builder = builder.addColumn(field.name, field.dataType)
+    properties = {
+        **options.properties(),
+        "delta.checkpointPolicy": "classic",
+        "delta.enableDeletionVectors": "false",
+        "delta.dataSkippingNumIndexedCols": str(32 + len(SYSTEM_COLUMNS)),
+        "parquet.block.row.count.limit": str(GROUP_ROWS),
+    }
+    for name, value in properties.items():
+        builder = builder.property(name, value)
+    builder.execute()

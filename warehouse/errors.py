@@ -1,0 +1,35 @@
+"""The errors of the package: each says what came, what was expected and what to do.
+
+`TidemarkError` is the base. `InputError` is the caller's mistake (nothing was changed);
+`DamagedWarehouse` is the data's (the message names the file).
+"""
+
+from __future__ import annotations
+
+
+class TidemarkError(Exception):
+    """Anything that tidemark refuses or cannot do."""
+
+
+class InputError(TidemarkError, ValueError):
+    """The caller asked for something that cannot be: nothing was changed."""
+
+
+class NotAWarehouse(InputError):
+    """The path holds no warehouse that this version can read."""
+
+
+class OptionsMismatch(InputError):
+    """The options given disagree with those that the warehouse was created with."""
+
+
+class BatchMismatch(InputError):
+    """A batch that was loaded before came again with other rows."""
+
+
+class EmptyWindow(InputError):
+    """The window (or the whole warehouse) holds no rows to answer from."""
+
+
+class DamagedWarehouse(TidemarkError):
+    """A file that a table names is missing or cannot be read."""

@@ -1,0 +1,132 @@
+"""Reading `events` without a JVM: the measures' values of given batches, in bounded pieces.
+
+Loads sort these rows, streams sketch them, exact answers count them: all through `read_columns`,
+so a value is stored, sketched and counted as the same number. Files are pruned by their
+statistics, rows are always told by their own `_source` and `_batch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from numpy.typing import NDArray
+from pyarrow import fs
+
+from warehouse.errors import DamagedWarehouse
+from warehouse.measures import Column, Measure, encode
+from warehouse.storage import EVENTS
+from warehouse.tables import DataFile, files
+
+GROUP_ROWS = 2**20  # rows of a row group of events at most, a property of the table
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Batches:
+    """The batches first..last, both inclusive, of one source."""
+
+    source: str
+    first: int
+    last: int
+
+    def holds(self, source: str, batch: int) -> bool:
+        """Whether the batch is one of these."""
+        return source == self.source and self.first <= batch <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Some row groups of one file of events (None: all of them), about `rows` rows."""
+
+    path: str
+    groups: tuple[int, ...] | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Decoded rows: the tick and each measure's column; all of one length."""
+
+    ticks: NDArray[np.int64]
+    columns: tuple[Column, ...]
+
+
+def event_files(table: DeltaTable, batches: Iterable[Batches]) -> list[DataFile]:
+    """The files of `events` that may hold rows of the batches."""
+    wanted = list(batches)
+    return [file for file in files(table) if any(_may_hold(file, one) for one in wanted)]
+
+
+def _may_hold(file: DataFile, batches: Batches) -> bool:
+    low, high = file.stats.get("min._batch"), file.stats.get("max._batch")
+    if low is not None and high is not None and (high < batches.first or low > batches.last):
+        return False
+    # Long text is cut in statistics, but always to a bound below and a bound above.
+    least, most = file.stats.get("min._source"), file.stats.get("max._source")
+    return least is None or most is None or least <= batches.source <= most or batches.source.startswith(most)
+
+
+def share_out(filesystem: fs.FileSystem, found: Sequence[DataFile], rows: int) -> list[list[Share]]:
+    """The files' row groups in lists of at most about `rows` rows: one list a task."""
+    shares: list[Share] = []
+    for file in found:
+        path = f"{EVENTS}/{file.path}"
+        if 0 <= file.rows <= rows:
+            shares.append(Share(path, None, file.rows))
+            continue
+        metadata = pq.read_metadata(path, filesystem=filesystem)
+        counts = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
+        shares.extend(Share(path, (g,), count) for g, count in enumerate(counts))
+    lists: list[list[Share]] = []
+    held = 0
+    for share in shares:
+        if not lists or held + share.rows > rows:
+            lists.append([])
+            held = 0
+        lists[-1].append(share)
+        held += share.rows
+    return lists
+
+
+def read_columns(
+    filesystem: fs.FileSystem, shares: Iterable[Share], measures: Sequence[Measure], batches: Sequence[Batches]
+) -> Iterator[Piece]:
+    """The batches' rows of the shares, decoded, a row group at a time."""
+    names = list(dict.fromkeys(["_source", "_batch", "_tick", *(measure.name for measure in measures)]))
+    for share in shares:
+        try:
+            with pq.ParquetFile(share.path, filesystem=filesystem, coerce_int96_timestamp_unit="us") as file:
+                groups = range(file.num_row_groups) if share.groups is None else share.groups
+                for group in groups:
+                    table = file.read_row_group(group, columns=names, use_threads=False)
+                    rows = table.filter(_of_batches(table, batches)).combine_chunks()
+                    if rows.num_rows:
+                        yield _decode(rows, measures)
+        except (OSError, pa.ArrowException) as error:
+            raise DamagedWarehouse(f"cannot read {share.path}: {error}. Restore the file, or the table.") from error
+
+
+def _decode(rows: pa.Table, measures: Sequence[Measure]) -> Piece:
+    columns = tuple(encode(measure, _array(rows.column(measure.name))) for measure in measures)
+    return Piece(rows.column("_tick").to_numpy(), columns)
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _of_batches(table: pa.Table, batches: Sequence[Batches]) -> pa.ChunkedArray:
+    source, number = table.column("_source"), table.column("_batch")
+    wanted = None
+    for one in batches:
+        here = pc.and_(
+            pc.equal(source, one.source),
+            pc.and_(pc.greater_equal(number, one.first), pc.less_equal(number, one.last)),
+        )
+        wanted = here if wanted is None else pc.or_(wanted, here)
+    return wanted if wanted is not None else pc.less(number, number)

@@ -1,0 +1,220 @@
+"""Marks, S(H): what memory keeps of a run.
+
+Model. A run is a sorted sequence of `rows` stored values. A mark is one of its rows: the exact
+position (how many rows stand before it) and the value there. The first and the last row of
+every file are marks, and every `grain`-th row between. Between two marks a rank is known to
+within their distance; at a mark it is exact:
+
+    with j = number of marks <= x:   position[j-1] + 1 <= rank_le(x) <= position[j]
+
+Ticks. Some marks open a span and carry how many of the span's rows lie in each tick, so that
+a rank within any window of ticks is exact at the start of every span and bounded between.
+A header says the run's rows, NaN and NULL by tick. The cells (spans x ticks) are bounded, see
+`CELLS`: where a run has many ticks its spans grow, and a question about a window reads a few
+blocks more.
+
+On disk a run's marks are one Parquet file of the table ``marks/<measure>``, one row a mark:
+run, file, position, value, ticks[], counts[], nans[], nulls[]. The header has position -1.
+
+Source: Singh's thesis (2015), section 4.4.1 (Algorithm 9). We keep marks at the grain of the
+promise, and ranks by tick, which the thesis does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sketches import RankBounds
+from warehouse.errors import DamagedWarehouse
+from warehouse.layout import Run
+from warehouse.measures import Measure
+from warehouse.ticks import Window
+
+ROW_GROUP_ROWS = 16_384
+CELLS = 2**18  # a run's spans x ticks at most, unless one span alone has more ticks
+MARKS = 2**16  # a run's marks at most, unless eps asks for more
+HEADER = -1
+
+
+def grain(rows: int, eps: float) -> int:
+    """Rows between two marks of a run of `rows`: at most eps/2 of the run, a quarter of a row
+    group for pruning, and not so fine that marks outgrow memory."""
+    promised = max(1, int(eps / 2 * rows))
+    useful = max(ROW_GROUP_ROWS // 4, -(-rows // MARKS))
+    return min(promised, useful)
+
+
+def span(rows: int, mark_grain: int, ticks: int) -> int:
+    """Rows of a span: a multiple of the grain such that spans x ticks is at most `CELLS`."""
+    spans = max(1, CELLS // max(1, ticks))
+    return max(1, -(-rows // (mark_grain * spans))) * mark_grain
+
+
+def schema(measure: Measure) -> pa.Schema:
+    """The Arrow schema of the marks table, `run` being its partition."""
+    longs = pa.list_(pa.int64())
+    return pa.schema(
+        [
+            ("run", pa.string()),
+            ("file", pa.string()),
+            ("position", pa.int64()),
+            ("value", measure.arrow_type),
+            ("ticks", longs),
+            ("counts", longs),
+            ("nans", longs),
+            ("nulls", longs),
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """One data file of a run: rows first..first+rows of the run, at `path` below the table."""
+
+    path: str
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class TickCounts:
+    """Rows of a run by tick: `ticks` ascending; stored values, NaN and NULL counts beside them."""
+
+    ticks: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    nans: NDArray[np.int64]
+    nulls: NDArray[np.int64]
+
+    def within(self, window: Window) -> tuple[int, int, int]:
+        """(stored, NaN, NULL) rows in the window."""
+        inside = window.holds(self.ticks)
+        return int(self.counts[inside].sum()), int(self.nans[inside].sum()), int(self.nulls[inside].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Counts by tick of each span: span i starts at row `starts[i]`; its cells are
+    ``offsets[i]:offsets[i+1]`` of `ticks` and `counts`."""
+
+    starts: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    ticks: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def prefix(self, window: Window) -> NDArray[np.int64]:
+        """(spans + 1,): rows of the window before each span, then in all."""
+        inside = np.where(window.holds(self.ticks), self.counts, 0)
+        running = np.concatenate([[0], np.cumsum(inside)])
+        return running[self.offsets]
+
+
+@dataclass(frozen=True, slots=True)
+class Anchors:
+    """Positions of a run at which the number of window rows before them is known exactly."""
+
+    positions: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def before(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Bounds (lo, hi) of the window rows among the first `rows` rows."""
+        i = np.searchsorted(self.positions, rows, side="right") - 1
+        j = np.minimum(i + 1, len(self.positions) - 1)
+        lo = np.maximum(self.counts[i], self.counts[j] - (self.positions[j] - rows))
+        hi = np.minimum(self.counts[j], self.counts[i] + (rows - self.positions[i]))
+        return lo, np.maximum(lo, hi)
+
+
+@dataclass(frozen=True, slots=True)
+class RunMarks:
+    """The marks of one run: `values` and `positions` (k,), both ascending; the totals by tick;
+    and the spans, which are read when a window first asks for them."""
+
+    run: Run
+    files: tuple[RunFile, ...]
+    rows: int
+    positions: NDArray[np.int64]
+    values: NDArray[np.float64] | NDArray[np.int64]
+    totals: TickCounts
+    spans: Callable[[], Spans]
+
+    def covered_by(self, window: Window) -> bool:
+        """Whether every stored row of the run lies in the window."""
+        return self.totals.within(window)[0] == self.rows
+
+    def anchors(self, window: Window) -> Anchors | None:
+        """Where window counts are exact; None where the window covers the run: then every
+        position is its own count."""
+        if self.covered_by(window):
+            return None
+        spans = self.spans()
+        return Anchors(np.append(spans.starts, self.rows), spans.prefix(window))
+
+    def bounds(self, window: Window) -> RankBounds:
+        """Certified ranks of the window's rows of this run, at every mark."""
+        after = np.concatenate([[0], self.positions + 1])
+        before = np.append(self.positions, self.rows)
+        anchors = self.anchors(window)
+        if anchors is None:
+            return RankBounds(self.values, after, before)
+        return RankBounds(self.values, anchors.before(after)[0], anchors.before(before)[1])
+
+    def check_invariants(self) -> None:
+        """Sorted, first and last rows marked, totals that add up."""
+        ok = (
+            int(self.totals.counts.sum()) == self.rows == sum(file.rows for file in self.files)
+            and bool(np.all(np.diff(self.positions) > 0))
+            and bool(np.all(self.values[:-1] <= self.values[1:]))
+            and (self.rows == 0 or (self.positions[0] == 0 and self.positions[-1] == self.rows - 1))
+        )
+        if not ok:
+            raise DamagedWarehouse(f"the marks of run {self.run.name} do not describe its {self.rows} rows.")
+
+
+def from_arrow(run: Run, marks: pa.Table, header: pa.Table, spans: Callable[[], Spans]) -> RunMarks:
+    """The marks of a run from its rows of the marks table: file, position and value of all, and
+    the tick lists of the header."""
+    if header.num_rows != 1:
+        raise DamagedWarehouse(f"the marks of run {run.name} have {header.num_rows} headers, expected one.")
+    totals = TickCounts(*(_flat(header.column(name)) for name in ("ticks", "counts", "nans", "nulls")))
+    rows = int(totals.counts.sum())
+    marks = marks.filter(pc.not_equal(marks.column("position"), HEADER)).sort_by("position")
+    positions = marks.column("position").to_numpy()
+    values = marks.column("value").to_numpy()
+    names = marks.column("file").combine_chunks().dictionary_encode()
+    code = names.indices.to_numpy()
+    firsts = np.flatnonzero(np.diff(code, prepend=-1))
+    edges = np.append(positions[firsts], rows)
+    files = tuple(
+        RunFile(names.dictionary[int(code[i])].as_py(), int(edges[k]), int(edges[k + 1] - edges[k]))
+        for k, i in enumerate(firsts)
+    )
+    result = RunMarks(run, files, rows, positions, values, totals, spans)
+    result.check_invariants()
+    return result
+
+
+def spans_from_arrow(table: pa.Table) -> Spans:
+    """The spans of a run from the columns position, ticks and counts of its marks."""
+    opens = pc.and_(
+        pc.greater(pc.fill_null(pc.list_value_length(table.column("ticks")), 0), 0),
+        pc.not_equal(table.column("position"), HEADER),
+    )
+    table = table.filter(opens).sort_by("position")
+    lengths = pc.list_value_length(table.column("ticks")).to_numpy()
+    return Spans(
+        starts=table.column("position").to_numpy(),
+        offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        ticks=_flat(table.column("ticks")),
+        counts=_flat(table.column("counts")),
+    )
+
+
+def _flat(lists: pa.ChunkedArray) -> NDArray[np.int64]:
+    flat = pc.list_flatten(lists)
+    return flat.to_numpy().astype(np.int64, copy=False)

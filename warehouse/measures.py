@@ -1,0 +1,161 @@
+"""Measures: numeric columns, how they are stored in runs, and how answers get their own type back.
+
+A measure is stored as DOUBLE (float, double) or as BIGINT (integers; dates as days, timestamps
+as microseconds, decimals of up to 18 digits as scaled integers). A BIGINT measure never passes
+through a double, so 2**53 + 1 stays what it is. NULL and NaN are counted, never stored; -0.0 is
+stored as 0.0.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from warehouse.errors import InputError
+from warehouse.ticks import epoch_us, from_epoch_us
+
+_EPOCH_DAY = date(1970, 1, 1)
+_INTEGERS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+KNOWN_TYPES = "byte, short, integer, long, float, double, decimal (up to 18 digits), date, timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measure: the column's name and its type by Delta's name (`integer`, `decimal(10,2)` ...)."""
+
+    name: str
+    type: str
+
+    def __post_init__(self) -> None:
+        found = _DECIMAL.fullmatch(self.type)
+        if found and int(found[1]) > 18:
+            raise InputError(
+                f"measure {self.name!r} is {self.type}: at most 18 digits can be kept exactly. "
+                f"Cast it to decimal(18,{found[2]}) or to double."
+            )
+        if not found and self.type not in {*_INTEGERS, "float", "double", "date", "timestamp"}:
+            raise InputError(
+                f"measure {self.name!r} is of type {self.type}, which has no ranks here. Expected one of: {KNOWN_TYPES}."
+            )
+
+    @property
+    def is_double(self) -> bool:
+        """Whether runs store it as DOUBLE; otherwise as BIGINT."""
+        return self.type in {"float", "double"}
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type of stored values: float64 or int64."""
+        return np.dtype(np.float64 if self.is_double else np.int64)
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The Arrow type of stored values."""
+        return pa.float64() if self.is_double else pa.int64()
+
+    @property
+    def _scale(self) -> int:
+        found = _DECIMAL.fullmatch(self.type)
+        return int(found[2]) if found else 0
+
+    def decode(self, stored: Any) -> Any:
+        """A stored value as a Python value of the column's own type: int, float, Decimal, date, datetime (UTC)."""
+        if self.is_double:
+            return float(stored)
+        number = int(stored)
+        if self.type == "date":
+            return _EPOCH_DAY + timedelta(days=number)
+        if self.type == "timestamp":
+            return from_epoch_us(number)
+        if self.type.startswith("decimal"):
+            return Decimal(number).scaleb(-self._scale)
+        return number
+
+    def floor(self, point: Any) -> float | int | None:
+        """The greatest storable number <= `point`; None where `point` lies below all of them.
+
+        For any data of this measure ``rank_le(point) == rank_le(floor(point))``. `point` is a
+        number, or a date, datetime or ISO text where the measure is a date or a timestamp.
+        """
+        exact = self._exact(point)
+        if isinstance(exact, float):  # an infinity
+            if self.is_double:
+                return exact
+            return 2**63 - 1 if exact > 0 else None
+        if self.is_double:
+            return _floor_double(exact)
+        scaled = math.floor(exact * Fraction(10) ** self._scale)
+        return None if scaled < -(2**63) else min(scaled, 2**63 - 1)
+
+    def _exact(self, point: Any) -> Fraction | float:
+        if isinstance(point, (np.integer, np.floating)):
+            point = point.item()
+        if self.type == "timestamp" and isinstance(point, (str, date, datetime)):
+            return Fraction(epoch_us(point))
+        if self.type == "date" and isinstance(point, (str, date, datetime)):
+            return Fraction(epoch_us(point) // 86_400_000_000)
+        if isinstance(point, bool) or not isinstance(point, (int, float, Decimal, Fraction)):
+            raise InputError(f"cannot compare {point!r} with {self.name!r}, which is of type {self.type}.")
+        if point != point:
+            raise InputError(f"NaN has no rank. Ask for a number, or for the NaN count (measure {self.name!r}).")
+        return float(point) if point in (math.inf, -math.inf) else Fraction(point)
+
+
+def _floor_double(exact: Fraction) -> float:
+    try:
+        near = float(exact)
+    except OverflowError:
+        near = math.copysign(math.inf, exact)
+    if math.isinf(near):
+        return sys.float_info.max if near > 0 else -math.inf
+    return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A decoded column: `stored` (rows,) with undefined content where `nan` or `null` is set."""
+
+    stored: NDArray[Any]
+    nan: NDArray[np.bool_]
+    null: NDArray[np.bool_]
+
+
+def encode(measure: Measure, array: pa.Array) -> Column:
+    """An Arrow array of the measure's own type as stored numbers, with NaN and NULL apart."""
+    null = np.asarray(array.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+    if measure.is_double:
+        floats = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+        return Column(floats + 0.0, np.isnan(floats), null)
+    no_nan = np.zeros(len(array), dtype=bool)
+    if pa.types.is_decimal(array.type):
+        return Column(_unscaled(array), no_nan, null)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("us", tz=array.type.tz)).cast(pa.int64())
+    elif pa.types.is_date(array.type):
+        array = array.cast(pa.int32())
+    integers = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return Column(integers, no_nan, null)
+
+
+def _unscaled(array: pa.Array) -> NDArray[np.int64]:
+    """The unscaled integers of decimals with at most 18 digits: the low word of each 128-bit value."""
+    wide = array.cast(pa.decimal128(38, array.type.scale))
+    words = np.frombuffer(wide.buffers()[1], dtype=np.int64)
+    low = words[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2].copy()
+    low[np.asarray(wide.is_null().to_numpy(zero_copy_only=False), dtype=bool)] = 0
+    return low
+
+
+__all__ = ["UTC", "Column", "Measure", "encode"]

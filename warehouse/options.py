@@ -1,0 +1,162 @@
+"""The warehouse's options: properties of the `events` table, fixed at creation, read from there alone.
+
+The measures' types are the columns' types of `events`, in the same snapshot. A warehouse made
+without a schema has no columns yet: its first batch brings them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from warehouse.errors import InputError, NotAWarehouse, OptionsMismatch
+from warehouse.measures import Measure
+from warehouse.ticks import parse_duration
+
+FORMAT = 1
+SYSTEM_COLUMNS = {"_source": "string", "_batch": "long", "_tick": "long"}
+_PREFIX = "tidemark."
+
+DEFAULT_TICK = "1 day"
+DEFAULT_EPS = 0.001
+DEFAULT_KAPPA = 10
+DEFAULT_GRACE = "7 days"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a warehouse was created with.
+
+    `columns` maps the user's columns to Delta's type names (empty until the first batch of a
+    warehouse made without a schema); `tick_us` is None where there is no time column.
+    """
+
+    measure_names: tuple[str, ...]
+    key: str | None
+    time: str | None
+    tick_us: int | None
+    eps: float
+    kappa: int
+    grace_us: int
+    columns: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures with their types; empty while the columns are not known."""
+        types = dict(self.columns)
+        return tuple(Measure(name, types[name]) for name in self.measure_names) if types else ()
+
+    def measure(self, name: str | None = None) -> Measure:
+        """The measure of that name; without a name the first one."""
+        if name is not None and name not in self.measure_names:
+            raise InputError(f"no measure {name!r} here. Expected one of: {', '.join(self.measure_names)}.")
+        if not self.columns:
+            raise InputError("the warehouse has no rows yet: its first batch will fix the columns' types.")
+        wanted = name or self.measure_names[0]
+        return next(measure for measure in self.measures if measure.name == wanted)
+
+    def properties(self) -> dict[str, str]:
+        """The table properties that hold the options."""
+        values = {
+            "format": str(FORMAT),
+            "measures": json.dumps(list(self.measure_names)),
+            "key": json.dumps(self.key),
+            "time": json.dumps(self.time),
+            "tick_us": json.dumps(self.tick_us),
+            "eps": repr(self.eps),
+            "kappa": str(self.kappa),
+            "grace_us": str(self.grace_us),
+        }
+        return {_PREFIX + name: value for name, value in values.items()}
+
+    @classmethod
+    def from_properties(cls, uri: str, properties: Mapping[str, Any], columns: Mapping[str, str]) -> Options:
+        """The options that an `events` table holds."""
+        found = {name.removeprefix(_PREFIX): value for name, value in properties.items() if name.startswith(_PREFIX)}
+        if "format" not in found:
+            raise NotAWarehouse(f"{uri} is not a tidemark warehouse: its events table has no tidemark properties.")
+        if found["format"] != str(FORMAT):
+            raise NotAWarehouse(
+                f"{uri} is of format {found['format']}, this version reads format {FORMAT}. Use a newer tidemark."
+            )
+        return cls(
+            measure_names=tuple(json.loads(found["measures"])),
+            key=json.loads(found["key"]),
+            time=json.loads(found["time"]),
+            tick_us=json.loads(found["tick_us"]),
+            eps=float(found["eps"]),
+            kappa=int(found["kappa"]),
+            grace_us=int(found["grace_us"]),
+            columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
+        )
+
+    def check_columns(self, columns: Mapping[str, str]) -> None:
+        """Every named column is there and of a type that its role can have."""
+        reserved = [name for name in columns if name.lower() in SYSTEM_COLUMNS]
+        if reserved:
+            raise InputError(f"the columns {reserved} are tidemark's own. Rename them in the input.")
+        for role, names in (("measure", self.measure_names), ("key", (self.key,)), ("time", (self.time,))):
+            for name in names:
+                if name is not None and name not in columns:
+                    raise InputError(f"the {role} column {name!r} is missing. The input has: {', '.join(columns)}.")
+        for name in self.measure_names:
+            Measure(name, columns[name])
+        if self.time is not None and columns[self.time] not in {"timestamp", "date"}:
+            raise InputError(f"the time column {self.time!r} is {columns[self.time]}. Expected timestamp or date.")
+
+    def check_same(self, given: Mapping[str, Any]) -> None:
+        """The options given (those not None) are the stored ones."""
+        stored = {
+            "measures": list(self.measure_names),
+            "key": self.key,
+            "time": self.time,
+            "tick": self.tick_us,
+            "eps": self.eps,
+            "kappa": self.kappa,
+            "grace": self.grace_us,
+        }
+        for name, value in given.items():
+            if value is not None and value != stored[name]:
+                raise OptionsMismatch(
+                    f"{name} was given as {value!r}, the warehouse was created with {stored[name]!r}. "
+                    "Options are fixed at creation: leave it out, or create another warehouse."
+                )
+
+
+def parse_given(
+    measures: Any, key: Any, time: Any, tick: Any, eps: Any, kappa: Any, grace: Any
+) -> dict[str, Any]:
+    """The caller's options, checked one by one; None stays None (not given)."""
+    if isinstance(measures, str):
+        measures = [measures]
+    if measures is not None:
+        measures = list(measures)
+        if not measures or not all(isinstance(name, str) and name for name in measures):
+            raise InputError(f"measures must be one or more column names, got {measures!r}.")
+        if len(set(measures)) < len(measures):
+            raise InputError(f"a measure is named twice: {measures!r}.")
+    for role, name in (("key", key), ("time", time)):
+        if name is not None and (not isinstance(name, str) or not name):
+            raise InputError(f"{role} must be a column's name, got {name!r}.")
+    if eps is not None and (
+        isinstance(eps, bool) or not isinstance(eps, (int, float)) or not math.isfinite(eps) or not 0 < eps < 0.5
+    ):
+        raise InputError(f"eps must lie in (0, 0.5), got {eps!r}. 0.001 is the default.")
+    if kappa is not None and (isinstance(kappa, bool) or not isinstance(kappa, int) or kappa < 2):
+        raise InputError(f"kappa must be a whole number of at least 2, got {kappa!r}. 10 is the default.")
+    return {
+        "measures": measures,
+        "key": key,
+        "time": time,
+        "tick": None if tick is None else parse_duration(tick),
+        "eps": None if eps is None else float(eps),
+        "kappa": kappa,
+        "grace": None if grace is None else _grace(grace),
+    }
+
+
+def _grace(grace: Any) -> int:
+    return 0 if grace in ("0", 0, "0 days") else parse_duration(grace)

@@ -1,0 +1,192 @@
+"""What a reader sees: history and the live side of a warehouse, consistent, without a JVM.
+
+The order of reading makes a gap or a double count impossible while loads run: first the runs
+table, at its newest version; then the steps, which hold the plan of every step of those runs;
+then the ledger, where every batch that those steps do not cover has its rows, because ledger
+rows outlive their load by the grace period.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from warehouse import history, ledger, tables
+from warehouse.create import read_options
+from warehouse.errors import InputError
+from warehouse.ledger import LiveKey, LiveRow
+from warehouse.layout import Layout, Run
+from warehouse.marks import RunMarks
+from warehouse.measures import Measure
+from warehouse.options import Options
+from warehouse.steps import covered, read_plans
+from warehouse.storage import EVENTS, LEDGER, STEPS, Store, runs_table
+
+_LISTING_SECONDS = 60.0  # a log that was cleaned can hide its next version: list it anew this often
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One measure at one moment: the marks of its runs, and the ledger rows of what is live.
+
+    `root` is the runs table's path below the warehouse; `versions` are those of the tables read.
+    """
+
+    measure: Measure
+    versions: Mapping[str, int]
+    runs: tuple[RunMarks, ...]
+    root: str
+    live: tuple[LiveRow, ...]
+
+
+@dataclass(slots=True)
+class _Known:
+    """A table as last seen. `version` is -1 where there is none yet."""
+
+    table: DeltaTable | None = None
+    cache: dict[str, pa.Table] = field(default_factory=dict)
+    listed: float = 0.0
+
+    @property
+    def version(self) -> int:
+        return self.table.version() if self.table is not None else -1
+
+
+class Snapshot:
+    """A reader of one warehouse. `refresh` looks for what is new; `view` is a value that stays."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._events = tables.open_table(store, EVENTS)
+        self.options: Options = read_options(store, self._events)
+        self._known: dict[str, _Known] = {}
+        self._marks: dict[str, dict[str, RunMarks]] = {}
+        self._live: dict[str, dict[LiveKey, LiveRow]] = {}
+        self._views: dict[str, View] = {}
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Looks for newer versions of the tables; whether anything changed."""
+        if not self.options.columns:
+            self._events = tables.open_table(self.store, EVENTS)
+            self.options = read_options(self.store, self._events)
+        names = [runs_table(name) for name in self.options.measure_names if self.options.columns]
+        changed = [self._update(name) for name in [*names, STEPS, LEDGER]]
+        if any(changed):
+            self._views.clear()
+        return any(changed)
+
+    def view(self, measure: str | None = None) -> View:
+        """The measure (without a name the first one) as of the last refresh."""
+        wanted = self.options.measure(measure)
+        if wanted.name not in self._views:
+            self._views[wanted.name] = self._view(wanted)
+        return self._views[wanted.name]
+
+    def info(self) -> dict[str, Any]:
+        """Steps, runs by level and bytes of each measure, live batches and rows, table versions."""
+        ranges, rows = self._live_rows_by_range(max((self._layout(m).last_step for m in self.options.measures), default=-1))
+        return {
+            "warehouse": self.store.uri,
+            "eps": self.options.eps,
+            "kappa": self.options.kappa,
+            "steps": max((plan.step for plan in self._plans()), default=-1) + 1,
+            "live_batches": sum(one.last - one.first + 1 for one in ranges),
+            "live_rows": rows,
+            "measures": {measure.name: self._measure_info(measure) for measure in self.options.measures},
+            "versions": {name: known.version for name, known in self._known.items()},
+        }
+
+    def _measure_info(self, measure: Measure) -> dict[str, Any]:
+        table = self._known[runs_table(measure.name)].table
+        found = tables.files(table) if table is not None else []
+        return {
+            "type": measure.type,
+            "rows": sum(file.rows for file in found),
+            "bytes": sum(file.size for file in found),
+            "files": len(found),
+            "runs_by_level": Layout.of(history.runs_of(found)).levels(),
+        }
+
+    def _update(self, name: str) -> bool:
+        known = self._known.setdefault(name, _Known())
+        before = known.version
+        if known.table is None:
+            known.table = tables.open_table(self.store, name) if self._is_there(name) else None
+        elif self._may_be_newer(known, name):
+            known.table.update_incremental()
+            known.listed = time.monotonic()
+        return known.version != before
+
+    def _is_there(self, name: str) -> bool:
+        # A warehouse made without a schema gets its runs tables with the first batch.
+        return name in (STEPS, LEDGER) or tables.exists(self.store, name)
+
+    def _may_be_newer(self, known: _Known, name: str) -> bool:
+        if not self.store.is_local or time.monotonic() - known.listed > _LISTING_SECONDS:
+            return True
+        return os.path.exists(f"{self.store.table(name)}/_delta_log/{known.version + 1:020d}.json")
+
+    def _plans(self) -> list[Any]:
+        known = self._known[STEPS]
+        assert known.table is not None  # opened at the first refresh, or that raised
+        return read_plans(self.store, known.table, known.cache)
+
+    def _layout(self, measure: Measure) -> Layout:
+        known = self._known[runs_table(measure.name)]
+        return history.layout_of(known.table) if known.table is not None else Layout(())
+
+    def _ledger(self) -> pa.Table:
+        known = self._known[LEDGER]
+        assert known.table is not None
+        return tables.read(self.store, LEDGER, known.table, known.cache)
+
+    def _live_rows_by_range(self, last_step: int) -> tuple[list[Any], int]:
+        rows = self._ledger()
+        live = ledger.live_ranges(ledger.ranges(rows), covered(self._plans(), last_step))
+        wanted = set(live)
+        total = sum(
+            row["rows"]
+            for row in rows.select(["source", "first_batch", "last_batch", "rows"]).to_pylist()
+            if ledger.Batches(row["source"], row["first_batch"], row["last_batch"]) in wanted
+        )
+        return live, total
+
+    def _view(self, measure: Measure) -> View:
+        known = self._known[runs_table(measure.name)]
+        found = history.runs_of(tables.files(known.table)) if known.table is not None else {}
+        layout = Layout.of(found)
+        rows = self._ledger()
+        live = ledger.live_ranges(ledger.ranges(rows), covered(self._plans(), layout.last_step))
+        self._live[measure.name] = ledger.live_rows(rows, live, measure.name, self._live.get(measure.name, {}))
+        return View(
+            measure=measure,
+            versions={"runs": known.version, "steps": self._known[STEPS].version, "ledger": self._known[LEDGER].version},
+            runs=self._run_marks(measure, layout, found),
+            root=runs_table(measure.name),
+            live=tuple(self._live[measure.name].values()),
+        )
+
+    def _run_marks(
+        self, measure: Measure, layout: Layout, found: Mapping[Run, list[tables.DataFile]]
+    ) -> tuple[RunMarks, ...]:
+        """The marks of every run; those of runs seen before are kept."""
+        before, now = self._marks.get(measure.name, {}), {}
+        for run in layout.runs:
+            path = found[run][0].path
+            now[path] = before.get(path) or history.read_marks(self.store, measure, run, found[run])
+        self._marks[measure.name] = now
+        return tuple(now.values())
+
+
+def open_snapshot(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Snapshot:
+    """Opens a warehouse for reading; NotAWarehouse where there is none."""
+    if not isinstance(uri, (str, os.PathLike)):
+        raise InputError(f"a warehouse is a path or an address, got {uri!r}.")
+    return Snapshot(Store.of(uri, storage_options))

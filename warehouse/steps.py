@@ -1,0 +1,80 @@
+"""Steps: the plan of each load, written before anything is loaded.
+
+A plan says which batches the step moves into history and how many rows they have. Two loaders
+race on its commit: one wins, the other takes up the winner's plan. Loads happen in the order of
+their steps, so a loader first finishes whatever an earlier one left undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from warehouse import tables
+from warehouse.events import Batches
+from warehouse.storage import STEPS, Store
+
+SCHEMA = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("source", pa.string()),
+        ("first_batch", pa.int64()),
+        ("last_batch", pa.int64()),
+        ("rows", pa.int64()),
+        ("planned_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The batches of one step, with the rows of each range."""
+
+    step: int
+    parts: tuple[tuple[Batches, int], ...]
+
+    @property
+    def batches(self) -> tuple[Batches, ...]:
+        """The batch ranges, one a source."""
+        return tuple(batches for batches, _ in self.parts)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the step in `events`."""
+        return sum(rows for _, rows in self.parts)
+
+
+def read_plans(store: Store, table: DeltaTable, cache: dict[str, pa.Table] | None = None) -> list[Plan]:
+    """All plans, by step."""
+    rows = tables.read(store, STEPS, table, cache).sort_by([("step", "ascending"), ("source", "ascending")])
+    parts: dict[int, list[tuple[Batches, int]]] = {}
+    for row in rows.select(["step", "source", "first_batch", "last_batch", "rows"]).to_pylist():
+        batches = Batches(row["source"], row["first_batch"], row["last_batch"])
+        parts.setdefault(row["step"], []).append((batches, row["rows"]))
+    return [Plan(step, tuple(found)) for step, found in parts.items()]
+
+
+def write_plan(store: Store, table: DeltaTable, plan: Plan) -> None:
+    """Commits the plan on the table's version, or raises `tables.LostRace`."""
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "step": plan.step,
+            "source": batches.source,
+            "first_batch": batches.first,
+            "last_batch": batches.last,
+            "rows": count,
+            "planned_at": now,
+        }
+        for batches, count in plan.parts
+    ]
+    tables.append(store, STEPS, pa.Table.from_pylist(rows, schema=SCHEMA), table=table)
+
+
+def covered(plans: Iterable[Plan], last_step: int) -> list[Batches]:
+    """The batches that steps 0..last_step moved into history."""
+    return [batches for plan in plans if plan.step <= last_step for batches in plan.batches]

@@ -1,0 +1,167 @@
+"""Delta tables through delta-rs: opened without a JVM, committed by compare-and-swap.
+
+A commit names the version it was planned on and succeeds only as the very next version. So
+whoever plans on a fresh snapshot and loses the race learns of it, looks again and decides anew:
+that is all the locking there is.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+
+from warehouse.errors import NotAWarehouse
+from warehouse.storage import Store
+
+# Readers of an older version need their files and their log: both outlive the grace period.
+_CONFIGURATION = {"delta.logRetentionDuration": "interval 30 days"}
+
+
+class LostRace(Exception):
+    """Somebody else committed first: plan again on a fresh snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file that a table's snapshot names: `path` below the table, `partition` values, and
+    `modified` in milliseconds since 1970."""
+
+    path: str
+    rows: int
+    size: int
+    modified: int
+    partition: Mapping[str, str]
+    stats: Mapping[str, Any]
+
+
+def create(store: Store, name: str, schema: pa.Schema, partition_by: Sequence[str] = ()) -> None:
+    """Makes the table where it is not there yet."""
+    DeltaTable.create(
+        store.table(name),
+        schema,
+        mode="ignore",
+        partition_by=list(partition_by),
+        configuration=_CONFIGURATION,
+        storage_options=store.options,
+    )
+
+
+def exists(store: Store, name: str) -> bool:
+    """Whether there is a Delta table."""
+    return DeltaTable.is_deltatable(store.table(name), store.options)
+
+
+def open_table(store: Store, name: str) -> DeltaTable:
+    """The table at its newest version."""
+    try:
+        return DeltaTable(store.table(name), storage_options=store.options)
+    except (TableNotFoundError, DeltaError) as error:
+        raise NotAWarehouse(
+            f"{store.uri} is not a tidemark warehouse, or a damaged one: no readable table {name!r} ({error}). "
+            "Create it with warehouse.create or jobs/load_batch.py --measure."
+        ) from error
+
+
+def files(table: DeltaTable) -> list[DataFile]:
+    """The files of the table's snapshot."""
+    found = []
+    for row in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        found.append(
+            DataFile(
+                path=row["path"],
+                rows=row["num_records"] if row["num_records"] is not None else -1,
+                size=row["size_bytes"],
+                modified=row["modification_time"],
+                partition={k.removeprefix("partition."): v for k, v in row.items() if k.startswith("partition.")},
+                stats={k: v for k, v in row.items() if k.startswith(("min.", "max."))},
+            )
+        )
+    return found
+
+
+def write_file(
+    store: Store, name: str, data: pa.Table, path: str, row_groups: Sequence[int] = ()
+) -> AddAction:
+    """Writes a Parquet file below the table and describes it for a commit; not yet part of the table.
+
+    `row_groups` are the rows of each; one holds all where none are given.
+    """
+    filesystem = store.filesystem()
+    full = f"{name}/{path}"
+    filesystem.create_dir(full.rsplit("/", 1)[0], recursive=True)
+    with pq.ParquetWriter(full, data.schema, filesystem=filesystem, compression="zstd") as writer:
+        at = 0
+        for rows in row_groups or [data.num_rows]:
+            writer.write_table(data.slice(at, rows), row_group_size=max(1, rows))
+            at += rows
+    return describe(path, filesystem.get_file_info(full).size, data.num_rows)
+
+
+def describe(
+    path: str, size: int, rows: int, stats: Mapping[str, Any] | None = None, partition: Mapping[str, str] | None = None
+) -> AddAction:
+    """The add action of a written file; the partition is read off the path where it is not given."""
+    if partition is None:
+        partition = dict(part.split("=", 1) for part in path.split("/")[:-1])
+    facts = {"numRecords": rows, **(stats or {})}
+    return AddAction(path, size, partition, int(time.time() * 1000), True, json.dumps(facts))
+
+
+def remove(file: DataFile) -> RemoveAction:
+    """The remove action of a file of the snapshot."""
+    return RemoveAction(file.path, True, int(time.time() * 1000), file.size, dict(file.partition))
+
+
+def commit(table: DeltaTable, actions: Iterable[AddAction | RemoveAction], *, blind: bool = False) -> None:
+    """Commits on top of the table's own version, or raises `LostRace`.
+
+    `blind` appends whatever else was committed meanwhile: for rows that nothing depends on.
+    """
+    try:
+        table.create_write_transaction(
+            list(actions),
+            mode="append",
+            schema=table.schema(),
+            partition_by=table.metadata().partition_columns,
+            commit_properties=CommitProperties(max_commit_retries=100 if blind else 0),
+        )
+    except CommitFailedError as error:
+        raise LostRace(str(error)) from error
+
+
+def append(store: Store, name: str, rows: pa.Table, *, table: DeltaTable | None = None) -> None:
+    """Appends rows as one file in one commit; on `table`'s version where it is given, else blindly."""
+    path = f"{new_name()}.parquet"
+    action = write_file(store, name, rows, path)
+    commit(table or open_table(store, name), [action], blind=table is None)
+
+
+def new_name() -> str:
+    """A name that no other file has."""
+    return uuid.uuid4().hex
+
+
+def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] | None = None) -> pa.Table:
+    """All rows of a small table. `cache` keeps its files' rows by path from one call to the next."""
+    known = cache if cache is not None else {}
+    filesystem = store.filesystem()
+    paths = [file.path for file in files(table)]
+    for path in paths:
+        if path not in known:
+            with pq.ParquetFile(f"{name}/{path}", filesystem=filesystem) as file:
+                known[path] = file.read()
+    for path in set(known) - set(paths):
+        del known[path]
+    if not paths:
+        return pa.schema(table.schema()).empty_table()
+    return pa.concat_tables([known[path] for path in paths])

@@ -1,0 +1,163 @@
+"""What Spark's tasks do for a load and for a stream: read events, sort, merge, write, summarise.
+
+Each task holds one bounded slice. Nothing here knows Delta; the driver turns what comes back
+into commits. `run` is the only line that meets Spark.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sketches import GK, merge
+from warehouse import marks
+from warehouse.cuts import Slice, SortedInput
+from warehouse.events import Batches, Share, read_columns
+from warehouse.ledger import Summary, TickSummary
+from warehouse.marks import TickCounts
+from warehouse.measures import Column, Measure
+from warehouse.runfiles import WrittenFile, merge_slice, sort_rows, write_sorted
+from warehouse.storage import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SORT_ROWS = 2**21  # rows that a task sorts in memory: 32 MB of values and ticks, a few times that while sorting
+WHOLE = 2**62  # a span longer than any file: tick counts of the file in one piece
+
+
+@dataclass(frozen=True, slots=True)
+class SortTask:
+    """Sort the batches' rows of some shares of events, one file a measure.
+
+    `eps` is given where the file is the whole run, and its marks are final; None where it is a
+    chunk that a merge will read.
+    """
+
+    store: Store
+    measures: tuple[Measure, ...]
+    batches: tuple[Batches, ...]
+    shares: tuple[Share, ...]
+    paths: tuple[str, ...]
+    eps: float | None
+
+    def __call__(self) -> list[tuple[WrittenFile, TickCounts]]:
+        """The file of each measure and its rows by tick."""
+        filesystem = self.store.filesystem()
+        pieces = list(read_columns(filesystem, self.shares, self.measures, self.batches))
+        results = []
+        for i, (measure, path) in enumerate(zip(self.measures, self.paths, strict=True)):
+            kept = [_kept(piece.ticks, piece.columns[i]) for piece in pieces]
+            values = np.concatenate([np.empty(0, measure.dtype), *(v for v, _ in kept)])
+            ticks = np.concatenate([np.empty(0, np.int64), *(t for _, t in kept)])
+            totals = _totals([(piece.ticks, piece.columns[i]) for piece in pieces])
+            grain = marks.ROW_GROUP_ROWS if self.eps is None else marks.grain(len(values), self.eps)
+            span = WHOLE if self.eps is None else marks.span(len(values), grain, len(totals.ticks))
+            rows = iter([sort_rows(values, ticks)])
+            written = write_sorted(filesystem, path, measure.arrow_type, rows, grain=grain, span=span)
+            results.append((written, totals))
+        return results
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Merge neighbouring slices of sorted inputs into one file."""
+
+    store: Store
+    arrow_type: pa.DataType
+    inputs: tuple[SortedInput, ...]
+    slices: tuple[Slice, ...]
+    path: str
+    grain: int
+    span: int
+
+    def __call__(self) -> WrittenFile:
+        """The file written."""
+        filesystem = self.store.filesystem()
+        pieces = (merge_slice(filesystem, self.inputs, piece) for piece in self.slices)
+        return write_sorted(filesystem, self.path, self.arrow_type, pieces, grain=self.grain, span=self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class SummariseTask:
+    """Summarise the batches' rows of some shares of events by tick."""
+
+    store: Store
+    measures: tuple[Measure, ...]
+    time: Measure | None
+    batches: tuple[Batches, ...]
+    shares: tuple[Share, ...]
+    eps: float
+
+    def __call__(self) -> list[TickSummary]:
+        """One summary a tick."""
+        columns = [*self.measures, *([self.time] if self.time else [])]
+        pieces = read_columns(self.store.filesystem(), self.shares, columns, self.batches)
+        found: dict[int, TickSummary] = {}
+        for piece in pieces:
+            order = np.argsort(piece.ticks, kind="stable")
+            ticks, starts = np.unique(piece.ticks[order], return_index=True)
+            for tick, rows in zip(ticks.tolist(), np.split(order, starts[1:]), strict=True):
+                new = self._summary(tick, rows, piece.columns)
+                found[tick] = new if tick not in found else join(found[tick], new, self.eps)
+        return list(found.values())
+
+    def _summary(self, tick: int, rows: Any, columns: tuple[Column, ...]) -> TickSummary:
+        measures = []
+        for measure, column in zip(self.measures, columns, strict=False):
+            nan, null = column.nan[rows], column.null[rows]
+            values = np.sort(column.stored[rows][~(nan | null)])
+            sketch = GK.from_sorted(values, self.eps, measure.dtype)
+            measures.append(Summary(measure.name, int(nan.sum()), int(null.sum()), sketch))
+        times = None
+        if self.time:
+            column = columns[-1]
+            known = column.stored[rows][~column.null[rows]] * (86_400_000_000 if self.time.type == "date" else 1)
+            times = (int(known.min()), int(known.max())) if len(known) else None
+        return TickSummary(tick, len(rows), times, tuple(measures))
+
+
+def join(a: TickSummary, b: TickSummary, eps: float) -> TickSummary:
+    """The summary of both; both keep eps, so does the merge, pruned no further than eps."""
+    measures = tuple(
+        Summary(x.measure, x.nans + y.nans, x.nulls + y.nulls, merge([x.sketch, y.sketch], eps))
+        for x, y in zip(a.measures, b.measures, strict=True)
+    )
+    ends = [times for times in (a.times, b.times) if times]
+    times = (min(t[0] for t in ends), max(t[1] for t in ends)) if ends else None
+    return TickSummary(a.tick, a.rows + b.rows, times, measures)
+
+
+def _kept(ticks: Any, column: Column) -> tuple[Any, Any]:
+    left_out = column.nan | column.null
+    return (column.stored[~left_out], ticks[~left_out]) if left_out.any() else (column.stored, ticks)
+
+
+def _totals(pieces: Sequence[tuple[Any, Column]]) -> TickCounts:
+    ticks = np.concatenate([np.empty(0, np.int64), *(t for t, _ in pieces)])
+    nan = np.concatenate([np.empty(0, bool), *(c.nan & ~c.null for _, c in pieces)])
+    null = np.concatenate([np.empty(0, bool), *(c.null for _, c in pieces)])
+    names, code = np.unique(ticks, return_inverse=True)
+    rows, nans, nulls = (np.bincount(code, w, len(names)).astype(np.int64) for w in (None, nan, null))
+    return TickCounts(names, rows - nans - nulls, nans, nulls)
+
+
+def run(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Runs each task in a Spark task of its own; their results in order."""
+    if not tasks:
+        return []
+    work = list(tasks)
+
+    def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for i in batch.column(0).to_pylist():
+                yield pa.RecordBatch.from_arrays([pa.array([i]), pa.array([pickle.dumps(work[i]())])], ["id", "result"])
+
+    frame = spark.range(0, len(work), 1, len(work)).mapInArrow(execute, "id long, result binary")
+    results = {row.id: pickle.loads(row.result) for row in frame.collect()}
+    return [results[i] for i in range(len(work))]
