@@ -42,7 +42,7 @@ clean: ## remove .venv and what tools leave behind
 $(READY): requirements.txt requirements-java.txt pyproject.toml jobs/prepare_spark.py jobs/java_home.sh
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' || { \
 		echo 'tidemark needs Python 3.11 or newer with the venv module (on Debian: the package python3-venv).' >&2; \
-		echo 'Found none as python3, python3.13, python3.12 or python3.11; name one: make PYTHON=/path/to/python3 setup' >&2; \
+		echo 'Looked for: $(or $(PYTHON),python3 and python3.13 to python3.11). Another can be named: make setup PYTHON=/path/to/python3' >&2; \
 		exit 1; }
 	@echo 'Setting up .venv: a minute or two, once.'
 	@$(PYTHON) -m venv .venv

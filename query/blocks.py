@@ -55,7 +55,8 @@ def _pool() -> ThreadPoolExecutor:
 
 
 # A forked child has the pool's record but none of its threads.
-os.register_at_fork(after_in_child=_pool.cache_clear)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -104,17 +105,12 @@ class BlockReader:
         except (OSError, pa.ArrowException, KeyError) as error:
             raise self._damaged(path, error) from error
 
-    def edge_values(self, root: str, file: RunFile, groups: Sequence[int]) -> list[tuple[Any, Any]]:
-        """The first and the last value of sorted row groups, from the footer's statistics; groups without
-        statistics are left out of no list: DamagedWarehouse."""
-        footer = self.footer(root, file)
-        found = []
-        for g in groups:
-            statistics = footer.metadata.row_group(g).column(0).statistics
-            if statistics is None or not statistics.has_min_max:
-                raise self._damaged(f"{root}/{file.path}", ValueError(f"row group {g} has no statistics"))
-            found.append((statistics.min, statistics.max))
-        return found
+    def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
+        """The first and the last value of a row group, from the footer alone: it is sorted."""
+        statistics = self.footer(root, file).metadata.row_group(group).column(0).statistics
+        if statistics is None or not statistics.has_min_max:
+            raise self._damaged(f"{root}/{file.path}", ValueError(f"row group {group} has no statistics"))
+        return statistics.min, statistics.max
 
     def _open(self, path: str, metadata: Any = None) -> pq.ParquetFile:
         if self._filesystem is None:

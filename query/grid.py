@@ -62,7 +62,7 @@ class Grid:
 
 def lay_out(history: RankBounds, live: RankBounds) -> Grid:
     """The grid of two staircases over disjoint rows."""
-    if len(live.values) == 0 and live.hi[0] == 0:
+    if live.hi[-1] == 0:
         both = combine([history])
         nothing = np.zeros(len(both.lo), dtype=np.int64)
         return Grid(both, RankBounds(both.values, nothing, nothing), both)

@@ -6,14 +6,14 @@ stretches need, and adds up. So memory holds the rows inside the intervals, not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from query.blocks import GROUPS_A_TASK, BlockReader, in_parallel
+from query.blocks import GROUPS_A_TASK, BlockReader, Footer, in_parallel
 from query.plan import Interval, Piece, Stretch, cut, groups_of, plan_stretch, with_finer_marks
 from warehouse.marks import Anchors, RunFile, RunMarks
 from warehouse.ticks import Window
@@ -51,12 +51,11 @@ class _Need:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A few row groups of one file, and who needs them."""
+    """A few row groups of one file, and who needs each of them."""
 
     file: RunFile
-    groups: tuple[int, ...]
     ticks: bool
-    needs: tuple[_Need, ...]
+    needs: Mapping[int, Sequence[_Need]]
 
 
 def planned_rows(history: History, intervals: Sequence[Interval]) -> int:
@@ -74,9 +73,9 @@ def read_intervals(
     def work(task: _Task) -> list[tuple[int, Piece]]:
         edges = blocks.footer(history.root, task.file).edges
         pieces = []
-        for block in blocks.read(history.root, task.file, task.groups, ticks=task.ticks):
+        for block in blocks.read(history.root, task.file, task.needs, ticks=task.ticks):
             first = task.file.first + int(edges[block.group])
-            for need in task.needs:
+            for need in task.needs[block.group]:
                 around = intervals[need.interval]
                 pieces.append(
                     (need.interval, cut(first, block.values, block.ticks, need.stretch, around, history.window))
@@ -96,29 +95,30 @@ def read_intervals(
         Reading(interval, below[at], np.sort(np.concatenate(inside[at]), kind="stable"))
         for at, interval in enumerate(intervals)
     ]
-    return readings, sum(len(task.groups) for task in tasks)
+    return readings, sum(len(task.needs) for task in tasks)
 
 
-def with_footers(blocks: BlockReader, history: History, intervals: Sequence[Interval]) -> History:
-    """The same history with the ends of its row groups as further marks, within the intervals.
+def with_footers(
+    blocks: BlockReader, history: History, intervals: Sequence[Interval], needed: Sequence[tuple[Any, Any]]
+) -> History:
+    """The same history with the ends of its row groups inside the intervals as further marks.
 
-    A very large run has marks further apart than its row groups; their first and last values stand in the
-    footers. Costs no read of data.
+    A very large run has marks further apart than its row groups, whose first and last values stand in the
+    footers. So this costs no read of data. `needed` are the closed intervals in which ranks will be asked.
     """
 
     def finer(run: RunMarks) -> RunMarks:
-        stretches = [plan_stretch(run, None, interval) for interval in intervals]
         positions: list[int] = []
         values: list[Any] = []
-        for file in run.files:
-            edges, groups = _groups(blocks, history, file, stretches)
-            for g, (low, high) in zip(groups, blocks.edge_values(history.root, file, groups), strict=True):
-                positions += [file.first + int(edges[g]), file.first + int(edges[g + 1]) - 1]
-                values += [low, high]
-        # Adding 0 makes -0.0, which Parquet writes as the least zero, the 0.0 that is stored.
-        return with_finer_marks(
-            run, intervals, np.array(positions, dtype=np.int64), np.array(values, dtype=history.dtype) + history.dtype.type(0)
-        )
+        for stretch in (plan_stretch(run, None, interval) for interval in intervals):
+            for file in _files(run, stretch):
+                footer = blocks.footer(history.root, file)
+                for g in _groups(file, footer, stretch):
+                    positions += [file.first + int(footer.edges[g]), file.first + int(footer.edges[g + 1]) - 1]
+                    values += blocks.edge_values(history.root, file, g)
+        # Adding 0 makes -0.0, which is how Parquet writes a least value of zero, the 0.0 that is stored.
+        numbers = np.array(values, dtype=history.dtype) + history.dtype.type(0)
+        return with_finer_marks(run, needed, np.array(positions, dtype=np.int64), numbers)
 
     runs = tuple(in_parallel(finer, history.runs))
     return History(history.root, history.window, history.dtype, runs, history.anchors)
@@ -136,27 +136,26 @@ def _tasks(blocks: BlockReader, history: History, needs: Sequence[_Need]) -> lis
     """Every row group that some stretch needs, once."""
     by_file: dict[tuple[int, RunFile], list[_Need]] = {}
     for need in needs:
-        for file in history.runs[need.run].files:
-            if need.stretch.start < file.first + file.rows and file.first < need.stretch.stop:
-                by_file.setdefault((need.run, file), []).append(need)
-    files = list(by_file)
-    in_parallel(lambda key: blocks.footer(history.root, key[1]), files)
+        for file in _files(history.runs[need.run], need.stretch):
+            by_file.setdefault((need.run, file), []).append(need)
+    footers = in_parallel(lambda key: blocks.footer(history.root, key[1]), list(by_file))
     tasks = []
-    for (run, file), wanting in by_file.items():
-        _, groups = _groups(blocks, history, file, [need.stretch for need in wanting])
+    for ((run, file), wanting), footer in zip(by_file.items(), footers, strict=True):
+        by_group: dict[int, list[_Need]] = {}
+        for need in wanting:
+            for g in _groups(file, footer, need.stretch):
+                by_group.setdefault(g, []).append(need)
         with_ticks = history.anchors[run] is not None
+        groups = sorted(by_group)
         for at in range(0, len(groups), GROUPS_A_TASK):
-            tasks.append(_Task(file, tuple(groups[at : at + GROUPS_A_TASK]), with_ticks, tuple(wanting)))
+            tasks.append(_Task(file, with_ticks, {g: by_group[g] for g in groups[at : at + GROUPS_A_TASK]}))
     return tasks
 
 
-def _groups(
-    blocks: BlockReader, history: History, file: RunFile, stretches: Sequence[Stretch]
-) -> tuple[NDArray[np.int64], list[int]]:
-    """The edges of a file's row groups, and those that hold rows of any stretch."""
-    inside = [one for one in stretches if one.start < file.first + file.rows and file.first < one.stop]
-    if not inside:
-        return np.zeros(1, dtype=np.int64), []
-    edges = blocks.footer(history.root, file).edges
-    ranges = [groups_of(edges, one.start - file.first, one.stop - file.first) for one in inside]
-    return edges, sorted({g for groups in ranges for g in groups})
+def _files(run: RunMarks, stretch: Stretch) -> list[RunFile]:
+    """The files that hold rows of the stretch."""
+    return [file for file in run.files if stretch.start < file.first + file.rows and file.first < stretch.stop]
+
+
+def _groups(file: RunFile, footer: Footer, stretch: Stretch) -> range:
+    return groups_of(footer.edges, stretch.start - file.first, stretch.stop - file.first)

@@ -134,14 +134,15 @@ def cut(
 
 
 def with_finer_marks(
-    run: RunMarks, intervals: Sequence[Interval], positions: NDArray[np.int64], values: NDArray[Any]
+    run: RunMarks, needed: Sequence[tuple[Any, Any]], positions: NDArray[np.int64], values: NDArray[Any]
 ) -> RunMarks:
-    """The run with only the marks that bound the intervals, and more of them: rows at `positions` with `values`.
-
-    Fewer marks are still true marks: away from the intervals they only say less.
-    """
-    kept = [np.arange(max(i, 0), j + 1) for i, j in (_marks_around(run, one) for one in intervals)]
-    kept = np.unique(np.concatenate(kept))
-    kept = kept[kept < len(run.positions)]
-    all_positions, first = np.unique(np.concatenate([run.positions[kept], positions]), return_index=True)
-    return replace(run, positions=all_positions, values=np.concatenate([run.values[kept], values])[first])
+    """The run with more marks, rows at `positions` with `values`, and with only those of its own that bound
+    ranks in the `needed` closed intervals. Fewer marks are still true marks: elsewhere they say less."""
+    kept = []
+    for low, high in needed:
+        before = int(np.searchsorted(run.values, low, side="left")) - 1
+        after = int(np.searchsorted(run.values, high, side="right"))
+        kept.append(np.arange(max(before, 0), min(after + 1, len(run.values))))
+    indices = np.unique(np.concatenate(kept))
+    all_positions, first = np.unique(np.concatenate([run.positions[indices], positions]), return_index=True)
+    return replace(run, positions=all_positions, values=np.concatenate([run.values[indices], values])[first])

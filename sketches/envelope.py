@@ -36,7 +36,7 @@ def wrap(kind: bytes, version: int, payload: bytes) -> bytes:
     return body + _CHECKSUM.pack(zlib.crc32(body))
 
 
-def unwrap(kind: bytes, data: bytes, *, newest: int = 1) -> tuple[int, bytes]:
+def unwrap(kind: bytes, data: bytes | bytearray | memoryview, *, newest: int = 1) -> tuple[int, bytes]:
     """The version and the payload of stored bytes; the inverse of `wrap`.
 
     `newest` is the highest payload version that the caller can read. Raises CorruptSketch if any byte is

@@ -3,7 +3,6 @@
 Every message says what came, what was expected and what to do. The classes take one string, so they survive
 pickling between a Spark task and its driver.
 """
-# ruff: noqa: N818 - the names say what is wrong; "Error" is said once, by the base
 
 
 class SketchError(ValueError):

@@ -17,24 +17,33 @@ from warehouse.errors import (
     OptionsMismatch,
     TidemarkError,
 )
+from warehouse.ingest import without_ntz
 from warehouse.live import live_values
 from warehouse.load import LoadReport, load
+from warehouse.maintain import MaintenanceReport, maintain
 from warehouse.snapshot import Snapshot, View, open_snapshot
+from warehouse.verify import Check, Report, verify
 
 __all__ = [
     "BatchMismatch",
+    "Check",
     "DamagedWarehouse",
     "EmptyWindow",
     "InputError",
     "LoadReport",
+    "MaintenanceReport",
     "NotAWarehouse",
     "OptionsMismatch",
+    "Report",
     "Snapshot",
     "TidemarkError",
     "View",
     "create",
     "live_values",
     "load",
+    "maintain",
     "open_snapshot",
     "read_options",
+    "verify",
+    "without_ntz",
 ]

@@ -53,6 +53,11 @@ def run_path(measure: Measure, run: Run, attempt: str, number: int) -> str:
     return f"{runs_table(measure.name)}/run={run.name}/{attempt}-{number:05d}.parquet"
 
 
+def attempt_of(path: str) -> str:
+    """The attempt that wrote a file of the runs or the marks table."""
+    return path.rsplit("/", 1)[-1].split(".")[0].split("-")[0]
+
+
 def runs_of(found: Sequence[DataFile]) -> dict[Run, list[DataFile]]:
     """The files of a snapshot of a runs table, by run."""
     runs: dict[Run, list[DataFile]] = {}
@@ -68,8 +73,7 @@ def layout_of(table: DeltaTable) -> Layout:
 
 def read_marks(store: Store, measure: Measure, run: Run, found: Sequence[DataFile]) -> RunMarks:
     """The marks of a run of the snapshot; its spans are read when they are asked for."""
-    attempt = found[0].path.rsplit("/", 1)[-1].split("-")[0]
-    path = f"{marks_table(measure.name)}/run={run.name}/{attempt}.parquet"
+    path = f"{marks_table(measure.name)}/run={run.name}/{attempt_of(found[0].path)}.parquet"
     filesystem = store.filesystem()
 
     def spans() -> Spans:
@@ -116,18 +120,6 @@ def commit_merge(store: Store, measure: Measure, merge: Merge, new: NewRun) -> b
             return True
         except LostRace:
             continue
-
-
-def add_totals(totals: Sequence[TickCounts]) -> TickCounts:
-    """Rows by tick of all together."""
-    ticks = np.concatenate([np.empty(0, np.int64), *(one.ticks for one in totals)])
-    names, code = np.unique(ticks, return_inverse=True)
-    sums: list[Any] = []
-    for part in ("counts", "nans", "nulls"):
-        column = np.zeros(len(names), dtype=np.int64)
-        np.add.at(column, code, np.concatenate([np.empty(0, np.int64), *(getattr(one, part) for one in totals)]))
-        sums.append(column)
-    return TickCounts(names, *sums)
 
 
 def append_marks(store: Store, measure: Measure, new: NewRun) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from warehouse import history, tables
-from warehouse.create import column_types, read_options
+from warehouse import tables
+from warehouse.create import column_types
 from warehouse.errors import BatchMismatch, InputError
 from warehouse.events import Batches
 from warehouse.options import Options
@@ -36,7 +36,7 @@ def append_rows(spark: SparkSession, store: Store, options: Options, rows: DataF
     """Appends the rows as that batch, unless `events` has it already; `step` is the tick where there is no time."""
     from delta.exceptions import DeltaConcurrentModificationException
 
-    known = options if options.columns else replace(options, columns=tuple(column_types(_without_ntz(rows).schema).items()))
+    known = options if options.columns else replace(options, columns=tuple(column_types(without_ntz(rows).schema).items()))
     writer = (
         with_system_columns(known, rows, batch, step)
         .write.format("delta")
@@ -51,13 +51,11 @@ def append_rows(spark: SparkSession, store: Store, options: Options, rows: DataF
             break
         except DeltaConcurrentModificationException:
             continue  # another loader of this batch won: the append is then skipped
-    for measure in read_options(store).measures:
-        history.create_tables(store, measure)
 
 
 def check_rows(options: Options, rows: DataFrame) -> None:
     """The rows have the warehouse's columns, in any order, of types that fit without loss."""
-    columns = column_types(_without_ntz(rows).schema)
+    columns = column_types(without_ntz(rows).schema)
     if not options.columns:
         options.check_columns(columns)
         return
@@ -138,7 +136,7 @@ def _quoted(name: str) -> str:
 def _cast(options: Options, rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
-    rows = _without_ntz(rows)
+    rows = without_ntz(rows)
     have, want = column_types(rows.schema), dict(options.columns)
     return rows.select(
         *[
@@ -148,7 +146,7 @@ def _cast(options: Options, rows: DataFrame) -> DataFrame:
     )
 
 
-def _without_ntz(rows: DataFrame) -> DataFrame:
+def without_ntz(rows: DataFrame) -> DataFrame:
     """Timestamps without a zone as UTC instants, whatever the session's zone is."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import TimestampNTZType

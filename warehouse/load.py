@@ -32,9 +32,9 @@ from warehouse.create import read_options
 from warehouse.cuts import SortedInput, plan_slices
 from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.events import Batches, event_files, share_out
-from warehouse.history import NewRun, add_totals
+from warehouse.history import NewRun
 from warehouse.layout import Merge, plan_merge
-from warehouse.marks import RunMarks, TickCounts
+from warehouse.marks import RunMarks, TickCounts, add_totals
 from warehouse.measures import Measure
 from warehouse.options import Options
 from warehouse.runfiles import WrittenFile
@@ -211,6 +211,8 @@ def _count(spark: SparkSession, store: Store, batch: Batches) -> int:
 def _finish_steps(spark: SparkSession, store: Store, options: Options, last: int | None, watch: _Watch) -> None:
     """Brings every planned step up to `last` into history, and merges."""
     report = watch.report
+    for measure in options.measures:
+        history.create_tables(store, measure)
     done = min((_layout(store, measure).last_step for measure in options.measures), default=-1)
     pending = [plan for plan in _plans(store) if last is not None and done < plan.step <= last]
     if report.outcome == "loaded" and not pending:

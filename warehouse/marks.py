@@ -22,7 +22,7 @@ promise, and ranks by tick, which the thesis does not have.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from sketches import RankBounds
 from warehouse.errors import DamagedWarehouse
 from warehouse.layout import Run
-from warehouse.measures import Measure
+from warehouse.measures import Column, Measure
 from warehouse.ticks import Window
 
 ROW_GROUP_ROWS = 16_384
@@ -95,6 +95,27 @@ class TickCounts:
         """(stored, NaN, NULL) rows in the window."""
         inside = window.holds(self.ticks)
         return int(self.counts[inside].sum()), int(self.nans[inside].sum()), int(self.nulls[inside].sum())
+
+
+def tick_counts(ticks: NDArray[np.int64], column: Column) -> TickCounts:
+    """Rows of a decoded column by tick."""
+    names, code = np.unique(ticks, return_inverse=True)
+    nan = column.nan & ~column.null
+    kept = ~(column.nan | column.null)
+    return TickCounts(names, *(np.bincount(code, w, len(names)).astype(np.int64) for w in (kept, nan, column.null)))
+
+
+def add_totals(totals: Sequence[TickCounts]) -> TickCounts:
+    """Rows by tick of all together."""
+    empty = np.empty(0, np.int64)
+    names, code = np.unique(np.concatenate([empty, *(one.ticks for one in totals)]), return_inverse=True)
+
+    def summed(part: str) -> NDArray[np.int64]:
+        column = np.zeros(len(names), dtype=np.int64)
+        np.add.at(column, code, np.concatenate([empty, *(getattr(one, part) for one in totals)]))
+        return column
+
+    return TickCounts(names, summed("counts"), summed("nans"), summed("nulls"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from warehouse import marks
 from warehouse.cuts import Slice, SortedInput
 from warehouse.events import Batches, Share, read_columns
 from warehouse.ledger import Summary, TickSummary
-from warehouse.marks import TickCounts
+from warehouse.marks import TickCounts, add_totals, tick_counts
 from warehouse.measures import Column, Measure
 from warehouse.runfiles import WrittenFile, merge_slice, sort_rows, write_sorted
 from warehouse.storage import Store
@@ -55,7 +55,7 @@ class SortTask:
             kept = [_kept(piece.ticks, piece.columns[i]) for piece in pieces]
             values = np.concatenate([np.empty(0, measure.dtype), *(v for v, _ in kept)])
             ticks = np.concatenate([np.empty(0, np.int64), *(t for _, t in kept)])
-            totals = _totals([(piece.ticks, piece.columns[i]) for piece in pieces])
+            totals = add_totals([tick_counts(piece.ticks, piece.columns[i]) for piece in pieces])
             grain = marks.ROW_GROUP_ROWS if self.eps is None else marks.grain(len(values), self.eps)
             span = WHOLE if self.eps is None else marks.span(len(values), grain, len(totals.ticks))
             rows = iter([sort_rows(values, ticks)])
@@ -136,15 +136,6 @@ def join(a: TickSummary, b: TickSummary, eps: float) -> TickSummary:
 def _kept(ticks: Any, column: Column) -> tuple[Any, Any]:
     left_out = column.nan | column.null
     return (column.stored[~left_out], ticks[~left_out]) if left_out.any() else (column.stored, ticks)
-
-
-def _totals(pieces: Sequence[tuple[Any, Column]]) -> TickCounts:
-    ticks = np.concatenate([np.empty(0, np.int64), *(t for t, _ in pieces)])
-    nan = np.concatenate([np.empty(0, bool), *(c.nan & ~c.null for _, c in pieces)])
-    null = np.concatenate([np.empty(0, bool), *(c.null for _, c in pieces)])
-    names, code = np.unique(ticks, return_inverse=True)
-    rows, nans, nulls = (np.bincount(code, w, len(names)).astype(np.int64) for w in (None, nan, null))
-    return TickCounts(names, rows - nans - nulls, nans, nulls)
 
 
 def run(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> list[Any]:

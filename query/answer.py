@@ -1,0 +1,245 @@
+"""Answers: values, and what was proved about them.
+
+Of the N = n + m rows of a window, n lie in history and m on the live side; NULLs are left out of N and
+counted. The promise is error_bound <= eps * m for accurate answers, eps * N for quick ones and 0 for exact
+ones; `error_bound` is what was certified this time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar, overload
+
+import pyarrow as pa
+
+from query.show import html_table, text_of, text_table, window_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Scope:
+    """What an answer speaks of; a part of every answer.
+
+    n, m: rows of history and of the live side; the `nans` are among them, the `nulls` are not. `window` is
+    (start, end) as times or step numbers, the end exclusive, None for an open side; None stands for all
+    rows. `as_of` has the versions of the tables read. `blocks_read` row groups were read by the call, for
+    all its answers together.
+    """
+
+    n: int
+    m: int
+    nans: int
+    nulls: int
+    eps: float
+    mode: str
+    measure: str
+    window: tuple[Any, Any] | None
+    as_of: Mapping[str, int]
+    blocks_read: int
+
+    @property
+    def N(self) -> int:  # noqa: N802 - the symbol of the papers
+        """All rows of the window that have a rank."""
+        return self.n + self.m
+
+    @property
+    def scope_text(self) -> str:
+        """The scope in one line."""
+        aside = [f"{count:,} {name}" for count, name in ((self.nans, "NaN"), (self.nulls, "NULL")) if count]
+        return (
+            f"{self.measure}, {window_text(self.window)}: N = {self.N:,} ({self.n:,} history + {self.m:,} live"
+            f"{'; ' if aside else ''}{', '.join(aside)}), {self.mode}, eps = {self.eps:g}, {self.blocks_read} blocks read"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Answer(Scope):
+    """A quantile.
+
+    value: of the measure's own type; a float NaN where the rank falls among the NaNs.
+    rank_lo <= number of rows <= value <= rank_hi, and low <= the exact quantile <= high: both certified.
+    error_bound: the certified rank error, in rows; 0 says that the value is the exact quantile.
+    """
+
+    COLUMNS: ClassVar = ("phi", "value", "low", "high", "rank_lo", "rank_hi", "error_bound")
+
+    phi: float
+    value: Any
+    low: Any
+    high: Any
+    rank_lo: int
+    rank_hi: int
+    error_bound: int
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __repr__(self) -> str:
+        bounds = (
+            "exact"
+            if self.error_bound == 0
+            else f"within {self.error_bound:,} ranks, in [{text_of(self.low)}, {text_of(self.high)}]"
+        )
+        return f"{text_of(self.value)} ({bounds}) = quantile {self.phi:g} of {self.scope_text}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.COLUMNS, [_cells(self, self.COLUMNS)], self.scope_text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RankAnswer(Scope):
+    """How many rows are <= value: about `rank`, certainly rank_lo to rank_hi. NaN is <= nothing."""
+
+    COLUMNS: ClassVar = ("value", "rank", "rank_lo", "rank_hi", "error_bound")
+
+    value: Any
+    rank: int
+    rank_lo: int
+    rank_hi: int
+
+    @property
+    def error_bound(self) -> int:
+        """The certified error of `rank`, in rows."""
+        return max(self.rank - self.rank_lo, self.rank_hi - self.rank)
+
+    def __float__(self) -> float:
+        return float(self.rank)
+
+    def __int__(self) -> int:
+        return self.rank
+
+    def __repr__(self) -> str:
+        bounds = "exact" if self.error_bound == 0 else f"{self.rank_lo:,} to {self.rank_hi:,}"
+        return f"{self.rank:,} ({bounds}) rows <= {text_of(self.value)} of {self.scope_text}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.COLUMNS, [_cells(self, self.COLUMNS)], self.scope_text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CdfAnswer(Scope):
+    """The share of the N rows that are <= value: about `cdf`, certainly cdf_lo to cdf_hi."""
+
+    COLUMNS: ClassVar = ("value", "cdf", "cdf_lo", "cdf_hi")
+
+    value: Any
+    cdf: float
+    cdf_lo: float
+    cdf_hi: float
+
+    def __float__(self) -> float:
+        return self.cdf
+
+    def __repr__(self) -> str:
+        bounds = f"{self.cdf_lo:.10g} to {self.cdf_hi:.10g}"
+        return f"{self.cdf:.10g} ({bounds}) of the rows <= {text_of(self.value)} in {self.scope_text}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.COLUMNS, [_cells(self, self.COLUMNS)], self.scope_text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bin:
+    """A bin [left, right) of a histogram (the last one has its right edge too): about `count` rows,
+    certainly lo to hi."""
+
+    COLUMNS: ClassVar = ("left", "right", "count", "lo", "hi")
+
+    left: Any
+    right: Any
+    count: int
+    lo: int
+    hi: int
+
+
+A = TypeVar("A", Answer, RankAnswer, CdfAnswer, Bin)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answers(Sequence[A], Generic[A]):
+    """Several answers of one call, in the order of the question. `kind` is their class."""
+
+    items: tuple[A, ...]
+    kind: type[A]
+    caption: str
+
+    @overload
+    def __getitem__(self, at: int) -> A: ...
+    @overload
+    def __getitem__(self, at: slice) -> Answers[A]: ...
+    def __getitem__(self, at: int | slice) -> A | Answers[A]:
+        """One answer, or the answers of a slice."""
+        return Answers(self.items[at], self.kind, self.caption) if isinstance(at, slice) else self.items[at]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[A]:
+        return iter(self.items)
+
+    def to_arrow(self) -> pa.Table:
+        """The answers' own columns as an Arrow table, one row an answer."""
+        return pa.table({name: pa.array([getattr(one, name) for one in self.items]) for name in self.kind.COLUMNS})
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas DataFrame; needs pandas."""
+        return self.to_arrow().to_pandas()
+
+    def __repr__(self) -> str:
+        return f"{text_table(self.kind.COLUMNS, self._rows())}\n{self.caption}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.kind.COLUMNS, self._rows(), self.caption)
+
+    def _rows(self) -> list[list[Any]]:
+        return [_cells(one, self.kind.COLUMNS) for one in self.items]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Histogram(Scope, Sequence[Bin]):
+    """Counts of rows in bins; indexable and iterable by bin. NaN and NULL are in no bin."""
+
+    bins: Answers[Bin]
+
+    @property
+    def edges(self) -> list[Any]:
+        """The bins' edges, one more than bins."""
+        return [one.left for one in self.bins] + [self.bins[-1].right]
+
+    @property
+    def counts(self) -> list[int]:
+        """The best estimate of each bin's rows."""
+        return [one.count for one in self.bins]
+
+    @overload
+    def __getitem__(self, at: int) -> Bin: ...
+    @overload
+    def __getitem__(self, at: slice) -> Answers[Bin]: ...
+    def __getitem__(self, at: int | slice) -> Bin | Answers[Bin]:
+        """One bin, or the bins of a slice."""
+        return self.bins[at]
+
+    def __len__(self) -> int:
+        return len(self.bins)
+
+    def to_arrow(self) -> pa.Table:
+        """One row a bin."""
+        return self.bins.to_arrow()
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas DataFrame; needs pandas."""
+        return self.bins.to_pandas()
+
+    def __repr__(self) -> str:
+        most = max(1, *self.counts)
+        bars = ["#" * round(40 * one.count / most) for one in self.bins]
+        names = (*Bin.COLUMNS, "")
+        rows = [[*_cells(one, Bin.COLUMNS), bar.ljust(40)] for one, bar in zip(self.bins, bars, strict=True)]
+        return f"{text_table(names, rows)}\n{self.scope_text}"
+
+    def _repr_html_(self) -> str:
+        return html_table(Bin.COLUMNS, [_cells(one, Bin.COLUMNS) for one in self.bins], self.scope_text)
+
+
+def _cells(one: Any, names: Sequence[str]) -> list[Any]:
+    return [getattr(one, name) for name in names]

@@ -1,0 +1,135 @@
+"""What memory knows of a window: its counts and its staircases, before anything is read.
+
+Of a window (a range of ticks): n rows of history and m live rows, NaN among them and NULL apart. NaN ranks
+after every number, so of the N = n + m rows the first `stored` ranks belong to numbers and the rest to NaN.
+
+Kept for the few windows asked last: to lay out the staircases of many runs takes milliseconds, to ask them
+takes microseconds. History's own staircase is kept apart, so a new live batch does not lay it out anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from query.grid import Grid, lay_out, union
+from query.history import History
+from sketches import RankBounds
+from warehouse.snapshot import View
+from warehouse.ticks import NO_TICK, Window
+
+WINDOWS = 8  # windows whose staircases are kept: a dashboard's panels
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """A window of a view. `n` and `m` count NaN; `stored` is the N rows without them, `live_stored` the m rows."""
+
+    view: View
+    window: Window
+    n: int
+    m: int
+    nans: int
+    nulls: int
+    live_stored: int
+    grid: Grid
+    history: History
+
+    @property
+    def rows(self) -> int:
+        """N, the rows that have a rank."""
+        return self.n + self.m
+
+    @property
+    def stored(self) -> int:
+        """The rows that are numbers."""
+        return self.rows - self.nans
+
+
+def promise(eps: float, rows: int) -> int:
+    """floor(eps * rows), exactly: the rank error that is promised."""
+    return int(Fraction(str(eps)) * rows)
+
+
+class Memory:
+    """Remembers what is known of the windows asked last; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._windows: _Recent[Known] = _Recent()
+        self._histories: _Recent[tuple[History, RankBounds]] = _Recent()
+
+    def of(self, view: View, window: Window) -> Known:
+        """What the view says of a window, from memory where it was asked before."""
+        return self._windows.get((id(view), window), (view,), lambda: self._know(view, window))
+
+    def _know(self, view: View, window: Window) -> Known:
+        # The same run of marks is the same object as long as the run lives.
+        key = (tuple(map(id, view.runs)), window)
+        history, past = self._histories.get(key, view.runs, lambda: _history(view, window))
+        counts = np.sum([run.totals.within(window) for run in view.runs] or [(0, 0, 0)], axis=0)
+        stored, nans, nulls = (int(count) for count in counts)
+        live = [row for row in view.live if not window.misses(row.tick, row.tick)]
+        now = union([row.sketch.rank_bounds() for row in live if row.sketch.n], view.measure.dtype)
+        return Known(
+            view=view,
+            window=window,
+            n=stored + nans,
+            m=sum(row.rows - row.nulls for row in live),
+            nans=nans + sum(row.nans for row in live),
+            nulls=nulls + sum(row.nulls for row in live),
+            live_stored=sum(row.sketch.n for row in live),
+            grid=lay_out(past, now),
+            history=history,
+        )
+
+
+def _history(view: View, window: Window) -> tuple[History, RankBounds]:
+    runs = tuple(run for run in view.runs if run.totals.within(window)[0])
+    history = History(view.root, window, view.measure.dtype, runs, tuple(run.anchors(window) for run in runs))
+    return history, staircase(history)
+
+
+def staircase(history: History) -> RankBounds:
+    """The certified ranks of history, at the marks of all its runs."""
+    return union([run.bounds(history.window) for run in history.runs], history.dtype)
+
+
+def tick_range(view: View) -> tuple[int, int] | None:
+    """The first and the last tick that has rows, rows without a time aside; None where there are none."""
+    ends = [tick for run in view.runs for tick in _ends(run.totals.ticks[run.totals.ticks != NO_TICK])]
+    ends += [row.tick for row in view.live if row.tick != NO_TICK]
+    return (min(ends), max(ends)) if ends else None
+
+
+def _ends(ascending: NDArray[np.int64]) -> list[int]:
+    return [int(ascending[0]), int(ascending[-1])] if len(ascending) else []
+
+
+class _Recent(Generic[T]):
+    """The values made last, by key. `alive` are the objects whose ids the key has: while they are held,
+    no other object gets their id."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[Hashable, tuple[Any, T]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, alive: Any, make: Callable[[], T]) -> T:
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key][1]
+        value = make()
+        with self._lock:
+            self._values[key] = (alive, value)
+            while len(self._values) > WINDOWS:
+                self._values.popitem(last=False)
+        return value

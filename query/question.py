@@ -1,0 +1,140 @@
+"""Questions: what a caller may ask, checked once, and the pure steps from staircases to answers.
+
+`Question` is a measure's window at one moment with all that is needed to answer from it. Stored values
+become the measure's own type here, and only here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from query.answer import Answer, CdfAnswer, RankAnswer
+from query.known import Known
+from query.refine import MODES, Source, find_ranks, find_ranks_of
+from sketches import InvalidInput, target_rank
+from warehouse.errors import InputError
+from warehouse.measures import Measure
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A window of a measure, how it is to be answered, and where rows are read from.
+
+    `window` is the window as the caller reads it, see `Scope`.
+    """
+
+    known: Known
+    source: Source
+    mode: str
+    eps: float
+    window: tuple[Any, Any] | None
+
+    @property
+    def measure(self) -> Measure:
+        """The measure that is asked for."""
+        return self.known.view.measure
+
+    def scope(self, blocks_read: int) -> dict[str, Any]:
+        """The fields of `Scope`."""
+        known = self.known
+        return {
+            "n": known.n,
+            "m": known.m,
+            "nans": known.nans,
+            "nulls": known.nulls,
+            "eps": self.eps,
+            "mode": self.mode,
+            "measure": self.measure.name,
+            "window": self.window,
+            "as_of": dict(known.view.versions),
+            "blocks_read": blocks_read,
+        }
+
+
+def check_mode(mode: Any) -> str:
+    """The mode, if there is such a one."""
+    if mode not in MODES:
+        raise InputError(f"no mode {mode!r}. Expected one of: {', '.join(MODES)}.")
+    return str(mode)
+
+
+def check_phis(phis: Iterable[Any]) -> list[Any]:
+    """The quantiles asked for, if each is a number in [0, 1]."""
+    checked = list(phis)
+    try:
+        for phi in checked:
+            target_rank(phi, 1)
+    except InvalidInput as error:
+        raise InputError(f"not a quantile: {error}.") from None
+    return checked
+
+
+def several(given: Any) -> bool:
+    """Whether the caller asks for several things: a sequence or an array, not a text."""
+    return isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes))
+
+
+def quantiles(question: Question, phis: Sequence[Any]) -> list[Answer]:
+    """The answers to quantiles that `check_phis` has passed."""
+    known = question.known
+    ranks = np.array([target_rank(phi, known.rows) for phi in phis], dtype=np.int64)
+    numbers = np.flatnonzero(ranks <= known.stored)
+    found, blocks_read = None, 0
+    if len(numbers):
+        found, blocks_read = find_ranks(question.source, known, ranks[numbers], question.mode, question.eps)
+    scope, decode = question.scope(blocks_read), question.measure.decode
+    nan = {"value": math.nan, "low": math.nan, "high": math.nan}
+    rank = {"rank_lo": known.rows, "rank_hi": known.rows}
+    answers = [Answer(phi=float(phi), error_bound=0, **nan, **rank, **scope) for phi in phis]
+    for i, at in enumerate(numbers if found else []):
+        answers[at] = Answer(
+            phi=float(phis[at]),
+            value=decode(found.values[i]),
+            low=decode(found.low[i]),
+            high=decode(found.high[i]),
+            rank_lo=int(found.rank_lo[i]),
+            rank_hi=int(found.rank_hi[i]),
+            error_bound=int(found.errors[i]),
+            **scope,
+        )
+    return answers
+
+
+def ranks_le(question: Question, points: Sequence[Any | None]) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Bounds (lo, hi) of rank_le at stored values, None being below all of them; and the blocks read."""
+    lo, hi = np.zeros((2, len(points)), dtype=np.int64)
+    at = np.array([i for i, point in enumerate(points) if point is not None], dtype=np.intp)
+    if not len(at):
+        return lo, hi, 0
+    stored = np.array([points[i] for i in at], dtype=question.measure.dtype)
+    lo[at], hi[at], blocks_read = find_ranks_of(question.source, question.known, stored, question.mode, question.eps)
+    return lo, hi, blocks_read
+
+
+def ranks(question: Question, points: Sequence[Any]) -> list[RankAnswer]:
+    """How many rows are <= each point."""
+    lo, hi, blocks_read = ranks_le(question, [question.measure.floor(point) for point in points])
+    scope = question.scope(blocks_read)
+    return [
+        RankAnswer(value=point, rank=int(a + b) // 2, rank_lo=int(a), rank_hi=int(b), **scope)
+        for point, a, b in zip(points, lo, hi, strict=True)
+    ]
+
+
+def cdf(question: Question, points: Sequence[Any]) -> list[CdfAnswer]:
+    """The share of rows that are <= each point."""
+    rows = question.known.rows
+    found = ranks(question, points)
+    scope: Mapping[str, Any] = question.scope(found[0].blocks_read if found else 0)
+    return [
+        CdfAnswer(
+            value=one.value, cdf=one.rank / rows, cdf_lo=one.rank_lo / rows, cdf_hi=one.rank_hi / rows, **scope
+        )
+        for one in found
+    ]

@@ -1,0 +1,168 @@
+"""The warehouse as its readers see it: questions in, answers with bounds out. No JVM.
+
+A `Warehouse` looks for newer data before each question and answers from one view, a value that stays as it
+is, so a load or a merge beside it changes nothing under way. If a file of the view is gone because
+maintenance swept it after a merge, the question is put again to the newer view.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar, overload
+
+from numpy.typing import NDArray
+
+from query.answer import Answer, Answers, CdfAnswer, Histogram, RankAnswer
+from query.blocks import BlockReader
+from query.histogram import check_bins, histogram
+from query.info import Info
+from query.known import Memory
+from query.question import Question, cdf, check_mode, check_phis, quantiles, ranks, several
+from query.refine import Source
+from query.windows import choose_window, empty_window, shown_window
+from warehouse.errors import DamagedWarehouse
+from warehouse.live import live_values
+from warehouse.measures import Measure
+from warehouse.snapshot import Snapshot, View
+from warehouse.ticks import Window
+
+Mode = Literal["quick", "accurate", "exact"]
+T = TypeVar("T")
+
+
+class Warehouse:
+    """An open warehouse; `query.open` makes it. May be shared between threads.
+
+    What all questions take:
+
+    measure: the column asked of; the first one where it is left out.
+    last: only the newest rows by event time, such as "7d", back from the newest tick of the data; a number
+        of steps where the warehouse has no time column.
+    between: (start, end), the end exclusive, None for an open side. Windows are whole ticks: the answer's
+        `window` says which.
+    mode: "quick" from memory, error <= eps * N; "accurate", error <= eps * m, reads a few blocks; "exact"
+        also reads the live rows.
+
+    InputError for a question that cannot be, EmptyWindow where there are no rows to answer from.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._blocks = BlockReader(snapshot.store)
+        self._memory = Memory()
+        self._lock = threading.Lock()
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures, the first being the one that is meant where none is named."""
+        return tuple(self._snapshot.options.measures)
+
+    @property
+    def eps(self) -> float:
+        """The promise, fixed when the warehouse was created."""
+        return float(self._snapshot.options.eps)
+
+    def refresh(self) -> bool:
+        """Looks for newer data, as every question does by itself; whether there was any."""
+        with self._lock:
+            return bool(self._snapshot.refresh())
+
+    def info(self) -> Info:
+        """Steps, runs by level, live batches, bytes and versions."""
+        with self._lock:
+            self._snapshot.refresh()
+            return Info(self._snapshot.info())
+
+    @overload
+    def quantile(
+        self,
+        phi: Sequence[Any] | NDArray[Any],
+        measure: str | None = None,
+        *,
+        last: Any = None,
+        between: Any = None,
+        mode: Mode = "accurate",
+    ) -> Answers[Answer]: ...
+    @overload
+    def quantile(
+        self, phi: Any, measure: str | None = None, *, last: Any = None, between: Any = None, mode: Mode = "accurate"
+    ) -> Answer: ...
+    def quantile(
+        self, phi: Any, measure: str | None = None, *, last: Any = None, between: Any = None, mode: Mode = "accurate"
+    ) -> Answer | Answers[Answer]:
+        """The phi-quantile: the smallest x with at least ceil(phi * N) rows <= x; phi = 0 is the minimum.
+
+        `phi` is a number from 0 to 1 or a sequence of them, which share one round of reads.
+        """
+        phis = check_phis(phi if several(phi) else [phi])
+        found = self._ask(lambda question: quantiles(question, phis), measure, last, between, mode)
+        return _answers(found, Answer) if several(phi) else found[0]
+
+    def rank(
+        self, x: Any, measure: str | None = None, *, last: Any = None, between: Any = None, mode: Mode = "accurate"
+    ) -> RankAnswer | Answers[RankAnswer]:
+        """How many rows are <= x; `x` is of the measure's type, or a sequence of such."""
+        points = list(x) if several(x) else [x]
+        found = self._ask(lambda question: ranks(question, points), measure, last, between, mode)
+        return _answers(found, RankAnswer) if several(x) else found[0]
+
+    def cdf(
+        self, x: Any, measure: str | None = None, *, last: Any = None, between: Any = None, mode: Mode = "accurate"
+    ) -> CdfAnswer | Answers[CdfAnswer]:
+        """The share of the rows that are <= x; `x` is of the measure's type, or a sequence of such."""
+        points = list(x) if several(x) else [x]
+        found = self._ask(lambda question: cdf(question, points), measure, last, between, mode)
+        return _answers(found, CdfAnswer) if several(x) else found[0]
+
+    def histogram(
+        self,
+        bins: Any = 20,
+        measure: str | None = None,
+        *,
+        last: Any = None,
+        between: Any = None,
+        mode: Mode = "accurate",
+    ) -> Histogram:
+        """Counts in bins of equal width from the least to the greatest number, or between given edges.
+
+        `bins` is their number, or their edges, ascending. Bins are closed on the left, the last one on both sides.
+        """
+        checked = check_bins(bins)
+        return self._ask(lambda question: histogram(question, checked), measure, last, between, mode)
+
+    def _ask(
+        self, answer: Callable[[Question], T], measure: str | None, last: Any, between: Any, mode: Any
+    ) -> T:
+        mode = check_mode(mode)
+        view = self._newest(measure)
+        while True:
+            try:
+                return answer(self._question(view, last, between, mode))
+            except DamagedWarehouse:
+                # A merge may have replaced the view's runs, and maintenance swept their files.
+                newer = self._newest(measure)
+                if newer is view:
+                    raise
+                view = newer
+
+    def _newest(self, measure: str | None) -> View:
+        with self._lock:
+            self._snapshot.refresh()
+            return self._snapshot.view(measure)
+
+    def _question(self, view: View, last: Any, between: Any, mode: str) -> Question:
+        options = self._snapshot.options
+        window = choose_window(view, last, between, options.tick_us)
+        known = self._memory.of(view, window)
+        if known.rows == 0:
+            raise empty_window(view, window, known.nulls, options.tick_us)
+        source = self._source(view, window)
+        return Question(known, source, mode, float(options.eps), shown_window(window, options.tick_us))
+
+    def _source(self, view: View, window: Window) -> Source:
+        return Source(self._blocks, lambda: live_values(self._snapshot, view, window))
+
+
+def _answers(found: list[Any], kind: type[Any]) -> Answers[Any]:
+    return Answers(tuple(found), kind, found[0].scope_text if found else "nothing was asked")

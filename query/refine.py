@@ -1,0 +1,178 @@
+"""From bounds to answers: which intervals to read for a rank, and what the readings make certain.
+
+    quick      the staircases in memory. Certified error <= eps * N: where the marks alone are too coarse for
+               that (a narrow window whose rows stand close together), those ranks are read like accurate ones
+    accurate   history is read in the brackets, so its ranks there are exact; error <= eps * m (see grid.py)
+    exact      the live rows are read too, first, and then history; error 0
+
+Live before history in exact mode, because an exact live side leaves the narrower brackets to read.
+
+Memory. The brackets of a rank hold fewer than two grains of each run. Ranks are answered in rounds of at
+most `rows_a_round` rows; only at the seam of two rounds may a row group be read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from query.blocks import BlockReader
+from query.grid import Found, Grid, best, lay_out, splice
+from query.history import History, Reading, planned_rows, read_intervals, with_footers
+from query.known import Known, promise, staircase
+from query.plan import Interval, join
+from warehouse.errors import DamagedWarehouse
+from warehouse.marks import ROW_GROUP_ROWS
+
+MODES = ("quick", "accurate", "exact")
+
+Ranks = NDArray[np.int64]
+LiveValues = Callable[[], Iterable[NDArray[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where rows are read from: history's blocks, and the live rows of the window in pieces.
+
+    `rows_a_run`: a plan of more rows than this a run, on average, asks the footers for finer marks first.
+    Four row groups: at the usual grain of a quarter of one, a plan has half of one and never asks.
+    `rows_a_round`: how many rows may be held at once; 2**24 are 128 MB.
+    """
+
+    blocks: BlockReader
+    live_values: LiveValues
+    _: KW_ONLY
+    rows_a_run: int = 4 * ROW_GROUP_ROWS
+    rows_a_round: int = 2**24
+
+
+def find_ranks(source: Source, known: Known, ranks: Ranks, mode: str, eps: float) -> tuple[Found, int]:
+    """The answers to ranks of 1..stored, and how many row groups were read."""
+    if mode == "exact":
+        known = _with_live_read(source, known, _certain(known.grid, ranks))
+    if mode != "quick":
+        return _read_in_rounds(source, known, ranks)
+    found = best(known.grid.both, ranks)
+    coarse = np.flatnonzero(found.errors > promise(eps, known.rows))
+    if not len(coarse):
+        return found, 0
+    finer, blocks_read = _read_in_rounds(source, known, ranks[coarse])
+    return found.put(coarse, finer), blocks_read
+
+
+def find_ranks_of(source: Source, known: Known, points: NDArray[Any], mode: str, eps: float) -> tuple[Ranks, Ranks, int]:
+    """Bounds (lo, hi) of rank_le at stored values, and how many row groups were read."""
+    lo, hi = known.grid.both.rank_le(points)
+    if mode == "quick" and not np.any((hi - lo + 1) // 2 > promise(eps, known.rows)):
+        return lo, hi, 0
+    # Only the rows between a point and the next storable value can tell; above the greatest there are none.
+    history_lo, history_hi = known.grid.history.rank_le(points)
+    live_lo, live_hi = known.grid.live.rank_le(points)
+    unsure = np.unique(points[(lo != hi)])
+    intervals = [Interval(point, following(point)) for point in unsure if point < following(point)]
+    readings, blocks_read = _read_around(source, known.history, intervals)
+    for reading in readings:
+        at = points == reading.interval.u
+        history_lo[at] = history_hi[at] = reading.below
+    if mode == "exact" and known.live_stored:
+        for reading in _read_live(source, known, intervals):
+            at = points == reading.interval.u
+            live_lo[at] = live_hi[at] = reading.below
+    return history_lo + live_lo, history_hi + live_hi, blocks_read
+
+
+def following(point: Any) -> Any:
+    """The next storable value above a stored one; the greatest one itself."""
+    if isinstance(point, np.floating):
+        return np.nextafter(point, np.inf)
+    return point if point == np.iinfo(np.int64).max else point + 1
+
+
+def _certain(grid: Grid, ranks: Ranks) -> list[Interval]:
+    """The intervals whose insides may hold an exact answer."""
+    return _brackets(grid.both.values, *grid.both.bracket(ranks))
+
+
+def _brackets(values: NDArray[Any], a: NDArray[np.intp], b: NDArray[np.intp]) -> list[Interval]:
+    return join(zip(values[a], values[b], strict=True))
+
+
+def _read_in_rounds(source: Source, known: Known, ranks: Ranks) -> tuple[Found, int]:
+    order = np.argsort(ranks, kind="stable")
+    a, b = known.grid.middle.bracket(ranks[order])
+    widths = known.grid.middle.hi[b] - known.grid.middle.lo[a + 1]
+    rounds = np.cumsum(np.maximum(widths, 0)) // source.rows_a_round
+    found = best(known.grid.both, ranks)
+    blocks_read = 0
+    for one in np.unique(rounds):
+        at = order[rounds == one]
+        finer, count = _read_round(source, known, ranks[at])
+        found, blocks_read = found.put(at, finer), blocks_read + count
+    return found, blocks_read
+
+
+def _read_round(source: Source, known: Known, ranks: Ranks) -> tuple[Found, int]:
+    """Answers with history's ranks exact inside the brackets of the middle."""
+    grid, history = known.grid, known.history
+    intervals = _brackets(grid.values, *grid.middle.bracket(ranks))
+    if _is_much(source, history, intervals):
+        a, b = grid.both.bracket(ranks)
+        needed = list(zip(grid.values[a], grid.values[b], strict=True))
+        history = with_footers(source.blocks, history, intervals, needed)
+        grid = lay_out(staircase(history), grid.live)
+        intervals = _brackets(grid.values, *grid.middle.bracket(ranks))
+    readings, blocks_read = read_intervals(source.blocks, history, intervals)
+    a, b = grid.both.bracket(ranks)
+    section = grid.section(int(a.min()), int(b.max()))
+    exact = section.history
+    for one in readings:
+        exact = splice(exact, one.interval.u, one.interval.v, one.below, one.inside)
+    return best(lay_out(exact, section.live).both, ranks), blocks_read
+
+
+def _read_around(source: Source, history: History, intervals: Sequence[Interval]) -> tuple[list[Reading], int]:
+    """The readings of given intervals."""
+    if _is_much(source, history, intervals):
+        history = with_footers(source.blocks, history, intervals, [(one.u, one.v) for one in intervals])
+    return read_intervals(source.blocks, history, intervals)
+
+
+def _is_much(source: Source, history: History, intervals: Sequence[Interval]) -> bool:
+    return planned_rows(history, intervals) > source.rows_a_run * len(history.runs)
+
+
+def _with_live_read(source: Source, known: Known, intervals: Sequence[Interval]) -> Known:
+    """The same with the live ranks exact inside the intervals."""
+    if not known.live_stored or not intervals:
+        return known
+    live = known.grid.live
+    for reading in _read_live(source, known, intervals):
+        live = splice(live, reading.interval.u, reading.interval.v, reading.below, reading.inside)
+    return replace(known, grid=lay_out(known.grid.history, live))
+
+
+def _read_live(source: Source, known: Known, intervals: Sequence[Interval]) -> list[Reading]:
+    """The live rows inside each interval and their number up to its start; one pass over the live rows."""
+    us = np.array([one.u for one in intervals], dtype=known.history.dtype)
+    vs = np.array([one.v for one in intervals], dtype=known.history.dtype)
+    below, inside, rows = np.zeros(len(us), dtype=np.int64), [[us[:0]] for _ in intervals], 0
+    for chunk in source.live_values():
+        values = np.sort(chunk)
+        first, stop = np.searchsorted(values, us, side="right"), np.searchsorted(values, vs, side="left")
+        below += first
+        rows += len(values)
+        for found, i, j in zip(inside, first, stop, strict=True):
+            found.append(values[i:j].copy())
+    if rows != known.live_stored:
+        raise DamagedWarehouse(
+            f"the ledger says that {known.live_stored} live values of {known.view.measure.name!r} lie in the "
+            f"window, the table events has {rows}. Run `tidemark verify`."
+        )
+    return [
+        Reading(one, int(count), np.sort(np.concatenate(found), kind="stable"))
+        for one, count, found in zip(intervals, below, inside, strict=True)
+    ]

@@ -1,0 +1,227 @@
+"""Small warehouses made by hand, with every row kept in plain lists beside them: the oracle.
+
+A world is what hypothesis draws: runs and live batches of (value, tick) rows, the options, and how finely
+runs are marked, cut into files, row groups and spans. `open_world` writes the run files and opens a
+`Warehouse` on a snapshot that is made of values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from query.reader import Warehouse
+from query.refine import Source
+from sketches import GK
+from warehouse.layout import Run
+from warehouse.ledger import LiveRow
+from warehouse.marks import RunFile, RunMarks, Spans, TickCounts
+from warehouse.measures import Measure
+from warehouse.options import Options
+from warehouse.snapshot import View
+from warehouse.storage import Store
+from warehouse.ticks import Window
+
+ROOT = "runs/x"
+Row = tuple[Any, int]  # value (None: NULL) and tick
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class World:
+    """All rows of a warehouse and how its runs are laid out. Ticks are step numbers."""
+
+    runs: tuple[tuple[Row, ...], ...]
+    live: tuple[tuple[Row, ...], ...] = ()
+    type: str = "double"
+    eps: float = 0.1
+    grain: int = 16
+    span: int = 2  # grains a span
+    group_rows: int = 8
+    file_rows: int = 50
+    rows_a_run: int = 2**16
+    rows_a_round: int = 2**24
+
+    def rows(self, window: tuple[int, int] | None, *, live: bool | None = None) -> list[Any]:
+        """The values of the rows in the window, NULLs too."""
+        parts = self.runs + self.live if live is None else self.live if live else self.runs
+        return [v for part in parts for v, tick in part if window is None or window[0] <= tick < window[1]]
+
+
+def is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The truth about a window: its numbers, sorted, and how many NaN and NULL there are."""
+
+    numbers: list[Any]
+    nans: int
+    nulls: int
+
+    @classmethod
+    def of(cls, rows: list[Any]) -> Oracle:
+        numbers = sorted(v for v in rows if v is not None and not is_nan(v))
+        return cls(numbers, sum(map(is_nan, rows)), sum(v is None for v in rows))
+
+    @property
+    def n(self) -> int:
+        return len(self.numbers) + self.nans
+
+    def rank(self, phi: Any) -> int:
+        return max(1, math.ceil(Fraction(str(phi)) * self.n))
+
+    def quantile(self, phi: Any) -> Any:
+        r = self.rank(phi)
+        return self.numbers[r - 1] if r <= len(self.numbers) else math.nan
+
+    def le(self, x: Any) -> int:
+        return sum(v <= x for v in self.numbers)
+
+    def lt(self, x: Any) -> int:
+        return sum(v < x for v in self.numbers)
+
+
+def check_quantile(world: World, answer: Any, phi: Any, mode: str, window: tuple[int, int] | None) -> None:
+    """Everything that an answer says is true, and the promise is kept."""
+    truth = Oracle.of(world.rows(window))
+    live = Oracle.of(world.rows(window, live=True))
+    assert (answer.n, answer.m) == (truth.n - live.n, live.n)
+    assert (answer.nans, answer.nulls, answer.N) == (truth.nans, truth.nulls, truth.n)
+    assert answer.mode == mode
+    exact = truth.quantile(phi)
+    if is_nan(exact):
+        assert is_nan(answer.value)
+        assert (answer.rank_lo, answer.rank_hi, answer.error_bound) == (truth.n, truth.n, 0)
+        return
+    r, le, lt = truth.rank(phi), truth.le(answer.value), truth.lt(answer.value)
+    assert max(0, r - le, lt + 1 - r) <= answer.error_bound
+    assert answer.rank_lo <= le <= answer.rank_hi
+    assert answer.low <= exact <= answer.high
+    eps = Fraction(str(world.eps))
+    promised = {"quick": eps * truth.n, "accurate": eps * live.n, "exact": 0}[mode]
+    assert answer.error_bound <= promised
+    if answer.error_bound == 0:
+        assert answer.value == exact
+
+
+class FakeSnapshot:
+    """A snapshot made of values; `refresh` moves to the next view if there is one."""
+
+    def __init__(self, folder: Path, options: Options, views: list[View]) -> None:
+        self.store, self.options, self.views = Store.of(folder), options, views
+
+    def refresh(self) -> bool:
+        return False
+
+    def view(self, measure: str | None) -> View:
+        self.options.measure(measure)
+        return self.views[0]
+
+    def info(self) -> dict[str, Any]:
+        return {"steps": len(self.views[0].runs), "measures": {"x": {"type": "double"}}}
+
+
+class HandMade(Warehouse):
+    """A warehouse whose live rows come from the world."""
+
+    def __init__(self, snapshot: FakeSnapshot, world: World) -> None:
+        super().__init__(snapshot)  # type: ignore[arg-type]
+        self.world = world
+
+    def _source(self, view: View, window: Window) -> Source:
+        return Source(
+            self._blocks,
+            lambda: self._live_chunks(view, window),
+            rows_a_run=self.world.rows_a_run,
+            rows_a_round=self.world.rows_a_round,
+        )
+
+    def _live_chunks(self, view: View, window: Window) -> Iterator[NDArray[Any]]:
+        for batch in self.world.live:
+            rows = [row for row in batch if window.holds(np.array([row[1]]))[0]]
+            yield _numbers_of(rows, view.measure.dtype)[0]
+
+
+def open_world(folder: Path, world: World) -> HandMade:
+    """Writes the world's runs below a new folder and opens it."""
+    folder = folder / f"world-{next(_numbers)}"
+    measure = Measure("x", world.type)
+    options = Options(("x",), None, None, None, world.eps, 10, 0, (("x", world.type),))
+    runs = tuple(write_run(folder, world, at, rows) for at, rows in enumerate(world.runs))
+    live = tuple(row for at, rows in enumerate(world.live) for row in ledger_rows(world, at, rows))
+    view = View(measure, {"runs": 1, "steps": 1, "ledger": 1}, runs, ROOT, live)
+    return HandMade(FakeSnapshot(folder, options, [view]), world)
+
+
+def ledger_rows(world: World, batch: int, rows: tuple[Row, ...]) -> list[LiveRow]:
+    dtype = Measure("x", world.type).dtype
+    found = []
+    for tick in sorted({tick for _, tick in rows}):
+        mine = [row for row in rows if row[1] == tick]
+        sketch = GK(world.eps / 4, dtype)
+        sketch.update(_numbers_of(mine, dtype)[0])
+        nans, nulls = sum(is_nan(v) for v, _ in mine), sum(v is None for v, _ in mine)
+        found.append(LiveRow("s", batch, batch, tick, len(mine), nans, nulls, sketch))
+    return found
+
+
+def _numbers_of(rows: Any, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    kept = [(v, tick) for v, tick in rows if v is not None and not is_nan(v)]
+    values = np.array([v for v, _ in kept], dtype=dtype)
+    return values + dtype.type(0), np.array([tick for _, tick in kept], dtype=np.int64)
+
+
+def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> RunMarks:
+    """One run: its files on disk, its marks as a value."""
+    measure = Measure("x", world.type)
+    values, ticks = _numbers_of(rows, measure.dtype)
+    order = np.argsort(values, kind="stable")
+    values, ticks = values[order], ticks[order]
+    run = Run(at, at, 0)
+    grain = max(1, min(world.grain, int(world.eps / 2 * len(values))))
+    files, positions, starts = [], [], []
+    for number, first in enumerate(range(0, len(values), world.file_rows)):
+        part = slice(first, min(first + world.file_rows, len(values)))
+        path = f"run={run.name}/{number}.parquet"
+        target = folder / ROOT / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        table = pa.table({"value": pa.array(values[part], measure.arrow_type), "tick": ticks[part]})
+        pq.write_table(table, target, row_group_size=world.group_rows)
+        files.append(RunFile(path, first, part.stop - first))
+        positions += [*range(first, part.stop, grain), part.stop - 1]
+        starts += range(first, part.stop, grain * world.span)
+    marked = np.unique(np.array(positions, dtype=np.int64))
+    totals = _totals(rows)
+    return RunMarks(run, tuple(files), len(values), marked, values[marked], totals, lambda: _spans(starts, ticks))
+
+
+def _totals(rows: tuple[Row, ...]) -> TickCounts:
+    ticks = sorted({tick for _, tick in rows})
+    nulls = Counter(tick for v, tick in rows if v is None)
+    nans = Counter(tick for v, tick in rows if is_nan(v))
+    every = Counter(tick for _, tick in rows)
+    columns = ([every[t] - nans[t] - nulls[t] for t in ticks], [nans[t] for t in ticks], [nulls[t] for t in ticks])
+    return TickCounts(np.array(ticks, dtype=np.int64), *(np.array(c, dtype=np.int64) for c in columns))
+
+
+def _spans(starts: list[int], ticks: NDArray[np.int64]) -> Spans:
+    cells = [np.unique(part, return_counts=True) for part in np.split(ticks, starts[1:])] if starts else []
+    return Spans(
+        np.array(starts, dtype=np.int64),
+        np.cumsum([0, *(len(t) for t, _ in cells)], dtype=np.int64),
+        np.concatenate([np.empty(0, np.int64), *(t for t, _ in cells)]),
+        np.concatenate([np.empty(0, np.int64), *(c for _, c in cells)]),
+    )

@@ -1,0 +1,226 @@
+"""Maintenance: what nobody may still see is removed; small files become few.
+
+The grace period is the whole rule: a file leaves the disk only when the grace has passed since
+it left its table, or, where no table ever named it, since it was written. So a reader with a
+snapshot younger than the grace finds all its files, and a load in flight loses nothing.
+
+    runs      files of merged runs and of lost races, and chunks that a crash left, are swept
+    marks     marks whose run was merged away or never committed leave the table, then the disk
+    ledger    rows of batches that history has held for the grace leave; the rest becomes one file
+    steps     becomes one file
+    events    compacted and vacuumed by Spark
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import fs
+
+from warehouse import history, tables
+from warehouse.create import read_options
+from warehouse.events import Batches
+from warehouse.measures import Measure
+from warehouse.options import Options
+from warehouse.steps import Plan, read_plans
+from warehouse.storage import EVENTS, LEDGER, STEPS, Store, marks_table, runs_table
+from warehouse.ticks import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_HOUR_US = 3_600_000_000
+_SMALL_FILES = 8  # a table that the driver writes is compacted when it has more files than this
+
+
+@dataclass(slots=True)
+class MaintenanceReport:
+    """What was done: files swept by table, files before and after compaction, ledger rows expired."""
+
+    swept: dict[str, int] = field(default_factory=dict)
+    compacted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    ledger_rows_expired: int = 0
+    marks_expired: int = 0
+
+
+def maintain(
+    spark: SparkSession | None,
+    uri: str | os.PathLike[str],
+    *,
+    grace: str | None = None,
+    storage_options: dict[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> MaintenanceReport:
+    """Sweeps, expires and compacts. `grace` overrides the warehouse's own for this once; a
+    shorter one is safe only while nobody reads and no load runs.
+
+    Without a Spark session `events` is left alone.
+    """
+    store = Store.of(uri, storage_options)
+    options = read_options(store)
+    grace_us = options.grace_us if grace is None else (0 if grace.strip().startswith("0") else parse_duration(grace))
+    tell = progress or (lambda _: None)
+    report = MaintenanceReport()
+    held = {measure.name: _held_since(store, measure) for measure in options.measures if _has_runs(store, measure)}
+    for measure in options.measures:
+        if measure.name in held:
+            tell(f"marks of {measure.name}")
+            report.marks_expired += _expire_marks(store, measure, held[measure.name], grace_us)
+            tell(f"runs of {measure.name}")
+            for name in (runs_table(measure.name), marks_table(measure.name)):
+                report.swept[name] = _sweep(store, name, grace_us)
+    tell("ledger and steps")
+    report.ledger_rows_expired = _compact_ledger(store, options, held, grace_us, report)
+    _compact_steps(store, report)
+    for name in (LEDGER, STEPS):
+        report.swept[name] = _sweep(store, name, grace_us)
+    if spark is not None:
+        tell("events")
+        _compact_events(spark, store, grace_us, report)
+    return report
+
+
+def _has_runs(store: Store, measure: Measure) -> bool:
+    return tables.exists(store, runs_table(measure.name))
+
+
+def _expired(since_ms: int, grace_us: int) -> bool:
+    return since_ms * 1000 + grace_us <= time.time() * 1e6
+
+
+def _held_since(store: Store, measure: Measure) -> list[tuple[history.Run, int, set[str]]]:
+    """Each run of the measure, since when (milliseconds) the table has it, and its attempts' names."""
+    runs = history.runs_of(tables.files(tables.open_table(store, runs_table(measure.name))))
+    return [(run, max(f.modified for f in found), {history.attempt_of(f.path) for f in found}) for run, found in runs.items()]
+
+
+def _expire_marks(
+    store: Store, measure: Measure, held: list[tuple[history.Run, int, set[str]]], grace_us: int
+) -> int:
+    """Takes out the marks of runs that the table no longer has and of attempts that it never had."""
+    current = {attempt for _, _, attempts in held for attempt in attempts}
+    table = tables.open_table(store, marks_table(measure.name))
+    gone = []
+    for file in tables.files(table):
+        run = history.Run.parse(file.partition["run"])
+        since = [at for one, at, _ in held if one.first <= run.first and run.last <= one.last]
+        # A run that nothing covers yet is a load in flight, or one that crashed and will be run again.
+        if history.attempt_of(file.path) not in current and since and _expired(max(file.modified, *since), grace_us):
+            gone.append(tables.remove(file))
+    if gone:
+        tables.commit(table, gone, blind=True)
+    return len(gone)
+
+
+def _sweep(store: Store, name: str, grace_us: int) -> int:
+    """Deletes what left the table, or never entered it, longer ago than the grace."""
+    table = tables.open_table(store, name)
+    hours = math.ceil(grace_us / _HOUR_US)
+    swept = table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True)
+    table = tables.open_table(store, name)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    return len(swept) + _sweep_chunks(store, name, grace_us)
+
+
+def _sweep_chunks(store: Store, name: str, grace_us: int) -> int:
+    """Chunks of sorts that never came to their merge; Delta does not look at them."""
+    filesystem = store.filesystem()
+    chosen = fs.FileSelector(f"{name}/_chunks", allow_not_found=True, recursive=True)
+    old = [
+        info.path
+        for info in filesystem.get_file_info(chosen)
+        if info.type == fs.FileType.File and _expired(int(info.mtime.timestamp() * 1000), grace_us)
+    ]
+    for path in old:
+        filesystem.delete_file(path)
+    return len(old)
+
+
+def _compact_ledger(
+    store: Store,
+    options: Options,
+    held: dict[str, list[tuple[history.Run, int, set[str]]]],
+    grace_us: int,
+    report: MaintenanceReport,
+) -> int:
+    plans = read_plans(store, tables.open_table(store, STEPS))
+    done = [plan for plan in plans if len(held) == len(options.measures) and _loaded(plan, held, grace_us)]
+    gone = [batches for plan in done for batches in plan.batches]
+
+    def keep(rows: pa.Table) -> pa.Table:
+        names = rows.select(["source", "first_batch", "last_batch"]).to_pylist()
+        ranges = [Batches(row["source"], row["first_batch"], row["last_batch"]) for row in names]
+        return rows.filter(pa.array([not _within(one, gone) for one in ranges], pa.bool_()))
+
+    return _rewrite(store, LEDGER, keep, report)
+
+
+def _loaded(plan: Plan, held: dict[str, list[tuple[history.Run, int, set[str]]]], grace_us: int) -> bool:
+    """Whether every measure has held the step for the grace."""
+    return all(
+        any(run.first <= plan.step <= run.last and _expired(since, grace_us) for run, since, _ in runs)
+        for runs in held.values()
+    )
+
+
+def _within(one: Batches, gone: list[Batches]) -> bool:
+    """Whether the batches of a range are all gone; those of one source may lie in several ranges."""
+    at = one.first
+    for other in sorted(other for other in gone if other.source == one.source):
+        if other.first <= at <= other.last:
+            at = other.last + 1
+    return at > one.last
+
+
+def _compact_steps(store: Store, report: MaintenanceReport) -> None:
+    _rewrite(store, STEPS, lambda rows: rows, report)
+
+
+def _rewrite(
+    store: Store, name: str, keep: Callable[[pa.Table], pa.Table], report: MaintenanceReport
+) -> int:
+    """Rewrites the table as one file of the rows to keep, where that is worth it; rows left out.
+
+    Rows that are appended meanwhile make this lose the race: it then looks again.
+    """
+    while True:
+        table = tables.open_table(store, name)
+        found = tables.files(table)
+        rows = tables.read(store, name, table)
+        kept = keep(rows) if len(rows) else rows
+        if len(found) <= _SMALL_FILES and len(kept) == len(rows):
+            return 0
+        path = f"{tables.new_name()}.parquet"
+        added = [tables.write_file(store, name, kept, path)] if len(kept) else []
+        try:
+            tables.commit(table, [*map(tables.remove, found), *added])
+        except tables.LostRace:
+            continue
+        report.compacted[name] = (len(found), len(added))
+        return len(rows) - len(kept)
+
+
+def _compact_events(spark: SparkSession, store: Store, grace_us: int, report: MaintenanceReport) -> None:
+    from delta.tables import DeltaTable as SparkDeltaTable
+
+    before = len(tables.files(tables.open_table(store, EVENTS)))
+    events = SparkDeltaTable.forPath(spark, store.spark_path(EVENTS))
+    events.optimize().executeCompaction()
+    check = "spark.databricks.delta.retentionDurationCheck.enabled"
+    was = spark.conf.get(check, "true")
+    spark.conf.set(check, "false")
+    try:
+        events.vacuum(float(np.ceil(grace_us / _HOUR_US)))
+    finally:
+        spark.conf.set(check, was)
+    after = len(tables.files(tables.open_table(store, EVENTS)))
+    if before != after:
+        report.compacted[EVENTS] = (before, after)
