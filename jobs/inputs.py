@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from warehouse.options import Options
 
 FORMATS = ("parquet", "csv", "json", "delta")
-_ENDINGS = {"parquet": "parquet", "csv": "csv", "tsv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
+_ENDINGS = {
+    "parquet": "parquet",
+    "csv": "csv",
+    "tsv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+}
 _UNREADABLE = re.compile(
     r"MALFORMED_RECORD|FAILED_READ_FILE|CANNOT_READ_FILE|UNABLE_TO_INFER_SCHEMA|PATH_NOT_FOUND|CANNOT_PARSE"
     r"|is not a Parquet file|BadRecordException|DELTA_MISSING|not a Delta table|BAD_RECORD|CAST_INVALID_INPUT"
@@ -50,7 +57,9 @@ def as_input_error(error: Exception, path: str) -> Exception:
     if isinstance(error, InputError) or not _UNREADABLE.search(text):
         return error
     reason = next((line for line in text.splitlines() if _UNREADABLE.search(line)), text).strip()
-    return InputError(f"cannot read the input {path}: {reason[:300]} Expected one of {', '.join(FORMATS)}; see --format.")
+    return InputError(
+        f"cannot read the input {path}: {reason[:300]} Expected one of {', '.join(FORMATS)}; see --format."
+    )
 
 
 def _guess(spark: SparkSession, path: str) -> str:
@@ -68,7 +77,9 @@ def _guess(spark: SparkSession, path: str) -> str:
             names = [status.getPath().getName() for status in system.listStatus(hadoop)]
     found = {_ENDINGS[part] for name in names for part in name.lower().split(".")[1:] if part in _ENDINGS}
     if len(found) != 1:
-        raise InputError(f"cannot tell the format of {path} (found {sorted(found) or 'none'}). Say --format {'|'.join(FORMATS)}.")
+        raise InputError(
+            f"cannot tell the format of {path} (found {sorted(found) or 'none'}). Say --format {'|'.join(FORMATS)}."
+        )
     return found.pop()
 
 
@@ -80,7 +91,9 @@ def _csv(spark: SparkSession, reader: DataFrameReader, path: str, options: Optio
     return reader.schema(_ddl(header, options))
 
 
-def _json(spark: SparkSession, reader: DataFrameReader, path: str, options: Options | None) -> DataFrameReader:
+def _json(
+    spark: SparkSession, reader: DataFrameReader, path: str, options: Options | None
+) -> DataFrameReader:
     reader = reader.option("mode", "FAILFAST")
     if options is None or not options.columns:
         return reader

@@ -35,16 +35,24 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """The job's arguments."""
-    args = argparse.ArgumentParser(prog="load_batch.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args = argparse.ArgumentParser(
+        prog="load_batch.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     args.add_argument("--warehouse", required=True, metavar="PATH", help="the warehouse's folder or address")
     what = args.add_mutually_exclusive_group(required=True)
     what.add_argument("--input", metavar="PATH", help="a file or a folder of files, or a Delta table")
-    what.add_argument("--from-stream", action="store_true", help="load what the streams brought since the last load")
+    what.add_argument(
+        "--from-stream", action="store_true", help="load what the streams brought since the last load"
+    )
     args.add_argument("--format", choices=FORMATS, help="the input's format (default: by its name)")
     args.add_argument("--batch", metavar="ID", help="the batch's name: the same name again changes nothing")
-    args.add_argument("--batch-every", metavar="SPAN", help="cut the input by event time into batches of this length")
+    args.add_argument(
+        "--batch-every", metavar="SPAN", help="cut the input by event time into batches of this length"
+    )
     create = args.add_argument_group("at first use, creates the warehouse; later these must agree with it")
-    create.add_argument("--measure", action="append", metavar="COLUMN", help="a numeric column; may be repeated")
+    create.add_argument(
+        "--measure", action="append", metavar="COLUMN", help="a numeric column; may be repeated"
+    )
     create.add_argument("--key", metavar="COLUMN", help="the column that frequencies are asked of")
     create.add_argument("--time", metavar="COLUMN", help="the event time, a timestamp or date")
     create.add_argument("--tick", metavar="SPAN", help="the grain of windows (default 1 day)")
@@ -142,7 +150,10 @@ def _batches(rows: DataFrame, given: argparse.Namespace) -> Iterator[tuple[str, 
         day = parse_duration("1 day")
         start = found[0] // day * day
         while start <= found[1]:
-            yield f"{given.batch}/{from_epoch_us(start):%Y-%m-%dT%H:%M:%S}", rows.where((at >= start) & (at < start + span))
+            yield (
+                f"{given.batch}/{from_epoch_us(start):%Y-%m-%dT%H:%M:%S}",
+                rows.where((at >= start) & (at < start + span)),
+            )
             start += span
     if found[2]:
         yield f"{given.batch}/no-time", rows.where(at.isNull())
@@ -150,7 +161,11 @@ def _batches(rows: DataFrame, given: argparse.Namespace) -> Iterator[tuple[str, 
 
 def _summary(console: Console, name: str, report: LoadReport) -> None:
     """What was done, as a small table."""
-    said = {"loaded": "loaded", "known": "was loaded before, nothing changed", "empty": "no rows, nothing changed"}
+    said = {
+        "loaded": "loaded",
+        "known": "was loaded before, nothing changed",
+        "empty": "no rows, nothing changed",
+    }
     console.print(f"[bold]{name}[/]: {said[report.outcome]}", highlight=False)
     if report.outcome != "loaded":
         return
@@ -158,9 +173,18 @@ def _summary(console: Console, name: str, report: LoadReport) -> None:
     table = Table("measure", "rows", "NaN", "NULL", "runs by level", box=None, pad_edge=True)
     for measure, levels in report.runs_by_level.items():
         runs = ", ".join(f"L{level}: {count}" for level, count in sorted(levels.items()))
-        table.add_row(measure, f"{report.rows:,}", f"{report.nans.get(measure, 0):,}", f"{report.nulls.get(measure, 0):,}", runs)
+        table.add_row(
+            measure,
+            f"{report.rows:,}",
+            f"{report.nans.get(measure, 0):,}",
+            f"{report.nulls.get(measure, 0):,}",
+            runs,
+        )
     console.print(table)
-    console.print(f"  step {report.step}, {report.bytes_written:,} bytes of runs written; seconds: {seconds}", highlight=False)
+    console.print(
+        f"  step {report.step}, {report.bytes_written:,} bytes of runs written; seconds: {seconds}",
+        highlight=False,
+    )
 
 
 if __name__ == "__main__":

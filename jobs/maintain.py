@@ -20,9 +20,13 @@ from warehouse.errors import InputError, TidemarkError
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    args = argparse.ArgumentParser(prog="maintain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args = argparse.ArgumentParser(
+        prog="maintain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     args.add_argument("--warehouse", required=True, metavar="PATH", help="the warehouse's folder or address")
-    args.add_argument("--grace", metavar="SPAN", help="for this once instead of the warehouse's own grace period")
+    args.add_argument(
+        "--grace", metavar="SPAN", help="for this once instead of the warehouse's own grace period"
+    )
     given = args.parse_args(argv)
     console, errors = Console(), Console(stderr=True)
     try:
@@ -37,7 +41,10 @@ def main(argv: list[str] | None = None) -> int:
         console.print(f"{name}: {count} files swept", highlight=False)
     for name, (before, after) in report.compacted.items():
         console.print(f"{name}: {before} files became {after}", highlight=False)
-    console.print(f"ledger rows expired: {report.ledger_rows_expired}; marks expired: {report.marks_expired}", highlight=False)
+    console.print(
+        f"ledger rows expired: {report.ledger_rows_expired}; marks expired: {report.marks_expired}",
+        highlight=False,
+    )
     return 0
 
 

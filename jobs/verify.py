@@ -18,7 +18,9 @@ from warehouse.errors import TidemarkError
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    args = argparse.ArgumentParser(prog="verify.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args = argparse.ArgumentParser(
+        prog="verify.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     args.add_argument("--warehouse", required=True, metavar="PATH", help="the warehouse's folder or address")
     given = args.parse_args(argv)
     console, errors = Console(), Console(stderr=True)

@@ -65,7 +65,9 @@ def _chosen() -> Warehouse:
         return _used[""]
     uri = os.environ.get(VARIABLE)
     if not uri:
-        raise InputError(f"no warehouse was chosen. Call query.use(path) first, or set the variable {VARIABLE}.")
+        raise InputError(
+            f"no warehouse was chosen. Call query.use(path) first, or set the variable {VARIABLE}."
+        )
     if uri not in _used:
         _used[uri] = open(uri)
     return _used[uri]

@@ -46,10 +46,10 @@ class Scope:
     def scope_text(self) -> str:
         """The scope in one line."""
         aside = [f"{count:,} {name}" for count, name in ((self.nans, "NaN"), (self.nulls, "NULL")) if count]
-        return (
-            f"{self.measure}, {window_text(self.window)}: N = {self.N:,} ({self.n:,} history + {self.m:,} live"
-            f"{'; ' if aside else ''}{', '.join(aside)}), {self.mode}, eps = {self.eps:g}, {self.blocks_read} blocks read"
-        )
+        rows = "; ".join([f"{self.n:,} history + {self.m:,} live", *aside])
+        window = window_text(self.window)
+        how = f"{self.mode}, eps = {self.eps:g}, {self.blocks_read:,} blocks read"
+        return f"{self.measure}, {window}: N = {self.N:,} ({rows}), {how}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -141,7 +141,8 @@ class CdfAnswer(Scope):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
     """A bin [left, right) of a histogram (the last one has its right edge too): about `count` rows,
-    certainly lo to hi."""
+    certainly lo to hi.
+    """
 
     COLUMNS: ClassVar = ("left", "right", "count", "lo", "hi")
 
@@ -179,7 +180,9 @@ class Answers(Sequence[A], Generic[A]):
 
     def to_arrow(self) -> pa.Table:
         """The answers' own columns as an Arrow table, one row an answer."""
-        return pa.table({name: pa.array([getattr(one, name) for one in self.items]) for name in self.kind.COLUMNS})
+        return pa.table(
+            {name: pa.array([getattr(one, name) for one in self.items]) for name in self.kind.COLUMNS}
+        )
 
     def to_pandas(self) -> Any:
         """The same as a pandas DataFrame; needs pandas."""

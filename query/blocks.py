@@ -60,10 +60,17 @@ if hasattr(os, "register_at_fork"):
 
 
 def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """`work` of every item, in order; one item alone is worked here."""
-    if len(items) < 2:
-        return [work(item) for item in items]
-    return list(_pool().map(work, items))
+    """`work` of every item, in order. The caller's thread takes its share: each waits for the others once."""
+    shares = min(THREADS, len(items))
+
+    def work_share(share: int) -> list[R]:
+        return [work(item) for item in items[share::shares]]
+
+    others = [_pool().submit(work_share, share) for share in range(1, shares)]
+    results: list[Any] = [None] * len(items)
+    for share in range(shares):
+        results[share::shares] = work_share(share) if share == 0 else others[share - 1].result()
+    return results
 
 
 class BlockReader:
@@ -94,6 +101,12 @@ class BlockReader:
                 self._bytes -= oldest.metadata.serialized_size
         return found
 
+    def fetch_footers(self, root: str, files: Sequence[RunFile]) -> None:
+        """Reads the footers that are not in memory, several at a time."""
+        with self._lock:
+            missing = [file for file in files if f"{root}/{file.path}" not in self._footers]
+        in_parallel(lambda file: self.footer(root, file), missing)
+
     def read(self, root: str, file: RunFile, groups: Iterable[int], *, ticks: bool) -> list[Block]:
         """Whole row groups of one file, with their ticks or without."""
         path = f"{root}/{file.path}"
@@ -101,7 +114,9 @@ class BlockReader:
         metadata = self.footer(root, file).metadata
         try:
             with self._open(path, metadata) as opened:
-                return [_block(g, opened.read_row_group(g, columns=columns, use_threads=False)) for g in groups]
+                return [
+                    _block(g, opened.read_row_group(g, columns=columns, use_threads=False)) for g in groups
+                ]
         except (OSError, pa.ArrowException, KeyError) as error:
             raise self._damaged(path, error) from error
 

@@ -80,7 +80,8 @@ def lay_out(history: RankBounds, live: RankBounds) -> Grid:
 
 def splice(bounds: RankBounds, u: Any, v: Any, base: int, inside: Values) -> RankBounds:
     """The staircase with exact ranks from u up to v: `base` rows are <= u, and `inside` (sorted) are all
-    the rows in the open interval (u, v)."""
+    the rows in the open interval (u, v).
+    """
     i = int(np.searchsorted(bounds.values, u, side="left"))
     j = int(np.searchsorted(bounds.values, v, side="right"))
     ends = np.array([u, v], dtype=bounds.values.dtype)
@@ -128,7 +129,9 @@ class Found:
 
 
 def _section(bounds: RankBounds, first: int, last: int) -> RankBounds:
-    return RankBounds(bounds.values[first : last + 1], bounds.lo[first : last + 2], bounds.hi[first : last + 2])
+    return RankBounds(
+        bounds.values[first : last + 1], bounds.lo[first : last + 2], bounds.hi[first : last + 2]
+    )
 
 
 def union(parts: Sequence[RankBounds], dtype: np.dtype[Any]) -> RankBounds:

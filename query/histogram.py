@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from query.answer import Answers, Bin, Histogram
-from query.question import Question, ranks_le
+from query.question import Question, ranks_le, several
 from query.refine import find_ranks
 from warehouse.errors import EmptyWindow, InputError
 from warehouse.measures import Measure
@@ -26,7 +26,7 @@ MOST_BINS = 100_000  # a mistyped number of bins should not take the memory
 
 def check_bins(bins: Any) -> int | list[Any]:
     """The number of bins, or their edges, ascending; at least one bin."""
-    if isinstance(bins, (Sequence, np.ndarray)) and not isinstance(bins, (str, bytes)):
+    if several(bins):
         edges = list(bins)
         if len(edges) < 2:
             raise InputError(f"bins by their edges need two or more of them, got {edges!r}.")
@@ -41,10 +41,12 @@ def histogram(question: Question, bins: int | list[Any]) -> Histogram:
     blocks_read = 0
     if isinstance(bins, int):
         bins, blocks_read = _equal_edges(question, bins)
-    below = [_below(question.measure, edge) for edge in bins]
-    last = question.measure.floor(bins[-1])
-    _check_ascending(question.measure, bins)
-    lo, hi, more = ranks_le(question, [*below[:-1], last])
+    measure = question.measure
+    _check_ascending(measure, bins)
+    # One rank an edge: rows below it, and for the last edge, which is closed, rows up to it.
+    lo, hi, more = ranks_le(
+        question, [*(_below(measure, edge) for edge in bins[:-1]), measure.floor(bins[-1])]
+    )
     guess = (lo + hi) // 2
     found = tuple(
         Bin(
@@ -57,7 +59,7 @@ def histogram(question: Question, bins: int | list[Any]) -> Histogram:
         for i in range(len(bins) - 1)
     )
     scope = question.scope(blocks_read + more)
-    return Histogram(bins=Answers(found, Bin, question.measure.name), **scope)
+    return Histogram(bins=Answers(found, Bin, measure.name), **scope)
 
 
 def _equal_edges(question: Question, bins: int) -> tuple[list[Any], int]:
@@ -76,23 +78,27 @@ def _equal_edges(question: Question, bins: int) -> tuple[list[Any], int]:
 
 
 def _edges(measure: Measure, least: Any, most: Any, bins: int) -> list[Any]:
-    """bins + 1 edges from stored number to stored number, in the measure's own type.
+    """Edges of bins of equal width from stored number to stored number, in the measure's own type.
 
-    Where that type has no number between, edges repeat and are dropped. Integers get edges that are
-    fractions, as floats. All equal: one unit wide, as numpy has it.
+    Edges of integers may be fractions, then they are floats. Where the type has no value between two edges
+    they are one, so there may be fewer bins; a constant column has one.
     """
-    first, width = Fraction(least), Fraction(most) - Fraction(least)
-    if width == 0 and not measure.type.startswith(("date", "timestamp", "decimal")):
-        first, width = first - Fraction(1, 2), Fraction(1)
-    steps = [first + width * i / bins for i in range(bins + 1)]
+    step = (Fraction(most) - Fraction(least)) / bins
+    edges = [measure.decode(least)]
+    last = measure.decode(most)
+    for i in range(1, bins):
+        edge = _decode_between(measure, Fraction(least) + i * step)
+        if edges[-1] < edge < last:
+            edges.append(edge)
+    return [*edges, last]
+
+
+def _decode_between(measure: Measure, exact: Fraction) -> Any:
     if measure.is_double:
-        edges = [float(least) if width == 0 else float(step) for step in steps]
-    elif measure.type in {"date", "timestamp"} or measure.type.startswith("decimal"):
-        edges = [measure.decode(math.floor(step)) for step in steps]
-    else:
-        edges = [int(step) if step.denominator == 1 else float(step) for step in steps]
-    ascending = [edge for i, edge in enumerate(edges) if i == 0 or edge > edges[i - 1]]
-    return ascending if len(ascending) > 1 else [edges[0], edges[0]]
+        return float(exact)
+    if measure.type in {"date", "timestamp"} or measure.type.startswith("decimal"):
+        return measure.decode(math.floor(exact))
+    return int(exact) if exact.denominator == 1 else float(exact)
 
 
 def _below(measure: Measure, edge: Any) -> Any | None:

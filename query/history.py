@@ -22,7 +22,8 @@ from warehouse.ticks import Window
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
     """The runs that have rows in a window. `anchors[i]` is None where the window covers runs[i]; `root` is
-    the runs table's folder."""
+    the runs table's folder.
+    """
 
     root: str
     window: Window
@@ -78,7 +79,10 @@ def read_intervals(
             for need in task.needs[block.group]:
                 around = intervals[need.interval]
                 pieces.append(
-                    (need.interval, cut(first, block.values, block.ticks, need.stretch, around, history.window))
+                    (
+                        need.interval,
+                        cut(first, block.values, block.ticks, need.stretch, around, history.window),
+                    )
                 )
         return pieces
 
@@ -114,7 +118,10 @@ def with_footers(
             for file in _files(run, stretch):
                 footer = blocks.footer(history.root, file)
                 for g in _groups(file, footer, stretch):
-                    positions += [file.first + int(footer.edges[g]), file.first + int(footer.edges[g + 1]) - 1]
+                    positions += [
+                        file.first + int(footer.edges[g]),
+                        file.first + int(footer.edges[g + 1]) - 1,
+                    ]
                     values += blocks.edge_values(history.root, file, g)
         # Adding 0 makes -0.0, which is how Parquet writes a least value of zero, the 0.0 that is stored.
         numbers = np.array(values, dtype=history.dtype) + history.dtype.type(0)
@@ -138,9 +145,10 @@ def _tasks(blocks: BlockReader, history: History, needs: Sequence[_Need]) -> lis
     for need in needs:
         for file in _files(history.runs[need.run], need.stretch):
             by_file.setdefault((need.run, file), []).append(need)
-    footers = in_parallel(lambda key: blocks.footer(history.root, key[1]), list(by_file))
+    blocks.fetch_footers(history.root, [file for _, file in by_file])
     tasks = []
-    for ((run, file), wanting), footer in zip(by_file.items(), footers, strict=True):
+    for (run, file), wanting in by_file.items():
+        footer = blocks.footer(history.root, file)
         by_group: dict[int, list[_Need]] = {}
         for need in wanting:
             for g in _groups(file, footer, need.stretch):
@@ -154,7 +162,9 @@ def _tasks(blocks: BlockReader, history: History, needs: Sequence[_Need]) -> lis
 
 def _files(run: RunMarks, stretch: Stretch) -> list[RunFile]:
     """The files that hold rows of the stretch."""
-    return [file for file in run.files if stretch.start < file.first + file.rows and file.first < stretch.stop]
+    return [
+        file for file in run.files if stretch.start < file.first + file.rows and file.first < stretch.stop
+    ]
 
 
 def _groups(file: RunFile, footer: Footer, stretch: Stretch) -> range:

@@ -116,7 +116,8 @@ def _ends(ascending: NDArray[np.int64]) -> list[int]:
 
 class _Recent(Generic[T]):
     """The values made last, by key. `alive` are the objects whose ids the key has: while they are held,
-    no other object gets their id."""
+    no other object gets their id.
+    """
 
     def __init__(self) -> None:
         self._values: OrderedDict[Hashable, tuple[Any, T]] = OrderedDict()

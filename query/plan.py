@@ -37,7 +37,8 @@ class Interval:
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Rows start..stop (exclusive) of a run; `count` window rows stand before row `anchor`, which lies
-    in start..stop."""
+    in start..stop.
+    """
 
     start: int
     stop: int
@@ -118,7 +119,12 @@ def groups_of(edges: NDArray[np.int64], start: int, stop: int) -> range:
 
 
 def cut(
-    first: int, values: NDArray[Any], ticks: NDArray[np.int64] | None, stretch: Stretch, around: Interval, window: Window
+    first: int,
+    values: NDArray[Any],
+    ticks: NDArray[np.int64] | None,
+    stretch: Stretch,
+    around: Interval,
+    window: Window,
 ) -> Piece:
     """What a block (rows first.. of the run) gives to a stretch; `ticks` is None where the window covers the run."""
     lo, hi = max(stretch.start - first, 0), max(stretch.stop - first, 0)
@@ -137,7 +143,8 @@ def with_finer_marks(
     run: RunMarks, needed: Sequence[tuple[Any, Any]], positions: NDArray[np.int64], values: NDArray[Any]
 ) -> RunMarks:
     """The run with more marks, rows at `positions` with `values`, and with only those of its own that bound
-    ranks in the `needed` closed intervals. Fewer marks are still true marks: elsewhere they say less."""
+    ranks in the `needed` closed intervals. Fewer marks are still true marks: elsewhere they say less.
+    """
     kept = []
     for low, high in needed:
         before = int(np.searchsorted(run.values, low, side="left")) - 1

@@ -7,7 +7,7 @@ become the measure's own type here, and only here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,44 +76,71 @@ def check_phis(phis: Iterable[Any]) -> list[Any]:
 
 
 def several(given: Any) -> bool:
-    """Whether the caller asks for several things: a sequence or an array, not a text."""
-    return isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes))
+    """Whether the caller asks for several things: anything to iterate over, but not a text."""
+    return (
+        isinstance(given, Iterable) and not isinstance(given, (str, bytes)) and getattr(given, "ndim", 1) > 0
+    )
 
 
 def quantiles(question: Question, phis: Sequence[Any]) -> list[Answer]:
     """The answers to quantiles that `check_phis` has passed."""
     known = question.known
-    ranks = np.array([target_rank(phi, known.rows) for phi in phis], dtype=np.int64)
-    numbers = np.flatnonzero(ranks <= known.stored)
-    found, blocks_read = None, 0
-    if len(numbers):
-        found, blocks_read = find_ranks(question.source, known, ranks[numbers], question.mode, question.eps)
+    wanted = [target_rank(phi, known.rows) for phi in phis]
+    numbers = np.array([r for r in wanted if r <= known.stored], dtype=np.int64)
+    if not len(numbers):
+        return [_nan_answer(question, phi) for phi in phis]
+    found, blocks_read = find_ranks(question.source, known, numbers, question.mode, question.eps)
     scope, decode = question.scope(blocks_read), question.measure.decode
-    nan = {"value": math.nan, "low": math.nan, "high": math.nan}
-    rank = {"rank_lo": known.rows, "rank_hi": known.rows}
-    answers = [Answer(phi=float(phi), error_bound=0, **nan, **rank, **scope) for phi in phis]
-    for i, at in enumerate(numbers if found else []):
-        answers[at] = Answer(
-            phi=float(phis[at]),
-            value=decode(found.values[i]),
-            low=decode(found.low[i]),
-            high=decode(found.high[i]),
-            rank_lo=int(found.rank_lo[i]),
-            rank_hi=int(found.rank_hi[i]),
-            error_bound=int(found.errors[i]),
-            **scope,
+    columns = (found.values, found.low, found.high, found.rank_lo, found.rank_hi, found.errors)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    answers = []
+    for phi, r in zip(phis, wanted, strict=True):
+        if r > known.stored:
+            answers.append(_nan_answer(question, phi, blocks_read))
+            continue
+        value, low, high, rank_lo, rank_hi, error = next(rows)
+        answers.append(
+            Answer(
+                phi=float(phi),
+                value=decode(value),
+                low=decode(low),
+                high=decode(high),
+                rank_lo=rank_lo,
+                rank_hi=rank_hi,
+                error_bound=error,
+                **scope,
+            )
         )
     return answers
 
 
-def ranks_le(question: Question, points: Sequence[Any | None]) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+def _nan_answer(question: Question, phi: Any, blocks_read: int = 0) -> Answer:
+    """NaN ranks after every number: a rank above all numbers is NaN, and that is certain."""
+    rows, scope = question.known.rows, question.scope(blocks_read)
+    return Answer(
+        phi=float(phi),
+        value=math.nan,
+        low=math.nan,
+        high=math.nan,
+        rank_lo=rows,
+        rank_hi=rows,
+        error_bound=0,
+        **scope,
+    )
+
+
+def ranks_le(
+    question: Question, points: Sequence[Any | None]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Bounds (lo, hi) of rank_le at stored values, None being below all of them; and the blocks read."""
     lo, hi = np.zeros((2, len(points)), dtype=np.int64)
     at = np.array([i for i, point in enumerate(points) if point is not None], dtype=np.intp)
     if not len(at):
         return lo, hi, 0
     stored = np.array([points[i] for i in at], dtype=question.measure.dtype)
-    lo[at], hi[at], blocks_read = find_ranks_of(question.source, question.known, stored, question.mode, question.eps)
+    lo[at], hi[at], blocks_read = find_ranks_of(
+        question.source, question.known, stored, question.mode, question.eps
+    )
     return lo, hi, blocks_read
 
 
@@ -131,10 +158,14 @@ def cdf(question: Question, points: Sequence[Any]) -> list[CdfAnswer]:
     """The share of rows that are <= each point."""
     rows = question.known.rows
     found = ranks(question, points)
-    scope: Mapping[str, Any] = question.scope(found[0].blocks_read if found else 0)
+    scope = question.scope(found[0].blocks_read if found else 0)
     return [
         CdfAnswer(
-            value=one.value, cdf=one.rank / rows, cdf_lo=one.rank_lo / rows, cdf_hi=one.rank_hi / rows, **scope
+            value=one.value,
+            cdf=one.rank / rows,
+            cdf_lo=one.rank_lo / rows,
+            cdf_hi=one.rank_hi / rows,
+            **scope,
         )
         for one in found
     ]

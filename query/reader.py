@@ -30,6 +30,8 @@ from warehouse.ticks import Window
 Mode = Literal["quick", "accurate", "exact"]
 T = TypeVar("T")
 
+ATTEMPTS = 3  # files gone three times under three newer views are damage, not maintenance
+
 
 class Warehouse:
     """An open warehouse; `query.open` makes it. May be shared between threads.
@@ -86,10 +88,22 @@ class Warehouse:
     ) -> Answers[Answer]: ...
     @overload
     def quantile(
-        self, phi: Any, measure: str | None = None, *, last: Any = None, between: Any = None, mode: Mode = "accurate"
+        self,
+        phi: Any,
+        measure: str | None = None,
+        *,
+        last: Any = None,
+        between: Any = None,
+        mode: Mode = "accurate",
     ) -> Answer: ...
     def quantile(
-        self, phi: Any, measure: str | None = None, *, last: Any = None, between: Any = None, mode: Mode = "accurate"
+        self,
+        phi: Any,
+        measure: str | None = None,
+        *,
+        last: Any = None,
+        between: Any = None,
+        mode: Mode = "accurate",
     ) -> Answer | Answers[Answer]:
         """The phi-quantile: the smallest x with at least ceil(phi * N) rows <= x; phi = 0 is the minimum.
 
@@ -100,7 +114,13 @@ class Warehouse:
         return _answers(found, Answer) if several(phi) else found[0]
 
     def rank(
-        self, x: Any, measure: str | None = None, *, last: Any = None, between: Any = None, mode: Mode = "accurate"
+        self,
+        x: Any,
+        measure: str | None = None,
+        *,
+        last: Any = None,
+        between: Any = None,
+        mode: Mode = "accurate",
     ) -> RankAnswer | Answers[RankAnswer]:
         """How many rows are <= x; `x` is of the measure's type, or a sequence of such."""
         points = list(x) if several(x) else [x]
@@ -108,7 +128,13 @@ class Warehouse:
         return _answers(found, RankAnswer) if several(x) else found[0]
 
     def cdf(
-        self, x: Any, measure: str | None = None, *, last: Any = None, between: Any = None, mode: Mode = "accurate"
+        self,
+        x: Any,
+        measure: str | None = None,
+        *,
+        last: Any = None,
+        between: Any = None,
+        mode: Mode = "accurate",
     ) -> CdfAnswer | Answers[CdfAnswer]:
         """The share of the rows that are <= x; `x` is of the measure's type, or a sequence of such."""
         points = list(x) if several(x) else [x]
@@ -136,15 +162,15 @@ class Warehouse:
     ) -> T:
         mode = check_mode(mode)
         view = self._newest(measure)
-        while True:
+        for _ in range(ATTEMPTS - 1):
             try:
                 return answer(self._question(view, last, between, mode))
             except DamagedWarehouse:
-                # A merge may have replaced the view's runs, and maintenance swept their files.
                 newer = self._newest(measure)
                 if newer is view:
                     raise
                 view = newer
+        return answer(self._question(view, last, between, mode))
 
     def _newest(self, measure: str | None) -> View:
         with self._lock:

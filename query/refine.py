@@ -64,7 +64,9 @@ def find_ranks(source: Source, known: Known, ranks: Ranks, mode: str, eps: float
     return found.put(coarse, finer), blocks_read
 
 
-def find_ranks_of(source: Source, known: Known, points: NDArray[Any], mode: str, eps: float) -> tuple[Ranks, Ranks, int]:
+def find_ranks_of(
+    source: Source, known: Known, points: NDArray[Any], mode: str, eps: float
+) -> tuple[Ranks, Ranks, int]:
     """Bounds (lo, hi) of rank_le at stored values, and how many row groups were read."""
     lo, hi = known.grid.both.rank_le(points)
     if mode == "quick" and not np.any((hi - lo + 1) // 2 > promise(eps, known.rows)):
@@ -134,7 +136,9 @@ def _read_round(source: Source, known: Known, ranks: Ranks) -> tuple[Found, int]
     return best(lay_out(exact, section.live).both, ranks), blocks_read
 
 
-def _read_around(source: Source, history: History, intervals: Sequence[Interval]) -> tuple[list[Reading], int]:
+def _read_around(
+    source: Source, history: History, intervals: Sequence[Interval]
+) -> tuple[list[Reading], int]:
     """The readings of given intervals."""
     if _is_much(source, history, intervals):
         history = with_footers(source.blocks, history, intervals, [(one.u, one.v) for one in intervals])

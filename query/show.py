@@ -9,7 +9,7 @@ from typing import Any
 
 
 def text_of(value: Any) -> str:
-    """A value as people read it: thousands apart, times without the zone (it is UTC) where it says nothing."""
+    """A value as people read it: thousands apart, times in UTC without saying so."""
     if isinstance(value, bool) or value is None:
         return "" if value is None else str(value)
     if isinstance(value, int):
@@ -42,5 +42,7 @@ def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def html_table(names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
     """The same as an HTML table."""
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join("<tr>" + "".join(f"<td>{escape(text_of(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    lines = ("".join(f"<td>{escape(text_of(cell))}</td>" for cell in row) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    title = f"<caption>{escape(caption)}</caption>"
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

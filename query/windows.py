@@ -37,7 +37,7 @@ def empty_window(view: View, window: Window, nulls: int, tick_us: int | None) ->
     """The error for a window without rows that have a rank: it says where there are some."""
     name = view.measure.name
     if nulls:
-        return EmptyWindow(f"empty window: all {nulls:,} rows of {name!r} in it are NULL, which have no rank.")
+        return EmptyWindow(f"empty window: its {nulls:,} rows of {name!r} are all NULL, which has no rank.")
     ticks = tick_range(view)
     if ticks is None:
         return EmptyWindow(f"no rows of {name!r} yet. Load or stream some first.")

@@ -50,11 +50,13 @@ def append(
     if ledger.has_batch(tables.open_table(store, LEDGER), source, batch):
         return False
     batches = Batches(source, batch, batch)
-    ingest.append_rows(spark, store, options, rows, batches, next_step(store))
+    ingest.append_rows(store, options, rows, batches, next_step(store))
     return ledger.append_batch(store, source, batch, _summarise(spark, store, read_options(store), batches))
 
 
-def _summarise(spark: SparkSession, store: Store, options: Options, batches: Batches) -> list[ledger.TickSummary]:
+def _summarise(
+    spark: SparkSession, store: Store, options: Options, batches: Batches
+) -> list[ledger.TickSummary]:
     """A summary of each tick that the batch touched; one of no rows where it is empty."""
     eps = options.eps / LEAF_SHARE
     time = Measure(options.time, dict(options.columns)[options.time]) if options.time else None

@@ -1,4 +1,4 @@
-"""The tables of a warehouse: creating, loading, maintaining and verifying them, and reading them without a JVM.
+"""The tables of a warehouse: made, loaded, maintained and verified with Spark, read without a JVM.
 
     create, load, maintain      Spark writes row data; what the driver holds is committed by delta-rs
     open_snapshot               what readers see; needs no Spark

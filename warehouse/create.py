@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def create(
+def create(  # noqa: PLR0913  a warehouse is named by its options, all by keyword
     spark: SparkSession,
     uri: str | os.PathLike[str],
     measures: str | list[str] | None = None,
@@ -99,7 +99,9 @@ def _with_defaults(given: dict[str, Any]) -> Options:
     if given["measures"] is None:
         raise InputError("a warehouse needs at least one measure: measures=['column'], or --measure column.")
     if given["tick"] is not None and given["time"] is None:
-        raise InputError("tick was given without a time column. Name one, or leave tick out: steps are the ticks then.")
+        raise InputError(
+            "tick was given without a time column. Name one, or leave tick out: steps are the ticks then."
+        )
     tick_us = (given["tick"] or parse_duration(DEFAULT_TICK)) if given["time"] else None
     return Options(
         measure_names=tuple(given["measures"]),

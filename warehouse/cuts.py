@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class SortedInput:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A place in the total order of all rows: before the row at `position` of `source`, whose value is `value`."""
+    """A place in the total order: before the row at `position` of `source`, whose value is `value`."""
 
     value: Any
     source: int
@@ -65,12 +66,12 @@ def plan_slices(inputs: Sequence[SortedInput], slices: int) -> list[Slice]:
     cuts = [None, *_cuts(inputs, slices), None]
     return [
         Slice(lower, upper, tuple(_reach(one, j, lower, upper) for j, one in enumerate(inputs)))
-        for lower, upper in zip(cuts, cuts[1:], strict=False)
+        for lower, upper in pairwise(cuts)
     ]
 
 
 def trim(values: NDArray[Any], offset: int, source: int, piece: Slice) -> tuple[int, int]:
-    """Where the slice's rows of input `source` start and stop within `values`, which were read from row `offset` on."""
+    """Where the slice's rows of input `source` start and stop in `values`, read from row `offset` on."""
     start = 0 if piece.lower is None else _rows_before(values, offset, source, piece.lower)
     stop = len(values) if piece.upper is None else _rows_before(values, offset, source, piece.upper)
     return start, max(start, stop)

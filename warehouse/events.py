@@ -94,7 +94,10 @@ def share_out(filesystem: fs.FileSystem, found: Sequence[DataFile], rows: int) -
 
 
 def read_columns(
-    filesystem: fs.FileSystem, shares: Iterable[Share], measures: Sequence[Measure], batches: Sequence[Batches]
+    filesystem: fs.FileSystem,
+    shares: Iterable[Share],
+    measures: Sequence[Measure],
+    batches: Sequence[Batches],
 ) -> Iterator[Piece]:
     """The batches' rows of the shares, decoded, a row group at a time."""
     names = list(dict.fromkeys(["_source", "_batch", "_tick", *(measure.name for measure in measures)]))
@@ -108,7 +111,9 @@ def read_columns(
                     if rows.num_rows:
                         yield _decode(rows, measures)
         except (OSError, pa.ArrowException) as error:
-            raise DamagedWarehouse(f"cannot read {share.path}: {error}. Restore the file, or the table.") from error
+            raise DamagedWarehouse(
+                f"cannot read {share.path}: {error}. Restore the file, or the table."
+            ) from error
 
 
 def _decode(rows: pa.Table, measures: Sequence[Measure]) -> Piece:

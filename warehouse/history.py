@@ -55,7 +55,7 @@ def run_path(measure: Measure, run: Run, attempt: str, number: int) -> str:
 
 def attempt_of(path: str) -> str:
     """The attempt that wrote a file of the runs or the marks table."""
-    return path.rsplit("/", 1)[-1].split(".")[0].split("-")[0]
+    return path.rsplit("/", 1)[-1].split(".", maxsplit=1)[0].split("-", maxsplit=1)[0]
 
 
 def runs_of(found: Sequence[DataFile]) -> dict[Run, list[DataFile]]:
@@ -88,7 +88,9 @@ def _open(filesystem: fs.FileSystem, path: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, filesystem=filesystem)
     except (OSError, pa.ArrowException) as error:
-        raise DamagedWarehouse(f"cannot read the marks {path}: {error}. Restore the file, or the table.") from error
+        raise DamagedWarehouse(
+            f"cannot read the marks {path}: {error}. Restore the file, or the table."
+        ) from error
 
 
 def commit_run(store: Store, measure: Measure, new: NewRun) -> bool:
@@ -99,7 +101,9 @@ def commit_run(store: Store, measure: Measure, new: NewRun) -> bool:
         if layout.last_step >= new.run.last:
             return False
         if layout.add_step() != new.run:
-            raise DamagedWarehouse(f"step {new.run.first} cannot follow step {layout.last_step}: a step is missing.")
+            raise DamagedWarehouse(
+                f"step {new.run.first} cannot follow step {layout.last_step}: a step is missing."
+            )
         try:
             tables.commit(table, _add_actions(new))
             return True
@@ -162,7 +166,9 @@ def _marks_rows(measure: Measure, new: NewRun) -> pa.Table:
 def _header(measure: Measure, new: NewRun) -> pa.Table:
     lists = [pa.array([getattr(new.totals, name).tolist()], pa.list_(pa.int64())) for name in _LISTS]
     file = new.files[0].path.split("/", 2)[2]
-    return pa.table([pa.array([file]), pa.array([HEADER]), pa.nulls(1, measure.arrow_type), *lists], names=_BASIC + _LISTS)
+    return pa.table(
+        [pa.array([file]), pa.array([HEADER]), pa.nulls(1, measure.arrow_type), *lists], names=_BASIC + _LISTS
+    )
 
 
 def _add_actions(new: NewRun) -> list[Any]:

@@ -32,11 +32,15 @@ _WIDER = {
 }
 
 
-def append_rows(spark: SparkSession, store: Store, options: Options, rows: DataFrame, batch: Batches, step: int) -> None:
+def append_rows(store: Store, options: Options, rows: DataFrame, batch: Batches, step: int) -> None:
     """Appends the rows as that batch, unless `events` has it already; `step` is the tick where there is no time."""
     from delta.exceptions import DeltaConcurrentModificationException
 
-    known = options if options.columns else replace(options, columns=tuple(column_types(without_ntz(rows).schema).items()))
+    known = (
+        options
+        if options.columns
+        else replace(options, columns=tuple(column_types(without_ntz(rows).schema).items()))
+    )
     writer = (
         with_system_columns(known, rows, batch, step)
         .write.format("delta")
@@ -66,7 +70,9 @@ def check_rows(options: Options, rows: DataFrame) -> None:
         raise InputError(f"the columns differ from the warehouse's: missing {missing}, unknown {unknown}.")
     for name, kind in columns.items():
         if kind != stored[name] and stored[name] not in _WIDER.get(kind, set()):
-            raise InputError(f"column {name!r} is {kind}, the warehouse has {stored[name]}. Cast it in the input.")
+            raise InputError(
+                f"column {name!r} is {kind}, the warehouse has {stored[name]}. Cast it in the input."
+            )
 
 
 def has_batch(store: Store, batch: Batches) -> bool:
@@ -75,13 +81,17 @@ def has_batch(store: Store, batch: Batches) -> bool:
     return newest is not None and newest >= batch.first
 
 
-def check_same_rows(spark: SparkSession, store: Store, options: Options, rows: DataFrame, batch: Batches) -> None:
+def check_same_rows(
+    spark: SparkSession, store: Store, options: Options, rows: DataFrame, batch: Batches
+) -> None:
     """The batch in `events` has these very rows, in any order; BatchMismatch otherwise."""
     from pyspark.sql import functions as F
 
     names = [name for name, _ in options.columns]
     events = spark.read.format("delta").load(store.spark_path(EVENTS))
-    stored = events.where((F.col("_source") == batch.source) & F.col("_batch").between(batch.first, batch.last))
+    stored = events.where(
+        (F.col("_source") == batch.source) & F.col("_batch").between(batch.first, batch.last)
+    )
     here = stored.select(names)
     given = _cast(options, rows).select(names)
     was, now = _fingerprint(here), _fingerprint(given)
@@ -101,7 +111,9 @@ def _fingerprint(frame: DataFrame) -> Mapping[str, int]:
     # JSON text is the same for the same row whatever the column types, maps and structs included.
     digest = F.xxhash64(F.to_json(F.struct(*[F.col(_quoted(name)) for name in frame.columns])))
     sums = frame.select(digest.cast("decimal(38,0)").alias("digest"))
-    found = sums.agg(F.count("*").alias("rows"), F.coalesce(F.sum("digest"), F.lit(0)).alias("digest")).collect()[0]
+    found = sums.agg(
+        F.count("*").alias("rows"), F.coalesce(F.sum("digest"), F.lit(0)).alias("digest")
+    ).collect()[0]
     return {"rows": int(found["rows"]), "digest": int(found["digest"])}
 
 
@@ -140,7 +152,9 @@ def _cast(options: Options, rows: DataFrame) -> DataFrame:
     have, want = column_types(rows.schema), dict(options.columns)
     return rows.select(
         *[
-            F.col(_quoted(name)) if have[name] == kind else F.col(_quoted(name)).cast("int" if kind == "integer" else kind).alias(name)
+            F.col(_quoted(name))
+            if have[name] == kind
+            else F.col(_quoted(name)).cast("int" if kind == "integer" else kind).alias(name)
             for name, kind in want.items()
         ]
     )

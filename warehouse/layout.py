@@ -74,7 +74,9 @@ class Layout:
         expected = 0
         for run in self.runs:
             if run.first != expected or run.last < run.first:
-                raise DamagedWarehouse(f"runs do not partition the steps: expected step {expected}, found {run.name}.")
+                raise DamagedWarehouse(
+                    f"runs do not partition the steps: expected step {expected}, found {run.name}."
+                )
             expected = run.last + 1
         levels = [run.level for run in self.runs]
         if levels != sorted(levels, reverse=True):

@@ -42,7 +42,12 @@ SCHEMA = pa.schema(
             "measures",
             pa.list_(
                 pa.struct(
-                    [("measure", pa.string()), ("nans", pa.int64()), ("nulls", pa.int64()), ("sketch", pa.binary())]
+                    [
+                        ("measure", pa.string()),
+                        ("nans", pa.int64()),
+                        ("nulls", pa.int64()),
+                        ("sketch", pa.binary()),
+                    ]
                 )
             ),
         ),
@@ -128,7 +133,9 @@ def append_batch(store: Store, source: str, batch: int, summaries: Sequence[Tick
         if has_batch(table, source, batch):
             return False
         if action is None:
-            action = tables.write_file(store, LEDGER, to_arrow(Batches(source, batch, batch), summaries), name)
+            action = tables.write_file(
+                store, LEDGER, to_arrow(Batches(source, batch, batch), summaries), name
+            )
         try:
             table.create_write_transaction(
                 [action],
@@ -173,7 +180,9 @@ def live_rows(
     for i, row in enumerate(names):
         key = (Batches(row["source"], row["first_batch"], row["last_batch"]), row["tick"])
         if key[0] in wanted and row["rows"]:
-            found[key] = known.get(key) or _live_row(key, row["rows"], rows.column("measures")[i].as_py(), measure)
+            found[key] = known.get(key) or _live_row(
+                key, row["rows"], rows.column("measures")[i].as_py(), measure
+            )
     return found
 
 
@@ -181,9 +190,13 @@ def _live_row(key: LiveKey, rows: int, summaries: list[dict[str, Any]], measure:
     batches, tick = key
     mine = [one for one in summaries if one["measure"] == measure]
     if len(mine) != 1:
-        raise DamagedWarehouse(f"the ledger row of {batches} has {len(mine)} summaries of {measure!r}, expected 1.")
+        raise DamagedWarehouse(
+            f"the ledger row of {batches} has {len(mine)} summaries of {measure!r}, expected 1."
+        )
     one = mine[0]
     sketch = GK.from_bytes(one["sketch"])
     if sketch.n != rows - one["nans"] - one["nulls"]:
-        raise DamagedWarehouse(f"the summary of {measure!r} in {batches} holds {sketch.n} values of {rows} rows.")
+        raise DamagedWarehouse(
+            f"the summary of {measure!r} in {batches} holds {sketch.n} values of {rows} rows."
+        )
     return LiveRow(batches.source, batches.first, batches.last, tick, rows, one["nans"], one["nulls"], sketch)

@@ -21,6 +21,7 @@ loaders of different batches at once may do the same work; one commit of each wi
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,8 +54,11 @@ FILE_ROWS = (2**20, 2**22)  # rows of a run's file: least and most; between them
 
 @dataclass(slots=True)
 class LoadReport:
-    """What a load did. `rows`, `nans` and `nulls` are those of the steps that it moved into
-    history; `outcome` is 'loaded', 'known' (the batch was in history before) or 'empty'."""
+    """What a load did.
+
+    `outcome` is 'loaded', 'known' (the batch was in history before) or 'empty'. `rows`, `nans`
+    and `nulls` are those of the steps that it moved into history.
+    """
 
     outcome: str = "loaded"
     step: int | None = None
@@ -102,18 +106,31 @@ def load(
     if (rows is None) != (batch is None):
         raise InputError("rows and batch go together: load(spark, uri, rows, batch='2026-11-20').")
     if batch is not None and (not isinstance(batch, str) or not batch.strip()):
-        raise InputError(f"batch must be a name that stays the same when the load is run again, got {batch!r}.")
+        raise InputError(
+            f"batch must be a name that stays the same when the load is run again, got {batch!r}."
+        )
     store = Store.of(uri, storage_options)
     options = read_options(store)
     report = LoadReport()
     watch = _Watch(report, progress)
     if rows is not None:
-        step = _plan_bulk(spark, store, options, rows, Batches(f"{BULK}{batch}", 0, 0), watch)
+        step = _plan_bulk(spark, store, options, rows, bulk_batch(batch), watch)
         options = read_options(store)
     else:
         step = _plan_live(store, watch)
     _finish_steps(spark, store, options, step, watch)
     return report
+
+
+def bulk_batch(name: str) -> Batches:
+    """The batch of a bulk load: a source of its own, numbered by a hash of its name.
+
+    Statistics of text are cut after a few characters; those of the number tell batches apart
+    whose names begin alike.
+    """
+    source = f"{BULK}{name}"
+    number = int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest(), "big")
+    return Batches(source, number, number)
 
 
 def _plan_bulk(
@@ -130,10 +147,12 @@ def _plan_bulk(
             return None
     if not known:
         with watch.phase("append"):
-            ingest.append_rows(spark, store, options, rows, batch, next_step(store))
+            ingest.append_rows(store, options, rows, batch, next_step(store))
         watch.reached("appended")
     with watch.phase("plan"):
-        step = _plan(store, lambda planned: [(batch, _count(spark, store, batch))] if batch not in planned else [])
+        step = _plan(
+            store, lambda planned: [(batch, _count(spark, store, batch))] if batch not in planned else []
+        )
         if step is None:
             step = next(plan.step for plan in _plans(store) if batch in plan.batches)
     watch.reached("planned")
@@ -197,18 +216,18 @@ def _plan(store: Store, choose: Callable[[list[Batches]], list[tuple[Batches, in
 def _count(spark: SparkSession, store: Store, batch: Batches) -> int:
     """Rows of the batch in `events`; from the files' statistics where they hold no other batch."""
     found = event_files(tables.open_table(store, EVENTS), [batch])
-    pure = all(
-        file.stats.get("min._source") == file.stats.get("max._source") == batch.source
-        and file.stats.get("min._batch") == file.stats.get("max._batch") == batch.first
-        for file in found
-    )
+    pure = all(file.stats.get("min._batch") == file.stats.get("max._batch") == batch.first for file in found)
     if pure and all(file.rows >= 0 for file in found):
         return sum(file.rows for file in found)
     events = spark.read.format("delta").load(store.spark_path(EVENTS))
-    return events.where((events["_source"] == batch.source) & events["_batch"].between(batch.first, batch.last)).count()
+    return events.where(
+        (events["_source"] == batch.source) & events["_batch"].between(batch.first, batch.last)
+    ).count()
 
 
-def _finish_steps(spark: SparkSession, store: Store, options: Options, last: int | None, watch: _Watch) -> None:
+def _finish_steps(
+    spark: SparkSession, store: Store, options: Options, last: int | None, watch: _Watch
+) -> None:
     """Brings every planned step up to `last` into history, and merges."""
     report = watch.report
     for measure in options.measures:
@@ -269,7 +288,9 @@ def _sort(
         return tuple(f"{_chunks(measure)}/{attempt}/{i:05d}.parquet" for measure in measures)
 
     work = [
-        tasks.SortTask(store, tuple(measures), plan.batches, tuple(part), paths(i), options.eps if whole else None)
+        tasks.SortTask(
+            store, tuple(measures), plan.batches, tuple(part), paths(i), options.eps if whole else None
+        )
         for i, part in enumerate(shares or [[]])
     ]
     results = tasks.run(spark, work)
@@ -328,11 +349,13 @@ def _merge(
 def _cores(spark: SparkSession) -> int:
     try:
         return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # a Spark Connect session has no context, and does not tell
+    except Exception:  # noqa: BLE001  a Spark Connect session has no context, and does not tell
         return 8
 
 
-def _merge_levels(spark: SparkSession, store: Store, options: Options, measure: Measure, watch: _Watch) -> None:
+def _merge_levels(
+    spark: SparkSession, store: Store, options: Options, measure: Measure, watch: _Watch
+) -> None:
     """Merges until no level holds more than kappa runs."""
     while True:
         table = tables.open_table(store, runs_table(measure.name))
@@ -363,7 +386,12 @@ def _merge_runs(
     totals = add_totals([one.totals for one in inputs])
     root = runs_table(measure.name)
     sources = [
-        SortedInput(tuple((f"{root}/{f.path}", f.first, f.rows) for f in one.files), one.rows, one.positions, one.values)
+        SortedInput(
+            tuple((f"{root}/{f.path}", f.first, f.rows) for f in one.files),
+            one.rows,
+            one.positions,
+            one.values,
+        )
         for one in inputs
     ]
     files = _merge(spark, store, options, measure, sources, totals, merge.output, attempt)

@@ -58,17 +58,23 @@ def maintain(
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> MaintenanceReport:
-    """Sweeps, expires and compacts. `grace` overrides the warehouse's own for this once; a
-    shorter one is safe only while nobody reads and no load runs.
+    """Sweeps, expires and compacts.
+
+    `grace` overrides the warehouse's own for this once; a shorter one is safe only while nobody
+    reads and no load runs.
 
     Without a Spark session `events` is left alone.
     """
     store = Store.of(uri, storage_options)
     options = read_options(store)
-    grace_us = options.grace_us if grace is None else (0 if grace.strip().startswith("0") else parse_duration(grace))
+    grace_us = (
+        options.grace_us if grace is None else (0 if grace.strip().startswith("0") else parse_duration(grace))
+    )
     tell = progress or (lambda _: None)
     report = MaintenanceReport()
-    held = {measure.name: _held_since(store, measure) for measure in options.measures if _has_runs(store, measure)}
+    held = {
+        measure.name: _held_since(store, measure) for measure in options.measures if _has_runs(store, measure)
+    }
     for measure in options.measures:
         if measure.name in held:
             tell(f"marks of {measure.name}")
@@ -98,7 +104,10 @@ def _expired(since_ms: int, grace_us: int) -> bool:
 def _held_since(store: Store, measure: Measure) -> list[tuple[history.Run, int, set[str]]]:
     """Each run of the measure, since when (milliseconds) the table has it, and its attempts' names."""
     runs = history.runs_of(tables.files(tables.open_table(store, runs_table(measure.name))))
-    return [(run, max(f.modified for f in found), {history.attempt_of(f.path) for f in found}) for run, found in runs.items()]
+    return [
+        (run, max(f.modified for f in found), {history.attempt_of(f.path) for f in found})
+        for run, found in runs.items()
+    ]
 
 
 def _expire_marks(
@@ -112,7 +121,11 @@ def _expire_marks(
         run = history.Run.parse(file.partition["run"])
         since = [at for one, at, _ in held if one.first <= run.first and run.last <= one.last]
         # A run that nothing covers yet is a load in flight, or one that crashed and will be run again.
-        if history.attempt_of(file.path) not in current and since and _expired(max(file.modified, *since), grace_us):
+        if (
+            history.attempt_of(file.path) not in current
+            and since
+            and _expired(max(file.modified, *since), grace_us)
+        ):
             gone.append(tables.remove(file))
     if gone:
         tables.commit(table, gone, blind=True)
@@ -184,9 +197,7 @@ def _compact_steps(store: Store, report: MaintenanceReport) -> None:
     _rewrite(store, STEPS, lambda rows: rows, report)
 
 
-def _rewrite(
-    store: Store, name: str, keep: Callable[[pa.Table], pa.Table], report: MaintenanceReport
-) -> int:
+def _rewrite(store: Store, name: str, keep: Callable[[pa.Table], pa.Table], report: MaintenanceReport) -> int:
     """Rewrites the table as one file of the rows to keep, where that is worth it; rows left out.
 
     Rows that are appended meanwhile make this lose the race: it then looks again.

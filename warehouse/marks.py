@@ -43,8 +43,11 @@ HEADER = -1
 
 
 def grain(rows: int, eps: float) -> int:
-    """Rows between two marks of a run of `rows`: at most eps/2 of the run, a quarter of a row
-    group for pruning, and not so fine that marks outgrow memory."""
+    """Rows between two marks of a run.
+
+    At most eps/2 of the run, as the promise needs; a quarter of a row group, so that few blocks
+    are read; and not so fine that marks outgrow memory.
+    """
     promised = max(1, int(eps / 2 * rows))
     useful = max(ROW_GROUP_ROWS // 4, -(-rows // MARKS))
     return min(promised, useful)
@@ -102,7 +105,9 @@ def tick_counts(ticks: NDArray[np.int64], column: Column) -> TickCounts:
     names, code = np.unique(ticks, return_inverse=True)
     nan = column.nan & ~column.null
     kept = ~(column.nan | column.null)
-    return TickCounts(names, *(np.bincount(code, w, len(names)).astype(np.int64) for w in (kept, nan, column.null)))
+    return TickCounts(
+        names, *(np.bincount(code, w, len(names)).astype(np.int64) for w in (kept, nan, column.null))
+    )
 
 
 def add_totals(totals: Sequence[TickCounts]) -> TickCounts:
@@ -120,8 +125,10 @@ def add_totals(totals: Sequence[TickCounts]) -> TickCounts:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Counts by tick of each span: span i starts at row `starts[i]`; its cells are
-    ``offsets[i]:offsets[i+1]`` of `ticks` and `counts`."""
+    """Counts by tick of each span.
+
+    Span i starts at row `starts[i]`; its cells are ``offsets[i]:offsets[i+1]`` of `ticks` and `counts`.
+    """
 
     starts: NDArray[np.int64]
     offsets: NDArray[np.int64]
@@ -153,8 +160,11 @@ class Anchors:
 
 @dataclass(frozen=True, slots=True)
 class RunMarks:
-    """The marks of one run: `values` and `positions` (k,), both ascending; the totals by tick;
-    and the spans, which are read when a window first asks for them."""
+    """The marks of one run.
+
+    `values` and `positions` (k,) ascend; `totals` are by tick; the spans are read when a window
+    first asks for them.
+    """
 
     run: Run
     files: tuple[RunFile, ...]
@@ -169,8 +179,10 @@ class RunMarks:
         return self.totals.within(window)[0] == self.rows
 
     def anchors(self, window: Window) -> Anchors | None:
-        """Where window counts are exact; None where the window covers the run: then every
-        position is its own count."""
+        """Where window counts are exact; None where the window covers the run.
+
+        Every position is its own count then.
+        """
         if self.covered_by(window):
             return None
         spans = self.spans()
@@ -198,8 +210,10 @@ class RunMarks:
 
 
 def from_arrow(run: Run, marks: pa.Table, header: pa.Table, spans: Callable[[], Spans]) -> RunMarks:
-    """The marks of a run from its rows of the marks table: file, position and value of all, and
-    the tick lists of the header."""
+    """The marks of a run from its rows of the marks table.
+
+    `marks` has file, position and value of all rows, `header` the tick lists of the header.
+    """
     if header.num_rows != 1:
         raise DamagedWarehouse(f"the marks of run {run.name} have {header.num_rows} headers, expected one.")
     totals = TickCounts(*(_flat(header.column(name)) for name in ("ticks", "counts", "nans", "nulls")))

@@ -47,7 +47,8 @@ class Measure:
             )
         if not found and self.type not in {*_INTEGERS, "float", "double", "date", "timestamp"}:
             raise InputError(
-                f"measure {self.name!r} is of type {self.type}, which has no ranks here. Expected one of: {KNOWN_TYPES}."
+                f"measure {self.name!r} is of type {self.type}, which has no ranks here. "
+                f"Expected one of: {KNOWN_TYPES}."
             )
 
     @property
@@ -71,7 +72,7 @@ class Measure:
         return int(found[2]) if found else 0
 
     def decode(self, stored: Any) -> Any:
-        """A stored value as a Python value of the column's own type: int, float, Decimal, date, datetime (UTC)."""
+        """A stored value in the column's own type: int, float, Decimal, date, datetime (UTC)."""
         if self.is_double:
             return float(stored)
         number = int(stored)
@@ -108,8 +109,10 @@ class Measure:
             return Fraction(epoch_us(point) // 86_400_000_000)
         if isinstance(point, bool) or not isinstance(point, (int, float, Decimal, Fraction)):
             raise InputError(f"cannot compare {point!r} with {self.name!r}, which is of type {self.type}.")
-        if point != point:
-            raise InputError(f"NaN has no rank. Ask for a number, or for the NaN count (measure {self.name!r}).")
+        if isinstance(point, (float, Decimal)) and math.isnan(point):
+            raise InputError(
+                f"NaN has no rank. Ask for a number, or for the NaN count (measure {self.name!r})."
+            )
         return float(point) if point in (math.inf, -math.inf) else Fraction(point)
 
 

@@ -75,12 +75,18 @@ class Options:
     @classmethod
     def from_properties(cls, uri: str, properties: Mapping[str, Any], columns: Mapping[str, str]) -> Options:
         """The options that an `events` table holds."""
-        found = {name.removeprefix(_PREFIX): value for name, value in properties.items() if name.startswith(_PREFIX)}
+        found = {
+            name.removeprefix(_PREFIX): value
+            for name, value in properties.items()
+            if name.startswith(_PREFIX)
+        }
         if "format" not in found:
-            raise NotAWarehouse(f"{uri} is not a tidemark warehouse: its events table has no tidemark properties.")
+            raise NotAWarehouse(
+                f"{uri} is not a tidemark warehouse: its events table has no tidemark properties."
+            )
         if found["format"] != str(FORMAT):
             raise NotAWarehouse(
-                f"{uri} is of format {found['format']}, this version reads format {FORMAT}. Use a newer tidemark."
+                f"{uri} is of format {found['format']}, this version reads {FORMAT}. Use a newer tidemark."
             )
         return cls(
             measure_names=tuple(json.loads(found["measures"])),
@@ -101,11 +107,15 @@ class Options:
         for role, names in (("measure", self.measure_names), ("key", (self.key,)), ("time", (self.time,))):
             for name in names:
                 if name is not None and name not in columns:
-                    raise InputError(f"the {role} column {name!r} is missing. The input has: {', '.join(columns)}.")
+                    raise InputError(
+                        f"the {role} column {name!r} is missing. The input has: {', '.join(columns)}."
+                    )
         for name in self.measure_names:
             Measure(name, columns[name])
         if self.time is not None and columns[self.time] not in {"timestamp", "date"}:
-            raise InputError(f"the time column {self.time!r} is {columns[self.time]}. Expected timestamp or date.")
+            raise InputError(
+                f"the time column {self.time!r} is {columns[self.time]}. Expected timestamp or date."
+            )
 
     def check_same(self, given: Mapping[str, Any]) -> None:
         """The options given (those not None) are the stored ones."""
@@ -142,7 +152,10 @@ def parse_given(
         if name is not None and (not isinstance(name, str) or not name):
             raise InputError(f"{role} must be a column's name, got {name!r}.")
     if eps is not None and (
-        isinstance(eps, bool) or not isinstance(eps, (int, float)) or not math.isfinite(eps) or not 0 < eps < 0.5
+        isinstance(eps, bool)
+        or not isinstance(eps, (int, float))
+        or not math.isfinite(eps)
+        or not 0 < eps < 0.5
     ):
         raise InputError(f"eps must lie in (0, 0.5), got {eps!r}. 0.001 is the default.")
     if kappa is not None and (isinstance(kappa, bool) or not isinstance(kappa, int) or kappa < 2):

@@ -26,8 +26,11 @@ WRITE_ROWS = 64 * ROW_GROUP_ROWS  # rows handed to the Parquet writer at a time
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file and its marks. Positions count from the file's first row; `span_starts[i]` has the
-    cells ``span_offsets[i]:span_offsets[i+1]`` of `ticks` and `counts`."""
+    """A file and its marks.
+
+    Positions count from the file's first row; `span_starts[i]` has the cells
+    ``span_offsets[i]:span_offsets[i+1]`` of `ticks` and `counts`.
+    """
 
     path: str
     rows: int
@@ -43,7 +46,7 @@ class WrittenFile:
 
 def sort_rows(values: NDArray[Any], ticks: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Rows by value; the order of ticks among equal values is free."""
-    if len(ticks) == 0 or ticks[0] == ticks[-1] and bool(np.all(ticks == ticks[0])):
+    if len(ticks) == 0 or (ticks[0] == ticks[-1] and bool(np.all(ticks == ticks[0]))):
         return np.sort(values), ticks
     order = np.argsort(values)
     return values[order], ticks[order]
@@ -128,15 +131,18 @@ def _in_row_groups(
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
     """The same rows with every piece but the last a whole number of row groups."""
     held: tuple[NDArray[Any], NDArray[np.int64]] | None = None
-    for values, ticks in pieces:
-        if held is not None:
-            values, ticks = np.concatenate([held[0], values]), np.concatenate([held[1], ticks])
+    for piece in pieces:
+        values, ticks = piece if held is None else _joined(held, piece)
         whole = len(values) - len(values) % ROW_GROUP_ROWS
         if whole:
             yield values[:whole], ticks[:whole]
         held = values[whole:], ticks[whole:]
     if held is not None and len(held[0]):
         yield held
+
+
+def _joined(a: tuple[NDArray[Any], Any], b: tuple[NDArray[Any], Any]) -> tuple[NDArray[Any], Any]:
+    return np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])
 
 
 class _MarkCollector:

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,9 +20,9 @@ from deltalake import DeltaTable
 
 from warehouse import history, ledger, tables
 from warehouse.create import read_options
-from warehouse.errors import InputError
-from warehouse.ledger import LiveKey, LiveRow
+from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.layout import Layout, Run
+from warehouse.ledger import LiveKey, LiveRow
 from warehouse.marks import RunMarks
 from warehouse.measures import Measure
 from warehouse.options import Options
@@ -57,6 +58,12 @@ class _Known:
     def version(self) -> int:
         return self.table.version() if self.table is not None else -1
 
+    @property
+    def opened(self) -> DeltaTable:
+        if self.table is None:
+            raise DamagedWarehouse("a table of the warehouse is missing.")
+        return self.table
+
 
 class Snapshot:
     """A reader of one warehouse. `refresh` looks for what is new; `view` is a value that stays."""
@@ -91,7 +98,9 @@ class Snapshot:
 
     def info(self) -> dict[str, Any]:
         """Steps, runs by level and bytes of each measure, live batches and rows, table versions."""
-        ranges, rows = self._live_rows_by_range(max((self._layout(m).last_step for m in self.options.measures), default=-1))
+        ranges, rows = self._live_rows_by_range(
+            max((self._layout(m).last_step for m in self.options.measures), default=-1)
+        )
         return {
             "warehouse": self.store.uri,
             "eps": self.options.eps,
@@ -131,12 +140,11 @@ class Snapshot:
     def _may_be_newer(self, known: _Known, name: str) -> bool:
         if not self.store.is_local or time.monotonic() - known.listed > _LISTING_SECONDS:
             return True
-        return os.path.exists(f"{self.store.table(name)}/_delta_log/{known.version + 1:020d}.json")
+        return Path(self.store.table(name), "_delta_log", f"{known.version + 1:020d}.json").exists()
 
     def _plans(self) -> list[Any]:
         known = self._known[STEPS]
-        assert known.table is not None  # opened at the first refresh, or that raised
-        return read_plans(self.store, known.table, known.cache)
+        return read_plans(self.store, known.opened, known.cache)
 
     def _layout(self, measure: Measure) -> Layout:
         known = self._known[runs_table(measure.name)]
@@ -144,8 +152,7 @@ class Snapshot:
 
     def _ledger(self) -> pa.Table:
         known = self._known[LEDGER]
-        assert known.table is not None
-        return tables.read(self.store, LEDGER, known.table, known.cache)
+        return tables.read(self.store, LEDGER, known.opened, known.cache)
 
     def _live_rows_by_range(self, last_step: int) -> tuple[list[Any], int]:
         rows = self._ledger()
@@ -164,10 +171,16 @@ class Snapshot:
         layout = Layout.of(found)
         rows = self._ledger()
         live = ledger.live_ranges(ledger.ranges(rows), covered(self._plans(), layout.last_step))
-        self._live[measure.name] = ledger.live_rows(rows, live, measure.name, self._live.get(measure.name, {}))
+        self._live[measure.name] = ledger.live_rows(
+            rows, live, measure.name, self._live.get(measure.name, {})
+        )
         return View(
             measure=measure,
-            versions={"runs": known.version, "steps": self._known[STEPS].version, "ledger": self._known[LEDGER].version},
+            versions={
+                "runs": known.version,
+                "steps": self._known[STEPS].version,
+                "ledger": self._known[LEDGER].version,
+            },
             runs=self._run_marks(measure, layout, found),
             root=runs_table(measure.name),
             live=tuple(self._live[measure.name].values()),

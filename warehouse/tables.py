@@ -33,8 +33,10 @@ class LostRace(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file that a table's snapshot names: `path` below the table, `partition` values, and
-    `modified` in milliseconds since 1970."""
+    """A file that a table's snapshot names.
+
+    `path` is below the table; `modified` is in milliseconds since 1970.
+    """
 
     path: str
     rows: int
@@ -82,7 +84,9 @@ def files(table: DeltaTable) -> list[DataFile]:
                 rows=row["num_records"] if row["num_records"] is not None else -1,
                 size=row["size_bytes"],
                 modified=row["modification_time"],
-                partition={k.removeprefix("partition."): v for k, v in row.items() if k.startswith("partition.")},
+                partition={
+                    k.removeprefix("partition."): v for k, v in row.items() if k.startswith("partition.")
+                },
                 stats={k: v for k, v in row.items() if k.startswith(("min.", "max."))},
             )
         )
@@ -92,7 +96,7 @@ def files(table: DeltaTable) -> list[DataFile]:
 def write_file(
     store: Store, name: str, data: pa.Table, path: str, row_groups: Sequence[int] = ()
 ) -> AddAction:
-    """Writes a Parquet file below the table and describes it for a commit; not yet part of the table.
+    """Writes a Parquet file below the table and describes it for a commit.
 
     `row_groups` are the rows of each; one holds all where none are given.
     """
@@ -108,7 +112,11 @@ def write_file(
 
 
 def describe(
-    path: str, size: int, rows: int, stats: Mapping[str, Any] | None = None, partition: Mapping[str, str] | None = None
+    path: str,
+    size: int,
+    rows: int,
+    stats: Mapping[str, Any] | None = None,
+    partition: Mapping[str, str] | None = None,
 ) -> AddAction:
     """The add action of a written file; the partition is read off the path where it is not given."""
     if partition is None:

@@ -27,7 +27,9 @@ from warehouse.storage import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SORT_ROWS = 2**21  # rows that a task sorts in memory: 32 MB of values and ticks, a few times that while sorting
+SORT_ROWS = (
+    2**21
+)  # rows that a task sorts in memory: 32 MB of values and ticks, a few times that while sorting
 WHOLE = 2**62  # a span longer than any file: tick counts of the file in one piece
 
 
@@ -117,7 +119,9 @@ class SummariseTask:
         times = None
         if self.time:
             column = columns[-1]
-            known = column.stored[rows][~column.null[rows]] * (86_400_000_000 if self.time.type == "date" else 1)
+            known = column.stored[rows][~column.null[rows]] * (
+                86_400_000_000 if self.time.type == "date" else 1
+            )
             times = (int(known.min()), int(known.max())) if len(known) else None
         return TickSummary(tick, len(rows), times, tuple(measures))
 
@@ -147,8 +151,10 @@ def run(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
     def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for i in batch.column(0).to_pylist():
-                yield pa.RecordBatch.from_arrays([pa.array([i]), pa.array([pickle.dumps(work[i]())])], ["id", "result"])
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([i]), pa.array([pickle.dumps(work[i]())])], ["id", "result"]
+                )
 
     frame = spark.range(0, len(work), 1, len(work)).mapInArrow(execute, "id long, result binary")
-    results = {row.id: pickle.loads(row.result) for row in frame.collect()}
+    results = {row.id: pickle.loads(row.result) for row in frame.collect()}  # noqa: S301  our own tasks wrote it
     return [results[i] for i in range(len(work))]

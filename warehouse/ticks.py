@@ -66,9 +66,11 @@ def epoch_us(moment: datetime | date | str) -> int:
         try:
             moment = datetime.fromisoformat(moment.strip())
         except ValueError:
-            raise InputError(f"not a time: {moment!r}. Expected ISO 8601, such as '2001-03-31 22:27'.") from None
+            raise InputError(
+                f"not a time: {moment!r}. Expected ISO 8601, such as '2001-03-31 22:27'."
+            ) from None
     if isinstance(moment, date) and not isinstance(moment, datetime):
-        moment = datetime(moment.year, moment.month, moment.day)
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
     if not isinstance(moment, datetime):
         raise InputError(f"not a time: {moment!r}. Expected a datetime, a date or ISO text.")
     if moment.tzinfo is None:
@@ -107,22 +109,27 @@ ALL_TIME = Window(NO_TICK, _LAST)
 
 
 def window_between(start: Any, end: Any, tick_us: int | None) -> Window:
-    """The ticks that [start, end) touches; None leaves that side open. Ticks are whole: an
-    edge inside a tick takes the whole tick, and the answer's window says so.
+    """The ticks that [start, end) touches; None leaves that side open.
+
+    Ticks are whole: an edge inside a tick takes the whole tick, and the answer's window says so.
 
     `start` and `end` are times where the warehouse has a time column, step numbers otherwise.
     """
     if tick_us is None:
         for edge in (start, end):
             if edge is not None and (isinstance(edge, bool) or not isinstance(edge, (int, np.integer))):
-                raise InputError(f"this warehouse has no time column: a window's edge is a step number, got {edge!r}.")
+                raise InputError(
+                    f"this warehouse has no time column: a window's edge is a step number, got {edge!r}."
+                )
         first = NO_TICK + 1 if start is None else int(start)
         stop = _LAST if end is None else int(end)
     else:
         first = NO_TICK + 1 if start is None else epoch_us(start) // tick_us
         stop = _LAST if end is None else -(-epoch_us(end) // tick_us)
     if stop <= first:
-        raise InputError(f"the window is empty by itself: between {start!r} and {end!r} (the end is exclusive).")
+        raise InputError(
+            f"the window is empty by itself: between {start!r} and {end!r} (the end is exclusive)."
+        )
     return Window(first, stop)
 
 

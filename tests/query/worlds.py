@@ -205,7 +205,9 @@ def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> Run
         starts += range(first, part.stop, grain * world.span)
     marked = np.unique(np.array(positions, dtype=np.int64))
     totals = _totals(rows)
-    return RunMarks(run, tuple(files), len(values), marked, values[marked], totals, lambda: _spans(starts, ticks))
+    return RunMarks(
+        run, tuple(files), len(values), marked, values[marked], totals, lambda: _spans(starts, ticks)
+    )
 
 
 def _totals(rows: tuple[Row, ...]) -> TickCounts:
@@ -213,7 +215,11 @@ def _totals(rows: tuple[Row, ...]) -> TickCounts:
     nulls = Counter(tick for v, tick in rows if v is None)
     nans = Counter(tick for v, tick in rows if is_nan(v))
     every = Counter(tick for _, tick in rows)
-    columns = ([every[t] - nans[t] - nulls[t] for t in ticks], [nans[t] for t in ticks], [nulls[t] for t in ticks])
+    columns = (
+        [every[t] - nans[t] - nulls[t] for t in ticks],
+        [nans[t] for t in ticks],
+        [nulls[t] for t in ticks],
+    )
     return TickCounts(np.array(ticks, dtype=np.int64), *(np.array(c, dtype=np.int64) for c in columns))
 
 
