@@ -4,24 +4,25 @@
 
 It backfills weekly batches with one spark-submit, loads one more week as a nightly batch, keeps
 the last week live, and prints certified quantiles beside numpy's exact ones. Every run starts
-from an empty warehouse, in a folder of its own unless --warehouse names one.
+from an empty folder: one of the temporary folder's, or the one that --warehouse names.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import getpass
 import shutil
 import subprocess
 import sys
 import tempfile
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
@@ -31,12 +32,29 @@ from jobs.session import spark_session
 from sketches import target_rank
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parent.parent
 FLIGHTS = ROOT / "docs" / "data" / "flights-20k.parquet"
 PHIS = (0.5, 0.9, 0.99, 0.999)
-MODES = ("quick", "accurate", "exact")
+MODES: tuple[Literal["quick", "accurate", "exact"], ...] = ("quick", "accurate", "exact")
+OPTIONS = [
+    "--measure",
+    "delay",
+    "--measure",
+    "distance",
+    "--key",
+    "origin",
+    "--time",
+    "time",
+    "--eps",
+    "0.01",
+    "--kappa",
+    "3",
+]
 WEEK = timedelta(days=7)
 NIGHTLY = datetime.fromisoformat("2001-03-19T00:00:00+00:00")  # the week before the last, loaded by itself
 LIVE = NIGHTLY + WEEK  # from here on nothing is loaded
@@ -45,32 +63,21 @@ LIVE = NIGHTLY + WEEK  # from here on nothing is loaded
 def main() -> int:
     """Runs the demo; returns 0 where every answer kept its promise."""
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    args.add_argument(
-        "--warehouse", type=Path, help="where to build it (default: a new temporary folder); emptied first"
-    )
+    args.add_argument("--warehouse", type=Path, help="the folder to build in; emptied first")
     given = args.parse_args()
-    folder = given.warehouse or Path(tempfile.gettempdir()) / "tidemark-demo"
+    folder = given.warehouse or Path(tempfile.gettempdir()) / f"tidemark-demo-{getpass.getuser()}"
     console = Console()
     flights = pq.read_table(FLIGHTS)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     uri = folder / "warehouse"
-    _cut(flights, folder)
     console.rule("1. backfill: weekly batches, one spark-submit")
-    _submit(uri, folder / "backfill.parquet", "backfill", *_OPTIONS, "--batch-every", "7 days")
-    console.rule("2. a nightly batch")
-    _submit(uri, folder / "nightly.parquet", "week-of-2001-03-19")
+    _write_inputs(flights, folder)
+    _submit(uri, folder / "backfill.parquet", "backfill", *OPTIONS, "--batch-every", "7 days")
+    console.rule("2. one more week, as a nightly batch")
+    _submit(uri, folder / "nightly.parquet", f"week-of-{NIGHTLY:%Y-%m-%d}")
     console.rule("3. the last week stays live")
-    spark = spark_session("tidemark demo")
-    for day, rows in enumerate(_days(flights)):
-        stream.append(
-            spark,
-            uri,
-            spark.createDataFrame(rows.to_pandas()).select(flights.column_names),
-            source="web",
-            batch=day,
-        )
-    spark.stop()
+    _stream(uri, flights)
     wh = query.open(uri)
     console.print(f"{wh.info()['live_rows']:,} rows live, in the ledger", highlight=False)
     console.rule("4. quantiles of delay, in minutes")
@@ -81,11 +88,7 @@ def main() -> int:
     return 0 if all(kept) else 1
 
 
-_OPTIONS = ("--measure", "delay", "--measure", "distance", "--key", "origin", "--time", "time", "--tick", "1 day",
-            "--eps", "0.01", "--kappa", "3")  # fmt: skip
-
-
-def _cut(flights: pa.Table, folder: Path) -> None:
+def _write_inputs(flights: pa.Table, folder: Path) -> None:
     """The input files of the two loads."""
     time = flights.column("time")
     pq.write_table(flights.filter(pc.less(time, NIGHTLY)), folder / "backfill.parquet")
@@ -93,83 +96,77 @@ def _cut(flights: pa.Table, folder: Path) -> None:
     pq.write_table(flights.filter(between), folder / "nightly.parquet")
 
 
-def _days(flights: pa.Table) -> list[pa.Table]:
-    """What streams in: the rows that are not loaded, a batch a day."""
-    late = flights.filter(pc.greater_equal(flights.column("time"), LIVE))
-    day = pc.strftime(late.column("time"), "%Y-%m-%d")
-    return [late.filter(pc.equal(day, one)) for one in sorted(pc.unique(day).to_pylist())]
-
-
 def _submit(uri: Path, path: Path, batch: str, *options: str) -> None:
     submit = Path(sys.executable).parent / "spark-submit"
-    command = [
-        submit,
-        ROOT / "jobs" / "load_batch.py",
-        "--warehouse",
-        uri,
-        "--input",
-        path,
-        "--batch",
-        batch,
-        *options,
-    ]
-    subprocess.run([os.fspath(part) for part in command], check=True)  # noqa: S603  our own script, our own arguments
+    command = [submit, ROOT / "jobs/load_batch.py", "--warehouse", uri, "--input", path, "--batch", batch]
+    subprocess.run([*map(str, command), *options], check=True)  # noqa: S603  our own script and arguments
+
+
+def _stream(uri: Path, flights: pa.Table) -> None:
+    """What streams in: the rows that are not loaded, a batch a day."""
+    spark = spark_session("tidemark demo")
+    late = flights.filter(pc.greater_equal(flights.column("time"), LIVE))
+    day = pc.strftime(late.column("time"), "%Y-%m-%d")
+    for batch, one in enumerate(sorted(pc.unique(day).to_pylist())):
+        rows = spark.createDataFrame(late.filter(pc.equal(day, one)))
+        stream.append(spark, uri, rows, source="web", batch=batch)
+    spark.stop()
 
 
 def _ask(console: Console, wh: query.Warehouse, flights: pa.Table, last: str | None) -> bool:
-    """Prints the quantiles of a window in every mode beside the exact ones; whether all bounds hold."""
-    first = wh.quantile(0.5, last=last)
+    """Prints a window's quantiles in every mode beside the exact ones; whether all bounds hold."""
+    window = wh.quantile(0.5, last=last).window
     inside = (
-        flights
-        if first.window is None
-        else flights.filter(pc.greater_equal(flights.column("time"), first.window[0]))
+        flights if window is None else flights.filter(pc.greater_equal(flights.column("time"), window[0]))
     )
     values = np.sort(inside.column("delay").to_numpy())
-    table = Table("phi", "numpy", *(f"{mode} (error, bound)" for mode in MODES), title=f"{'all time' if last is None else 'last ' + last}: "
-                  f"n = {first.n:,} in history + m = {first.m:,} live; eps = {first.eps}", title_justify="left")  # fmt: skip
-    kept = len(values) == first.N
-    answers = {mode: wh.quantile(PHIS, last=last, mode=mode) for mode in MODES}
-    for i, phi in enumerate(PHIS):
+    table = Table("phi", "numpy", "mode", "answer", "certainly in", "rank", "error", "bound", "promise")
+    kept = True
+    for phi in PHIS:
         rank = target_rank(phi, len(values))
-        exact = int(values[rank - 1])
-        cells = []
         for mode in MODES:
-            answer = answers[mode][i]
-            error = max(
-                0,
-                rank - int(np.searchsorted(values, answer.value, "right")),
-                int(np.searchsorted(values, answer.value, "left")) + 1 - rank,
-            )
-            promise = {"quick": answer.eps * answer.N, "accurate": answer.eps * answer.m, "exact": 0}[mode]
-            kept &= error <= answer.error_bound <= promise and answer.low <= exact <= answer.high
-            cells.append(f"{answer.value} ({error}, {answer.error_bound}) in [{answer.low}, {answer.high}]")
-        table.add_row(f"{phi}", f"{exact}", *cells)
+            answer = wh.quantile(phi, last=last, mode=mode)
+            error = _rank_error(values, rank, answer.value)
+            promise = {"quick": answer.eps * answer.N, "accurate": answer.eps * answer.m, "exact": 0.0}[mode]
+            exact = int(values[rank - 1])
+            kept &= len(values) == answer.N and answer.low <= exact <= answer.high
+            kept &= error <= answer.error_bound <= promise
+            first = [f"{phi}", f"{exact}"] if mode == MODES[0] else ["", ""]
+            ranks = f"{answer.rank_lo:,} to {answer.rank_hi:,}"
+            cells = [mode, f"{answer.value}", f"{answer.low} to {answer.high}", ranks]
+            table.add_row(*first, *cells, f"{error}", f"{answer.error_bound}", f"{promise:.1f}")
+        table.add_section()
+    rows = f"{answer.n:,} rows in history, {answer.m:,} live; eps = {answer.eps}"
+    console.print(
+        f"{'last ' + last if last else 'all time'}: {rows}; errors and bounds in ranks", highlight=False
+    )
     console.print(table)
-    console.print("every bound holds" if kept else "[bold red]a bound does not hold[/]")
+    console.print("every bound holds\n" if kept else "[bold red]a bound does not hold[/]\n")
     return kept
+
+
+def _rank_error(values: NDArray[Any], rank: int, answer: int) -> int:
+    """How far the answer's ranks are from the rank that was asked for."""
+    le, lt = (int(np.searchsorted(values, answer, side)) for side in ("right", "left"))
+    return max(0, rank - le, lt + 1 - rank)
 
 
 def _plot(wh: query.Warehouse, path: Path) -> None:
     """Saves the distribution of delays with its certified band, for all time and the last 14 days."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
     points = list(range(-60, 181, 2))
     for last, colour in ((None, "tab:blue"), ("14d", "tab:orange")):
-        curve = wh.cdf(points, last=last, mode="quick")
-        low, high = (np.array([float(getattr(one, name)) for one in curve]) for name in ("cdf_lo", "cdf_hi"))
+        curve = cast("Sequence[query.CdfAnswer]", wh.cdf(points, last=last, mode="quick"))
+        low, high = [one.cdf_lo for one in curve], [one.cdf_hi for one in curve]
         label = "all time" if last is None else f"last {last}"
         axes.fill_between(points, low, high, color=colour, alpha=0.35, linewidth=0)
-        axes.plot(points, [float(one.cdf) for one in curve], color=colour, linewidth=1, label=label)
+        axes.plot(points, [one.cdf for one in curve], color=colour, linewidth=1, label=label)
     axes.set(xlabel="delay, minutes", ylabel="share of flights at most so late", ylim=(0, 1), xlim=(-60, 180))
-    axes.set_title("Flights, January to March 2001: quick answers, certified band")
+    axes.set_title("Flights, January to March 2001: quick answers and their certified band")
     axes.grid(visible=True, alpha=0.3)
     axes.legend(loc="lower right")
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def check_text(rows: DataFrame, kind: str | None) -> None:
 
 
 def as_input_error(error: Exception, path: str) -> Exception:
-    """The package's error where Spark says that the input is missing or cannot be parsed; else the error itself."""
+    """The package's error where Spark cannot find or parse the input; else the error itself."""
     text = str(error)
     if isinstance(error, InputError) or not _UNREADABLE.search(text):
         return error
@@ -78,7 +78,8 @@ def _guess(spark: SparkSession, path: str) -> str:
     found = {_ENDINGS[part] for name in names for part in name.lower().split(".")[1:] if part in _ENDINGS}
     if len(found) != 1:
         raise InputError(
-            f"cannot tell the format of {path} (found {sorted(found) or 'none'}). Say --format {'|'.join(FORMATS)}."
+            f"cannot tell the format of {path} (found {sorted(found) or 'none'}). "
+            f"Say --format {'|'.join(FORMATS)}."
         )
     return found.pop()
 

@@ -15,6 +15,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
@@ -138,8 +139,6 @@ def _batches(rows: DataFrame, given: argparse.Namespace) -> Iterator[tuple[str, 
     if not given.batch_every:
         yield given.batch, rows
         return
-    from pyspark.sql import functions as F
-
     time_column = warehouse.open_snapshot(given.warehouse).options.time
     if time_column is None:
         raise InputError("--batch-every needs a time column, and this warehouse has none.")

@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     console, errors = Console(), Console(stderr=True)
     try:
         with console.status("verifying") as status:
-            report = warehouse.verify(given.warehouse, progress=lambda check: status.update(check))
+            report = warehouse.verify(given.warehouse, progress=status.update)
     except TidemarkError as error:
         errors.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
         return 2

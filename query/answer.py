@@ -140,8 +140,9 @@ class CdfAnswer(Scope):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """A bin [left, right) of a histogram (the last one has its right edge too): about `count` rows,
-    certainly lo to hi.
+    """A bin [left, right) of a histogram, the last one with its right edge.
+
+    It holds about `count` rows, certainly lo to hi.
     """
 
     COLUMNS: ClassVar = ("left", "right", "count", "lo", "hi")

@@ -147,8 +147,8 @@ class BlockReader:
     def _damaged(self, path: str, error: Exception) -> DamagedWarehouse:
         found = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
         return DamagedWarehouse(
-            f"the data file {path} of the warehouse {self._store.uri} {found}. Run `tidemark verify` to see what "
-            "else is damaged, and restore the file from a copy."
+            f"the data file {path} of the warehouse {self._store.uri} {found}. "
+            "Run `tidemark verify` to see what else is damaged, and restore the file from a copy."
         )
 
 

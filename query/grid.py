@@ -19,7 +19,7 @@ smallest x with rank_history(x) + L(x) >= r. Its certified error is at most ceil
 and x0 lies in the bracket of `middle`, whose history rows are fewer than two grains of each run however
 wide the live bounds are: hi[b] - lo[a + 1] < 2 * (sum of the widths of history's bounds).
 
-`splice` replaces the bounds of a staircase inside an open interval by ranks that were read.
+`splice` replaces the bounds of a staircase inside open intervals by ranks that were read.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from query.plan import Reading
 from sketches import RankBounds, combine
 
 Values = NDArray[Any]
@@ -39,7 +40,11 @@ Ranks = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
-    """Staircases over the same unique values: all rows, the live rows, all rows with live ones at their middle."""
+    """Staircases over the same unique values.
+
+    both: of all rows; live: of the live rows; middle: of all rows, the live ranks at the middle of their
+    bounds.
+    """
 
     both: RankBounds
     live: RankBounds
@@ -78,33 +83,23 @@ def lay_out(history: RankBounds, live: RankBounds) -> Grid:
     )
 
 
-def splice(bounds: RankBounds, u: Any, v: Any, base: int, inside: Values) -> RankBounds:
-    """The staircase with exact ranks from u up to v: `base` rows are <= u, and `inside` (sorted) are all
-    the rows in the open interval (u, v).
-    """
-    i = int(np.searchsorted(bounds.values, u, side="left"))
-    j = int(np.searchsorted(bounds.values, v, side="right"))
-    ends = np.array([u, v], dtype=bounds.values.dtype)
-    exact = base + np.arange(len(inside) + 1, dtype=np.int64)
-    # Before u no rank exceeds base, after v none is below the last exact one.
+def splice(bounds: RankBounds, readings: Sequence[Reading]) -> RankBounds:
+    """The staircase with exact ranks in the intervals that were read; they are disjoint and ascend."""
+    values, lo, hi = [], [], []
+    at, reached = 0, 0  # values of `bounds` used, and the last exact rank
+    for one in readings:
+        u, v = np.array([[one.interval.u], [one.interval.v]], dtype=bounds.values.dtype)
+        i = max(at, int(np.searchsorted(bounds.values, u[0], side="left")))
+        exact = one.below + np.arange(len(one.inside) + 1, dtype=np.int64)
+        values += [bounds.values[at:i], u, one.inside, v]
+        # Ranks do not fall: between two readings they are what the first reached to what the next starts at.
+        lo += [np.clip(bounds.lo[at : i + 1], reached, one.below), exact]
+        hi += [np.clip(bounds.hi[at : i + 1], reached, one.below), exact]
+        at, reached = max(i, int(np.searchsorted(bounds.values, v[0], side="right"))), int(exact[-1])
     return RankBounds(
-        np.concatenate([bounds.values[:i], ends[:1], inside, ends[1:], bounds.values[j:]]),
-        np.concatenate([np.minimum(bounds.lo[: i + 1], base), exact, np.maximum(bounds.lo[j:], exact[-1])]),
-        np.concatenate([np.minimum(bounds.hi[: i + 1], base), exact, np.maximum(bounds.hi[j:], exact[-1])]),
-    )
-
-
-def best(bounds: RankBounds, ranks: Ranks) -> Found:
-    """For each rank the value with the least certified error, and the interval that holds the exact answer."""
-    at, errors = bounds.best_candidate(ranks)
-    a, b = bounds.bracket(ranks)
-    return Found(
-        values=bounds.values[at],
-        errors=errors,
-        rank_lo=bounds.lo[at + 1],
-        rank_hi=bounds.hi[at + 1],
-        low=bounds.values[a],
-        high=bounds.values[b],
+        np.concatenate([*values, bounds.values[at:]]),
+        np.concatenate([*lo, np.maximum(bounds.lo[at:], reached)]),
+        np.concatenate([*hi, np.maximum(bounds.hi[at:], reached)]),
     )
 
 
@@ -128,12 +123,26 @@ class Found:
         return Found(**columns)
 
 
-def _section(bounds: RankBounds, first: int, last: int) -> RankBounds:
-    return RankBounds(
-        bounds.values[first : last + 1], bounds.lo[first : last + 2], bounds.hi[first : last + 2]
+def best(bounds: RankBounds, ranks: Ranks) -> Found:
+    """For each rank the value of least certified error, and what certainly holds the exact answer."""
+    at, errors = bounds.best_candidate(ranks)
+    a, b = bounds.bracket(ranks)
+    return Found(
+        values=bounds.values[at],
+        errors=errors,
+        rank_lo=bounds.lo[at + 1],
+        rank_hi=bounds.hi[at + 1],
+        low=bounds.values[a],
+        high=bounds.values[b],
     )
 
 
 def union(parts: Sequence[RankBounds], dtype: np.dtype[Any]) -> RankBounds:
     """The staircase of any number of disjoint parts, none included."""
     return combine([*parts, RankBounds.empty(dtype)])
+
+
+def _section(bounds: RankBounds, first: int, last: int) -> RankBounds:
+    return RankBounds(
+        bounds.values[first : last + 1], bounds.lo[first : last + 2], bounds.hi[first : last + 2]
+    )

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,8 @@ def histogram(question: Question, bins: int | list[Any]) -> Histogram:
     measure = question.measure
     _check_ascending(measure, bins)
     # One rank an edge: rows below it, and for the last edge, which is closed, rows up to it.
-    lo, hi, more = ranks_le(
-        question, [*(_below(measure, edge) for edge in bins[:-1]), measure.floor(bins[-1])]
-    )
+    points = [*(_below(measure, edge) for edge in bins[:-1]), measure.floor(bins[-1])]
+    lo, hi, more = ranks_le(question, points)
     guess = (lo + hi) // 2
     found = tuple(
         Bin(
@@ -72,7 +72,8 @@ def _equal_edges(question: Question, bins: int) -> tuple[list[Any], int]:
     least, most = found.low[0].item(), found.high[1].item()
     if math.isinf(least) or math.isinf(most):
         raise InputError(
-            f"{measure.name!r} reaches from {least} to {most}: no bins of equal width. Give their edges: bins=[...]."
+            f"{measure.name!r} reaches from {least} to {most}: no bins of equal width. "
+            "Give their edges: bins=[...]."
         )
     return _edges(measure, least, most, bins), blocks_read
 
@@ -120,5 +121,5 @@ def _is_storable(measure: Measure, edge: Any, stored: Any) -> bool:
 
 def _check_ascending(measure: Measure, edges: Sequence[Any]) -> None:
     stored = [-math.inf if low is None else low for low in map(measure.floor, edges)]
-    if any(a > b for a, b in zip(stored, stored[1:], strict=False)):
+    if any(a > b for a, b in pairwise(stored)):
         raise InputError(f"edges must ascend, got {list(edges)!r}.")

@@ -1,4 +1,4 @@
-"""History's exact ranks: reads the rows of all runs that lie in given intervals. The thin shell round plan.py.
+"""History's exact ranks: reads the rows of all runs in given intervals. The thin shell round plan.py.
 
 One call plans all stretches, reads each row group once in a few threads, cuts it there into what the
 stretches need, and adds up. So memory holds the rows inside the intervals, not the blocks.
@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from query.blocks import GROUPS_A_TASK, BlockReader, Footer, in_parallel
-from query.plan import Interval, Piece, Stretch, cut, groups_of, plan_stretch, with_finer_marks
+from query.plan import Interval, Piece, Reading, Stretch, cut, groups_of, plan_stretch, with_finer_marks
 from warehouse.marks import Anchors, RunFile, RunMarks
 from warehouse.ticks import Window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """The runs that have rows in a window. `anchors[i]` is None where the window covers runs[i]; `root` is
-    the runs table's folder.
+    """The runs that have rows in a window.
+
+    `anchors[i]` is None where the window covers runs[i]; `root` is the runs table's folder.
     """
 
     root: str
@@ -30,15 +31,6 @@ class History:
     dtype: np.dtype[Any]
     runs: tuple[RunMarks, ...]
     anchors: tuple[Anchors | None, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reading:
-    """An interval read from history: the exact number of rows <= u, and all rows inside, sorted."""
-
-    interval: Interval
-    below: int
-    inside: NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +147,15 @@ def _tasks(blocks: BlockReader, history: History, needs: Sequence[_Need]) -> lis
                 by_group.setdefault(g, []).append(need)
         with_ticks = history.anchors[run] is not None
         groups = sorted(by_group)
-        for at in range(0, len(groups), GROUPS_A_TASK):
-            tasks.append(_Task(file, with_ticks, {g: by_group[g] for g in groups[at : at + GROUPS_A_TASK]}))
+        shares = [groups[at : at + GROUPS_A_TASK] for at in range(0, len(groups), GROUPS_A_TASK)]
+        tasks += [_Task(file, with_ticks, {g: by_group[g] for g in share}) for share in shares]
     return tasks
 
 
 def _files(run: RunMarks, stretch: Stretch) -> list[RunFile]:
     """The files that hold rows of the stretch."""
-    return [
-        file for file in run.files if stretch.start < file.first + file.rows and file.first < stretch.stop
-    ]
+    start, stop = stretch.start, stretch.stop
+    return [file for file in run.files if start < file.first + file.rows and file.first < stop]
 
 
 def _groups(file: RunFile, footer: Footer, stretch: Stretch) -> range:

@@ -32,7 +32,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """A window of a view. `n` and `m` count NaN; `stored` is the N rows without them, `live_stored` the m rows."""
+    """A window of a view.
+
+    `n` and `m` count NaN; `stored` is the N rows without them, `live_stored` the m rows without them.
+    """
 
     view: View
     window: Window
@@ -115,8 +118,9 @@ def _ends(ascending: NDArray[np.int64]) -> list[int]:
 
 
 class _Recent(Generic[T]):
-    """The values made last, by key. `alive` are the objects whose ids the key has: while they are held,
-    no other object gets their id.
+    """The values made last, by key.
+
+    `alive` are the objects whose ids the key has: while they are held, no other object gets their id.
     """
 
     def __init__(self) -> None:

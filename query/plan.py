@@ -36,8 +36,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows start..stop (exclusive) of a run; `count` window rows stand before row `anchor`, which lies
-    in start..stop.
+    """Rows start..stop (exclusive) of a run.
+
+    `count` window rows stand before row `anchor`, which lies in start..stop.
     """
 
     start: int
@@ -51,6 +52,15 @@ class Piece:
     """What a part of a stretch holds, window rows only: before the anchor, at or below u, and inside."""
 
     before: int
+    below: int
+    inside: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """An interval that was read: the exact number of rows <= u, and all rows inside, sorted."""
+
+    interval: Interval
     below: int
     inside: NDArray[Any]
 
@@ -109,13 +119,12 @@ def _anchored(start: int, stop: int, anchors: Anchors) -> Stretch:
 
 
 def groups_of(edges: NDArray[np.int64], start: int, stop: int) -> range:
-    """The row groups that hold rows start..stop (exclusive) of a file; group g is rows edges[g]..edges[g+1]."""
+    """The row groups that hold rows start..stop (exclusive) of a file; group g starts at row edges[g]."""
     start, stop = max(start, 0), min(stop, int(edges[-1]))
     if start >= stop:
         return range(0)
-    return range(
-        int(np.searchsorted(edges, start, side="right")) - 1, int(np.searchsorted(edges, stop, side="left"))
-    )
+    first = int(np.searchsorted(edges, start, side="right")) - 1
+    return range(first, int(np.searchsorted(edges, stop, side="left")))
 
 
 def cut(
@@ -126,7 +135,7 @@ def cut(
     around: Interval,
     window: Window,
 ) -> Piece:
-    """What a block (rows first.. of the run) gives to a stretch; `ticks` is None where the window covers the run."""
+    """What a block, rows first.. of the run, gives to a stretch; no `ticks`: the window covers the run."""
     lo, hi = max(stretch.start - first, 0), max(stretch.stop - first, 0)
     values, before = values[lo:hi], max(stretch.anchor - first - lo, 0)
     if ticks is None:
@@ -142,8 +151,10 @@ def cut(
 def with_finer_marks(
     run: RunMarks, needed: Sequence[tuple[Any, Any]], positions: NDArray[np.int64], values: NDArray[Any]
 ) -> RunMarks:
-    """The run with more marks, rows at `positions` with `values`, and with only those of its own that bound
-    ranks in the `needed` closed intervals. Fewer marks are still true marks: elsewhere they say less.
+    """The run with rows at `positions`, with `values`, as marks too.
+
+    Of its own marks it keeps those that bound ranks in the `needed` closed intervals. Fewer marks are still
+    true marks: elsewhere they say less.
     """
     kept = []
     for low, high in needed:

@@ -152,7 +152,7 @@ class Warehouse:
     ) -> Histogram:
         """Counts in bins of equal width from the least to the greatest number, or between given edges.
 
-        `bins` is their number, or their edges, ascending. Bins are closed on the left, the last one on both sides.
+        `bins` is their number, or their edges, ascending. Bins are closed on the left, the last one on both.
         """
         checked = check_bins(bins)
         return self._ask(lambda question: histogram(question, checked), measure, last, between, mode)

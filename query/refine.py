@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from query.blocks import BlockReader
 from query.grid import Found, Grid, best, lay_out, splice
-from query.history import History, Reading, planned_rows, read_intervals, with_footers
+from query.history import History, planned_rows, read_intervals, with_footers
 from query.known import Known, promise, staircase
-from query.plan import Interval, join
+from query.plan import Interval, Reading, join
 from warehouse.errors import DamagedWarehouse
 from warehouse.marks import ROW_GROUP_ROWS
 
@@ -40,14 +40,14 @@ class Source:
 
     `rows_a_run`: a plan of more rows than this a run, on average, asks the footers for finer marks first.
     Four row groups: at the usual grain of a quarter of one, a plan has half of one and never asks.
-    `rows_a_round`: how many rows may be held at once; 2**24 are 128 MB.
+    `rows_a_round`: how many rows may be held at once; 2**22 values are 32 MB, and sorting and ranking them takes a few times that.
     """
 
     blocks: BlockReader
     live_values: LiveValues
     _: KW_ONLY
     rows_a_run: int = 4 * ROW_GROUP_ROWS
-    rows_a_round: int = 2**24
+    rows_a_round: int = 2**22
 
 
 def find_ranks(source: Source, known: Known, ranks: Ranks, mode: str, eps: float) -> tuple[Found, int]:
@@ -130,9 +130,7 @@ def _read_round(source: Source, known: Known, ranks: Ranks) -> tuple[Found, int]
     readings, blocks_read = read_intervals(source.blocks, history, intervals)
     a, b = grid.both.bracket(ranks)
     section = grid.section(int(a.min()), int(b.max()))
-    exact = section.history
-    for one in readings:
-        exact = splice(exact, one.interval.u, one.interval.v, one.below, one.inside)
+    exact = splice(section.history, readings)
     return best(lay_out(exact, section.live).both, ranks), blocks_read
 
 
@@ -153,9 +151,7 @@ def _with_live_read(source: Source, known: Known, intervals: Sequence[Interval])
     """The same with the live ranks exact inside the intervals."""
     if not known.live_stored or not intervals:
         return known
-    live = known.grid.live
-    for reading in _read_live(source, known, intervals):
-        live = splice(live, reading.interval.u, reading.interval.v, reading.below, reading.inside)
+    live = splice(known.grid.live, _read_live(source, known, intervals))
     return replace(known, grid=lay_out(known.grid.history, live))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from deltalake import DeltaTable
 
@@ -117,7 +117,7 @@ def _with_defaults(given: dict[str, Any]) -> Options:
 def _struct(spark: SparkSession, schema: StructType | DataFrame | str) -> StructType:
     if isinstance(schema, str):
         return spark.createDataFrame([], schema).schema
-    return getattr(schema, "schema", schema)
+    return cast("StructType", getattr(schema, "schema", schema))
 
 
 def _create_events(spark: SparkSession, store: Store, options: Options, schema: StructType | None) -> None:

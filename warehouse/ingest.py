@@ -33,7 +33,10 @@ _WIDER = {
 
 
 def append_rows(store: Store, options: Options, rows: DataFrame, batch: Batches, step: int) -> None:
-    """Appends the rows as that batch, unless `events` has it already; `step` is the tick where there is no time."""
+    """Appends the rows as that batch, unless `events` has it already.
+
+    `step` is the tick where there is no time.
+    """
     from delta.exceptions import DeltaConcurrentModificationException
 
     known = (

@@ -34,7 +34,7 @@ from warehouse.cuts import SortedInput, plan_slices
 from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.events import Batches, event_files, share_out
 from warehouse.history import NewRun
-from warehouse.layout import Merge, plan_merge
+from warehouse.layout import Layout, Merge, Run, plan_merge
 from warehouse.marks import RunMarks, TickCounts, add_totals
 from warehouse.measures import Measure
 from warehouse.options import Options
@@ -113,7 +113,7 @@ def load(
     options = read_options(store)
     report = LoadReport()
     watch = _Watch(report, progress)
-    if rows is not None:
+    if rows is not None and batch is not None:
         step = _plan_bulk(spark, store, options, rows, bulk_batch(batch), watch)
         options = read_options(store)
     else:
@@ -245,7 +245,7 @@ def _finish_steps(
         report.runs_by_level[measure.name] = _layout(store, measure).levels()
 
 
-def _layout(store: Store, measure: Measure) -> history.Layout:
+def _layout(store: Store, measure: Measure) -> Layout:
     return history.layout_of(tables.open_table(store, runs_table(measure.name)))
 
 
@@ -276,7 +276,7 @@ def _sort(
     spark: SparkSession, store: Store, options: Options, measures: Sequence[Measure], plan: Plan
 ) -> list[NewRun]:
     """The step's run of each measure, written and not committed."""
-    run = history.Run(plan.step, plan.step, 0)
+    run = Run(plan.step, plan.step, 0)
     attempt = tables.new_name()
     found = event_files(tables.open_table(store, EVENTS), plan.batches)
     shares = share_out(store.filesystem(), found, tasks.SORT_ROWS)
@@ -319,7 +319,7 @@ def _merge(
     measure: Measure,
     inputs: Sequence[SortedInput],
     totals: TickCounts,
-    run: history.Run,
+    run: Run,
     attempt: str,
 ) -> list[WrittenFile]:
     """Merges sorted inputs into the files of a run: a task a file, a bounded slice at a time."""
@@ -360,7 +360,7 @@ def _merge_levels(
     while True:
         table = tables.open_table(store, runs_table(measure.name))
         found = history.runs_of(tables.files(table))
-        merge = plan_merge(history.Layout.of(found), options.kappa)
+        merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return
         with watch.phase("merge"):

@@ -27,6 +27,7 @@ from pyarrow import fs
 from warehouse import history, tables
 from warehouse.create import read_options
 from warehouse.events import Batches
+from warehouse.layout import Run
 from warehouse.measures import Measure
 from warehouse.options import Options
 from warehouse.steps import Plan, read_plans
@@ -101,7 +102,7 @@ def _expired(since_ms: int, grace_us: int) -> bool:
     return since_ms * 1000 + grace_us <= time.time() * 1e6
 
 
-def _held_since(store: Store, measure: Measure) -> list[tuple[history.Run, int, set[str]]]:
+def _held_since(store: Store, measure: Measure) -> list[tuple[Run, int, set[str]]]:
     """Each run of the measure, since when (milliseconds) the table has it, and its attempts' names."""
     runs = history.runs_of(tables.files(tables.open_table(store, runs_table(measure.name))))
     return [
@@ -111,14 +112,14 @@ def _held_since(store: Store, measure: Measure) -> list[tuple[history.Run, int, 
 
 
 def _expire_marks(
-    store: Store, measure: Measure, held: list[tuple[history.Run, int, set[str]]], grace_us: int
+    store: Store, measure: Measure, held: list[tuple[Run, int, set[str]]], grace_us: int
 ) -> int:
     """Takes out the marks of runs that the table no longer has and of attempts that it never had."""
     current = {attempt for _, _, attempts in held for attempt in attempts}
     table = tables.open_table(store, marks_table(measure.name))
     gone = []
     for file in tables.files(table):
-        run = history.Run.parse(file.partition["run"])
+        run = Run.parse(file.partition["run"])
         since = [at for one, at, _ in held if one.first <= run.first and run.last <= one.last]
         # A run that nothing covers yet is a load in flight, or one that crashed and will be run again.
         if (
@@ -160,7 +161,7 @@ def _sweep_chunks(store: Store, name: str, grace_us: int) -> int:
 def _compact_ledger(
     store: Store,
     options: Options,
-    held: dict[str, list[tuple[history.Run, int, set[str]]]],
+    held: dict[str, list[tuple[Run, int, set[str]]]],
     grace_us: int,
     report: MaintenanceReport,
 ) -> int:
@@ -176,7 +177,7 @@ def _compact_ledger(
     return _rewrite(store, LEDGER, keep, report)
 
 
-def _loaded(plan: Plan, held: dict[str, list[tuple[history.Run, int, set[str]]]], grace_us: int) -> bool:
+def _loaded(plan: Plan, held: dict[str, list[tuple[Run, int, set[str]]]], grace_us: int) -> bool:
     """Whether every measure has held the step for the grace."""
     return all(
         any(run.first <= plan.step <= run.last and _expired(since, grace_us) for run, since, _ in runs)
@@ -226,7 +227,7 @@ def _compact_events(spark: SparkSession, store: Store, grace_us: int, report: Ma
     events = SparkDeltaTable.forPath(spark, store.spark_path(EVENTS))
     events.optimize().executeCompaction()
     check = "spark.databricks.delta.retentionDurationCheck.enabled"
-    was = spark.conf.get(check, "true")
+    was = spark.conf.get(check, "true") or "true"
     spark.conf.set(check, "false")
     try:
         events.vacuum(float(np.ceil(grace_us / _HOUR_US)))

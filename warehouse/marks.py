@@ -252,4 +252,4 @@ def spans_from_arrow(table: pa.Table) -> Spans:
 
 def _flat(lists: pa.ChunkedArray) -> NDArray[np.int64]:
     flat = pc.list_flatten(lists)
-    return flat.to_numpy().astype(np.int64, copy=False)
+    return np.asarray(flat.to_numpy(), dtype=np.int64)

@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from warehouse import history, ledger, tables
 from warehouse.create import read_options
 from warehouse.errors import DamagedWarehouse, InputError
+from warehouse.events import Batches
 from warehouse.layout import Layout, Run
 from warehouse.ledger import LiveKey, LiveRow
 from warehouse.marks import RunMarks
@@ -161,7 +162,7 @@ class Snapshot:
         total = sum(
             row["rows"]
             for row in rows.select(["source", "first_batch", "last_batch", "rows"]).to_pylist()
-            if ledger.Batches(row["source"], row["first_batch"], row["last_batch"]) in wanted
+            if Batches(row["source"], row["first_batch"], row["last_batch"]) in wanted
         )
         return live, total
 

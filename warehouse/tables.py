@@ -69,28 +69,24 @@ def open_table(store: Store, name: str) -> DeltaTable:
         return DeltaTable(store.table(name), storage_options=store.options)
     except (TableNotFoundError, DeltaError) as error:
         raise NotAWarehouse(
-            f"{store.uri} is not a tidemark warehouse, or a damaged one: no readable table {name!r} ({error}). "
+            f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} ({error}). "
             "Create it with warehouse.create or jobs/load_batch.py --measure."
         ) from error
 
 
 def files(table: DeltaTable) -> list[DataFile]:
     """The files of the table's snapshot."""
-    found = []
-    for row in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-        found.append(
-            DataFile(
-                path=row["path"],
-                rows=row["num_records"] if row["num_records"] is not None else -1,
-                size=row["size_bytes"],
-                modified=row["modification_time"],
-                partition={
-                    k.removeprefix("partition."): v for k, v in row.items() if k.startswith("partition.")
-                },
-                stats={k: v for k, v in row.items() if k.startswith(("min.", "max."))},
-            )
+    return [
+        DataFile(
+            path=row["path"],
+            rows=row["num_records"] if row["num_records"] is not None else -1,
+            size=row["size_bytes"],
+            modified=row["modification_time"],
+            partition={k.removeprefix("partition."): v for k, v in row.items() if k.startswith("partition.")},
+            stats={k: v for k, v in row.items() if k.startswith(("min.", "max."))},
         )
-    return found
+        for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    ]
 
 
 def write_file(

@@ -281,8 +281,8 @@ def _bounds_hold(snapshot: Snapshot, measure: Measure) -> str:
 
 def _row_holds(row: Any, values: NDArray[Any], batches: Batches) -> None:
     row.sketch.check_invariants()
-    for side, ranks in (("right", row.sketch.rank_le), ("left", row.sketch.rank_lt)):
+    le, lt = np.searchsorted(values, values, side="right"), np.searchsorted(values, values, side="left")
+    for true, ranks in ((le, row.sketch.rank_le), (lt, row.sketch.rank_lt)):
         lo, hi = ranks(values)
-        true = np.searchsorted(values, values, side=side)
         if len(values) != row.sketch.n or bool(np.any((lo > true) | (true > hi))):
             raise _Broken(f"the summary of tick {row.tick} in {batches} does not hold its bounds")

@@ -231,3 +231,26 @@ def _spans(starts: list[int], ticks: NDArray[np.int64]) -> Spans:
         np.concatenate([np.empty(0, np.int64), *(t for t, _ in cells)]),
         np.concatenate([np.empty(0, np.int64), *(c for _, c in cells)]),
     )
+
+
+def check_rank(world: World, answer: Any, point: Any, mode: str, window: tuple[int, int] | None) -> None:
+    """The bounds of a rank hold, and the promise is kept."""
+    truth = Oracle.of(world.rows(window))
+    m = Oracle.of(world.rows(window, live=True)).n
+    promised = {"quick": Fraction(str(world.eps)) * truth.n, "accurate": Fraction(str(world.eps)) * m, "exact": 0}
+    assert answer.rank_lo <= truth.le(point) <= answer.rank_hi
+    assert answer.rank_lo <= answer.rank <= answer.rank_hi
+    assert answer.error_bound <= promised[mode]
+    assert (answer.N, answer.m) == (truth.n, m)
+
+
+def check_histogram(world: World, histogram: Any, window: tuple[int, int] | None) -> None:
+    """Each bin's bounds hold for the edges that it shows; only the last bin has its right edge."""
+    numbers = Oracle.of(world.rows(window)).numbers
+    for i, one in enumerate(histogram):
+        last = i == len(histogram) - 1
+        true = sum(one.left <= v < one.right or (last and v == one.right) for v in numbers)
+        assert one.lo <= true <= one.hi
+        assert one.lo <= one.count <= one.hi
+        if histogram.mode == "exact" or histogram.m == 0 and histogram.mode == "accurate":
+            assert one.count == true

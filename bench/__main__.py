@@ -1,0 +1,58 @@
+"""The command line: ``python -m bench [query load accuracy] [--rows N] [--quick] [--work DIR] [--out DIR]``."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from bench import report
+from bench.engines import start_spark
+
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
+
+
+def main() -> None:
+    """Runs the parts asked for, and writes each into the report when it is done."""
+    asked = _parser().parse_args()
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-", dir=asked.work) as folder:
+        work = Path(folder)
+        report.say(f"parts {' '.join(asked.parts or report.PARTS)}, work in {work}, report in {asked.out}")
+        spark = start_spark(work)
+        for part in asked.parts or report.PARTS:
+            section = _run(part, spark, work, asked)
+            report.say(f"wrote {report.write(section, asked.out)}")
+        spark.stop()
+
+
+def _run(part: str, spark: object, work: Path, asked: argparse.Namespace) -> report.Section:
+    quick = asked.quick
+    if part == "query":
+        from bench import latency
+
+        rows = 240_000 if quick else asked.rows
+        return latency.run(spark, work, asked.out, rows=rows, questions=10 if quick else 200)
+    if part == "load":
+        from bench import load_cost
+
+        rows = 20_000 if quick else asked.rows // 10
+        growth = (2, 4) if quick else (10, 40, 100)
+        return load_cost.run(spark, work, rows=rows, repeats=1 if quick else 5, steps=4 if quick else 40, growth=growth)
+    from bench import accuracy
+
+    rows = 100_000 if quick else asked.rows // 10
+    return accuracy.run(spark, work, asked.out, rows=rows, steps=10 if quick else 100)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measures tidemark on this machine.")
+    parser.add_argument("parts", nargs="*", choices=[*report.PARTS, []], help="parts to run; all without")
+    parser.add_argument("--rows", type=int, default=100_000_000, help="rows of the part query; a tenth elsewhere")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it run, and are answers right")
+    parser.add_argument("--work", type=Path, help="a folder for generated warehouses; it is left as it was")
+    parser.add_argument("--out", type=Path, default=DOCS, help="where report.md and its pictures go")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
