@@ -6,6 +6,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from bench import report
 from bench.engines import start_spark
 
@@ -25,18 +27,22 @@ def main() -> None:
         spark.stop()
 
 
-def _run(part: str, spark: object, work: Path, asked: argparse.Namespace) -> report.Section:
+def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) -> report.Section:
     quick = asked.quick
     if part == "query":
         from bench import latency
 
-        rows = 240_000 if quick else asked.rows
-        return latency.run(spark, work, asked.out, rows=rows, questions=10 if quick else 200)
+        sizes = (
+            latency.Sizes(30_000, 3, 2, 10, ("lognormal",))
+            if quick
+            else latency.Sizes(asked.rows, 25, 10, 200, ("uniform", "lognormal", "flights"))
+        )
+        return latency.run(spark, work, asked.out, sizes)
     if part == "load":
         from bench import load_cost
 
         rows = 20_000 if quick else asked.rows // 10
-        growth = (2, 4) if quick else (10, 40, 100)
+        growth = (1, 2) if quick else (10, 40, 100)
         return load_cost.run(spark, work, rows=rows, repeats=1 if quick else 5, steps=4 if quick else 40, growth=growth)
     from bench import accuracy
 

@@ -67,11 +67,11 @@ class Rows:
         """Zipf's keys."""
         return np.minimum(np.random.default_rng([3, self.step]).zipf(1.3, self.rows), 1_000_000)
 
-    def write(self, path: Path, *, files: int = 1) -> None:
-        """Writes the rows as Parquet files (time, value, key), which Spark will read."""
+    def write(self, path: Path, *, files: int = 1, keys: bool = True) -> None:
+        """Writes the rows as Parquet files (time, value, and the key if it is wanted), which Spark will read."""
         path.mkdir(parents=True, exist_ok=True)
         times = pa.array(self.times()).cast(pa.timestamp("us", tz="UTC"))
-        table = pa.table({"time": times, "value": self.values(), "key": self.keys()})
+        table = pa.table({"time": times, "value": self.values(), **({"key": self.keys()} if keys else {})})
         each = -(-self.rows // files)
         for number in range(files):
             pq.write_table(table.slice(number * each, each), path / f"{number}.parquet", compression="snappy")

@@ -9,26 +9,28 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import warehouse
-from bench.data import year
+from bench.data import Rows, year
 from bench.engines import start_spark
 from bench.memory import WorkerWatch, peak_mb
 
 
 def main(folder: Path, rows: int, after: list[int]) -> None:
     """Loads, and prints what was found."""
-    spark = start_spark(folder.parent)
-    uri = str(folder / "warehouse")
-    found = []
+    source, uri = folder / "source", str(folder / "warehouse")
     parts = year("lognormal", rows * max(after), max(after), days=365, mixed=False)
+    # Rows are made in another process: this one is the driver whose memory counts.
+    with ProcessPoolExecutor(1, get_context("spawn")) as maker:
+        list(maker.map(Rows.write, parts, [source / f"{part.step}" for part in parts]))
+    spark = start_spark(folder.parent)
+    found = []
     with WorkerWatch() as watch:
         for part in parts:
-            # Made elsewhere: this process is the driver whose memory counts.
-            source = folder / "source" / f"{part.step}"
-            subprocess.run([sys.executable, "-m", "bench.growth", "write", repr(part), str(source)], check=True)
-            frame = spark.read.parquet(str(source))
+            frame = spark.read.parquet(str(source / f"{part.step}"))
             if part.step == 0:
                 warehouse.create(spark, uri, ["value"], key="key", time="time", schema=frame)
             warehouse.load(spark, uri, frame, batch=f"step {part.step}")
@@ -45,9 +47,4 @@ def _reader(uri: str) -> float:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "write":
-        from bench.data import Rows
-
-        eval(sys.argv[2], {"Rows": Rows}).write(Path(sys.argv[3]))  # noqa: S307 - our own repr
-    else:
-        main(Path(sys.argv[1]), int(sys.argv[2]), [int(word) for word in sys.argv[3:]])
+    main(Path(sys.argv[1]), int(sys.argv[2]), [int(word) for word in sys.argv[3:]])

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -41,20 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLIGHTS = ROOT / "docs" / "data" / "flights-20k.parquet"
 PHIS = (0.5, 0.9, 0.99, 0.999)
 MODES: tuple[Literal["quick", "accurate", "exact"], ...] = ("quick", "accurate", "exact")
-OPTIONS = [
-    "--measure",
-    "delay",
-    "--measure",
-    "distance",
-    "--key",
-    "origin",
-    "--time",
-    "time",
-    "--eps",
-    "0.01",
-    "--kappa",
-    "3",
-]
+OPTIONS = "--measure delay --measure distance --key origin --time time --eps 0.01 --kappa 3"
 WEEK = timedelta(days=7)
 NIGHTLY = datetime.fromisoformat("2001-03-19T00:00:00+00:00")  # the week before the last, loaded by itself
 LIVE = NIGHTLY + WEEK  # from here on nothing is loaded
@@ -73,7 +61,7 @@ def main() -> int:
     uri = folder / "warehouse"
     console.rule("1. backfill: weekly batches, one spark-submit")
     _write_inputs(flights, folder)
-    _submit(uri, folder / "backfill.parquet", "backfill", *OPTIONS, "--batch-every", "7 days")
+    _submit(uri, folder / "backfill.parquet", "backfill", *OPTIONS.split(), "--batch-every", "7 days")
     console.rule("2. one more week, as a nightly batch")
     _submit(uri, folder / "nightly.parquet", f"week-of-{NIGHTLY:%Y-%m-%d}")
     console.rule("3. the last week stays live")
@@ -120,7 +108,7 @@ def _ask(console: Console, wh: query.Warehouse, flights: pa.Table, last: str | N
         flights if window is None else flights.filter(pc.greater_equal(flights.column("time"), window[0]))
     )
     values = np.sort(inside.column("delay").to_numpy())
-    table = Table("phi", "numpy", "mode", "answer", "certainly in", "rank", "error", "bound", "promise")
+    table = Table("phi", "numpy", "mode", "answer", "certainly in", "error", "bound", "promise", box=SIMPLE)
     kept = True
     for phi in PHIS:
         rank = target_rank(phi, len(values))
@@ -132,14 +120,11 @@ def _ask(console: Console, wh: query.Warehouse, flights: pa.Table, last: str | N
             kept &= len(values) == answer.N and answer.low <= exact <= answer.high
             kept &= error <= answer.error_bound <= promise
             first = [f"{phi}", f"{exact}"] if mode == MODES[0] else ["", ""]
-            ranks = f"{answer.rank_lo:,} to {answer.rank_hi:,}"
-            cells = [mode, f"{answer.value}", f"{answer.low} to {answer.high}", ranks]
+            cells = [mode, f"{answer.value}", f"{answer.low} to {answer.high}"]
             table.add_row(*first, *cells, f"{error}", f"{answer.error_bound}", f"{promise:.1f}")
-        table.add_section()
-    rows = f"{answer.n:,} rows in history, {answer.m:,} live; eps = {answer.eps}"
-    console.print(
-        f"{'last ' + last if last else 'all time'}: {rows}; errors and bounds in ranks", highlight=False
-    )
+    title = "all time" if last is None else f"last {last}"
+    console.print(f"{title}: {answer.n:,} rows in history, {answer.m:,} live", highlight=False)
+    console.print(f"eps = {answer.eps}; errors, bounds and promises in ranks", highlight=False)
     console.print(table)
     console.print("every bound holds\n" if kept else "[bold red]a bound does not hold[/]\n")
     return kept

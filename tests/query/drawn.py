@@ -66,6 +66,6 @@ def worlds(draw: st.DrawFn, *, live: bool = True) -> World:
 
 
 def windows() -> st.SearchStrategy[tuple[int, int] | None]:
-    """All rows, or ticks start..stop of 0..8."""
-    some = st.tuples(st.integers(0, 7), st.integers(1, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
-    return st.one_of(st.none(), some)
+    """All rows, or ticks start..stop of 0..12."""
+    some = st.tuples(st.sampled_from([0, 1, 1, 2, 5]), st.sampled_from([1, 1, 2, 8]))
+    return st.one_of(st.none(), some.map(lambda pair: (pair[0], pair[0] + pair[1])))

@@ -14,7 +14,7 @@ from tests.query.drawn import MODES, PHIS, windows, worlds
 from tests.query.worlds import Oracle, World, check_histogram, check_quantile, check_rank, is_nan, open_world
 from warehouse.errors import EmptyWindow
 
-MANY = settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+MANY = settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 Window = tuple[int, int] | None
 
 
@@ -45,7 +45,9 @@ def test_ranks_keep_their_bounds_and_their_promise(
     world: World, window: Window, mode: Any, data: st.DataObject
 ) -> None:
     numbers = Oracle.of(world.rows(None)).numbers or [0]
-    points = data.draw(st.lists(st.one_of(st.sampled_from(numbers), st.integers(-5, 5)), min_size=1, max_size=4))
+    points = data.draw(
+        st.lists(st.one_of(st.sampled_from(numbers), st.integers(-5, 5)), min_size=1, max_size=4)
+    )
     answers = ask(world, window, lambda wh: wh.rank(points, between=window, mode=mode))
     for point, answer in zip(points, answers or [], strict=False):
         check_rank(world, answer, point, mode, window)

@@ -237,7 +237,11 @@ def check_rank(world: World, answer: Any, point: Any, mode: str, window: tuple[i
     """The bounds of a rank hold, and the promise is kept."""
     truth = Oracle.of(world.rows(window))
     m = Oracle.of(world.rows(window, live=True)).n
-    promised = {"quick": Fraction(str(world.eps)) * truth.n, "accurate": Fraction(str(world.eps)) * m, "exact": 0}
+    promised = {
+        "quick": Fraction(str(world.eps)) * truth.n,
+        "accurate": Fraction(str(world.eps)) * m,
+        "exact": 0,
+    }
     assert answer.rank_lo <= truth.le(point) <= answer.rank_hi
     assert answer.rank_lo <= answer.rank <= answer.rank_hi
     assert answer.error_bound <= promised[mode]

@@ -1,0 +1,285 @@
+"""Part `query`: how long a question takes, against DuckDB and Spark over the same rows.
+
+For each distribution two warehouses are made by real loads and real appends: one of all rows, one of a tenth
+of them, each with the same number of runs (kappa is above it, so nothing is merged) and a live side. They are
+asked in turn, a different random phi each time, so what disturbs the machine disturbs both.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+import query
+import stream
+import warehouse
+from bench.data import FIRST_DAY, Oracle, Rows, year
+from bench.engines import Duck, spark_percentile
+from bench.plots import plot_latency
+from bench.report import Section, number, say, table
+
+EPS = 0.001
+DAYS = 365
+WINDOWS = (7, 90)
+FRESH = "import query, sys; print(float(query.open(sys.argv[1]).quantile(0.5)))"
+MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is made and asked. `live_batches` hold a hundredth of the rows together."""
+
+    rows: int
+    runs: int
+    live_batches: int
+    questions: int
+    distributions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A warehouse and the rows that are in it."""
+
+    uri: str
+    history: list[Rows]
+    live: list[Rows]
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return sum(part.rows for part in self.history + self.live)
+
+
+def run(spark: SparkSession, work: Path, out: Path, sizes: Sizes) -> Section:
+    """Measures and returns the section."""
+    section = Section("query", "Query: latency, blocks read, memory")
+    section.text(
+        f"Warm questions, `refresh` included, each with another random phi; eps = {EPS}, {sizes.runs} runs, a live "
+        f"side of {sizes.live_batches} batches with 1 % as many rows. DuckDB (quantile_disc) and Spark "
+        "(percentile_approx) read the files of the same runs in the same session, warm. uniform: every run has rows "
+        "of all 365 days, the worst case for windows; the others: each run has its own days and 1 % late rows."
+    )
+    bars: dict[str, dict[str, float]] = {}
+    lines = []
+    for name in sizes.distributions:
+        folder = work / "query" / name
+        filled = [
+            _fill(spark, folder / f"{rows}", name, rows, sizes) for rows in (sizes.rows // 10, sizes.rows)
+        ]
+        measured = _measure(spark, section, name, filled, sizes)
+        bars[name] = {engine: measured[engine] for engine in ENGINES}
+        lines.append([name, *(number(measured[column]) for column in COLUMNS)])
+        shutil.rmtree(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    plot_latency(out / "latency.png", bars, sizes.rows)
+    section.text(f"Milliseconds at {sizes.rows:,} rows, medians where nothing else is said:\n\n" + table(["", *COLUMNS], lines))
+    section.plot(out / "latency.png", f"Median time of a question over {sizes.rows:,} rows, by engine")
+    return section
+
+
+ENGINES = ("quick", "accurate", "exact", "DuckDB", "Spark")
+COLUMNS = (*ENGINES, "accurate p90", "accurate, a tenth of the rows", "100 phis", "fresh process")
+
+
+def _fill(spark: SparkSession, folder: Path, name: str, rows: int, sizes: Sizes) -> Filled:
+    say(f"query: {name}, filling a warehouse of {rows:,} rows in {sizes.runs} loads")
+    history = year(name, rows, sizes.runs, days=DAYS, mixed=name == "uniform")
+    today = FIRST_DAY + DAYS
+    live = [
+        Rows(name, 10_000 + batch, rows // 100 // sizes.live_batches, (today, today + 1), today - 6)
+        for batch in range(sizes.live_batches)
+    ]
+    uri = str(folder / "warehouse")
+    began = time.perf_counter()
+    with _sources(history + live, folder / "source") as sources:
+        for part, source in zip(history + live, sources, strict=True):
+            frame = spark.read.parquet(str(source))
+            if part is history[0]:
+                warehouse.create(
+                    spark, uri, ["value"], time="time", eps=EPS, kappa=max(2, sizes.runs), schema=frame
+                )
+            if part.step < len(history):
+                warehouse.load(spark, uri, frame, batch=f"{part.step}")
+            else:
+                stream.append(spark, uri, frame, source="web", batch=part.step - 10_000)
+            shutil.rmtree(source)
+    say(f"  filled in {time.perf_counter() - began:.0f} s")
+    return Filled(uri, history, live)
+
+
+@contextmanager
+def _sources(parts: Sequence[Rows], folder: Path) -> Iterator[Iterator[Path]]:
+    """The folders of the parts' files, which a process beside this one makes a few ahead."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as maker:
+
+        def made() -> Iterator[Path]:
+            waiting: list[Future[Path]] = []
+            for part in parts:
+                waiting.append(maker.submit(_write, part, folder / f"{part.step}"))
+                if len(waiting) > 3:
+                    yield waiting.pop(0).result()
+            for one in waiting:
+                yield one.result()
+
+        yield made()
+
+
+def _write(part: Rows, path: Path) -> Path:
+    part.write(path, files=2, keys=False)
+    return path
+
+
+def _measure(
+    spark: SparkSession, section: Section, name: str, filled: Sequence[Filled], sizes: Sizes
+) -> dict[str, float]:
+    """All figures of one distribution, in milliseconds."""
+    small, big = filled
+    readers = [query.open(one.uri) for one in filled]
+    for one, wh in zip(filled, readers, strict=True):
+        oracle = Oracle.of(one.history + one.live)
+        assert len(oracle.values) == one.rows
+        _assert_answers(wh, oracle, one)
+    say(f"  answers of {name} are right")
+    windows = {days: _window_oracle(big, days) for days in WINDOWS}
+    chance = random.Random(7)
+    seconds: dict[str, list[float]] = {key: [] for key in ("small", "big", "quick", "exact", "100 phis")}
+    blocks = []
+    for _ in range(sizes.questions):
+        phi = chance.random()
+        seconds["small"].append(_timed(lambda phi=phi: readers[0].quantile(phi))[0])
+        taken, answer = _timed(lambda phi=phi: readers[1].quantile(phi))
+        seconds["big"].append(taken)
+        blocks.append(answer.blocks_read / sizes.runs)
+        assert oracle.error(phi, answer.value) <= answer.error_bound <= EPS * answer.m
+        seconds["quick"].append(_timed(lambda phi=phi: readers[1].quantile(phi, mode="quick"))[0])
+    for _ in range(max(3, sizes.questions // 10)):
+        phi = chance.random()
+        taken, answer = _timed(lambda phi=phi: readers[1].quantile(phi, mode="exact"))
+        assert answer.value == oracle.quantile(phi)
+        seconds["exact"].append(taken)
+        phis = [chance.random() for _ in range(100)]
+        seconds["100 phis"].append(_timed(lambda phis=phis: readers[1].quantile(phis))[0])
+    medians = {key: statistics.median(found) * MS for key, found in seconds.items()}
+    result = {
+        "accurate": medians["big"],
+        "accurate p90": statistics.quantiles(seconds["big"], n=10)[-1] * MS,
+        "accurate, a tenth of the rows": medians["small"],
+        **{key: medians[key] for key in ("quick", "exact", "100 phis")},
+    }
+    section.add(f"{name}: accurate, median", result["accurate"], "ms", 15)
+    section.add(f"{name}: accurate, p90", result["accurate p90"], "ms")
+    section.add(f"{name}: blocks read a run", statistics.mean(blocks), "", 2)
+    section.add(f"{name}: {big.rows:,} rows / {small.rows:,} rows", medians["big"] / medians["small"], "x", 1.5)
+    section.add(f"{name}: quick, median", result["quick"], "ms", 1)
+    section.add(f"{name}: exact, median", result["exact"], "ms")
+    section.add(f"{name}: 100 phis at once, median", result["100 phis"], "ms")
+    for days, window_oracle in windows.items():
+        _windows(section, name, readers[1], days, window_oracle)
+    del windows
+    result["fresh process"] = _fresh(section, name, big.uri)
+    _memory(section, name, big.uri)
+    del readers
+    result |= _peers(spark, section, name, big, result["accurate"])
+    return result
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    result = work()
+    return time.perf_counter() - began, result
+
+
+def _assert_answers(wh: Any, oracle: Oracle, filled: Filled) -> None:
+    """Every mode keeps its promise, and every bound holds, against all rows sorted."""
+    phis = [0.0, 1e-6, 0.001, *random.Random(1).choices(range(1, 1000), k=40), 0.999, 1.0]
+    phis = [phi if phi <= 1 else phi / 1000 for phi in phis]
+    m = sum(part.rows for part in filled.live)
+    promises = {"quick": EPS * filled.rows, "accurate": EPS * m, "exact": 0}
+    for mode, promise in promises.items():
+        for answer in wh.quantile(phis, mode=mode):
+            assert (answer.N, answer.m) == (filled.rows, m), answer
+            assert oracle.error(answer.phi, answer.value) <= answer.error_bound <= promise, answer
+            assert answer.low <= oracle.quantile(answer.phi) <= answer.high, answer
+
+
+def _window_oracle(filled: Filled, days: int) -> Oracle:
+    stop = FIRST_DAY + DAYS + 1  # the live day is the newest
+    return Oracle.of(filled.history + filled.live, (stop - days, stop))
+
+
+def _windows(section: Section, name: str, wh: Any, days: int, oracle: Oracle) -> None:
+    chance = random.Random(days)
+    first, answer = _timed(lambda: wh.quantile(0.5, last=f"{days}d"))
+    later = []
+    blocks = []
+    for at in range(30):
+        phi = chance.random()
+        if at:
+            taken, answer = _timed(lambda phi=phi: wh.quantile(phi, last=f"{days}d"))
+            later.append(taken)
+            blocks.append(answer.blocks_read)
+        assert answer.N == len(oracle.values), (answer.N, len(oracle.values))
+        assert oracle.error(answer.phi, answer.value) <= answer.error_bound <= EPS * answer.m
+    section.add(f"{name}: last {days} days, first question", first * MS, "ms")
+    section.add(f"{name}: last {days} days, then, median", statistics.median(later) * MS, "ms")
+    section.add(f"{name}: last {days} days, blocks read in all", statistics.mean(blocks), "")
+
+
+def _fresh(section: Section, name: str, uri: str) -> float:
+    """A process that imports, opens, answers and ends."""
+    seconds = [
+        _timed(lambda: subprocess.run([sys.executable, "-c", FRESH, uri], check=True, stdout=subprocess.DEVNULL))[0]
+        for _ in range(7)
+    ]
+    section.add(f"{name}: a fresh process imports, opens and answers, median of 7", statistics.median(seconds), "s", 1.5)
+    return statistics.median(seconds) * MS
+
+
+def _memory(section: Section, name: str, uri: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.reader", uri], check=True, stdout=subprocess.PIPE, text=True
+    )
+    found = json.loads(done.stdout)
+    parts = ", ".join(f"{key} {found[key] - found['imports']:.0f}" for key in ("whole", "many", "peak"))
+    section.add(f"{name}: a reader's peak above its imports ({parts})", found["peak"] - found["imports"], "MB", 150)
+
+
+def _peers(spark: SparkSession, section: Section, name: str, big: Filled, accurate: float) -> dict[str, float]:
+    """DuckDB and Spark over the files of the runs."""
+    runs = f"{big.uri}/runs/value"
+    oracle = Oracle.of(big.history)
+    duck = Duck(DeltaTable(runs).file_uris())
+    chance = random.Random(11)
+    times: dict[str, list[float]] = {"DuckDB": [], "Spark": []}
+    for turn in range(4):
+        phi = chance.random()
+        taken, value = _timed(lambda phi=phi: duck.quantile(phi))
+        assert oracle.error(phi, value) <= 1, ("DuckDB", phi, value)
+        if turn:
+            times["DuckDB"].append(taken)
+    for turn in range(2 if big.rows < 5_000_000 else 1):  # the loads have warmed it
+        phi = chance.random()
+        taken, value = _timed(lambda phi=phi: spark_percentile(spark, runs, phi))
+        assert oracle.error(phi, value) <= 1e-3 * len(oracle.values), ("Spark", phi, value)
+        times["Spark"].append(taken)
+    medians = {engine: statistics.median(found) * MS for engine, found in times.items()}
+    targets = {"DuckDB": ("quantile_disc", 200), "Spark": ("percentile_approx", 1000)}
+    for engine, (function, target) in targets.items():
+        ratio = medians[engine] / accurate
+        section.add(f"{name}: {engine} {function} / accurate", ratio, "x", target, at_least=True)
+    return medians

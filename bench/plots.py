@@ -1,0 +1,66 @@
+"""The pictures of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402 - the backend is chosen before it loads
+
+COLOURS = {"quick": "#4c9f70", "accurate": "#1f5fa8", "exact": "#7a4fa3", "DuckDB": "#e0a526", "Spark": "#d1495b"}
+
+
+def plot_latency(path: Path, bars: Mapping[str, Mapping[str, float]], rows: int) -> None:
+    """Bars of milliseconds on a logarithmic axis, a panel a distribution."""
+    figure, axes = plt.subplots(1, len(bars), figsize=(3.6 * len(bars) + 0.8, 2.8), sharey=True, squeeze=False)
+    for axis, (name, found) in zip(axes[0], bars.items(), strict=True):
+        axis.barh(list(found), list(found.values()), color=[COLOURS[engine] for engine in found])
+        axis.set_xscale("log")
+        axis.set_xlim(min(found.values()) / 3, max(found.values()) * 30)
+        for at, value in enumerate(found.values()):
+            text = f" {value / 1000:.3g} s" if value >= 1000 else f" {value:.3g} ms"
+            axis.text(value, at, text, va="center", fontsize=9)
+        axis.set_title(name, fontsize=10)
+        axis.set_xlabel("milliseconds")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0][0].invert_yaxis()
+    figure.suptitle(f"Median time of a quantile over {rows:,} rows", fontsize=11)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def plot_accuracy(
+    path: Path, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], rows: int, title: str
+) -> None:
+    """Mean error in rows by memory in MB, both logarithmic, a panel a distribution. An error below a hundredth
+    of a row is drawn there."""
+    least = 1e-2
+    columns = min(2, len(panels))
+    lines = -(-len(panels) // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(5.2 * columns, 3.4 * lines), squeeze=False, sharey=True)
+    for axis, (name, series) in zip(axes.flat, panels.items(), strict=False):
+        for number, (engine, points) in enumerate(series.items()):
+            ours = engine.startswith("tidemark")
+            axis.plot(
+                [memory for memory, _ in points],
+                [max(least, error) for _, error in points],
+                marker="os^Dvx"[number % 6],
+                linewidth=2.2 if ours else 1.2,
+                linestyle="-" if ours else "--",
+                label=engine,
+            )
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_title(name, fontsize=10)
+        axis.set_xlabel("memory (MB)")
+        axis.set_ylabel(f"mean rank error (rows of {rows:,})", fontsize=9)
+        axis.grid(visible=True, which="major", alpha=0.3)
+    axes.flat[0].legend(fontsize=8)
+    figure.suptitle(title, fontsize=11)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

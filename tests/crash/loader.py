@@ -1,0 +1,177 @@
+"""A loader: a Spark driver of its own that runs jobs, stops where it is told to, and kills itself.
+
+    spark-submit loader.py SOCKET      or      python loader.py SOCKET
+
+It connects to the socket and obeys `Job`s, each in a thread of its own, so that one process can be in the
+middle of many loads of many warehouses. It tells every point that a job reaches. A job may be held at a point
+until it is let go. When `kill_at` jobs are held, or after `kill_after` points and `kill_delay` seconds, the
+process kills all of its session (Java, Python workers) and itself with SIGKILL.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import stream
+from jobs import load_batch
+from jobs.session import spark_session
+from tests.crash.truth import write_batch
+from warehouse import load, tasks
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to do. `argv` are load_batch's arguments; `append` a (warehouse, source, number, folder) of a
+    stream's batch. It is held when it reaches `hold` for the `nth` time. `then` are jobs that follow."""
+
+    name: str
+    argv: tuple[str, ...] = ()
+    append: tuple[str, str, int, str] | None = None
+    hold: str = ""
+    nth: int = 1
+    then: tuple[Job, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kill:
+    """When the process ends itself: when `held` jobs are held, or `delay` seconds after `points` points."""
+
+    held: int = 0
+    points: int = 0
+    delay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Go:
+    """Lets a held job go on."""
+
+    name: str
+
+
+def session_members(session: int) -> list[int]:
+    """The processes of a session, by their ids."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def kill_session() -> None:
+    """SIGKILL to every process of this session, this one last."""
+    me = os.getpid()
+    for pid in session_members(os.getsid(0)):
+        if pid != me:
+            os.kill(pid, signal.SIGKILL)
+    os.kill(me, signal.SIGKILL)
+
+
+class Loader:
+    """Runs jobs in threads and keeps count of what they reached."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.lock = threading.Lock()
+        self.kill = Kill()
+        self.held = 0
+        self.points = 0
+        self.gates: dict[str, threading.Event] = {}
+
+    def serve(self) -> None:
+        while True:
+            try:
+                order = self.connection.recv()
+            except EOFError:
+                return
+            if isinstance(order, Kill):
+                self.kill = order
+            elif isinstance(order, Go):
+                self.gates[order.name].set()
+            elif isinstance(order, Job):
+                self.gates[order.name] = threading.Event()
+                threading.Thread(target=self.run, args=(order,), daemon=True).start()
+            else:
+                return
+
+    def tell(self, *what: object) -> None:
+        with self.lock:
+            self.connection.send(what)
+
+    def run(self, job: Job) -> None:
+        for one in (job, *job.then):
+            times: dict[str, int] = {}
+
+            def progress(point: str, one: Job = one, times: dict[str, int] = times) -> None:
+                times[point] = times.get(point, 0) + 1
+                self.reached(job.name, one, point, times[point])
+
+            try:
+                code = self.append(one, progress) if one.append else load_batch.main(list(one.argv), progress)
+            except BaseException:  # noqa: BLE001 - whatever it is, the test wants to read it
+                self.tell("done", job.name, traceback.format_exc())
+                return
+            if code:
+                self.tell("done", job.name, code)
+                return
+        self.tell("done", job.name, 0)
+
+    def append(self, job: Job, progress: object) -> int:
+        uri, source, number, folder = job.append
+        progress("append batch")
+        rows = spark_session("loader").read.parquet(str(write_batch(Path(folder), number)))
+        stream.append(spark_session("loader"), uri, rows, source=source, batch=number)
+        progress("batch appended")
+        return 0
+
+    def reached(self, name: str, job: Job, point: str, times: int) -> None:
+        with self.lock:
+            self.connection.send(("at", name, point))
+            self.points += 1
+            if self.points == self.kill.points:
+                threading.Timer(self.kill.delay, kill_session).start()
+            stop = point == job.hold and times == job.nth
+            self.held += stop
+            if stop and self.held == self.kill.held:
+                kill_session()
+        if stop:
+            self.tell("held", name, point)
+            self.gates[name].wait()
+
+
+def main(address: str) -> None:
+    # Small shares, so that a few thousand rows are sorted in chunks and merged in slices and files.
+    tasks.SORT_ROWS, load.SLICE_ROWS, load.FILE_ROWS = 1000, 1000, (1000, 2000)
+    spark = spark_session(
+        "loader",
+        **{
+            "spark.master": "local[2]",
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.sql.shuffle.partitions": "2",
+        },
+    )
+    with Client(address, family="AF_UNIX") as connection:
+        connection.send(("ready", os.getpid(), spark.sparkContext.master))
+        Loader(connection).serve()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    # Threads and pickles name this module as the tests do.
+    from tests.crash import loader
+
+    loader.main(sys.argv[1])

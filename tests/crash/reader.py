@@ -1,0 +1,100 @@
+"""A reader: a process of its own that asks warehouses without pause and keeps a journal of what it saw.
+
+    python reader.py SOCKET
+
+The journal of a warehouse has an entry for each change of versions, and one for each error. Within a change the
+answers of one measure, which must not differ while the versions stay, are asked for in all three modes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Client
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import query
+from tests.crash.truth import MEASURES, PHIS, Seen, look
+from warehouse import open_snapshot
+
+_OPEN_EVERY = 16  # rounds after which a reader that knows nothing of the past looks, too
+
+
+@dataclass
+class Watched:
+    """A warehouse, its journal, and what was last seen of each measure."""
+
+    uri: str
+    warehouse: Any = None
+    rounds: int = 0
+    journal: list[Seen] = field(default_factory=list)
+    last: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """One question on each measure."""
+        self.rounds += 1
+        if self.warehouse is None:
+            self.warehouse = query.open(self.uri)
+        for measure in MEASURES:
+            try:
+                self._ask(measure)
+            except Exception:  # noqa: BLE001 - no error is legal, so each goes into the journal
+                self.journal.append(Seen(measure, None, error=traceback.format_exc()))
+        if self.rounds % _OPEN_EVERY == 0:
+            try:
+                self.journal += [look(open_snapshot(self.uri), measure, fresh=True) for measure in MEASURES]
+            except Exception:  # noqa: BLE001
+                self.journal.append(Seen("", None, error=traceback.format_exc()))
+
+    def _ask(self, measure: str) -> None:
+        seen = self._answered(measure, "accurate")
+        versions, said = self.last.get(measure, (None, None))
+        if seen.answers and versions == seen.answers[0].as_of:
+            if repr(seen.answers) != said:
+                self.journal.append(replace(seen, rows=None, error=f"answers differ at {versions}: {said} {seen}"))
+            return
+        self.journal.append(seen)
+        if seen.answers:
+            self.last[measure] = (seen.answers[0].as_of, repr(seen.answers))
+            self.journal += [self._answered(measure, mode) for mode in ("quick", "exact")]
+
+    def _answered(self, measure: str, mode: str) -> Seen:
+        try:
+            answers = tuple(self.warehouse.quantile(list(PHIS), measure, mode=mode))
+        except query.EmptyWindow:
+            return Seen(measure, 0)
+        one = answers[0]
+        blind = tuple(replace(answer, blocks_read=0) for answer in answers)
+        return Seen(measure, one.N + one.nulls, one.nans, one.nulls, one.m, blind)
+
+
+def main(address: str) -> None:
+    os.nice(5)
+    watched: dict[str, Watched] = {}
+    with Client(address, family="AF_UNIX") as connection:
+        connection.send(("ready",))
+        while True:
+            while not watched or connection.poll():
+                try:
+                    order, uri = connection.recv()
+                except EOFError:
+                    return
+                if order == "watch":
+                    watched[uri] = Watched(uri)
+                elif order == "collect":
+                    one = watched.pop(uri)
+                    one.look()
+                    connection.send((one.rounds, one.journal))
+            for one in list(watched.values()):
+                one.look()
+
+
+if __name__ == "__main__":
+    from tests.crash import reader
+
+    reader.main(sys.argv[1])

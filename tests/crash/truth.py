@@ -1,0 +1,217 @@
+"""The truth about a warehouse under attack: which rows were ever sent to it, and what may be seen of them.
+
+A `Truth` knows the rows of every batch. A batch that is on its way may be seen or not, as a whole; one that
+has arrived must be seen. So the totals that a reader may see are the rows of what has arrived plus those of
+some of the batches on their way, and every answer must be certified for exactly those rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warehouse import Snapshot, open_snapshot, tables, verify
+from warehouse.storage import EVENTS
+
+MEASURES = ("delay", "size")
+SCHEMA = "delay double, size bigint, time timestamp"
+OPTIONS = {"time": "time", "eps": 0.02, "kappa": 2}
+PHIS = (0, 0.001, 0.07, 0.25, 0.5, 0.75, 0.9, 0.97, 0.999, 1)
+_DAY_US = 86_400_000_000
+_FILES = 2  # each batch lies in several files, so `events` gets several and a load sorts in chunks
+
+
+@lru_cache(maxsize=None)
+def batch_rows(number: int) -> pa.Table:
+    """The rows of a batch: no two batches have equally many, nor do the subsets of any few."""
+    random = np.random.default_rng([20261121, number])
+    rows = 1500 + 97 * number + 2 ** (number % 10)
+    delay = np.round(random.lognormal(3, 1, rows), 1)
+    for value, share in ((np.nan, 0.01), (np.inf, 0.002), (-np.inf, 0.002), (-0.0, 0.02)):
+        delay[random.random(rows) < share] = value
+    size = random.integers(0, 2**60, rows) if number % 2 else random.integers(0, 40, rows)
+    time = number * _DAY_US // 2 + random.integers(0, 3 * _DAY_US, rows)
+    return pa.table(
+        {
+            "delay": pa.array(delay, mask=random.random(rows) < 0.02),
+            "size": pa.array(size, mask=random.random(rows) < 0.03),
+            "time": pa.array(time, pa.timestamp("us", tz="UTC")),
+        }
+    )
+
+
+def write_batch(folder: Path, number: int) -> Path:
+    """A folder of Parquet files with the batch's rows."""
+    path = folder / f"batch-{number}"
+    if not path.exists():
+        path.mkdir(parents=True)
+        rows = batch_rows(number)
+        cut = -(-rows.num_rows // _FILES)
+        for part in range(_FILES):
+            pq.write_table(rows.slice(part * cut, cut), path / f"part-{part}.parquet")
+    return path
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a reader saw at one moment: one measure's counts, and the answers given with them.
+
+    `rows` is None where the reader met an error, told by `error`.
+    """
+
+    measure: str
+    rows: int | None
+    nans: int = 0
+    nulls: int = 0
+    m: int = 0
+    answers: tuple[Any, ...] = ()
+    error: str = ""
+    fresh: bool = False  # by a reader opened for this question alone
+
+
+@dataclass
+class Truth:
+    """The batches that have arrived, and by total the sets of batches that may have been seen."""
+
+    arrived: frozenset[int] = frozenset()
+    legal: dict[int, frozenset[int]] = field(default_factory=lambda: {0: frozenset()})
+
+    def coming(self, *numbers: int) -> None:
+        """From now on these batches may be seen; each as a whole."""
+        new = set(numbers) - self.arrived
+        for count in range(len(new) + 1):
+            for some in itertools.combinations(sorted(new), count):
+                batches = self.arrived | set(some)
+                total = rows_of(batches)
+                assert self.legal.setdefault(total, batches) == batches, "two sets of batches have equally many rows"
+
+    def have_arrived(self, *numbers: int) -> None:
+        """From now on these batches must be seen."""
+        self.coming(*numbers)
+        self.arrived |= set(numbers)
+
+    def copy(self) -> Truth:
+        """The truth of a copied warehouse."""
+        return Truth(self.arrived, dict(self.legal))
+
+
+def rows_of(batches: Iterable[int]) -> int:
+    return sum(batch_rows(number).num_rows for number in batches)
+
+
+@lru_cache(maxsize=256)
+def column(measure: str, batches: frozenset[int]) -> tuple[np.ndarray, int, int]:
+    """The numbers of the batches, sorted, and how many NaN and NULL there are."""
+    parts = [batch_rows(number).column(measure) for number in sorted(batches)]
+    known = [part.drop_null().to_numpy() for part in parts]
+    values = np.sort(np.concatenate(known)) if known else np.empty(0)
+    nans = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
+    return values[: len(values) - nans], nans, sum(part.null_count for part in parts)
+
+
+def problems(seen: Iterable[Seen], truth: Truth) -> list[str]:
+    """Every way in which a reader's journal differs from what it could truly have seen."""
+    found: list[str] = []
+    before: dict[tuple[str, bool], int] = {}
+    for one in seen:
+        if one.rows is None:
+            found.append(f"{one.measure}: {one.error}")
+            continue
+        if one.rows < before.get((one.measure, one.fresh), 0):
+            found.append(f"{one.measure}: fell from {before[one.measure, one.fresh]} rows to {one.rows}")
+        before[one.measure, one.fresh] = one.rows
+        if one.rows not in truth.legal:
+            found.append(f"{one.measure}: {one.rows} rows, legal are {sorted(truth.legal)}")
+            continue
+        values, nans, nulls = column(one.measure, truth.legal[one.rows])
+        if one.rows and (one.nans, one.nulls) != (nans, nulls):
+            found.append(f"{one.measure}: {one.nans} NaN and {one.nulls} NULL, true are {nans} and {nulls}")
+        for answer in one.answers:
+            found += [f"{one.measure}, {one.rows} rows: {text}" for text in _wrong(answer, values, nans, one.m)]
+    return found
+
+
+def _wrong(answer: Any, values: np.ndarray, nans: int, m: int) -> list[str]:
+    """What is untrue in a quantile's answer. NaN ranks after every number."""
+    every = len(values) + nans
+    rank = max(1, math.ceil(Fraction(str(answer.phi)) * every))
+    is_nan = answer.value != answer.value  # noqa: PLR0124 - NaN alone differs from itself
+    le = every if is_nan else int(np.searchsorted(values, answer.value, side="right"))
+    lt = len(values) if is_nan else int(np.searchsorted(values, answer.value, side="left"))
+    error = max(0, rank - le, lt + 1 - rank)
+    exact = values[rank - 1] if rank <= len(values) else math.nan
+    promise = {"quick": OPTIONS["eps"] * every, "accurate": OPTIONS["eps"] * m, "exact": 0}[answer.mode]
+    said = f"{answer.mode} {answer.phi} is {answer.value}"
+    checks = {
+        f"{said}, its rank {le} is not in [{answer.rank_lo}, {answer.rank_hi}]": answer.rank_lo <= le <= answer.rank_hi,
+        f"{said}, an error of {error} rows, certified {answer.error_bound}": error <= answer.error_bound,
+        f"{said}, certified {answer.error_bound} rows, promised {promise}": answer.error_bound <= promise,
+        f"{said}, {exact} is not in [{answer.low}, {answer.high}]": _at_most(answer.low, exact)
+        and _at_most(exact, answer.high),
+    }
+    return [text for text, holds in checks.items() if not holds]
+
+
+def _at_most(low: Any, high: Any) -> bool:
+    return bool(high != high or low <= high)  # noqa: PLR0124 - NaN is after every number
+
+
+def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
+    """Every way in which a warehouse at rest differs from the rows that were sent to it."""
+    import query
+
+    report = verify(uri)
+    found = [] if report.ok else [str(report)]
+    if "run its load again" in str(report) or "run their load again" in str(report):
+        found.append(f"a load is not finished: {report}")
+    found += _wrong_events(uri, truth)
+    asked = query.open(uri)
+    for measure in MEASURES:
+        view = asked._snapshot.view(measure)
+        stored = sum(run.rows for run in view.runs)
+        values, nans, nulls = column(measure, truth.arrived)
+        live = sum(row.rows - row.nans - row.nulls for row in view.live)
+        if stored + live != len(values):
+            found.append(f"{measure}: {stored} stored and {live} live values, true are {len(values)}")
+        answers = tuple(asked.quantile(list(PHIS), measure, mode="exact")) if truth.arrived else ()
+        for answer in answers:
+            rank = max(1, math.ceil(Fraction(str(answer.phi)) * (len(values) + nans)))
+            exact = values[rank - 1] if rank <= len(values) else math.nan
+            if not np.array_equal(answer.value, exact, equal_nan=True):
+                found.append(f"{measure}: quantile {answer.phi} is {answer.value}, true is {exact}")
+        if answers and (answers[0].nans, answers[0].nulls) != (nans, nulls):
+            found.append(f"{measure}: {answers[0].nans} NaN, {answers[0].nulls} NULL, true are {nans}, {nulls}")
+    return found
+
+
+def _wrong_events(uri: str, truth: Truth) -> list[str]:
+    store = open_snapshot(uri).store
+    events = tables.open_table(store, EVENTS)
+    rows = tables.read(store, EVENTS, events) if tables.files(events) else None
+    counts: list[int] = []
+    if rows is not None:
+        grouped = rows.group_by(["_source", "_batch"]).aggregate([([], "count_all")])
+        counts = sorted(grouped.column("count_all").to_pylist())
+    true = sorted(batch_rows(number).num_rows for number in truth.arrived)
+    return [] if counts == true else [f"events holds batches of {counts} rows, true are {true}"]
+
+
+def look(snapshot: Snapshot, measure: str, *, fresh: bool = False) -> Seen:
+    """What a snapshot's view holds, without asking for quantiles."""
+    view = snapshot.view(measure)
+    totals = [run.totals for run in view.runs]
+    nans = sum(int(one.nans.sum()) for one in totals) + sum(row.nans for row in view.live)
+    nulls = sum(int(one.nulls.sum()) for one in totals) + sum(row.nulls for row in view.live)
+    stored = sum(run.rows for run in view.runs)
+    live = sum(row.rows - row.nans - row.nulls for row in view.live)
+    return Seen(measure, stored + live + nans + nulls, nans, nulls, live, fresh=fresh)
