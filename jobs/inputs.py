@@ -32,7 +32,11 @@ _UNREADABLE = re.compile(
 
 
 def read_batch(spark: SparkSession, path: str, kind: str | None, options: Options | None) -> DataFrame:
-    """The rows at `path`; `options` are the warehouse's where it is there already."""
+    """The rows at `path`; `options` are the warehouse's where it is there already.
+
+    Where it is not, text is parsed once to its end, so that a bad record is found before
+    anything is made.
+    """
     try:
         chosen = kind or _guess(spark, path)
         reader = spark.read.format(chosen)
@@ -40,15 +44,12 @@ def read_batch(spark: SparkSession, path: str, kind: str | None, options: Option
             reader = _csv(spark, reader, path, options)
         elif chosen == "json":
             reader = _json(spark, reader, path, options)
-        return reader.load(path)
+        rows = reader.load(path)
+        if options is None and chosen in ("csv", "json"):
+            rows.write.format("noop").mode("overwrite").save()
+        return rows
     except Exception as error:
         raise as_input_error(error, path) from error
-
-
-def check_text(rows: DataFrame, kind: str | None) -> None:
-    """Parses every record of a text input once, so that a bad one is found before anything is made."""
-    if kind in ("csv", "json"):
-        rows.write.format("noop").mode("overwrite").save()
 
 
 def as_input_error(error: Exception, path: str) -> Exception:

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 import warehouse
-from jobs.inputs import FORMATS, as_input_error, check_text, read_batch
+from jobs.inputs import FORMATS, as_input_error, read_batch
 from jobs.progress import shown
 from jobs.session import spark_session
 from warehouse.errors import InputError, NotAWarehouse, TidemarkError
@@ -109,8 +109,6 @@ def _open(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
     """The input's rows; the warehouse is made where it is not there yet."""
     options = _options(given)
     rows = read_batch(spark, given.input, given.format, options)
-    if options is None:
-        check_text(rows, given.format or given.input.rstrip("/").rsplit(".", 1)[-1])
     warehouse.create(
         spark,
         given.warehouse,

@@ -63,7 +63,7 @@ def _summarise(
     found = event_files(tables.open_table(store, EVENTS), [batches])
     work = [
         tasks.SummariseTask(store, options.measures, time, (batches,), tuple(shares), eps)
-        for shares in share_out(store.filesystem(), found, tasks.SORT_ROWS)
+        for shares in share_out(store.filesystem(), found, tasks.SORT_ROWS // len(options.measures))
     ]
     ticks: dict[int, ledger.TickSummary] = {}
     for part in tasks.run(spark, work):

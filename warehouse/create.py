@@ -63,16 +63,23 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
         options = read_options(store)
         options.check_same(given)
         return options
+    if tables.exists(store, "."):
+        raise InputError(
+            f"{store.uri} is a Delta table itself. Expected a folder that is new or a warehouse."
+        )
     options = _with_defaults(given)
-    if schema is not None:
-        columns = column_types(_struct(spark, schema))
+    struct = None if schema is None else _struct(spark, schema)
+    if struct is not None:
+        columns = column_types(struct)
         options.check_columns(columns)
         for name in options.measure_names:
             history.create_tables(store, Measure(name, columns[name]))
     tables.create(store, STEPS, steps.SCHEMA)
     tables.create(store, LEDGER, ledger.SCHEMA)
-    _create_events(spark, store, options, None if schema is None else _struct(spark, schema))
-    return read_options(store)
+    _create_events(spark, store, options, struct)
+    options = read_options(store)
+    options.check_same(given)  # somebody else may have made it meanwhile
+    return options
 
 
 def read_options(store: Store, events: DeltaTable | None = None) -> Options:
@@ -115,9 +122,20 @@ def _with_defaults(given: dict[str, Any]) -> Options:
 
 
 def _struct(spark: SparkSession, schema: StructType | DataFrame | str) -> StructType:
+    """The schema as a StructType; timestamps without a zone are stored as UTC instants, see `ingest`."""
+    from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
+
     if isinstance(schema, str):
-        return spark.createDataFrame([], schema).schema
-    return cast("StructType", getattr(schema, "schema", schema))
+        schema = spark.createDataFrame([], schema)
+    given = cast("StructType", getattr(schema, "schema", schema))
+    return StructType(
+        [
+            StructField(field.name, TimestampType(), field.nullable, field.metadata)
+            if isinstance(field.dataType, TimestampNTZType)
+            else field
+            for field in given.fields
+        ]
+    )
 
 
 def _create_events(spark: SparkSession, store: Store, options: Options, schema: StructType | None) -> None:

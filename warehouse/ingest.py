@@ -52,12 +52,14 @@ def append_rows(store: Store, options: Options, rows: DataFrame, batch: Batches,
         .option("txnVersion", batch.first)
         .option("mergeSchema", str(not options.columns).lower())
     )
-    for _ in range(5):
+    while True:
         try:
             writer.save(store.spark_path(EVENTS))
-            break
+            return
         except DeltaConcurrentModificationException:
-            continue  # another loader of this batch won: the append is then skipped
+            # Another loader of this very batch won, or one that brought the columns: look again.
+            if has_batch(store, batch):
+                return
 
 
 def check_rows(options: Options, rows: DataFrame) -> None:

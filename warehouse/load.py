@@ -279,7 +279,7 @@ def _sort(
     run = Run(plan.step, plan.step, 0)
     attempt = tables.new_name()
     found = event_files(tables.open_table(store, EVENTS), plan.batches)
-    shares = share_out(store.filesystem(), found, tasks.SORT_ROWS)
+    shares = share_out(store.filesystem(), found, tasks.SORT_ROWS // max(1, len(measures)))
     whole = len(shares) <= 1
 
     def paths(i: int) -> tuple[str, ...]:

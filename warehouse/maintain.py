@@ -128,8 +128,12 @@ def _expire_marks(
             and _expired(max(file.modified, *since), grace_us)
         ):
             gone.append(tables.remove(file))
-    if gone:
+    if not gone:
+        return 0
+    try:
         tables.commit(table, gone, blind=True)
+    except tables.LostRace:
+        return 0  # another maintenance took them out
     return len(gone)
 
 

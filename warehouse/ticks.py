@@ -47,8 +47,9 @@ def parse_duration(text: str | timedelta) -> int:
     if isinstance(text, timedelta):
         width = text // _MICROSECOND
     else:
-        found = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", text.lower()) if isinstance(text, str) else None
-        unit = _UNITS.get(found[2], _UNITS.get(found[2] + "s")) if found else None
+        found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text.lower()) if isinstance(text, str) else None
+        # The whole word first: 'ms' is not the plural of 'm'.
+        unit = _UNITS.get(found[2], _UNITS.get(found[2].removesuffix("s"))) if found else None
         if found is None or unit is None:
             raise InputError(
                 f"not a duration: {text!r}. Expected a whole number and a unit from microseconds to weeks, "
@@ -58,6 +59,15 @@ def parse_duration(text: str | timedelta) -> int:
     if not 0 < width <= 2**53:
         raise InputError(f"a duration must be positive and at most 285 years, got {text!r}.")
     return width
+
+
+def parse_grace(text: str | int | timedelta) -> int:
+    """Microseconds of a grace period: a duration, or none at all (``"0"``, ``"0 s"``, ``"0 days"``)."""
+    nothing = re.fullmatch(r"\s*0+\s*", text) if isinstance(text, str) else text in (0, timedelta())
+    if nothing or (isinstance(text, str) and re.fullmatch(r"\s*0+\s*[A-Za-z]+\s*", text)):
+        parse_duration(f"1{text.strip().lstrip('0').strip() or 's'}" if isinstance(text, str) else "1 s")
+        return 0
+    return parse_duration(cast("str | timedelta", text))
 
 
 def epoch_us(moment: datetime | date | str) -> int:
