@@ -71,12 +71,17 @@ class Memory:
         self._histories: _Recent[tuple[History, RankBounds]] = _Recent()
 
     def of(self, view: View, window: Window) -> Known:
-        """What the view says of a window, from memory where it was asked before."""
+        """What the view says of a window, from memory where it was asked before.
+
+        Of a measure only the newest view is kept: the staircases of a large warehouse are many megabytes.
+        """
+        self._windows.drop(lambda old, _: old[0].root == view.root and old[0] is not view)
+        self._histories.drop(lambda old, known: known[0].root == view.root and not _same(old, view.runs))
         return self._windows.get((id(view), window), (view,), lambda: self._know(view, window))
 
     def _know(self, view: View, window: Window) -> Known:
-        # The same run of marks is the same object as long as the run lives.
-        key = (tuple(map(id, view.runs)), window)
+        # The marks of a run are the same object as long as the run lives.
+        key = (view.root, tuple(map(id, view.runs)), window)
         history, past = self._histories.get(key, view.runs, lambda: _history(view, window))
         counts = np.sum([run.totals.within(window) for run in view.runs] or [(0, 0, 0)], axis=0)
         stored, nans, nulls = (int(count) for count in counts)
@@ -113,6 +118,10 @@ def tick_range(view: View) -> tuple[int, int] | None:
     return (min(ends), max(ends)) if ends else None
 
 
+def _same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    return list(map(id, some)) == list(map(id, others))
+
+
 def _ends(ascending: NDArray[np.int64]) -> list[int]:
     return [int(ascending[0]), int(ascending[-1])] if len(ascending) else []
 
@@ -124,10 +133,10 @@ class _Recent(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._values: OrderedDict[Hashable, tuple[Any, T]] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[tuple[Any, ...], T]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, alive: Any, make: Callable[[], T]) -> T:
+    def get(self, key: Hashable, alive: tuple[Any, ...], make: Callable[[], T]) -> T:
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -138,3 +147,8 @@ class _Recent(Generic[T]):
             while len(self._values) > WINDOWS:
                 self._values.popitem(last=False)
         return value
+
+    def drop(self, is_old: Callable[[tuple[Any, ...], T], bool]) -> None:
+        with self._lock:
+            for key in [key for key, (alive, value) in self._values.items() if is_old(alive, value)]:
+                del self._values[key]

@@ -1,7 +1,7 @@
 """From bounds to answers: which intervals to read for a rank, and what the readings make certain.
 
-    quick      the staircases in memory. Certified error <= eps * N: where the marks alone are too coarse for
-               that (a narrow window whose rows stand close together), those ranks are read like accurate ones
+    quick      the staircases in memory; error <= eps * N. Where the marks alone are too coarse for that (a
+               narrow window whose rows stand close together), those ranks are read like accurate ones
     accurate   history is read in the brackets, so its ranks there are exact; error <= eps * m (see grid.py)
     exact      the live rows are read too, first, and then history; error 0
 
@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from query.blocks import BlockReader
-from query.grid import Found, Grid, best, lay_out, splice
+from query.grid import Found, best, lay_out, splice
 from query.history import History, planned_rows, read_intervals, with_footers
 from query.known import Known, promise, staircase
 from query.plan import Interval, Reading, join
+from sketches import RankBounds
 from warehouse.errors import DamagedWarehouse
 from warehouse.marks import ROW_GROUP_ROWS
 
@@ -38,9 +39,10 @@ LiveValues = Callable[[], Iterable[NDArray[Any]]]
 class Source:
     """Where rows are read from: history's blocks, and the live rows of the window in pieces.
 
-    `rows_a_run`: a plan of more rows than this a run, on average, asks the footers for finer marks first.
-    Four row groups: at the usual grain of a quarter of one, a plan has half of one and never asks.
-    `rows_a_round`: how many rows may be held at once; 2**22 values are 32 MB, and sorting and ranking them takes a few times that.
+    `rows_a_run`: a plan of more rows than this a run and a rank, on average, asks the footers for finer marks
+    first. Four row groups: at the usual grain of a quarter of one, a plan has half of one and never asks.
+    `rows_a_round`: how many rows may be held at once. 2**22 values are 32 MB; to sort and rank them takes a
+    few times that.
     """
 
     blocks: BlockReader
@@ -53,7 +55,7 @@ class Source:
 def find_ranks(source: Source, known: Known, ranks: Ranks, mode: str, eps: float) -> tuple[Found, int]:
     """The answers to ranks of 1..stored, and how many row groups were read."""
     if mode == "exact":
-        known = _with_live_read(source, known, _certain(known.grid, ranks))
+        known = _with_live_read(source, known, join(_brackets(known.grid.both, ranks)))
     if mode != "quick":
         return _read_in_rounds(source, known, ranks)
     found = best(known.grid.both, ranks)
@@ -74,7 +76,7 @@ def find_ranks_of(
     # Only the rows between a point and the next storable value can tell; above the greatest there are none.
     history_lo, history_hi = known.grid.history.rank_le(points)
     live_lo, live_hi = known.grid.live.rank_le(points)
-    unsure = np.unique(points[(lo != hi)])
+    unsure = np.unique(points[lo != hi])
     intervals = [Interval(point, following(point)) for point in unsure if point < following(point)]
     readings, blocks_read = _read_around(source, known.history, intervals)
     for reading in readings:
@@ -94,13 +96,10 @@ def following(point: Any) -> Any:
     return point if point == np.iinfo(np.int64).max else point + 1
 
 
-def _certain(grid: Grid, ranks: Ranks) -> list[Interval]:
-    """The intervals whose insides may hold an exact answer."""
-    return _brackets(grid.both.values, *grid.both.bracket(ranks))
-
-
-def _brackets(values: NDArray[Any], a: NDArray[np.intp], b: NDArray[np.intp]) -> list[Interval]:
-    return join(zip(values[a], values[b], strict=True))
+def _brackets(bounds: RankBounds, ranks: Ranks) -> list[tuple[Any, Any]]:
+    """For each rank the closed interval that holds its answer, see grid.py."""
+    a, b = bounds.bracket(ranks)
+    return list(zip(bounds.values[a], bounds.values[b], strict=True))
 
 
 def _read_in_rounds(source: Source, known: Known, ranks: Ranks) -> tuple[Found, int]:
@@ -120,13 +119,11 @@ def _read_in_rounds(source: Source, known: Known, ranks: Ranks) -> tuple[Found, 
 def _read_round(source: Source, known: Known, ranks: Ranks) -> tuple[Found, int]:
     """Answers with history's ranks exact inside the brackets of the middle."""
     grid, history = known.grid, known.history
-    intervals = _brackets(grid.values, *grid.middle.bracket(ranks))
-    if _is_much(source, history, intervals):
-        a, b = grid.both.bracket(ranks)
-        needed = list(zip(grid.values[a], grid.values[b], strict=True))
-        history = with_footers(source.blocks, history, intervals, needed)
+    intervals = join(_brackets(grid.middle, ranks))
+    if _is_much(source, history, intervals, len(ranks)):
+        history = with_footers(source.blocks, history, intervals, _brackets(grid.both, ranks))
         grid = lay_out(staircase(history), grid.live)
-        intervals = _brackets(grid.values, *grid.middle.bracket(ranks))
+        intervals = join(_brackets(grid.middle, ranks))
     readings, blocks_read = read_intervals(source.blocks, history, intervals)
     a, b = grid.both.bracket(ranks)
     section = grid.section(int(a.min()), int(b.max()))
@@ -138,13 +135,13 @@ def _read_around(
     source: Source, history: History, intervals: Sequence[Interval]
 ) -> tuple[list[Reading], int]:
     """The readings of given intervals."""
-    if _is_much(source, history, intervals):
+    if _is_much(source, history, intervals, len(intervals)):
         history = with_footers(source.blocks, history, intervals, [(one.u, one.v) for one in intervals])
     return read_intervals(source.blocks, history, intervals)
 
 
-def _is_much(source: Source, history: History, intervals: Sequence[Interval]) -> bool:
-    return planned_rows(history, intervals) > source.rows_a_run * len(history.runs)
+def _is_much(source: Source, history: History, intervals: Sequence[Interval], asked: int) -> bool:
+    return planned_rows(history, intervals) > source.rows_a_run * len(history.runs) * asked
 
 
 def _with_live_read(source: Source, known: Known, intervals: Sequence[Interval]) -> Known:

@@ -242,10 +242,10 @@ def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path
 
 def test_live_rows_that_the_ledger_does_not_know_are_damage(tmp_path: Path) -> None:
     class Forgetful(HandMade):
-        def _live_chunks(self, view: Any, window: Any) -> Iterator[Any]:
+        def _live_chunks(self, *_: Any) -> Iterator[Any]:
             yield np.array([1.0])
 
-    world = World((), (ROWS * 50,), eps=0.3)
+    world = World((), (tuple((float(i), 0) for i in range(2000)),), eps=0.3)
     made = open_world(tmp_path, world)
     with pytest.raises(DamagedWarehouse, match=r"2000 live values of 'x'.*events has 1"):
         Forgetful(made._snapshot, world).quantile(0.5, mode="exact")  # type: ignore[arg-type]

@@ -139,7 +139,7 @@ class HandMade(Warehouse):
 
     def __init__(self, snapshot: FakeSnapshot, world: World) -> None:
         super().__init__(snapshot)  # type: ignore[arg-type]
-        self.world = world
+        self.snapshot, self.world = snapshot, world
 
     def _source(self, view: View, window: Window) -> Source:
         return Source(
@@ -256,5 +256,5 @@ def check_histogram(world: World, histogram: Any, window: tuple[int, int] | None
         true = sum(one.left <= v < one.right or (last and v == one.right) for v in numbers)
         assert one.lo <= true <= one.hi
         assert one.lo <= one.count <= one.hi
-        if histogram.mode == "exact" or histogram.m == 0 and histogram.mode == "accurate":
+        if histogram.mode == "exact" or (histogram.m == 0 and histogram.mode == "accurate"):
             assert one.count == true

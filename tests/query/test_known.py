@@ -1,0 +1,38 @@
+"""What is remembered of a window belongs to its measure and to its view."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from query.known import Memory
+from tests.query.worlds import ROOT, World, open_world
+from warehouse.measures import Measure
+from warehouse.snapshot import View
+from warehouse.ticks import ALL_TIME, Window
+
+ROWS = tuple((float(i), i // 10) for i in range(40))
+
+
+def empty_view(name: str, kind: str) -> View:
+    return View(Measure(name, kind), {}, (), f"runs/{name}", ())
+
+
+def test_measures_without_runs_do_not_share_what_is_known() -> None:
+    memory = Memory()
+    one, other = empty_view("a", "double"), empty_view("b", "long")
+    assert memory.of(one, ALL_TIME).grid.values.dtype == "float64"
+    assert memory.of(other, ALL_TIME).grid.values.dtype == "int64"
+    assert memory.of(one, ALL_TIME) is memory.of(one, ALL_TIME)
+
+
+def test_windows_are_known_apart_and_a_newer_view_replaces_the_older(tmp_path: Path) -> None:
+    view = open_world(tmp_path, World((ROWS[:30],), (ROWS[30:],)))._newest(None)
+    memory = Memory()
+    assert memory.of(view, ALL_TIME).rows == 40
+    assert memory.of(view, Window(2, 4)).rows == 20
+    assert view.root == ROOT
+    newer = replace(view, live=())
+    assert memory.of(newer, ALL_TIME).rows == 30
+    assert memory.of(newer, ALL_TIME).history is memory.of(newer, ALL_TIME).history
+    assert memory.of(view, ALL_TIME).rows == 40  # a question under way keeps its view
