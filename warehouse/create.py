@@ -91,8 +91,12 @@ def read_options(store: Store, events: DeltaTable | None = None) -> Options:
 
 def column_types(schema: StructType) -> dict[str, str]:
     """The columns' types by Delta's names, as a Spark schema says them."""
-    names = {}
+    names: dict[str, str] = {}
     for field in schema.fields:
+        if any(name.lower() == field.name.lower() for name in names):
+            raise InputError(
+                f"the column {field.name!r} is there twice (upper and lower case are one). Rename it in the input."
+            )
         kind = field.dataType.jsonValue()
         names[field.name] = kind if isinstance(kind, str) else kind["type"]
     return names

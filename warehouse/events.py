@@ -8,7 +8,9 @@ statistics, rows are always told by their own `_source` and `_batch`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +81,8 @@ def share_out(filesystem: fs.FileSystem, found: Sequence[DataFile], rows: int) -
         if 0 <= file.rows <= rows:
             shares.append(Share(path, None, file.rows))
             continue
-        metadata = pq.read_metadata(path, filesystem=filesystem)
+        with _reading(path):
+            metadata = pq.read_metadata(path, filesystem=filesystem)
         counts = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
         shares.extend(Share(path, (g,), count) for g, count in enumerate(counts))
     lists: list[list[Share]] = []
@@ -100,20 +103,55 @@ def read_columns(
     batches: Sequence[Batches],
 ) -> Iterator[Piece]:
     """The batches' rows of the shares, decoded, a row group at a time."""
-    names = list(dict.fromkeys(["_source", "_batch", "_tick", *(measure.name for measure in measures)]))
+    names = list(dict.fromkeys(["_tick", *(measure.name for measure in measures)]))
     for share in shares:
-        try:
-            with pq.ParquetFile(share.path, filesystem=filesystem, coerce_int96_timestamp_unit="us") as file:
-                groups = range(file.num_row_groups) if share.groups is None else share.groups
-                for group in groups:
-                    table = file.read_row_group(group, columns=names, use_threads=False)
-                    rows = table.filter(_of_batches(table, batches)).combine_chunks()
-                    if rows.num_rows:
-                        yield _decode(rows, measures)
-        except (OSError, pa.ArrowException) as error:
-            raise DamagedWarehouse(
-                f"cannot read {share.path}: {error}. Restore the file, or the table."
-            ) from error
+        with _reading(share.path), pq.ParquetFile(share.path, filesystem=filesystem, **_INT96) as file:
+            for group in range(file.num_row_groups) if share.groups is None else share.groups:
+                held = _group_held(file.metadata.row_group(group), batches)
+                if held == "none":
+                    continue
+                columns = names if held == "all" else [*names, "_source", "_batch"]
+                table = file.read_row_group(group, columns=columns, use_threads=False)
+                rows = table if held == "all" else table.filter(_of_batches(table, batches))
+                if rows.num_rows:
+                    yield _decode(rows.combine_chunks(), measures)
+
+
+_INT96 = {"coerce_int96_timestamp_unit": "us"}
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedWarehouse(f"cannot read {path}: {error}. Restore the file, or the table.") from error
+
+
+def _group_held(group: pq.RowGroupMetaData, batches: Sequence[Batches]) -> Literal["all", "some", "none"]:
+    """How many of a row group's rows the batches have, as far as its statistics tell.
+
+    Parquet's statistics, unlike Delta's, hold text whole. Most row groups are of one batch, and
+    then the two columns that name it need not be read.
+    """
+    source, number = (_range(group, name) for name in ("_source", "_batch"))
+    if source is None or number is None:
+        return "some"
+    near = [one for one in batches if source[0] <= one.source <= source[1]]
+    near = [one for one in near if number[0] <= one.last and one.first <= number[1]]
+    if not near:
+        return "none"
+    whole = source[0] == source[1] and any(one.first <= number[0] and number[1] <= one.last for one in near)
+    return "all" if whole else "some"
+
+
+def _range(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | None:
+    """The least and the greatest value of a column that has no NULL; None where that is not known."""
+    found = next((c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == name), None)
+    stats = found.statistics if found is not None else None
+    if stats is None or not stats.has_min_max or not stats.has_null_count or stats.null_count:
+        return None
+    return stats.min, stats.max
 
 
 def _decode(rows: pa.Table, measures: Sequence[Measure]) -> Piece:

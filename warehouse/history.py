@@ -81,7 +81,14 @@ def read_marks(store: Store, measure: Measure, run: Run, found: Sequence[DataFil
             return spans_from_arrow(file.read(["position", "ticks", "counts"]))
 
     with _open(filesystem, path) as file:
-        return from_arrow(run, file.read(_BASIC), file.read_row_group(0, _LISTS), spans)
+        marks = from_arrow(run, file.read(_BASIC), file.read_row_group(0, _LISTS), spans)
+    named, marked = {file.path for file in found if file.rows}, {file.path for file in marks.files}
+    if named != marked:
+        raise DamagedWarehouse(
+            f"the table of run {run.name} and its marks name other files: only the table {sorted(named - marked)}, "
+            f"only the marks {sorted(marked - named)}. Restore the table's log."
+        )
+    return marks
 
 
 def _open(filesystem: fs.FileSystem, path: str) -> pq.ParquetFile:

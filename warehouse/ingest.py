@@ -31,6 +31,8 @@ _WIDER = {
     "timestamp_ntz": {"timestamp"},
 }
 
+_PARTS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+
 
 def append_rows(store: Store, options: Options, rows: DataFrame, batch: Batches, step: int) -> None:
     """Appends the rows as that batch, unless `events` has it already.
@@ -113,8 +115,10 @@ def check_same_rows(
 def _fingerprint(frame: DataFrame) -> Mapping[str, int]:
     from pyspark.sql import functions as F
 
-    # JSON text is the same for the same row whatever the column types, maps and structs included.
-    digest = F.xxhash64(F.to_json(F.struct(*[F.col(_quoted(name)) for name in frame.columns])))
+    # JSON text is the same for the same row whatever the column types, maps and structs included;
+    # its times are cut to milliseconds unless it is told otherwise.
+    whole = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+    digest = F.xxhash64(F.to_json(F.struct(*[F.col(_quoted(name)) for name in frame.columns]), whole))
     sums = frame.select(digest.cast("decimal(38,0)").alias("digest"))
     found = sums.agg(
         F.count("*").alias("rows"), F.coalesce(F.sum("digest"), F.lit(0)).alias("digest")
@@ -172,6 +176,7 @@ def without_ntz(rows: DataFrame) -> DataFrame:
 
     zoneless = [field.name for field in rows.schema.fields if isinstance(field.dataType, TimestampNTZType)]
     for name in zoneless:
-        micros = F.expr(f"timestampdiff(MICROSECOND, timestamp_ntz'1970-01-01 00:00:00', {_quoted(name)})")
-        rows = rows.withColumn(name, F.timestamp_micros(micros))
+        # By parts: a cast or a difference would take the wall time through the session's zone, gaps and all.
+        parts = ", ".join(f"extract({part} FROM {_quoted(name)})" for part in _PARTS)
+        rows = rows.withColumn(name, F.expr(f"make_timestamp_ltz({parts}, 'UTC')"))
     return rows

@@ -21,7 +21,7 @@ from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import CommitProperties
 
-from sketches import GK
+from sketches import GK, SketchError
 from warehouse import tables
 from warehouse.errors import DamagedWarehouse
 from warehouse.events import Batches
@@ -194,7 +194,13 @@ def _live_row(key: LiveKey, rows: int, summaries: list[dict[str, Any]], measure:
             f"the ledger row of {batches} has {len(mine)} summaries of {measure!r}, expected 1."
         )
     one = mine[0]
-    sketch = GK.from_bytes(one["sketch"])
+    try:
+        sketch = GK.from_bytes(one["sketch"])
+    except SketchError as error:
+        raise DamagedWarehouse(
+            f"the ledger's summary of {measure!r} in {batches}, tick {tick}, is damaged: {error}. "
+            "Restore the ledger's file, or load the batch from a copy."
+        ) from error
     if sketch.n != rows - one["nans"] - one["nulls"]:
         raise DamagedWarehouse(
             f"the summary of {measure!r} in {batches} holds {sketch.n} values of {rows} rows."

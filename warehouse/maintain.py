@@ -32,7 +32,7 @@ from warehouse.measures import Measure
 from warehouse.options import Options
 from warehouse.steps import Plan, read_plans
 from warehouse.storage import EVENTS, LEDGER, STEPS, Store, marks_table, runs_table
-from warehouse.ticks import parse_duration
+from warehouse.ticks import parse_grace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,9 +68,7 @@ def maintain(
     """
     store = Store.of(uri, storage_options)
     options = read_options(store)
-    grace_us = (
-        options.grace_us if grace is None else (0 if grace.strip().startswith("0") else parse_duration(grace))
-    )
+    grace_us = options.grace_us if grace is None else parse_grace(grace)
     tell = progress or (lambda _: None)
     report = MaintenanceReport()
     held = {

@@ -102,12 +102,28 @@ class TickCounts:
 
 def tick_counts(ticks: NDArray[np.int64], column: Column) -> TickCounts:
     """Rows of a decoded column by tick."""
-    names, code = np.unique(ticks, return_inverse=True)
-    nan = column.nan & ~column.null
-    kept = ~(column.nan | column.null)
-    return TickCounts(
-        names, *(np.bincount(code, w, len(names)).astype(np.int64) for w in (kept, nan, column.null))
+    names, code = coded(ticks)
+    nan, null = column.nan & ~column.null, column.null
+    rows, nans, nulls = (
+        np.bincount(code if chosen is None else code[chosen], minlength=len(names)).astype(np.int64)
+        for chosen in (None, nan, null)
     )
+    seen = rows > 0
+    return TickCounts(names[seen], (rows - nans - nulls)[seen], nans[seen], nulls[seen])
+
+
+def coded(ticks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ascending names that hold all the ticks, and the index of each tick's name.
+
+    Where the ticks lie close together every number between is a name, which needs no sort.
+    """
+    if not len(ticks):
+        return ticks, ticks
+    low, high = int(ticks.min()), int(ticks.max())
+    if high - low <= len(ticks):
+        return np.arange(low, high + 1), ticks - low
+    names, code = np.unique(ticks, return_inverse=True)
+    return names, code
 
 
 def add_totals(totals: Sequence[TickCounts]) -> TickCounts:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from warehouse.errors import InputError, NotAWarehouse, OptionsMismatch
 from warehouse.measures import Measure
-from warehouse.ticks import parse_duration
+from warehouse.ticks import parse_duration, parse_grace
 
 FORMAT = 1
 SYSTEM_COLUMNS = {"_source": "string", "_batch": "long", "_tick": "long"}
 _PREFIX = "tidemark."
+_UNFIT = set(" ,;{}()\n\t=")  # what a table without column mapping refuses in a column's name
 
 DEFAULT_TICK = "1 day"
 DEFAULT_EPS = 0.001
@@ -88,14 +89,24 @@ class Options:
             raise NotAWarehouse(
                 f"{uri} is of format {found['format']}, this version reads {FORMAT}. Use a newer tidemark."
             )
+
+        def read(name: str) -> Any:
+            try:
+                return json.loads(found[name])
+            except (KeyError, ValueError) as error:
+                raise NotAWarehouse(
+                    f"{uri} is a damaged warehouse: the property {_PREFIX}{name} of its events table is "
+                    f"{found.get(name)!r}. Set it to what the warehouse was created with."
+                ) from error
+
         return cls(
-            measure_names=tuple(json.loads(found["measures"])),
-            key=json.loads(found["key"]),
-            time=json.loads(found["time"]),
-            tick_us=json.loads(found["tick_us"]),
-            eps=float(found["eps"]),
-            kappa=int(found["kappa"]),
-            grace_us=int(found["grace_us"]),
+            measure_names=tuple(read("measures")),
+            key=read("key"),
+            time=read("time"),
+            tick_us=read("tick_us"),
+            eps=float(read("eps")),
+            kappa=int(read("kappa")),
+            grace_us=int(read("grace_us")),
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
@@ -104,6 +115,12 @@ class Options:
         reserved = [name for name in columns if name.lower() in SYSTEM_COLUMNS]
         if reserved:
             raise InputError(f"the columns {reserved} are tidemark's own. Rename them in the input.")
+        unfit = [name for name in columns if _UNFIT & set(name)]
+        if unfit:
+            raise InputError(
+                f"the columns {unfit} cannot be stored: Delta takes no spaces and none of ,;{{}}()= in a name. "
+                "Rename them in the input."
+            )
         for role, names in (("measure", self.measure_names), ("key", (self.key,)), ("time", (self.time,))):
             for name in names:
                 if name is not None and name not in columns:
@@ -143,7 +160,7 @@ def parse_given(
     if isinstance(measures, str):
         measures = [measures]
     if measures is not None:
-        measures = list(measures)
+        measures = list(measures) if isinstance(measures, Iterable) else [measures]
         if not measures or not all(isinstance(name, str) and name for name in measures):
             raise InputError(f"measures must be one or more column names, got {measures!r}.")
         if len(set(measures)) < len(measures):
@@ -167,9 +184,5 @@ def parse_given(
         "tick": None if tick is None else parse_duration(tick),
         "eps": None if eps is None else float(eps),
         "kappa": kappa,
-        "grace": None if grace is None else _grace(grace),
+        "grace": None if grace is None else parse_grace(grace),
     }
-
-
-def _grace(grace: Any) -> int:
-    return 0 if grace in ("0", 0, "0 days") else parse_duration(grace)

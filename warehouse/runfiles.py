@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from warehouse.cuts import Slice, SortedInput, trim
-from warehouse.marks import ROW_GROUP_ROWS
+from warehouse.marks import ROW_GROUP_ROWS, coded
 
 WRITE_ROWS = 64 * ROW_GROUP_ROWS  # rows handed to the Parquet writer at a time
 
@@ -191,11 +191,7 @@ def _cells(
 
     `spans` ascend. Counted in a table where that is small beside the rows, by sorting otherwise.
     """
-    low, high = int(ticks.min()), int(ticks.max())
-    if high - low <= len(ticks):
-        names, code = np.arange(low, high + 1), ticks - low
-    else:
-        names, code = np.unique(ticks, return_inverse=True)
+    names, code = coded(ticks)
     first = int(spans[0])
     cell = (spans - first) * len(names) + code
     if (int(spans[-1]) - first + 1) * len(names) <= 8 * len(ticks) + 4096:

@@ -48,14 +48,19 @@ class DataFile:
 
 def create(store: Store, name: str, schema: pa.Schema, partition_by: Sequence[str] = ()) -> None:
     """Makes the table where it is not there yet."""
-    DeltaTable.create(
-        store.table(name),
-        schema,
-        mode="ignore",
-        partition_by=list(partition_by),
-        configuration=_CONFIGURATION,
-        storage_options=store.options,
-    )
+    try:
+        DeltaTable.create(
+            store.table(name),
+            schema,
+            mode="ignore",
+            partition_by=list(partition_by),
+            configuration=_CONFIGURATION,
+            storage_options=store.options,
+        )
+    except CommitFailedError:
+        if not exists(store, name):
+            raise
+        # Somebody else made it meanwhile.
 
 
 def exists(store: Store, name: str) -> bool:

@@ -21,6 +21,7 @@ NO_TICK = -(2**63)
 _LAST = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_LONGEST = 2**53  # of a duration, in microseconds: 285 years
 
 _UNITS = {
     "us": 1,
@@ -44,30 +45,32 @@ _UNITS = {
 
 def parse_duration(text: str | timedelta) -> int:
     """Microseconds of ``"1 day"``, ``"7d"``, ``"15 minutes"`` or a timedelta; always positive."""
-    if isinstance(text, timedelta):
-        width = text // _MICROSECOND
-    else:
-        found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text.lower()) if isinstance(text, str) else None
-        # The whole word first: 'ms' is not the plural of 'm'.
-        unit = _UNITS.get(found[2], _UNITS.get(found[2].removesuffix("s"))) if found else None
-        if found is None or unit is None:
-            raise InputError(
-                f"not a duration: {text!r}. Expected a whole number and a unit from microseconds to weeks, "
-                "such as '1 day', '7d' or '15 minutes'."
-            )
-        width = int(found[1]) * unit
-    if not 0 < width <= 2**53:
+    width = _width(text)
+    if not 0 < width <= _LONGEST:
         raise InputError(f"a duration must be positive and at most 285 years, got {text!r}.")
     return width
 
 
 def parse_grace(text: str | int | timedelta) -> int:
     """Microseconds of a grace period: a duration, or none at all (``"0"``, ``"0 s"``, ``"0 days"``)."""
-    nothing = re.fullmatch(r"\s*0+\s*", text) if isinstance(text, str) else text in (0, timedelta())
-    if nothing or (isinstance(text, str) and re.fullmatch(r"\s*0+\s*[A-Za-z]+\s*", text)):
-        parse_duration(f"1{text.strip().lstrip('0').strip() or 's'}" if isinstance(text, str) else "1 s")
-        return 0
-    return parse_duration(cast("str | timedelta", text))
+    width = 0 if text in ("0", 0) else _width(text)
+    if not 0 <= width <= _LONGEST:
+        raise InputError(f"a grace period must be from 0 to 285 years, got {text!r}.")
+    return width
+
+
+def _width(text: Any) -> int:
+    if isinstance(text, timedelta):
+        return text // _MICROSECOND
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text.lower()) if isinstance(text, str) else None
+    # The whole word first: 'ms' is not the plural of 'm'.
+    unit = _UNITS.get(found[2], _UNITS.get(found[2].removesuffix("s"))) if found else None
+    if found is None or unit is None:
+        raise InputError(
+            f"not a duration: {text!r}. Expected a whole number and a unit from microseconds to weeks, "
+            "such as '1 day', '7d' or '15 minutes'."
+        )
+    return int(found[1]) * unit
 
 
 def epoch_us(moment: datetime | date | str) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -66,6 +67,7 @@ def verify(
     snapshot = open_snapshot(uri, storage_options)
     checks = [_guard("files: every named file is there", lambda: _files_exist(snapshot))]
     checks.append(_guard("batches: each in at most one step", lambda: _plans_disjoint(snapshot)))
+    checks.append(_guard("ledger: each tick of a batch once", lambda: _ledger_distinct(snapshot)))
     for measure in snapshot.options.measures:
         for name, check in (
             ("runs partition the steps, at most kappa a level", _layout),
@@ -116,6 +118,17 @@ def _plans_disjoint(snapshot: Snapshot) -> str:
         if a.source == b.source and b.first <= a.last:
             raise _Broken(f"{a} and {b} share a batch")
     return f"{len(plans)} steps"
+
+
+def _ledger_distinct(snapshot: Snapshot) -> str:
+    store = snapshot.store
+    rows = tables.read(store, LEDGER, tables.open_table(store, LEDGER))
+    key = ["source", "first_batch", "last_batch", "tick"]
+    counts = rows.group_by(key).aggregate([([], "count_all")])
+    again = counts.filter(pc.greater(counts.column("count_all"), 1)).select(key).to_pylist()
+    if again:
+        raise _Broken(f"these rows are there more than once: {again[:3]}")
+    return f"{len(rows)} rows"
 
 
 def _plans(store: Store) -> list[Plan]:
