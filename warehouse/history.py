@@ -1,6 +1,6 @@
 """History on disk: the runs table and the marks table of a measure, read and committed.
 
-A run is written as `run=<name>/<attempt>-<number>.parquet`, its marks as
+A run is written as `run=<name>/<attempt>-<number>-<task>.parquet`, its marks as
 `run=<name>/<attempt>.parquet` of the marks table, which is committed first. So whoever sees a
 run in a snapshot finds its marks by name, and what a lost race leaves behind is never seen.
 """

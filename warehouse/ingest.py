@@ -39,8 +39,15 @@ def append_rows(store: Store, options: Options, rows: DataFrame, batch: Batches,
 
     `step` is the tick where there is no time.
     """
-    from delta.exceptions import DeltaConcurrentModificationException
+    from delta import exceptions
 
+    # Delta's Python names of these have no base in common.
+    races = (
+        exceptions.ConcurrentTransactionException,
+        exceptions.ConcurrentWriteException,
+        exceptions.MetadataChangedException,
+        exceptions.ProtocolChangedException,
+    )
     known = (
         options
         if options.columns
@@ -58,7 +65,7 @@ def append_rows(store: Store, options: Options, rows: DataFrame, batch: Batches,
         try:
             writer.save(store.spark_path(EVENTS))
             return
-        except DeltaConcurrentModificationException:
+        except races:
             # Another loader of this very batch won, or one that brought the columns: look again.
             if has_batch(store, batch):
                 return

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from warehouse.cuts import Slice, SortedInput, trim
+from warehouse.errors import DamagedWarehouse
 from warehouse.marks import ROW_GROUP_ROWS, coded
 
 WRITE_ROWS = 64 * ROW_GROUP_ROWS  # rows handed to the Parquet writer at a time
@@ -79,14 +80,22 @@ def read_rows(
         lo, hi = max(start - first, 0), min(stop - first, rows)
         if lo >= hi:
             continue
-        with pq.ParquetFile(path, filesystem=filesystem) as file:
-            edges = np.cumsum([0] + [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)])
-            g0 = int(np.searchsorted(edges, lo, side="right")) - 1
-            g1 = int(np.searchsorted(edges, hi, side="left"))
-            table = file.read_row_groups(list(range(g0, g1)), use_threads=False)
-            parts.append(table.slice(lo - int(edges[g0]), hi - lo))
+        try:
+            parts.append(_read_slice(filesystem, path, lo, hi))
+        except (OSError, pa.ArrowException) as error:
+            raise DamagedWarehouse(f"cannot read {path}: {error}. Restore the file, or the table.") from error
     table = pa.concat_tables(parts)
     return table.column("value").to_numpy(), table.column("tick").to_numpy()
+
+
+def _read_slice(filesystem: fs.FileSystem, path: str, lo: int, hi: int) -> pa.Table:
+    """Rows lo..hi (exclusive) of a file."""
+    with pq.ParquetFile(path, filesystem=filesystem) as file:
+        edges = np.cumsum([0] + [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)])
+        g0 = int(np.searchsorted(edges, lo, side="right")) - 1
+        g1 = int(np.searchsorted(edges, hi, side="left"))
+        table = file.read_row_groups(list(range(g0, g1)), use_threads=False)
+        return table.slice(lo - int(edges[g0]), hi - lo)
 
 
 def write_sorted(

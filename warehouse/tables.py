@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 
-from warehouse.errors import NotAWarehouse
+from warehouse.errors import DamagedWarehouse, NotAWarehouse
 from warehouse.storage import Store
 
 # Readers of an older version need their files and their log: both outlive the grace period.
@@ -167,8 +167,13 @@ def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] 
     paths = [file.path for file in files(table)]
     for path in paths:
         if path not in known:
-            with pq.ParquetFile(f"{name}/{path}", filesystem=filesystem) as file:
-                known[path] = file.read()
+            try:
+                with pq.ParquetFile(f"{name}/{path}", filesystem=filesystem) as file:
+                    known[path] = file.read()
+            except (OSError, pa.ArrowException) as error:
+                raise DamagedWarehouse(
+                    f"cannot read {name}/{path}: {error}. Restore the file, or the table."
+                ) from error
     for path in set(known) - set(paths):
         del known[path]
     if not paths:

@@ -7,6 +7,8 @@ into commits. `run` is the only line that meets Spark.
 from __future__ import annotations
 
 import pickle
+import re
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ import pyarrow as pa
 from sketches import GK, merge
 from warehouse import marks
 from warehouse.cuts import Slice, SortedInput
+from warehouse.errors import DamagedWarehouse
 from warehouse.events import Batches, Share, read_columns
 from warehouse.ledger import Summary, TickSummary
 from warehouse.marks import TickCounts, add_totals, tick_counts
@@ -61,7 +64,7 @@ class SortTask:
             grain = marks.ROW_GROUP_ROWS if self.eps is None else marks.grain(len(values), self.eps)
             span = WHOLE if self.eps is None else marks.span(len(values), grain, len(totals.ticks))
             rows = iter([sort_rows(values, ticks)])
-            written = write_sorted(filesystem, path, measure.arrow_type, rows, grain=grain, span=span)
+            written = write_sorted(filesystem, _own(path), measure.arrow_type, rows, grain=grain, span=span)
             results.append((written, totals))
         return results
 
@@ -137,13 +140,23 @@ def join(a: TickSummary, b: TickSummary, eps: float) -> TickSummary:
     return TickSummary(a.tick, a.rows + b.rows, times, measures)
 
 
+def _own(path: str) -> str:
+    """The path with a word of this very execution: Spark may run a task twice at the same time."""
+    return f"{path.removesuffix('.parquet')}-{uuid.uuid4().hex[:8]}.parquet"
+
+
 def _kept(ticks: Any, column: Column) -> tuple[Any, Any]:
     left_out = column.nan | column.null
     return (column.stored[~left_out], ticks[~left_out]) if left_out.any() else (column.stored, ticks)
 
 
 def run(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Runs each task in a Spark task of its own; their results in order."""
+    """Runs each task in a Spark task of its own; their results in order.
+
+    A file that a task cannot read is a DamagedWarehouse here too, once Spark has tried again.
+    """
+    from pyspark.errors import PythonException
+
     if not tasks:
         return []
     work = list(tasks)
@@ -156,5 +169,12 @@ def run(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
                 )
 
     frame = spark.range(0, len(work), 1, len(work)).mapInArrow(execute, "id long, result binary")
-    results = {row.id: pickle.loads(row.result) for row in frame.collect()}  # noqa: S301  our own tasks wrote it
+    try:
+        rows = frame.collect()
+    except PythonException as error:
+        said = re.search(r"DamagedWarehouse: (.+)", str(error))
+        if said is None:
+            raise
+        raise DamagedWarehouse(said[1]) from error
+    results = {row.id: pickle.loads(row.result) for row in rows}  # noqa: S301  our own tasks wrote it
     return [results[i] for i in range(len(work))]
