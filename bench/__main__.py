@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench [query load accuracy] [--rows N] [--quick] [--work DIR] [--out DIR]``."""
+"""The command line: ``python -m bench [query load accuracy] [--rows N] [--quick]``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench import report
+from bench import accuracy, latency, load_cost, report
 from bench.engines import start_spark
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
@@ -30,8 +30,6 @@ def main() -> None:
 def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) -> report.Section:
     quick = asked.quick
     if part == "query":
-        from bench import latency
-
         sizes = (
             latency.Sizes(30_000, 3, 2, 10, ("lognormal",))
             if quick
@@ -39,22 +37,22 @@ def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) 
         )
         return latency.run(spark, work, asked.out, sizes)
     if part == "load":
-        from bench import load_cost
-
         rows = 20_000 if quick else asked.rows // 10
         growth = (1, 2) if quick else (10, 40, 100)
-        return load_cost.run(spark, work, rows=rows, repeats=1 if quick else 5, steps=4 if quick else 40, growth=growth)
-    from bench import accuracy
-
-    rows = 100_000 if quick else asked.rows // 10
-    return accuracy.run(spark, work, asked.out, rows=rows, steps=10 if quick else 100)
+        return load_cost.run(
+            spark, work, rows=rows, repeats=1 if quick else 5, steps=4 if quick else 40, growth=growth
+        )
+    if quick:
+        return accuracy.run(spark, work, asked.out, rows=100_000, step_count=10, budgets=(0.125,))
+    budgets = (0.25, 0.5, 1, 2.5, 5)
+    return accuracy.run(spark, work, asked.out, rows=asked.rows // 10, step_count=100, budgets=budgets)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measures tidemark on this machine.")
     parser.add_argument("parts", nargs="*", choices=[*report.PARTS, []], help="parts to run; all without")
-    parser.add_argument("--rows", type=int, default=100_000_000, help="rows of the part query; a tenth elsewhere")
-    parser.add_argument("--quick", action="store_true", help="small sizes: does it run, and are answers right")
+    parser.add_argument("--rows", type=int, default=100_000_000, help="of the part query; a tenth elsewhere")
+    parser.add_argument("--quick", action="store_true", help="small: does it run, are answers right")
     parser.add_argument("--work", type=Path, help="a folder for generated warehouses; it is left as it was")
     parser.add_argument("--out", type=Path, default=DOCS, help="where report.md and its pictures go")
     return parser

@@ -41,8 +41,11 @@ DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, int], Values]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of one step: `days` are those of event time, first inclusive, stop exclusive; `LATE` of the
-    rows fall on any earlier day from `earliest` on."""
+    """The rows of one step.
+
+    `days` are those of event time, first inclusive, stop exclusive; `LATE` of the rows fall on any day from
+    `earliest` on.
+    """
 
     distribution: str
     step: int
@@ -68,7 +71,7 @@ class Rows:
         return np.minimum(np.random.default_rng([3, self.step]).zipf(1.3, self.rows), 1_000_000)
 
     def write(self, path: Path, *, files: int = 1, keys: bool = True) -> None:
-        """Writes the rows as Parquet files (time, value, and the key if it is wanted), which Spark will read."""
+        """Writes the rows as Parquet files for Spark: time, value and, if wanted, key."""
         path.mkdir(parents=True, exist_ok=True)
         times = pa.array(self.times()).cast(pa.timestamp("us", tz="UTC"))
         table = pa.table({"time": times, "value": self.values(), **({"key": self.keys()} if keys else {})})

@@ -1,4 +1,4 @@
-"""A process of its own that loads step after step and tells its memory: ``python -m bench.growth URI ROWS 10 40``.
+"""Loads step after step in a process of its own: ``python -m bench.growth FOLDER ROWS 10 40``.
 
 The last line on stdout is a JSON list: for each number of steps the peaks (MB) of a Python worker, of this
 driver process, and of a fresh reader that asks for quantiles and windows.
@@ -35,14 +35,20 @@ def main(folder: Path, rows: int, after: list[int]) -> None:
                 warehouse.create(spark, uri, ["value"], key="key", time="time", schema=frame)
             warehouse.load(spark, uri, frame, batch=f"step {part.step}")
             if part.step + 1 in after:
-                found.append({"steps": part.step + 1, "worker": watch.peak, "driver": peak_mb(), "reader": _reader(uri)})
+                found.append(
+                    {
+                        "steps": part.step + 1,
+                        "worker": watch.peak,
+                        "driver": peak_mb(),
+                        "reader": _reader(uri),
+                    }
+                )
     print(json.dumps(found))
 
 
 def _reader(uri: str) -> float:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.reader", uri], check=True, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "bench.reader", uri]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own
     return float(json.loads(done.stdout)["peak"])
 
 

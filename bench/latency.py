@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,11 @@ def run(spark: SparkSession, work: Path, out: Path, sizes: Sizes) -> Section:
     """Measures and returns the section."""
     section = Section("query", "Query: latency, blocks read, memory")
     section.text(
-        f"Warm questions, `refresh` included, each with another random phi; eps = {EPS}, {sizes.runs} runs, a live "
-        f"side of {sizes.live_batches} batches with 1 % as many rows. DuckDB (quantile_disc) and Spark "
-        "(percentile_approx) read the files of the same runs in the same session, warm. uniform: every run has rows "
-        "of all 365 days, the worst case for windows; the others: each run has its own days and 1 % late rows."
+        f"Warm questions, each with another random phi, `refresh` included; eps = {EPS}, {sizes.runs} runs, "
+        f"a live side of {sizes.live_batches} batches with 1 % as many rows. DuckDB (quantile_disc) and "
+        "Spark (percentile_approx) read the files of the same runs in the same session, warm. uniform: every "
+        "run has rows of all 365 days, the worst case for windows; the others: each run has its own days and "
+        "1 % of late rows."
     )
     bars: dict[str, dict[str, float]] = {}
     lines = []
@@ -87,13 +89,16 @@ def run(spark: SparkSession, work: Path, out: Path, sizes: Sizes) -> Section:
         shutil.rmtree(folder)
     out.mkdir(parents=True, exist_ok=True)
     plot_latency(out / "latency.png", bars, sizes.rows)
-    section.text(f"Milliseconds at {sizes.rows:,} rows, medians where nothing else is said:\n\n" + table(["", *COLUMNS], lines))
+    section.text(
+        f"Milliseconds at {sizes.rows:,} rows, medians where nothing else is said:\n\n"
+        + table(["", *COLUMNS], lines)
+    )
     section.plot(out / "latency.png", f"Median time of a question over {sizes.rows:,} rows, by engine")
     return section
 
 
 ENGINES = ("quick", "accurate", "exact", "DuckDB", "Spark")
-COLUMNS = (*ENGINES, "accurate p90", "accurate, a tenth of the rows", "100 phis", "fresh process")
+COLUMNS = (*ENGINES, "accurate p90", "100 phis", "fresh process")
 
 
 def _fill(spark: SparkSession, folder: Path, name: str, rows: int, sizes: Sizes) -> Filled:
@@ -149,53 +154,54 @@ def _measure(
 ) -> dict[str, float]:
     """All figures of one distribution, in milliseconds."""
     small, big = filled
-    readers = [query.open(one.uri) for one in filled]
-    for one, wh in zip(filled, readers, strict=True):
-        oracle = Oracle.of(one.history + one.live)
-        assert len(oracle.values) == one.rows
+    readers = query.open(small.uri), query.open(big.uri)
+    oracles = Oracle.of(small.history + small.live), Oracle.of(big.history + big.live)
+    for one, wh, oracle in zip(filled, readers, oracles, strict=True):
         _assert_answers(wh, oracle, one)
     say(f"  answers of {name} are right")
-    windows = {days: _window_oracle(big, days) for days in WINDOWS}
+    times, blocks = _ask(readers, oracles[1], sizes.questions)
+    median = {key: statistics.median(found) * MS for key, found in times.items()}
+    p90 = statistics.quantiles(times["accurate"], n=10)[-1] * MS
+    section.add(f"{name}: accurate, median", median["accurate"], "ms", 15)
+    section.add(f"{name}: accurate, p90", p90, "ms")
+    section.add(f"{name}: blocks read a run", blocks / sizes.runs, "", 2)
+    growth = median["accurate"] / median["a tenth"]
+    section.add(f"{name}: accurate, {big.rows:,} rows / {small.rows:,} rows", growth, "x", 1.5)
+    section.add(f"{name}: quick, median", median["quick"], "ms", 1)
+    section.add(f"{name}: exact, median", median["exact"], "ms")
+    section.add(f"{name}: 100 phis at once, median", median["100 phis"], "ms")
+    for days in WINDOWS:
+        _ask_window(section, name, readers[1], days, _window_oracle(big, days))
+    fresh = _time_fresh(section, name, big.uri)
+    _weigh_reader(section, name, big.uri)
+    peers = _time_peers(spark, section, name, big, median["accurate"])
+    return {**median, **peers, "accurate p90": p90, "fresh process": fresh}
+
+
+def _ask(readers: Sequence[Any], oracle: Oracle, questions: int) -> tuple[dict[str, list[float]], float]:
+    """Seconds of each kind of question, asked in turn, and the blocks that accurate read on average."""
     chance = random.Random(7)
-    seconds: dict[str, list[float]] = {key: [] for key in ("small", "big", "quick", "exact", "100 phis")}
-    blocks = []
-    for _ in range(sizes.questions):
+    small, big = readers
+    seconds: dict[str, list[float]] = {}
+    blocks = 0
+
+    def ask(kind: str, wh: Any, phi: Any, mode: str) -> Any:
+        taken, answer = _timed(partial(wh.quantile, phi, mode=mode))
+        seconds.setdefault(kind, []).append(taken)
+        return answer
+
+    for turn in range(questions):
         phi = chance.random()
-        seconds["small"].append(_timed(lambda phi=phi: readers[0].quantile(phi))[0])
-        taken, answer = _timed(lambda phi=phi: readers[1].quantile(phi))
-        seconds["big"].append(taken)
-        blocks.append(answer.blocks_read / sizes.runs)
+        ask("a tenth", small, phi, "accurate")
+        answer = ask("accurate", big, phi, "accurate")
         assert oracle.error(phi, answer.value) <= answer.error_bound <= EPS * answer.m
-        seconds["quick"].append(_timed(lambda phi=phi: readers[1].quantile(phi, mode="quick"))[0])
-    for _ in range(max(3, sizes.questions // 10)):
-        phi = chance.random()
-        taken, answer = _timed(lambda phi=phi: readers[1].quantile(phi, mode="exact"))
-        assert answer.value == oracle.quantile(phi)
-        seconds["exact"].append(taken)
-        phis = [chance.random() for _ in range(100)]
-        seconds["100 phis"].append(_timed(lambda phis=phis: readers[1].quantile(phis))[0])
-    medians = {key: statistics.median(found) * MS for key, found in seconds.items()}
-    result = {
-        "accurate": medians["big"],
-        "accurate p90": statistics.quantiles(seconds["big"], n=10)[-1] * MS,
-        "accurate, a tenth of the rows": medians["small"],
-        **{key: medians[key] for key in ("quick", "exact", "100 phis")},
-    }
-    section.add(f"{name}: accurate, median", result["accurate"], "ms", 15)
-    section.add(f"{name}: accurate, p90", result["accurate p90"], "ms")
-    section.add(f"{name}: blocks read a run", statistics.mean(blocks), "", 2)
-    section.add(f"{name}: {big.rows:,} rows / {small.rows:,} rows", medians["big"] / medians["small"], "x", 1.5)
-    section.add(f"{name}: quick, median", result["quick"], "ms", 1)
-    section.add(f"{name}: exact, median", result["exact"], "ms")
-    section.add(f"{name}: 100 phis at once, median", result["100 phis"], "ms")
-    for days, window_oracle in windows.items():
-        _windows(section, name, readers[1], days, window_oracle)
-    del windows
-    result["fresh process"] = _fresh(section, name, big.uri)
-    _memory(section, name, big.uri)
-    del readers
-    result |= _peers(spark, section, name, big, result["accurate"])
-    return result
+        blocks += answer.blocks_read
+        answer = ask("quick", big, phi, "quick")
+        assert oracle.error(phi, answer.value) <= answer.error_bound <= EPS * answer.N
+        if turn % 10 == 0:
+            assert ask("exact", big, phi, "exact").value == oracle.quantile(phi)
+            ask("100 phis", big, [chance.random() for _ in range(100)], "accurate")
+    return seconds, blocks / questions
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -222,7 +228,7 @@ def _window_oracle(filled: Filled, days: int) -> Oracle:
     return Oracle.of(filled.history + filled.live, (stop - days, stop))
 
 
-def _windows(section: Section, name: str, wh: Any, days: int, oracle: Oracle) -> None:
+def _ask_window(section: Section, name: str, wh: Any, days: int, oracle: Oracle) -> None:
     chance = random.Random(days)
     first, answer = _timed(lambda: wh.quantile(0.5, last=f"{days}d"))
     later = []
@@ -233,33 +239,34 @@ def _windows(section: Section, name: str, wh: Any, days: int, oracle: Oracle) ->
             taken, answer = _timed(lambda phi=phi: wh.quantile(phi, last=f"{days}d"))
             later.append(taken)
             blocks.append(answer.blocks_read)
-        assert answer.N == len(oracle.values), (answer.N, len(oracle.values))
+        assert len(oracle.values) == answer.N, answer
         assert oracle.error(answer.phi, answer.value) <= answer.error_bound <= EPS * answer.m
     section.add(f"{name}: last {days} days, first question", first * MS, "ms")
     section.add(f"{name}: last {days} days, then, median", statistics.median(later) * MS, "ms")
     section.add(f"{name}: last {days} days, blocks read in all", statistics.mean(blocks), "")
 
 
-def _fresh(section: Section, name: str, uri: str) -> float:
-    """A process that imports, opens, answers and ends."""
-    seconds = [
-        _timed(lambda: subprocess.run([sys.executable, "-c", FRESH, uri], check=True, stdout=subprocess.DEVNULL))[0]
-        for _ in range(7)
-    ]
-    section.add(f"{name}: a fresh process imports, opens and answers, median of 7", statistics.median(seconds), "s", 1.5)
-    return statistics.median(seconds) * MS
+def _time_fresh(section: Section, name: str, uri: str) -> float:
+    """Milliseconds of a process that imports, opens, answers and ends."""
+    command = [sys.executable, "-c", FRESH, uri]
+    start = partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL)
+    median = statistics.median(_timed(start)[0] for _ in range(7))
+    section.add(f"{name}: a fresh process imports, opens and answers, median of 7", median, "s", 1.5)
+    return median * MS
 
 
-def _memory(section: Section, name: str, uri: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.reader", uri], check=True, stdout=subprocess.PIPE, text=True
-    )
+def _weigh_reader(section: Section, name: str, uri: str) -> None:
+    command = [sys.executable, "-m", "bench.reader", uri]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own
     found = json.loads(done.stdout)
-    parts = ", ".join(f"{key} {found[key] - found['imports']:.0f}" for key in ("whole", "many", "peak"))
-    section.add(f"{name}: a reader's peak above its imports ({parts})", found["peak"] - found["imports"], "MB", 150)
+    many, peak = (found[key] - found["imports"] for key in ("many", "peak"))
+    section.add(f"{name}: a reader's peak above its imports, no windows asked", many, "MB")
+    section.add(f"{name}: a reader's peak above its imports, windows too", peak, "MB", 150)
 
 
-def _peers(spark: SparkSession, section: Section, name: str, big: Filled, accurate: float) -> dict[str, float]:
+def _time_peers(
+    spark: SparkSession, section: Section, name: str, big: Filled, accurate: float
+) -> dict[str, float]:
     """DuckDB and Spark over the files of the runs."""
     runs = f"{big.uri}/runs/value"
     oracle = Oracle.of(big.history)
@@ -272,7 +279,7 @@ def _peers(spark: SparkSession, section: Section, name: str, big: Filled, accura
         assert oracle.error(phi, value) <= 1, ("DuckDB", phi, value)
         if turn:
             times["DuckDB"].append(taken)
-    for turn in range(2 if big.rows < 5_000_000 else 1):  # the loads have warmed it
+    for _ in range(2 if big.rows < 5_000_000 else 1):  # the loads have warmed it
         phi = chance.random()
         taken, value = _timed(lambda phi=phi: spark_percentile(spark, runs, phi))
         assert oracle.error(phi, value) <= 1e-3 * len(oracle.values), ("Spark", phi, value)

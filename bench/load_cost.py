@@ -11,7 +11,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,9 @@ from bench.report import Section, say, table
 KAPPA = 4
 
 
-def run(spark: SparkSession, work: Path, *, rows: int, repeats: int, steps: int, growth: tuple[int, ...]) -> Section:
+def run(
+    spark: SparkSession, work: Path, *, rows: int, repeats: int, steps: int, growth: tuple[int, ...]
+) -> Section:
     """Measures and returns the section. `growth`: after how many steps memory is looked at."""
     section = Section("load", "Load: cost and memory")
     folder = work / "load"
@@ -64,21 +68,26 @@ def _bulk(spark: SparkSession, folder: Path, section: Section, rows: int, repeat
     for turn in range(-1, repeats):
         plain, _ = _timed(lambda: _append_plainly(frame, folder / "plain"))
         uri = _create(spark, folder / "warehouse", frame)
-        whole, report = _timed(lambda: warehouse.load(spark, uri, frame, batch="all"))
+        whole, report = _timed(partial(warehouse.load, spark, uri, frame, batch="all"))
         _assert_same(uri, oracle)
         run_seconds = report.seconds["sort"] + report.seconds["commit"]
         if turn >= 0:  # the first turn warms both
             seconds.append((plain, run_seconds, whole))
-            phases = " ".join(f"{name} {s:.2f}" for name, s in report.seconds.items())
+            phases = _phases(report.seconds)
             lines.append([turn + 1, f"{plain:.2f}", f"{run_seconds:.2f}", f"{whole:.2f}", phases])
             say(f"  plain {plain:.2f} s, run {run_seconds:.2f} s, whole {whole:.2f} s ({phases})")
         for name in ("plain", "warehouse"):
             shutil.rmtree(folder / name)
+    say("  answers of every load are right")
     size = f"{rows / 1e6:g} M rows"
     section.add(f"sorted run with marks / plain Delta write, {size}", _ratio(seconds, 1), "x", 1.6)
     section.add(f"whole bulk load / plain Delta write, {size}", _ratio(seconds, 2), "x", 2.6)
     head = ["turn", "plain write (s)", "run and marks (s)", "whole load (s)", "phases of the load (s)"]
     section.text(f"A bulk load of {size} (time, value, key) from Parquet files:\n\n" + table(head, lines))
+
+
+def _phases(seconds: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {taken:.2f}" for name, taken in seconds.items())
 
 
 def _ratio(seconds: list[tuple[float, float, float]], which: int) -> float:
@@ -88,32 +97,32 @@ def _ratio(seconds: list[tuple[float, float, float]], which: int) -> float:
 def _steps(spark: SparkSession, folder: Path, section: Section, each: int, steps: int) -> None:
     say(f"load: {steps} steps of {each:,} rows, kappa = {KAPPA}, in turn with plain appends")
     parts = year("lognormal", each * steps, steps, days=steps, mixed=False)
-    plain, loads, merges = [], [], 0.0
+    plain, loads, phases = [], [], Counter[str]()
     uri = ""
     for part in parts:
         source = folder / "steps" / f"{part.step}"
         part.write(source)
         frame = spark.read.parquet(str(source))
         uri = uri or _create(spark, folder / "warehouse", frame)
-        plain.append(_timed(lambda frame=frame: _append_plainly(frame, folder / "plain"))[0])
-        name = f"step {part.step}"
-        taken, report = _timed(lambda frame=frame, name=name: warehouse.load(spark, uri, frame, batch=name))
+        plain.append(_timed(partial(_append_plainly, frame, folder / "plain"))[0])
+        taken, report = _timed(partial(warehouse.load, spark, uri, frame, batch=f"step {part.step}"))
         loads.append(taken)
-        merges += report.seconds.get("merge", 0.0)
+        phases.update(report.seconds)
     _assert_same(uri, Oracle.of(parts))
     section.add(f"{steps} steps of {each:,} rows / {steps} plain appends", sum(loads) / sum(plain), "x", 3.5)
     section.text(
         f"{steps} steps of {each:,} rows, kappa = {KAPPA}: plain appends {sum(plain):.1f} s (median "
-        f"{statistics.median(plain):.2f} s), loads {sum(loads):.1f} s (median {statistics.median(loads):.2f} s, "
-        f"greatest {max(loads):.2f} s), of which merges {merges:.1f} s."
+        f"{statistics.median(plain):.2f} s), loads {sum(loads):.1f} s (median {statistics.median(loads):.2f} "
+        f"s, slowest {max(loads):.2f} s). Phases of the loads (s): {_phases(phases)}."
     )
+    say(f"  plain {sum(plain):.1f} s, loads {sum(loads):.1f} s ({_phases(phases)})")
     small = []
     for number in range(5):
         part = Rows("lognormal", 1_000 + number, 1_000, parts[-1].days, parts[0].earliest)
         source = folder / "steps" / f"small-{number}"
         part.write(source)
         frame = spark.read.parquet(str(source))
-        small.append(_timed(lambda: warehouse.load(spark, uri, frame, batch=f"small {number}"))[0])
+        small.append(_timed(partial(warehouse.load, spark, uri, frame, batch=f"small {number}"))[0])
     section.add(f"a step of 1,000 rows after {steps} of {each:,}, the slowest of 5", max(small), "s", 3.0)
     for name in ("plain", "warehouse", "steps"):
         shutil.rmtree(folder / name)
@@ -123,14 +132,14 @@ def _assert_same(uri: str, oracle: Oracle) -> None:
     """The warehouse holds the very rows: its quantiles are exact, there being no live side."""
     phis = [0.0, 0.001, 0.1, 0.5, 0.9, 0.999, 1.0]
     for answer in query.open(uri).quantile(phis):
-        assert answer.N == len(oracle.values), (answer.N, len(oracle.values))
+        assert len(oracle.values) == answer.N, answer
         assert answer.value == oracle.quantile(answer.phi), answer
 
 
 def _growth(folder: Path, section: Section, after: tuple[int, ...], each: int) -> None:
     say(f"load: memory after {after} steps of {each:,} rows, in a session of its own")
     asked = [sys.executable, "-m", "bench.growth", str(folder / "growth"), str(each), *map(str, after)]
-    done = subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own
     found = json.loads(done.stdout.splitlines()[-1])
     first, last = found[0], found[-1]
     lines = [[one["steps"], *(f"{one[who]:.0f}" for who in ("worker", "driver", "reader"))] for one in found]
@@ -138,5 +147,8 @@ def _growth(folder: Path, section: Section, after: tuple[int, ...], each: int) -
         growth = last[who] / first[who]
         section.add(f"peak of the {who}, {last['steps']} steps / {first['steps']} steps", growth, "x", 1.2)
     head = ["steps", "a Python worker (MB)", "the driver's Python (MB)", "a reader (MB)"]
-    section.text(f"Greatest resident memory, steps of {each:,} rows, kappa = 10, imports included:\n\n" + table(head, lines))
+    section.text(
+        f"Greatest resident memory, steps of {each:,} rows, kappa = 10, imports included:\n\n"
+        + table(head, lines)
+    )
     shutil.rmtree(folder / "growth")

@@ -8,14 +8,22 @@ from pathlib import Path
 import matplotlib as mpl
 
 mpl.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402 - the backend is chosen before it loads
+from matplotlib import pyplot as plt
 
-COLOURS = {"quick": "#4c9f70", "accurate": "#1f5fa8", "exact": "#7a4fa3", "DuckDB": "#e0a526", "Spark": "#d1495b"}
+COLOURS = {
+    "quick": "#4c9f70",
+    "accurate": "#1f5fa8",
+    "exact": "#7a4fa3",
+    "DuckDB": "#e0a526",
+    "Spark": "#d1495b",
+}
 
 
 def plot_latency(path: Path, bars: Mapping[str, Mapping[str, float]], rows: int) -> None:
     """Bars of milliseconds on a logarithmic axis, a panel a distribution."""
-    figure, axes = plt.subplots(1, len(bars), figsize=(3.6 * len(bars) + 0.8, 2.8), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(bars), figsize=(3.6 * len(bars) + 0.8, 2.8), sharey=True, squeeze=False
+    )
     for axis, (name, found) in zip(axes[0], bars.items(), strict=True):
         axis.barh(list(found), list(found.values()), color=[COLOURS[engine] for engine in found])
         axis.set_xscale("log")
@@ -36,12 +44,16 @@ def plot_latency(path: Path, bars: Mapping[str, Mapping[str, float]], rows: int)
 def plot_accuracy(
     path: Path, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], rows: int, title: str
 ) -> None:
-    """Mean error in rows by memory in MB, both logarithmic, a panel a distribution. An error below a hundredth
-    of a row is drawn there."""
+    """Mean error in rows by memory in MB, both logarithmic, a panel a distribution.
+
+    An error below a hundredth of a row is drawn there.
+    """
     least = 1e-2
     columns = min(2, len(panels))
     lines = -(-len(panels) // columns)
-    figure, axes = plt.subplots(lines, columns, figsize=(5.2 * columns, 3.4 * lines), squeeze=False, sharey=True)
+    figure, axes = plt.subplots(
+        lines, columns, figsize=(5.2 * columns, 3.4 * lines), squeeze=False, sharey=True
+    )
     for axis, (name, series) in zip(axes.flat, panels.items(), strict=False):
         for number, (engine, points) in enumerate(series.items()):
             ours = engine.startswith("tidemark")

@@ -40,8 +40,17 @@ class Figure:
 
     def cells(self) -> list[str]:
         """The figure as a row of a table."""
-        asked = "" if self.target is None else f"{'>=' if self.at_least else '<='} {number(self.target)} {self.unit}"
-        return [self.name, asked, f"{number(self.value)} {self.unit}", {None: "", True: "met", False: "**missed**"}[self.met]]
+        asked = (
+            ""
+            if self.target is None
+            else f"{'>=' if self.at_least else '<='} {number(self.target)} {self.unit}"
+        )
+        return [
+            self.name,
+            asked,
+            f"{number(self.value)} {self.unit}",
+            {None: "", True: "met", False: "**missed**"}[self.met],
+        ]
 
 
 def number(value: float) -> str:
@@ -66,7 +75,9 @@ class Section:
     blocks: list[str] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
 
-    def add(self, name: str, value: float, unit: str, target: float | None = None, *, at_least: bool = False) -> None:
+    def add(
+        self, name: str, value: float, unit: str, target: float | None = None, *, at_least: bool = False
+    ) -> None:
         """Adds a figure and says it."""
         figure = Figure(name, value, unit, target, at_least)
         self.figures.append(figure)

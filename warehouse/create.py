@@ -95,7 +95,7 @@ def column_types(schema: StructType) -> dict[str, str]:
     for field in schema.fields:
         if any(name.lower() == field.name.lower() for name in names):
             raise InputError(
-                f"the column {field.name!r} is there twice (upper and lower case are one). Rename it in the input."
+                f"the column {field.name!r} is there twice (upper and lower case are one). Rename it."
             )
         kind = field.dataType.jsonValue()
         names[field.name] = kind if isinstance(kind, str) else kind["type"]

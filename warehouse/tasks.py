@@ -85,7 +85,8 @@ class MergeTask:
         """The file written."""
         filesystem = self.store.filesystem()
         pieces = (merge_slice(filesystem, self.inputs, piece) for piece in self.slices)
-        return write_sorted(filesystem, self.path, self.arrow_type, pieces, grain=self.grain, span=self.span)
+        path = _own(self.path)
+        return write_sorted(filesystem, path, self.arrow_type, pieces, grain=self.grain, span=self.span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,11 @@ import stream
 import warehouse
 from tests.crash.loader import Job
 from tests.crash.processes import ROOT, LoaderProcess, ReaderProcess
-from tests.crash.truth import MEASURES, OPTIONS, SCHEMA, Truth, problems, write_batch, wrong_at_rest
+from tests.crash.truth import MEASURES, OPTIONS, SCHEMA, Truth, problems, rows_of, write_batch, wrong_at_rest
 
-collect_ignore = [] if sys.platform == "linux" else ["test_kills.py", "test_races.py"]  # /proc names the processes
+collect_ignore = (
+    [] if sys.platform == "linux" else ["test_kills.py", "test_races.py"]
+)  # /proc names the processes
 
 
 @dataclass
@@ -50,12 +52,21 @@ class Attacked:
     def load_job(self, number: int, *, hold: str = "", nth: int = 1, then: tuple[Job, ...] = ()) -> Job:
         """The job that loads a batch."""
         self.truth.coming(number)
-        argv = ("--warehouse", self.uri, "--input", str(write_batch(self.inputs, number)), "--batch", f"b{number}")
+        argv = (
+            "--warehouse",
+            self.uri,
+            "--input",
+            str(write_batch(self.inputs, number)),
+            "--batch",
+            f"b{number}",
+        )
         return Job(Path(self.uri).name, argv, hold=hold, nth=nth, then=then)
 
     def stream_job(self, *, hold: str = "", nth: int = 1, then: tuple[Job, ...] = ()) -> Job:
         """The job that loads what the stream brought."""
-        return Job(Path(self.uri).name, ("--warehouse", self.uri, "--from-stream"), hold=hold, nth=nth, then=then)
+        return Job(
+            Path(self.uri).name, ("--warehouse", self.uri, "--from-stream"), hold=hold, nth=nth, then=then
+        )
 
     def append_job(self, number: int, at: int, *, then: tuple[Job, ...] = ()) -> Job:
         """The job that brings a batch as number `at` of the stream."""
@@ -94,16 +105,10 @@ class Stage:
             self.looks += rounds
             assert problems(journal, one.truth) == []
             final = {seen.measure: seen.rows for seen in journal if seen.rows is not None}
-            true = {sum(_rows(number) for number in one.truth.arrived)}
+            true = {rows_of(one.truth.arrived)}
             assert {final[measure] for measure in MEASURES} == true
             one.check()
             shutil.rmtree(one.uri)
-
-
-def _rows(number: int) -> int:
-    from tests.crash.truth import batch_rows
-
-    return batch_rows(number).num_rows
 
 
 def new_warehouse(spark: SparkSession, folder: Path, name: str) -> Attacked:

@@ -30,8 +30,10 @@ from warehouse import load, tasks
 
 @dataclass(frozen=True)
 class Job:
-    """Something to do. `argv` are load_batch's arguments; `append` a (warehouse, source, number, folder) of a
-    stream's batch. It is held when it reaches `hold` for the `nth` time. `then` are jobs that follow."""
+    """Something to do, held when it reaches `hold` for the `nth` time; `then` are jobs that follow.
+
+    `argv` are load_batch's arguments; `append` is (warehouse, source, number, folder) of a stream's batch.
+    """
 
     name: str
     argv: tuple[str, ...] = ()
@@ -160,7 +162,7 @@ def main(address: str) -> None:
         **{
             "spark.master": "local[2]",
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m",
             "spark.sql.shuffle.partitions": "2",
         },
     )

@@ -17,9 +17,16 @@ from tests.crash.truth import Seen
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-PATIENCE = 120  # seconds after which a process that says nothing has failed the test
+PATIENCE = 300  # seconds after which a process that says nothing has failed the test
 _SUBMIT = shutil.which("spark-submit", path=str(Path(sys.executable).parent)) or "spark-submit"
-_CONF = ["--master", "local[2]", "--driver-memory", "1g", "--driver-java-options", "-XX:TieredStopAtLevel=1"]
+_CONF = [
+    "--master",
+    "local[2]",
+    "--driver-memory",
+    "1g",
+    "--driver-java-options",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m",
+]
 
 
 def submit(script: Path, *argv: str) -> list[str]:

@@ -2,8 +2,8 @@
 
     python reader.py SOCKET
 
-The journal of a warehouse has an entry for each change of versions, and one for each error. Within a change the
-answers of one measure, which must not differ while the versions stay, are asked for in all three modes.
+The journal of a warehouse has an entry for each error and for each change of versions; a change is asked
+about in all three modes. While the versions stay, the answers must.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Watched:
         versions, said = self.last.get(measure, (None, None))
         if seen.answers and versions == seen.answers[0].as_of:
             if repr(seen.answers) != said:
-                self.journal.append(replace(seen, rows=None, error=f"answers differ at {versions}: {said} {seen}"))
+                self.journal.append(
+                    replace(seen, rows=None, error=f"answers differ at {versions}: {said} {seen}")
+                )
             return
         self.journal.append(seen)
         if seen.answers:
@@ -74,7 +76,7 @@ class Watched:
 
 
 def main(address: str) -> None:
-    os.nice(5)
+    os.nice(15)  # the drivers that it watches have more to do
     watched: dict[str, Watched] = {}
     with Client(address, family="AF_UNIX") as connection:
         connection.send(("ready",))

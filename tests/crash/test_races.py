@@ -1,4 +1,4 @@
-"""Loaders that run at the same time: both end well, every row counts once, and readers never see anything else.
+"""Loaders that run at the same time: both end well, every row counts once, readers never see anything else.
 
 Two real drivers are held at the same point of their loads and let go together, or one is held while the other
 runs to its end: so each race is run where it matters, in both orders.
@@ -7,15 +7,17 @@ runs to its end: so each race is run where it matters, in both orders.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 import warehouse
-from tests.crash.conftest import Stage, load_batch_script
+from tests.crash.conftest import Attacked, Stage, load_batch_script
 from tests.crash.loader import Job
 from tests.crash.processes import PATIENCE, LoaderProcess, start, submit
+from tests.crash.truth import Truth
 
-POINTS = ["append", "appended", "planned", "sorted", "marked", "committed", "merge", "merge marked", "merged"]
+POINTS = ["append", "planned", "marked", "committed", "merge", "merge marked"]
 
 
 class Crash(Exception):
@@ -71,7 +73,7 @@ def test_two_loaders_of_different_batches_at_once_count_each_once(
     attacked = [stage.copy("deep" if i % 2 else "shallow") for i in range(len(POINTS))]
     mine = [one.load_job(10, hold=point) for one, point in zip(attacked, POINTS, strict=True)]
     yours = [
-        one.stream_job(hold=point) if i % 2 and point not in {"append", "appended"} else one.load_job(11, hold=point)
+        one.stream_job(hold=point) if i % 2 and point != "append" else one.load_job(11, hold=point)
         for i, (one, point) in enumerate(zip(attacked, POINTS, strict=True))
     ]
     race(pair, [mine, yours])
@@ -80,7 +82,7 @@ def test_two_loaders_of_different_batches_at_once_count_each_once(
     stage.leave(*attacked)
 
 
-@pytest.mark.parametrize("point", ["merge", "merge sorted", "merge marked"])
+@pytest.mark.parametrize("point", ["merge", "merge marked"])
 def test_a_load_beside_a_merge_and_a_merge_beside_a_load(
     stage: Stage, pair: tuple[LoaderProcess, LoaderProcess], point: str
 ) -> None:
@@ -125,7 +127,9 @@ def test_a_stream_brings_batches_while_two_loaders_take_them(
 
 
 @pytest.mark.parametrize("numbers", [(10, 10), (10, 11)], ids=["the same batch", "different batches"])
-def test_spark_submit_of_the_job_twice_at_once_counts_every_row_once(stage: Stage, numbers: tuple[int, int]) -> None:
+def test_spark_submit_of_the_job_twice_at_once_counts_every_row_once(
+    stage: Stage, numbers: tuple[int, int]
+) -> None:
     """The command that users type, started twice at once."""
     one = stage.copy("shallow")
     logs = [stage.folder / f"at-once-{at}.log" for at in range(2)]
@@ -137,3 +141,31 @@ def test_spark_submit_of_the_job_twice_at_once_counts_every_row_once(stage: Stag
     stage.leave(one)
 
 
+def test_two_loaders_that_create_the_same_warehouse_at_once_create_one(
+    stage: Stage, pair: tuple[LoaderProcess, LoaderProcess]
+) -> None:
+    """Both bring the first batch of a warehouse that is not there yet, the same one or different ones."""
+    for round_ in range(4):
+        one = Attacked(
+            stage.spark, str(stage.folder / f"new-{next(stage.names)}"), Truth(), stage.shallow.inputs
+        )
+        options = (
+            "--measure",
+            "delay",
+            "--measure",
+            "size",
+            "--time",
+            "time",
+            "--eps",
+            "0.02",
+            "--kappa",
+            "2",
+        )
+        numbers = (10, 10 + round_ % 2)
+        for loader, number in zip(pair, numbers, strict=True):
+            job = one.load_job(number)
+            loader.begin(replace(job, argv=(*job.argv, *options)))
+        for loader in pair:
+            loader.done(one.load_job(10).name)
+        one.truth.have_arrived(*numbers)
+        one.check()

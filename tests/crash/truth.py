@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import query
 from warehouse import Snapshot, open_snapshot, tables, verify
 from warehouse.storage import EVENTS
 
@@ -31,7 +32,7 @@ _DAY_US = 86_400_000_000
 _FILES = 2  # each batch lies in several files, so `events` gets several and a load sorts in chunks
 
 
-@lru_cache(maxsize=None)
+@cache
 def batch_rows(number: int) -> pa.Table:
     """The rows of a batch: no two batches have equally many, nor do the subsets of any few."""
     random = np.random.default_rng([20261121, number])
@@ -93,7 +94,9 @@ class Truth:
             for some in itertools.combinations(sorted(new), count):
                 batches = self.arrived | set(some)
                 total = rows_of(batches)
-                assert self.legal.setdefault(total, batches) == batches, "two sets of batches have equally many rows"
+                assert self.legal.setdefault(total, batches) == batches, (
+                    "two sets of batches have equally many rows"
+                )
 
     def have_arrived(self, *numbers: int) -> None:
         """From now on these batches must be seen."""
@@ -137,7 +140,9 @@ def problems(seen: Iterable[Seen], truth: Truth) -> list[str]:
         if one.rows and (one.nans, one.nulls) != (nans, nulls):
             found.append(f"{one.measure}: {one.nans} NaN and {one.nulls} NULL, true are {nans} and {nulls}")
         for answer in one.answers:
-            found += [f"{one.measure}, {one.rows} rows: {text}" for text in _wrong(answer, values, nans, one.m)]
+            found += [
+                f"{one.measure}, {one.rows} rows: {text}" for text in _wrong(answer, values, nans, one.m)
+            ]
     return found
 
 
@@ -145,7 +150,7 @@ def _wrong(answer: Any, values: np.ndarray, nans: int, m: int) -> list[str]:
     """What is untrue in a quantile's answer. NaN ranks after every number."""
     every = len(values) + nans
     rank = max(1, math.ceil(Fraction(str(answer.phi)) * every))
-    is_nan = answer.value != answer.value  # noqa: PLR0124 - NaN alone differs from itself
+    is_nan = answer.value != answer.value
     le = every if is_nan else int(np.searchsorted(values, answer.value, side="right"))
     lt = len(values) if is_nan else int(np.searchsorted(values, answer.value, side="left"))
     error = max(0, rank - le, lt + 1 - rank)
@@ -153,7 +158,9 @@ def _wrong(answer: Any, values: np.ndarray, nans: int, m: int) -> list[str]:
     promise = {"quick": OPTIONS["eps"] * every, "accurate": OPTIONS["eps"] * m, "exact": 0}[answer.mode]
     said = f"{answer.mode} {answer.phi} is {answer.value}"
     checks = {
-        f"{said}, its rank {le} is not in [{answer.rank_lo}, {answer.rank_hi}]": answer.rank_lo <= le <= answer.rank_hi,
+        f"{said}, its rank {le} is not in [{answer.rank_lo}, {answer.rank_hi}]": answer.rank_lo
+        <= le
+        <= answer.rank_hi,
         f"{said}, an error of {error} rows, certified {answer.error_bound}": error <= answer.error_bound,
         f"{said}, certified {answer.error_bound} rows, promised {promise}": answer.error_bound <= promise,
         f"{said}, {exact} is not in [{answer.low}, {answer.high}]": _at_most(answer.low, exact)
@@ -168,8 +175,6 @@ def _at_most(low: Any, high: Any) -> bool:
 
 def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
     """Every way in which a warehouse at rest differs from the rows that were sent to it."""
-    import query
-
     report = verify(uri)
     found = [] if report.ok else [str(report)]
     if "run its load again" in str(report) or "run their load again" in str(report):
@@ -190,7 +195,9 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
             if not np.array_equal(answer.value, exact, equal_nan=True):
                 found.append(f"{measure}: quantile {answer.phi} is {answer.value}, true is {exact}")
         if answers and (answers[0].nans, answers[0].nulls) != (nans, nulls):
-            found.append(f"{measure}: {answers[0].nans} NaN, {answers[0].nulls} NULL, true are {nans}, {nulls}")
+            found.append(
+                f"{measure}: {answers[0].nans} NaN, {answers[0].nulls} NULL, true are {nans}, {nulls}"
+            )
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -64,3 +65,18 @@ def replace_rows(uri: str | os.PathLike[str], name: str, rows: Any) -> None:
     table = tables.open_table(store, name)
     added = tables.write_file(store, name, rows, f"{tables.new_name()}.parquet")
     tables.commit(table, [*map(tables.remove, tables.files(table)), added])
+
+
+def edit_properties(uri: str | os.PathLike[str], changes: dict[str, str | None]) -> None:
+    """Changes the properties of events in its first commit."""
+    log = Path(uri) / "events" / "_delta_log" / "00000000000000000000.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        found = action.get("metaData", {}).get("configuration", {})
+        for name, value in changes.items():
+            found.pop(name, None)
+            if found and value is not None:
+                found[name] = value
+    log.write_text("\n".join(json.dumps(action) for action in actions))
+    for checksum in log.parent.glob("*.crc"):
+        checksum.unlink()

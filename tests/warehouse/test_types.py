@@ -60,7 +60,7 @@ RANDOM: dict[str, Callable[[random.Random], Any]] = {
 }
 ROWS = 64
 TICK = timedelta(hours=6)
-ODD_PATH = "wäre house %41+#1=2"
+ODD_PATH = "wäre house 41%+#1=2~c3?"
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def frame_of(spark: SparkSession, folder: Path, rows: pa.Table) -> DataFrame:
 def oracle(values: list[Any]) -> list[Any]:
     """What has a rank, sorted as answers come back: -0.0 as 0.0, zoneless times as UTC, NaN at the end."""
     kept = [v for v in values if v is not None]
-    kept = [v.replace(tzinfo=UTC) if isinstance(v, datetime) and v.tzinfo is None else v for v in kept]
+    kept = [v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for v in kept]
     numbers = sorted(v for v in kept if v == v)  # noqa: PLR0124  NaN is not itself
     return [0.0 if v == 0 and isinstance(v, float) else v for v in numbers] + [v for v in kept if v != v]  # noqa: PLR0124
 
