@@ -85,7 +85,7 @@ def read_marks(store: Store, measure: Measure, run: Run, found: Sequence[DataFil
     named, marked = {file.path for file in found if file.rows}, {file.path for file in marks.files}
     if named != marked:
         raise DamagedWarehouse(
-            f"the table and the marks of {run.name} name other files: only the table {sorted(named - marked)}, "
+            f"table and marks of {run.name} name other files: only the table {sorted(named - marked)}, "
             f"only the marks {sorted(marked - named)}. Restore the table's log."
         )
     return marks

@@ -118,7 +118,7 @@ class Options:
         unfit = [name for name in columns if _UNFIT & set(name)]
         if unfit:
             raise InputError(
-                f"the columns {unfit} cannot be stored: Delta takes no space and none of ,;{{}}()= in a name. "
+                f"the columns {unfit} cannot be stored: Delta takes no space and no ,;{{}}()= in a name. "
                 "Rename them in the input."
             )
         for role, names in (("measure", self.measure_names), ("key", (self.key,)), ("time", (self.time,))):
