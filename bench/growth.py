@@ -16,7 +16,7 @@ from pathlib import Path
 import warehouse
 from bench.data import Rows, year
 from bench.engines import start_spark
-from bench.memory import WorkerWatch, peak_mb
+from bench.memory import Watch, greatest_worker_mb, peak_mb
 
 
 def main(folder: Path, rows: int, after: list[int]) -> None:
@@ -28,7 +28,7 @@ def main(folder: Path, rows: int, after: list[int]) -> None:
         list(maker.map(Rows.write, parts, [source / f"{part.step}" for part in parts]))
     spark = start_spark(folder.parent)
     found = []
-    with WorkerWatch() as watch:
+    with Watch(greatest_worker_mb, 0.05) as watch:
         for part in parts:
             frame = spark.read.parquet(str(source / f"{part.step}"))
             if part.step == 0:

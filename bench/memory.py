@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -16,13 +17,23 @@ def peak_mb(pid: int | str = "self") -> float:
     return int(found[1]) / 1024
 
 
-class WorkerWatch:
-    """The peak of any Python worker that Spark started from this process, while the block runs."""
+def own_mb() -> float:
+    """The resident memory of this process that is not a file's, in MB: what it holds, libraries' code aside."""
+    found = re.search(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
 
-    def __enter__(self) -> WorkerWatch:
+
+class Watch:
+    """Looks every few milliseconds while the block runs and keeps the greatest of what it saw."""
+
+    def __init__(self, look: Callable[[], float], seconds: float = 0.005) -> None:
         self.peak = 0.0
+        self._look, self._seconds = look, seconds
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Watch:
         self._thread.start()
         return self
 
@@ -30,11 +41,18 @@ class WorkerWatch:
         self._stop.set()
         self._thread.join()
 
-    def _look(self) -> None:
-        while not self._stop.wait(0.05):
-            for child in psutil.Process().children(recursive=True):
-                try:
-                    if any("pyspark" in word for word in child.cmdline()) and "java" not in child.name():
-                        self.peak = max(self.peak, peak_mb(child.pid))
-                except (psutil.Error, OSError, AssertionError):
-                    continue  # it ended meanwhile
+    def _watch(self) -> None:
+        while not self._stop.wait(self._seconds):
+            self.peak = max(self.peak, self._look())
+
+
+def greatest_worker_mb() -> float:
+    """The peak of any Python worker that Spark runs below this process now."""
+    peaks = [0.0]
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if any("pyspark" in word for word in child.cmdline()) and "java" not in child.name():
+                peaks.append(peak_mb(child.pid))
+        except (psutil.Error, OSError, AssertionError):
+            continue  # it ended meanwhile
+    return max(peaks)

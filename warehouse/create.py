@@ -159,4 +159,20 @@ def _create_events(spark: SparkSession, store: Store, options: Options, schema: 
     }
     for name, value in properties.items():
         builder = builder.property(name, value)
-    builder.execute()
+    try:
+        builder.execute()
+    except concurrent_changes():
+        if not tables.exists(store, EVENTS):
+            raise
+
+
+def concurrent_changes() -> tuple[type[Exception], ...]:
+    """What Spark raises where another writer of a table came first; in Python these share no base."""
+    from delta import exceptions
+
+    return (
+        exceptions.ConcurrentTransactionException,
+        exceptions.ConcurrentWriteException,
+        exceptions.MetadataChangedException,
+        exceptions.ProtocolChangedException,
+    )

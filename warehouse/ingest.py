@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from warehouse import tables
-from warehouse.create import column_types
+from warehouse.create import column_types, concurrent_changes
 from warehouse.errors import BatchMismatch, InputError
 from warehouse.events import Batches
 from warehouse.options import Options
@@ -39,15 +39,6 @@ def append_rows(store: Store, options: Options, rows: DataFrame, batch: Batches,
 
     `step` is the tick where there is no time.
     """
-    from delta import exceptions
-
-    # Delta's Python names of these have no base in common.
-    races = (
-        exceptions.ConcurrentTransactionException,
-        exceptions.ConcurrentWriteException,
-        exceptions.MetadataChangedException,
-        exceptions.ProtocolChangedException,
-    )
     known = (
         options
         if options.columns
@@ -65,7 +56,7 @@ def append_rows(store: Store, options: Options, rows: DataFrame, batch: Batches,
         try:
             writer.save(store.spark_path(EVENTS))
             return
-        except races:
+        except concurrent_changes():
             # Another loader of this very batch won, or one that brought the columns: look again.
             if has_batch(store, batch):
                 return

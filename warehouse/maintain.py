@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _HOUR_US = 3_600_000_000
+_VACUUM = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",  # the grace is the rule here
+    # `events` is one folder. The default starts 10,000 empty tasks several times over to list it.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+}
 _SMALL_FILES = 8  # a table that the driver writes is compacted when it has more files than this
 
 
@@ -228,13 +233,14 @@ def _compact_events(spark: SparkSession, store: Store, grace_us: int, report: Ma
     before = len(tables.files(tables.open_table(store, EVENTS)))
     events = SparkDeltaTable.forPath(spark, store.spark_path(EVENTS))
     events.optimize().executeCompaction()
-    check = "spark.databricks.delta.retentionDurationCheck.enabled"
-    was = spark.conf.get(check, "true") or "true"
-    spark.conf.set(check, "false")
+    was = {name: spark.conf.get(name, None) for name in _VACUUM}
+    for name, value in _VACUUM.items():
+        spark.conf.set(name, value)
     try:
         events.vacuum(float(np.ceil(grace_us / _HOUR_US)))
     finally:
-        spark.conf.set(check, was)
+        for name, old in was.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
     after = len(tables.files(tables.open_table(store, EVENTS)))
     if before != after:
         report.compacted[EVENTS] = (before, after)

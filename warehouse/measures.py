@@ -120,7 +120,7 @@ def _floor_double(exact: Fraction) -> float:
     try:
         near = float(exact)
     except OverflowError:
-        near = math.copysign(math.inf, exact)
+        near = math.inf if exact > 0 else -math.inf  # copysign would overflow too
     if math.isinf(near):
         return sys.float_info.max if near > 0 else -math.inf
     return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)

@@ -25,7 +25,7 @@ import stream
 from jobs import load_batch
 from jobs.session import spark_session
 from tests.crash.truth import write_batch
-from warehouse import load, tasks
+from warehouse import tasks
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,9 @@ class Loader:
 
 def main(address: str) -> None:
     # Small shares, so that a few thousand rows are sorted in chunks and merged in slices and files.
-    tasks.SORT_ROWS, load.SLICE_ROWS, load.FILE_ROWS = 1000, 1000, (1000, 2000)
+    tasks.SORT_ROWS = 1000
+    load = sys.modules["warehouse.load"]  # the package has a function of that name
+    load.SLICE_ROWS, load.FILE_ROWS = 1000, (1000, 2000)
     spark = spark_session(
         "loader",
         **{

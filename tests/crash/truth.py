@@ -184,6 +184,9 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
     for measure in MEASURES:
         view = asked._snapshot.view(measure)
         stored = sum(run.rows for run in view.runs)
+        held = sum(file.rows for file in tables.files(tables.open_table(asked._snapshot.store, view.root)))
+        if held != stored:
+            found.append(f"{measure}: the files of the runs hold {held} rows, their marks say {stored}")
         values, nans, nulls = column(measure, truth.arrived)
         live = sum(row.rows - row.nans - row.nulls for row in view.live)
         if stored + live != len(values):

@@ -1,0 +1,46 @@
+"""The benchmarks run at small sizes, assert their answers and write their report. Nothing is timed here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import report
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def test_every_part_asserts_its_answers_and_writes_its_section(tmp_path: Path) -> None:
+    out, work = tmp_path / "out", tmp_path / "work"
+    work.mkdir()
+    command = [sys.executable, "-m", "bench", "--quick", "--out", str(out), "--work", str(work)]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout.count("answers of") >= 3
+    text = (out / "report.md").read_text()
+    for part in report.PARTS:
+        assert f"<!-- part: {part} -->" in text
+    for picture in ("latency.png", "accuracy.png"):
+        assert (out / picture).stat().st_size > 10_000
+        assert f"({picture})" in text
+    assert not list(work.iterdir())
+
+
+def test_a_part_that_is_run_again_leaves_the_others_sections(tmp_path: Path) -> None:
+    for part, value in (("query", 1.0), ("accuracy", 2.0), ("query", 3.0)):
+        section = report.Section(part, f"about {part}")
+        section.add(f"figure of {part}", value, "x", 2.5)
+        report.write(section, tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert text.index("figure of query") < text.index("figure of accuracy")
+    assert ("3 x | **missed**" in text, "2 x | met" in text, "| 1 x |" in text) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("value", "at_least", "met"),
+    [(2.0, False, True), (2.1, False, False), (2.0, True, True), (1.9, True, False)],
+)
+def test_a_figure_meets_its_target_or_misses_it(value: float, at_least: bool, met: bool) -> None:
+    assert report.Figure("f", value, "x", 2.0, at_least).met is met

@@ -1,0 +1,174 @@
+"""Commits that race: of all who commit the same step, plan, merge or batch, one wins and the others know.
+
+Threads in one process, many rounds, no Spark: delta-rs lets go of the interpreter's lock while it commits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sketches import GK
+from warehouse import history, ledger, steps, tables
+from warehouse.events import Batches
+from warehouse.history import NewRun
+from warehouse.layout import Layout, Run, plan_merge
+from warehouse.ledger import Summary, TickSummary
+from warehouse.marks import TickCounts
+from warehouse.measures import Measure
+from warehouse.runfiles import write_sorted
+from warehouse.steps import Plan
+from warehouse.storage import LEDGER, STEPS, Store, runs_table
+
+ROUNDS = 60
+RACERS = 4
+MEASURE = Measure("delay", "double")
+
+
+def at_once(work: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What each returns or raises, all started together."""
+    gate, results = threading.Barrier(len(work)), [None] * len(work)
+
+    def run(i: int) -> None:
+        gate.wait()
+        try:
+            results[i] = work[i]()
+        except Exception as error:  # noqa: BLE001 - handed to the caller, which decides
+            results[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(work))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def new_run(store: Store, run: Run, rows: int) -> NewRun:
+    """A written run of as many rows, each the run's first step."""
+    attempt = tables.new_name()
+    values, ticks = np.full(rows, float(run.first)), np.full(rows, run.first)
+    pieces = iter([(values, ticks)])
+    path = history.run_path(MEASURE, run, attempt, 0)
+    file = write_sorted(store.filesystem(), path, MEASURE.arrow_type, pieces, grain=10, span=100)
+    zero = np.zeros(1, np.int64)
+    return NewRun(run, attempt, (file,), TickCounts(np.array([run.first]), np.array([rows]), zero, zero))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store.of(tmp_path / "w")
+    history.create_tables(store, MEASURE)
+    tables.create(store, STEPS, steps.SCHEMA)
+    tables.create(store, LEDGER, ledger.SCHEMA)
+    return store
+
+
+def layout(store: Store) -> tuple[Layout, int]:
+    """The layout, and the rows that the runs hold."""
+    table = tables.open_table(store, runs_table(MEASURE.name))
+    return history.layout_of(table), sum(file.rows for file in tables.files(table))
+
+
+def commit(store: Store, new: NewRun) -> bool:
+    history.append_marks(store, MEASURE, new)
+    return history.commit_run(store, MEASURE, new)
+
+
+def race_steps(store: Store, rounds: int) -> list[int]:
+    """Racers commit the same step, step after step; how many of them won each."""
+    won = []
+    for step in range(rounds):
+        news = [new_run(store, Run(step, step, 0), step + 1) for _ in range(RACERS)]
+        results = at_once([lambda new=new: commit(store, new) for new in news])
+        assert all(isinstance(one, bool) for one in results), results
+        won.append(sum(results))
+    return won
+
+
+def test_of_those_who_commit_the_same_step_one_wins(store: Store) -> None:
+    assert race_steps(store, ROUNDS) == [1] * ROUNDS
+    assert layout(store) == (Layout.of(Run(s, s, 0) for s in range(ROUNDS)), sum(range(1, ROUNDS + 1)))
+
+
+def test_without_compare_and_swap_two_win_and_the_layout_tells(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test above fails on commits that go on top of whatever is there."""
+    compare_and_swap = tables.commit
+    seen = threading.Barrier(RACERS)
+
+    def blindly(table: Any, actions: Any, *, blind: bool = False) -> None:
+        if not blind:
+            seen.wait()  # all have looked before the first commits
+        compare_and_swap(table, actions, blind=True)
+
+    monkeypatch.setattr(tables, "commit", blindly)
+    assert race_steps(store, 1) == [RACERS]
+    table = tables.open_table(store, runs_table(MEASURE.name))
+    assert sum(file.rows for file in tables.files(table)) == RACERS
+
+
+def test_steps_and_merges_that_race_keep_every_row_once(store: Store) -> None:
+    """Each round two commit the next step and two commit the merge that was planned before it."""
+    rows = 0
+    merges = 0
+    for step in range(ROUNDS):
+        before, _ = layout(store)
+        merge = plan_merge(before, 2)
+        run = Run(step, step, 0)
+        work = [lambda run=run: commit(store, new_run(store, run, 3)) for _ in range(2)]
+        if merge is not None:
+            size = 3 * (merge.output.last - merge.output.first + 1)
+            for _ in range(2):
+                new = new_run(store, merge.output, size)
+                work.append(lambda merge=merge, new=new: history.commit_merge(store, MEASURE, merge, new))
+        results = at_once(work)
+        assert all(isinstance(one, bool) for one in results), results
+        assert sum(results[:2]) == 1
+        assert sum(results[2:]) == (merge is not None)
+        rows, merges = rows + 3, merges + (merge is not None)
+        assert layout(store)[1] == rows
+    assert merges > ROUNDS / 4
+
+
+def test_of_those_who_plan_the_same_step_one_wins(store: Store) -> None:
+    for step in range(ROUNDS):
+        table = [tables.open_table(store, STEPS) for _ in range(RACERS)]
+        plans = [Plan(step, ((Batches(f"load:{step}-{i}", 0, 0), i),)) for i in range(RACERS)]
+        results = at_once(
+            [lambda t=t, p=p: steps.write_plan(store, t, p) for t, p in zip(table, plans, strict=True)]
+        )
+        won = [i for i, one in enumerate(results) if one is None]
+        assert len(won) == 1
+        assert all(isinstance(one, tables.LostRace) for i, one in enumerate(results) if i not in won), results
+        read = steps.read_plans(store, tables.open_table(store, STEPS))
+        assert read[-1] == plans[won[0]]
+        assert [plan.step for plan in read] == list(range(step + 1))
+
+
+def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: Store) -> None:
+    """Beside it other sources bring theirs, which hinders nobody."""
+    sketch = GK.from_sorted(np.array([1.0, 2.0]), 0.01, MEASURE.dtype)
+    summary = [TickSummary(0, 2, None, (Summary(MEASURE.name, 0, 0, sketch),))]
+    for batch in range(ROUNDS):
+        sources = ["a", "a", "a", "b"]
+        results = at_once([lambda s=s, b=batch: ledger.append_batch(store, s, b, summary) for s in sources])
+        assert sorted(results[:3]) == [False, False, True], results
+        assert results[3] is True
+    rows = tables.read(store, LEDGER, tables.open_table(store, LEDGER))
+    assert ledger.ranges(rows) == [Batches(s, b, b) for s in "ab" for b in range(ROUNDS)]
+    assert rows.num_rows == 2 * ROUNDS
+
+
+def test_tables_that_are_created_several_times_at_once_are_created_once(tmp_path: Path) -> None:
+    for round_ in range(20):
+        store = Store.of(tmp_path / str(round_))
+        assert at_once([lambda s=store: history.create_tables(s, MEASURE)] * RACERS) == [None] * RACERS
+        assert layout(store) == (Layout(()), 0)
+        assert tables.exists(store, history.marks_table(MEASURE.name))

@@ -1,0 +1,229 @@
+"""The whole against a plain list: any order of ingest, load, merge, replay and maintenance, and every answer.
+
+Tables, commits, files and queries are the real ones. Only Spark's part is played in this process:
+rows are appended to `events` by delta-rs, and tasks are called one after the other, so that
+hypothesis can draw hundreds of histories. Blocks, slices and files are made tiny, so that a few
+dozen rows fill many.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hypothesis.strategies as st
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
+from hypothesis import HealthCheck, assume, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import query
+import warehouse
+from sketches import target_rank
+from warehouse import ledger, marks, runfiles, tasks
+from warehouse.create import read_options
+from warehouse.events import Batches
+from warehouse.storage import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+# The packages give these names to their functions.
+load_module = importlib.import_module("warehouse.load")
+append_module = importlib.import_module("stream.append")
+
+PHIS = (0, 0.07, 0.25, 0.5, 0.9, 1)
+TICKS = 4
+TEMPLATES = [("double", 2, 0.3), ("double", 3, 0.02), ("bigint", 2, 0.1), ("bigint", 3, 0.01)]
+Row = tuple[Any, int]  # the value and its tick
+
+doubles = st.one_of(
+    st.floats(allow_nan=True, width=64),
+    st.sampled_from([0.0, -0.0, 1.0, 2.0, math.inf, -math.inf, math.nan, None]),
+    st.integers(-3, 3).map(float),
+)
+longs = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-2, 2), st.sampled_from([2**53, 2**53 + 1, None]))
+ticks = st.integers(0, TICKS - 1)
+
+
+@pytest.fixture(scope="module")
+def templates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Path]:
+    """Empty warehouses, made by Spark once and copied for each history."""
+    made = {}
+    for kind, kappa, eps in TEMPLATES:
+        path = tmp_path_factory.mktemp("template") / "warehouse"
+        schema = f"at timestamp, value {kind}"
+        options = {"time": "at", "eps": eps, "kappa": kappa, "grace": "0 s"}
+        warehouse.create(spark, path, "value", schema=schema, **options)
+        made[kind, kappa, eps] = path
+    return made
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Blocks of 8 rows, chunks of 24, slices of 16; tasks run here."""
+    for module in (marks, runfiles):
+        monkeypatch.setattr(module, "ROW_GROUP_ROWS", 8)
+    monkeypatch.setattr(marks, "CELLS", 16)
+    monkeypatch.setattr(tasks, "SORT_ROWS", 24)
+    monkeypatch.setattr(load_module, "SLICE_ROWS", 16)
+    monkeypatch.setattr(load_module, "FILE_ROWS", (32, 64))
+    monkeypatch.setattr(tasks, "run", lambda _, work: [task() for task in work])
+    return monkeypatch
+
+
+class Whole(RuleBasedStateMachine):
+    """A warehouse beside the list of all its rows."""
+
+    templates: dict[Any, Path]
+    folder: Path
+    histories = 0
+
+    @initialize(template=st.sampled_from(TEMPLATES))
+    def create(self, template: Any) -> None:
+        Whole.histories += 1
+        self.path = self.folder / f"{Whole.histories}"
+        shutil.copytree(self.templates[template], self.path)
+        self.store = Store.of(self.path)
+        self.kind = template[0]
+        self.rows: list[Row] = []
+        self.batches: list[list[Row]] = []
+        self.live = 0
+        self.reader = query.open(self.path)
+
+    def teardown(self) -> None:
+        if hasattr(self, "path"):
+            shutil.rmtree(self.path)
+
+    @rule(data=st.data(), size=st.integers(0, 60))
+    def ingest(self, data: Any, size: int) -> None:
+        """A batch of a stream: events, then its ledger rows."""
+        values = doubles if self.kind == "double" else longs
+        few = data.draw(st.lists(values, min_size=1, max_size=12))
+        rows = data.draw(st.lists(st.tuples(st.sampled_from(few), ticks), min_size=size, max_size=size))
+        self._append(len(self.batches), rows)
+        self.batches.append(rows)
+        self.rows += rows
+        self.live += len(rows)
+
+    @precondition(lambda self: self.batches)
+    @rule(data=st.data())
+    def replay(self, data: Any) -> None:
+        """A batch that comes again is skipped."""
+        batch = data.draw(st.integers(0, len(self.batches) - 1))
+        assert ledger.append_batch(self.store, "s", batch, []) is False
+
+    @rule()
+    def load(self) -> None:
+        """Everything live becomes a step; again, and nothing is left to do."""
+        warehouse.load(None, self.path)  # type: ignore[arg-type]
+        assert warehouse.load(None, self.path).outcome == "empty"  # type: ignore[arg-type]
+        self.live = 0
+
+    @rule()
+    def maintain(self) -> None:
+        """With no grace at all: all that is not needed now goes."""
+        warehouse.maintain(None, self.path)
+
+    @invariant()
+    def every_invariant_holds(self) -> None:
+        if hasattr(self, "path"):
+            report = warehouse.verify(self.path)
+            assert report.ok, str(report)
+
+    @invariant()
+    def every_answer_keeps_its_promise(self) -> None:
+        if hasattr(self, "path"):
+            self._check(None)
+            for first in range(TICKS):
+                self._check((first, first + 1 + first % 2))
+
+    def _append(self, batch: int, rows: list[Row]) -> None:
+        kind = pa.float64() if self.kind == "double" else pa.int64()
+        day = 86_400_000_000
+        table = pa.table(
+            {
+                "_source": pa.array(["s"] * len(rows), pa.string()),
+                "_batch": pa.array([batch] * len(rows), pa.int64()),
+                "_tick": pa.array([tick for _, tick in rows], pa.int64()),
+                "at": pa.array([tick * day for _, tick in rows], pa.timestamp("us", tz="UTC")),
+                "value": pa.array([value for value, _ in rows], kind),
+            }
+        )
+        once = CommitProperties(app_transactions=[Transaction("s", batch)])
+        write_deltalake(self.store.table("events"), table, mode="append", commit_properties=once)
+        options = read_options(self.store)
+        summaries = append_module._summarise(None, self.store, options, Batches("s", batch, batch))
+        assert ledger.append_batch(self.store, "s", batch, summaries)
+
+    def _check(self, window: tuple[int, int] | None) -> None:
+        inside = [value for value, tick in self.rows if window is None or window[0] <= tick < window[1]]
+        known = sorted((v for v in inside if v is not None), key=lambda v: (v != v, v))
+        between = None if window is None else tuple(f"1970-01-{1 + day:02}" for day in window)
+        if not known:
+            with pytest.raises(warehouse.EmptyWindow):
+                self.reader.quantile(0.5, between=between)
+            return
+        for mode in ("quick", "accurate", "exact"):
+            for answer in self.reader.quantile(PHIS, between=between, mode=mode):
+                self._holds(answer, known, mode)
+                assert answer.nulls == len(inside) - len(known)
+
+    def _holds(self, answer: Any, known: list[Any], mode: str) -> None:
+        n = len(known)
+        rank = target_rank(answer.phi, n)
+        exact, value = known[rank - 1], answer.value
+        le = sum(v <= value for v in known) if value == value else n
+        lt = sum(v < value for v in known) if value == value else sum(v == v for v in known)
+        error = max(0, rank - le, lt + 1 - rank)
+        promise = {"quick": answer.eps * n, "accurate": answer.eps * answer.m, "exact": 0}[mode]
+        assert answer.N == n
+        assert error <= answer.error_bound <= promise
+        assert answer.rank_lo <= le <= answer.rank_hi
+        if exact == exact:
+            assert answer.low <= exact <= answer.high
+        if mode == "exact" or answer.m == 0 and mode == "accurate":
+            assert value == exact or (value != value and exact != exact)
+
+
+LONG = settings(
+    max_examples=60, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def run(machine: type[Whole], templates: dict[Any, Path], folder: Path, how: settings) -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    named = type(machine.__name__, (machine,), {"templates": templates, "folder": folder})
+    run_state_machine_as_test(named, settings=how)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_any_history_of_a_warehouse_answers_as_a_plain_list_would(
+    templates: dict[Any, Path], tmp_path: Path
+) -> None:
+    run(Whole, templates, tmp_path, LONG)
+
+
+@pytest.mark.parametrize("broken", ["ticks", "cut", "late ledger"])
+def test_a_broken_warehouse_is_caught(
+    broken: str, templates: dict[Any, Path], tmp_path: Path, tiny: pytest.MonkeyPatch
+) -> None:
+    """The machine finds a span that forgets a row, a cut that takes a row twice, and live rows that stay."""
+    if broken == "ticks":
+        right = runfiles._cells
+        tiny.setattr(runfiles, "_cells", lambda s, t, w=None: right(s, t, w)[:2] + (right(s, t, w)[2] // 2 * 2,))
+    elif broken == "cut":
+        trim = runfiles.trim
+        tiny.setattr(runfiles, "trim", lambda v, o, s, p: (max(0, trim(v, o, s, p)[0] - (s > 0)), trim(v, o, s, p)[1]))
+    else:
+        tiny.setattr(ledger, "live_ranges", lambda known, _: sorted(known))
+    short = settings(LONG, max_examples=40, database=None, report_multiple_bugs=False)
+    with pytest.raises(Exception):  # noqa: B017, PT011  whichever check sees it first
+        run(Whole, templates, tmp_path, short)

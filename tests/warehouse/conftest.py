@@ -1,0 +1,96 @@
+"""A warehouse with all that can be in one, made once; tests that change it take a copy."""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import stream
+import warehouse
+from warehouse import tasks
+
+SCHEMA = "t timestamp, k string, x double, n bigint"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+BATCH_ROWS = 90
+HISTORY = [f"night-{number}" for number in range(4)]
+LIVE = [0, 1]
+
+
+def rows_of_batch(seed: int) -> list[tuple[Any, ...]]:
+    """Rows over four days round 1970: numbers with duplicates, infinities, NaN and NULL; one time is NULL."""
+    r = random.Random(seed)
+    rows: list[tuple[Any, ...]] = []
+    for i in range(BATCH_ROWS):
+        x: Any = round(r.gauss(0, 10), 1)
+        x = {3: None, 4: math.nan, 5: math.inf, 6: -math.inf, 7: -0.0}.get(i, x)
+        n = {8: None, 9: 2**63 - 1, 10: -(2**63), 11: 2**53 + 1}.get(i, r.randint(-5, 5))
+        t = None if i == 12 else EPOCH + timedelta(hours=r.randint(-48, 47))
+        rows.append((t, f"k{r.randint(0, 3)}", x, n))
+    return rows
+
+
+@dataclass(frozen=True)
+class Grown:
+    """Where it lies, and every row of each batch by its name (bulk) or number (the stream 's')."""
+
+    uri: Path
+    batches: dict[Any, list[tuple[Any, ...]]]
+
+    def column(self, at: int, names: list[Any] | None = None) -> list[Any]:
+        """A column of all rows, or of those batches."""
+        return [row[at] for name, rows in self.batches.items() if names is None or name in names for row in rows]
+
+
+@pytest.fixture(scope="session")
+def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    """Four steps with kappa = 2, so runs L01-0-2 (of several files) and L00-3, and two live batches.
+
+    Do not change it: `copied` gives a copy.
+    """
+    uri = tmp_path_factory.mktemp("grown") / "warehouse"
+    batches = {name: rows_of_batch(seed) for seed, name in enumerate([*HISTORY, *LIVE])}
+    with pytest.MonkeyPatch.context() as patch:
+        small_pieces(patch)
+        warehouse.create(
+            spark, uri, ["x", "n"], key="k", time="t", tick="1 day", eps=0.1, kappa=2, schema=SCHEMA
+        )
+        for name in HISTORY:
+            warehouse.load(spark, uri, frame(spark, batches[name]).repartition(2), name)
+        for number in LIVE:
+            stream.append(spark, uri, frame(spark, batches[number]), source="s", batch=number)
+    return Grown(uri, batches)
+
+
+@pytest.fixture
+def copied(grown: Grown, tmp_path: Path) -> Grown:
+    """A copy of `grown` that a test may change."""
+    shutil.copytree(grown.uri, tmp_path / "copy")
+    return Grown(tmp_path / "copy", grown.batches)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Sorts, slices and files of a few rows."""
+    return lambda: small_pieces(monkeypatch)
+
+
+def small_pieces(patch: pytest.MonkeyPatch) -> None:
+    """Sorts of 60 rows, slices of 32 and files of one slice: all that else needs millions of rows."""
+    patch.setattr(tasks, "SORT_ROWS", 120)  # shared by two measures
+    loading = sys.modules["warehouse.load"]  # the package's own name `load` is the function
+    patch.setattr(loading, "SLICE_ROWS", 32)
+    patch.setattr(loading, "FILE_ROWS", (32, 32))
+
+
+def frame(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
+    return spark.createDataFrame(rows, SCHEMA)

@@ -1,0 +1,91 @@
+"""The layout after any number of steps is what the thesis says, level by level."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warehouse.errors import DamagedWarehouse
+from warehouse.layout import Layout, Merge, Run, plan_merge
+
+
+def thesis(levels: list[list[tuple[int, int]]], step: int, kappa: int) -> None:
+    """Algorithm 8: a run of one step at level 0; a level with more than kappa runs becomes one of the next."""
+    levels[0].append((step, step))
+    level = 0
+    while len(levels[level]) > kappa:
+        if level + 1 == len(levels):
+            levels.append([])
+        levels[level + 1].append((levels[level][0][0], levels[level][-1][1]))
+        levels[level] = []
+        level += 1
+
+
+def runs_of(levels: list[list[tuple[int, int]]]) -> set[Run]:
+    return {Run(first, last, level) for level, runs in enumerate(levels) for first, last in runs}
+
+
+@pytest.mark.parametrize("kappa", [2, 3, 4, 7, 10, 50])
+def test_each_step_leaves_the_runs_of_the_thesis(kappa: int) -> None:
+    layout, levels = Layout(()), [[]]
+    for step in range(600):
+        layout = layout.apply(Merge((), layout.add_step()))
+        thesis(levels, step, kappa)
+        merge = plan_merge(layout, kappa)
+        if merge is not None:
+            assert layout.allows(merge)
+            assert len(merge.inputs) > kappa
+            layout = layout.apply(merge)
+            assert not layout.allows(merge)
+        assert plan_merge(layout, kappa) is None
+        layout.check_invariants()
+        assert set(layout.runs) == runs_of(levels)
+        assert max(layout.levels().values()) <= kappa
+        assert layout.last_step == step
+
+
+@given(st.integers(2, 5), st.lists(st.integers(1, 9), max_size=40))
+def test_loads_that_come_several_at_once_still_end_with_at_most_kappa_runs_a_level(
+    kappa: int, bursts: list[int]
+) -> None:
+    """Steps that were added while nobody merged: rounds of one merge each, until none is needed."""
+    layout = Layout(())
+    for burst in bursts:
+        for _ in range(burst):
+            layout = layout.apply(Merge((), layout.add_step()))
+        while (merge := plan_merge(layout, kappa)) is not None:
+            assert merge.output.first == merge.inputs[0].first
+            assert merge.output.last == merge.inputs[-1].last
+            layout = layout.apply(merge)
+        assert max(layout.levels().values()) <= kappa
+    assert layout.last_step == sum(bursts) - 1
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 99))
+def test_a_name_parses_back_to_its_run_and_names_sort_like_steps(first: int, more: int, level: int) -> None:
+    run = Run(first, first + more, level)
+    assert Run.parse(run.name) == run
+
+
+@pytest.mark.parametrize("name", ["", "L0-1-2", "L00-0000000001", "x" * 24, "L00-0000000000-0000000000/", "L00-00000000-1-0000000000"])
+def test_other_names_are_no_runs(name: str) -> None:
+    with pytest.raises(DamagedWarehouse, match="not a run"):
+        Run.parse(name)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [Run(1, 1, 0)],
+        [Run(0, 1, 1), Run(1, 2, 0)],
+        [Run(0, 0, 0), Run(2, 2, 0)],
+        [Run(0, 0, 0), Run(0, 0, 0)],
+        [Run(0, 3, 0), Run(1, 1, 0)],
+        [Run(0, 0, 0), Run(1, 2, 1)],
+        [Run(0, -1, 0)],
+    ],
+)
+def test_a_gap_an_overlap_or_a_rising_level_is_no_layout(runs: list[Run]) -> None:
+    with pytest.raises(DamagedWarehouse):
+        Layout.of(runs)

@@ -1,0 +1,229 @@
+"""Maintenance takes away what nobody may still see, after the grace and not before, and loses nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+import query
+import stream
+import warehouse
+from tests.warehouse.conftest import HISTORY, LIVE, Grown, frame, rows_of_batch
+from tests.warehouse.disk import backdate, files_of, rows_of, tables_of
+from warehouse import tables
+from warehouse.storage import Store
+
+DAY = 86_400
+PHIS = [i / 50 for i in range(51)]
+
+
+def answers(uri: Path) -> list[str]:
+    wh = query.open(uri)
+    return [repr(a.value) for name in ("x", "n") for a in wh.quantile(PHIS, name, mode="exact")]
+
+
+def data_files(uri: Path, table: str) -> set[str]:
+    return {str(path.relative_to(uri / table)) for path in (uri / table).rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def current(uri: Path, table: str) -> set[str]:
+    return set(tables_of(uri)[table][1])
+
+
+def plant_orphans(uri: Path) -> list[Path]:
+    """What a crash leaves: a run's file and its marks' file that no commit names, and a chunk of a sort."""
+    planted = [
+        uri / "runs/x/run=L00-0000000003-0000000003/orphan-00000.parquet",
+        uri / "marks/x/run=L00-0000000003-0000000003/orphan.parquet",
+        uri / "runs/x/_chunks/attempt/00000.parquet",
+        uri / "ledger/orphan.parquet",
+    ]
+    for path in planted:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"PAR1")
+    return planted
+
+
+def test_within_the_grace_nothing_leaves_the_disk(spark: SparkSession, copied: Grown) -> None:
+    before, known = answers(copied.uri), files_of(copied.uri)
+    planted = plant_orphans(copied.uri)
+    report = warehouse.maintain(spark, copied.uri)
+    assert (sum(report.swept.values()), report.marks_expired, report.ledger_rows_expired) == (0, 0, 0)
+    assert set(known) <= set(files_of(copied.uri))
+    assert all(path.exists() for path in planted)
+    assert answers(copied.uri) == before
+    assert warehouse.verify(copied.uri).ok
+
+
+def test_after_the_grace_the_old_is_gone_and_the_current_is_all_there(
+    spark: SparkSession, copied: Grown
+) -> None:
+    """Superseded runs and their marks, orphans, chunks; then loads and streams go on."""
+    uri, before = copied.uri, answers(copied.uri)
+    planted = plant_orphans(uri)
+    report = warehouse.maintain(spark, uri, grace="0 s")
+    assert report.marks_expired == 6
+    assert not [path for path in planted if path.exists()]
+    for measure in ("x", "n"):
+        assert data_files(uri, f"runs/{measure}") == current(uri, f"runs/{measure}")
+        assert len(current(uri, f"marks/{measure}")) == 2
+    assert data_files(uri, "events") == current(uri, "events")
+    assert answers(uri) == before
+    warehouse.maintain(spark, uri, grace="0 s")
+    for measure in ("x", "n"):
+        assert data_files(uri, f"marks/{measure}") == current(uri, f"marks/{measure}")
+    assert answers(uri) == before
+    report_of_checks = warehouse.verify(uri)
+    assert report_of_checks.ok, str(report_of_checks)
+    assert_replays_change_nothing(spark, copied)
+    assert_life_goes_on(spark, copied)
+
+
+def assert_replays_change_nothing(spark: SparkSession, copied: Grown) -> None:
+    before = tables_of(copied.uri)
+    for name in HISTORY:
+        assert warehouse.load(spark, copied.uri, frame(spark, copied.batches[name]), name).outcome == "known"
+    for number in LIVE:
+        again = frame(spark, copied.batches[number])
+        assert not stream.append(spark, copied.uri, again, source="s", batch=number)
+    assert tables_of(copied.uri) == before
+
+
+def assert_life_goes_on(spark: SparkSession, copied: Grown) -> None:
+    wh = query.open(copied.uri)
+    rows = wh.quantile(0.5, "n").N
+    extra = rows_of_batch(77)
+    kept = sum(row[3] is not None for row in extra)
+    assert stream.append(spark, copied.uri, frame(spark, extra), source="s", batch=2)
+    assert wh.quantile(0.5, "n").N == rows + kept
+    warehouse.load(spark, copied.uri, frame(spark, extra), "another")
+    warehouse.load(spark, copied.uri)
+    answer = wh.quantile(0.5, "n")
+    assert (answer.N, answer.m) == (rows + 2 * kept, 0)
+    report = warehouse.verify(copied.uri)
+    assert report.ok, str(report)
+
+
+def test_ledger_rows_leave_after_the_grace_and_their_batches_stay_known(
+    spark: SparkSession, copied: Grown
+) -> None:
+    """Also once the log that named them is cleaned away and only the checkpoint is left."""
+    uri = copied.uri
+    warehouse.load(spark, uri)
+    before = answers(uri)
+    warehouse.maintain(None, uri)
+    assert len(rows_of(uri, "ledger")) == 10
+    report = warehouse.maintain(None, uri, grace="0 s")
+    assert report.ledger_rows_expired == len(rows_of(uri, "ledger")) + 10 == 10
+    backdate(uri, 40 * DAY)
+    warehouse.maintain(spark, uri, grace="0 s")
+    warehouse.maintain(spark, uri, grace="0 s")
+    for table in ("ledger", "steps", "runs/x", "marks/n"):
+        assert not (uri / table / "_delta_log" / f"{0:020d}.json").exists(), table
+    assert data_files(uri, "ledger") == set()
+    assert answers(uri) == before
+    assert_replays_change_nothing(spark, copied)
+    assert_life_goes_on(spark, copied)
+
+
+def test_a_reader_from_before_sees_all_its_files_within_the_grace(spark: SparkSession, copied: Grown) -> None:
+    """A snapshot taken before a merge and a maintenance still reads the runs that the merge replaced."""
+    snapshot = warehouse.open_snapshot(copied.uri)
+    views = {name: snapshot.view(name) for name in ("x", "n")}
+    warehouse.load(spark, copied.uri)
+    warehouse.load(spark, copied.uri, frame(spark, copied.batches["night-1"]), "one more")
+    assert tables_of(copied.uri)["runs/x"][1].keys() != {f.path for run in views["x"].runs for f in run.files}
+    warehouse.maintain(spark, copied.uri)
+    for name, view in views.items():
+        for run in view.runs:
+            assert all((copied.uri / "runs" / name / file.path).exists() for file in run.files)
+            assert len(run.spans().starts) > 0
+
+
+def test_many_small_files_become_few_and_say_the_same(
+    spark: SparkSession, copied: Grown, small: Callable[[], None]
+) -> None:
+    """Ten batches more: the ledger and events are compacted, runs and marks are left in their order."""
+    small()
+    uri = copied.uri
+    for number in range(2, 12):
+        stream.append(spark, uri, frame(spark, rows_of_batch(number)[:12]), source="s", batch=number)
+    before, runs, ledger = answers(uri), current(uri, "runs/x"), rows_of(uri, "ledger")
+    report = warehouse.maintain(spark, uri)
+    assert report.compacted["ledger"] == (12, 1)
+    assert report.compacted["events"][1] < report.compacted["events"][0]
+    assert rows_of(uri, "ledger").sort_by([("first_batch", "ascending"), ("tick", "ascending")]).equals(
+        ledger.sort_by([("first_batch", "ascending"), ("tick", "ascending")])
+    )
+    assert current(uri, "runs/x") == runs
+    assert answers(uri) == before
+    assert DeltaTable(uri / "events").metadata().configuration["tidemark.kappa"] == "2"
+    warehouse.load(spark, uri)
+    assert answers(uri) == before
+    report_of_checks = warehouse.verify(uri)
+    assert report_of_checks.ok, str(report_of_checks)
+    assert_replays_change_nothing(spark, copied)
+
+
+def test_the_warehouses_own_grace_is_what_counts(copied: Grown) -> None:
+    """Old by a day less than the grace: kept; by a day more: swept."""
+    uri = copied.uri
+    planted = plant_orphans(uri)
+    for days, left in ((6, planted), (8, [])):
+        for path in planted:
+            if path.exists():
+                os.utime(path, (path.stat().st_atime, path.stat().st_mtime))
+                backdate(path.parent, 0)
+                now = max(p.stat().st_mtime for p in (uri / "steps").rglob("*") if p.is_file())
+                os.utime(path, (now - days * DAY, now - days * DAY))
+        warehouse.maintain(None, uri)
+        assert [path for path in planted if path.exists()] == left
+    assert warehouse.verify(uri).ok
+
+
+@pytest.mark.parametrize("grace", ["soon", "0soon", "-1 s", ""])
+def test_a_bad_grace_is_refused_before_anything_is_swept(copied: Grown, grace: str) -> None:
+    before = files_of(copied.uri)
+    with pytest.raises(warehouse.InputError):
+        warehouse.maintain(None, copied.uri, grace=grace)
+    assert files_of(copied.uri) == before
+
+
+def test_a_warehouse_without_rows_can_be_maintained(spark: SparkSession, tmp_path: Path) -> None:
+    for path, schema in ((tmp_path / "typed", "x double"), (tmp_path / "bare", None)):
+        warehouse.create(spark, path, ["x"], schema=schema, grace="0 s")
+        warehouse.maintain(spark, path)
+        assert warehouse.verify(path).ok
+        warehouse.load(spark, path, spark.createDataFrame([(1.0,)], "x double"), "first")
+        assert query.open(path).quantile(0.5).value == 1.0
+
+
+def test_a_plan_in_flight_keeps_its_marks_and_files(spark: SparkSession, copied: Grown) -> None:
+    """A load that stopped before its run's commit: maintenance takes nothing that the rerun counts on."""
+
+    class Stop(Exception):  # noqa: N818
+        pass
+
+    def stop(point: str) -> None:
+        if point == "marked":
+            raise Stop
+
+    with pytest.raises(Stop):
+        warehouse.load(spark, copied.uri, progress=stop)
+    before = answers(copied.uri)
+    warehouse.maintain(spark, copied.uri, grace="0 s")
+    assert answers(copied.uri) == before
+    warehouse.load(spark, copied.uri)
+    assert answers(copied.uri) == before
+    assert warehouse.verify(copied.uri).ok
+    store = Store.of(copied.uri)
+    warehouse.maintain(spark, copied.uri, grace="0 s")
+    attempts = {f.path for f in tables.files(tables.open_table(store, "marks/x"))}
+    assert len(attempts) == len({path.split("/")[0] for path in attempts})
+    shutil.rmtree(copied.uri)

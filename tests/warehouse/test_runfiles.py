@@ -1,0 +1,100 @@
+"""A run file is written with its marks in one pass: positions, values and counts by tick are exact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from pyarrow import fs
+
+from warehouse.marks import ROW_GROUP_ROWS
+from warehouse.runfiles import WrittenFile, sort_rows, write_sorted
+from warehouse.ticks import NO_TICK
+
+Rows = tuple[NDArray[Any], NDArray[np.int64]]
+
+
+def written(folder: Path, rows: Rows, cuts: list[int], grain: int, span: int) -> WrittenFile:
+    disk = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+    values, ticks = rows
+    edges = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
+    pieces = iter([(values[a:b], ticks[a:b]) for a, b in zip(edges, edges[1:], strict=False)])
+    return write_sorted(disk, "runs/x/run=1/file.parquet", pa.from_numpy_dtype(values.dtype), pieces, grain=grain, span=span)
+
+
+def check(file: WrittenFile, folder: Path, rows: Rows, grain: int, span: int) -> None:
+    """Against the plain definition, row by row."""
+    values, ticks = rows
+    n = len(values)
+    assert file.rows == n
+    assert file.size == (folder / file.path).stat().st_size
+    assert file.positions.tolist() == sorted({*range(0, n, grain), *([n - 1] if n else [])})
+    assert file.values.tolist() == values[file.positions].tolist()
+    assert file.values.dtype == values.dtype
+    starts = list(range(0, n, span))
+    assert file.span_starts.tolist() == starts
+    assert len(file.span_offsets) == len(starts) + 1
+    for i, start in enumerate(starts):
+        cells = slice(file.span_offsets[i], file.span_offsets[i + 1])
+        names, counts = np.unique(ticks[start : start + span], return_counts=True)
+        assert file.ticks[cells].tolist() == names.tolist()
+        assert file.counts[cells].tolist() == counts.tolist()
+    assert file.tick_range == ((ticks.min(), ticks.max()) if n else None)
+    with pq.ParquetFile(folder / file.path) as parquet:
+        table = parquet.read()
+        assert table.column("value").to_numpy().tolist() == values.tolist()
+        assert table.column("tick").to_pylist() == ticks.tolist()
+        meta = parquet.metadata
+        groups = [meta.row_group(g) for g in range(meta.num_row_groups)]
+    assert [g.num_rows for g in groups] == [min(ROW_GROUP_ROWS, n - at) for at in range(0, n, ROW_GROUP_ROWS)]
+    at = 0
+    for group in groups:
+        stats = group.column(0).statistics
+        assert (stats.min, stats.max, stats.null_count) == (values[at], values[at + group.num_rows - 1], 0)
+        assert group.sorting_columns[0].column_index == 0
+        assert "BYTE_STREAM_SPLIT" not in group.column(0).encodings
+        at += group.num_rows
+
+
+TICKS = st.one_of(
+    st.just([0]), st.just([NO_TICK]), st.just([NO_TICK, 0, 2**62]), st.just([-3, -2, -1, 0, 1]),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5),
+    st.integers(-(10**6), 10**6).map(lambda t: list(range(t, t + 50))),
+)  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(st.sampled_from([np.float64, np.int64]), st.integers(0, 300), TICKS, st.lists(st.integers(0, 300), max_size=4),
+       st.integers(1, 40), st.integers(1, 9), st.integers(0, 2**32))  # fmt: skip
+def test_marks_and_spans_are_exact_for_any_pieces_and_ticks(
+    tmp_path_factory: pytest.TempPathFactory, dtype: Any, n: int, ticks: list[int], cuts: list[int], grain: int, spans: int, seed: int
+) -> None:
+    r = np.random.default_rng(seed)
+    values = np.sort(r.integers(-9, 9, n)).astype(dtype)
+    if n:
+        values[0], values[-1] = (-np.inf, np.inf) if dtype is np.float64 else (-(2**63), 2**63 - 1)
+    rows = values, r.choice(np.array(ticks, dtype=np.int64), n)
+    folder = tmp_path_factory.getbasetemp()
+    check(written(folder, rows, cuts, grain, grain * spans), folder, rows, grain, grain * spans)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [ROW_GROUP_ROWS], [ROW_GROUP_ROWS - 1, ROW_GROUP_ROWS + 1, 2 * ROW_GROUP_ROWS + 5]])
+def test_row_groups_are_whole_whatever_the_pieces(tmp_path: Path, cuts: list[int]) -> None:
+    r = np.random.default_rng(0)
+    n = 3 * ROW_GROUP_ROWS + 17
+    rows = np.sort(r.normal(size=n)), r.integers(0, 30, n)
+    check(written(tmp_path, rows, cuts, 1000, 3000), tmp_path, rows, 1000, 3000)
+
+
+@pytest.mark.parametrize("ticks", [[], [5], [5, 5, 5], [5, 5, 6], [6, 5, 6], [NO_TICK, 0, NO_TICK]])
+def test_rows_are_sorted_with_their_ticks(ticks: list[int]) -> None:
+    values = np.array([3.0, 1.0, 2.0][: len(ticks)])
+    found = sort_rows(values, np.array(ticks, dtype=np.int64))
+    assert list(zip(found[0].tolist(), found[1].tolist(), strict=True)) == sorted(zip(values.tolist(), ticks, strict=True))
