@@ -18,7 +18,7 @@ def peak_mb(pid: int | str = "self") -> float:
 
 
 def own_mb() -> float:
-    """The resident memory of this process that is not a file's, in MB: what it holds, libraries' code aside."""
+    """This process's resident memory that is not a file's, in MB: libraries' code is left out."""
     found = re.search(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1]) / 1024

@@ -141,8 +141,8 @@ class Whole(RuleBasedStateMachine):
     def every_answer_keeps_its_promise(self) -> None:
         if hasattr(self, "path"):
             self._check(None)
-            for first in range(TICKS):
-                self._check((first, first + 1 + first % 2))
+            self._check((0, 1))
+            self._check((1, 3))
 
     def _append(self, batch: int, rows: list[Row]) -> None:
         kind = pa.float64() if self.kind == "double" else pa.int64()
@@ -193,7 +193,7 @@ class Whole(RuleBasedStateMachine):
 
 
 LONG = settings(
-    max_examples=60, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -224,6 +224,6 @@ def test_a_broken_warehouse_is_caught(
         tiny.setattr(runfiles, "trim", lambda v, o, s, p: (max(0, trim(v, o, s, p)[0] - (s > 0)), trim(v, o, s, p)[1]))
     else:
         tiny.setattr(ledger, "live_ranges", lambda known, _: sorted(known))
-    short = settings(LONG, max_examples=40, database=None, report_multiple_bugs=False)
+    short = settings(LONG, max_examples=15, database=None, report_multiple_bugs=False)
     with pytest.raises(Exception):  # noqa: B017, PT011  whichever check sees it first
         run(Whole, templates, tmp_path, short)

@@ -24,7 +24,7 @@ from warehouse.events import Batches, event_files, read_columns, share_out
 from warehouse.layout import Layout
 from warehouse.marks import RunMarks, TickCounts, add_totals, tick_counts
 from warehouse.measures import Column, Measure
-from warehouse.snapshot import Snapshot, open_snapshot
+from warehouse.snapshot import Snapshot, View, open_snapshot
 from warehouse.steps import Plan, covered, read_plans
 from warehouse.storage import EVENTS, LEDGER, STEPS, Store, marks_table, runs_table
 
@@ -152,9 +152,22 @@ def _layout(snapshot: Snapshot, measure: Measure) -> str:
 
 def _runs_exact(snapshot: Snapshot, measure: Measure) -> str:
     view = snapshot.view(measure.name)
+    _files_marked(snapshot.store, view)
     for marks in view.runs:
         _run_exact(snapshot.store, view.root, marks)
     return f"{sum(marks.rows for marks in view.runs)} values in {len(view.runs)} runs"
+
+
+def _files_marked(store: Store, view: View) -> None:
+    """The runs table holds the files that the marks name, and no others."""
+    if not view.runs:
+        return
+    table = tables.open_table(store, view.root)
+    table.load_as_version(view.versions["runs"])
+    held = {file.path for file in tables.files(table) if file.rows}
+    named = {file.path for marks in view.runs for file in marks.files}
+    if held != named:
+        raise _Broken(f"only the table or only the marks name these files: {sorted(held ^ named)}")
 
 
 def _run_exact(store: Store, root: str, marks: RunMarks) -> None:

@@ -1,0 +1,63 @@
+"""What came before may come again: no table gains a row, a file or a version."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import query
+import stream
+import warehouse
+from tests.warehouse.conftest import HISTORY, LIVE, Grown, frame
+from tests.warehouse.disk import tables_of
+from warehouse.options import Options
+
+
+def test_every_batch_of_a_load_or_a_stream_may_come_again(spark: SparkSession, grown: Grown) -> None:
+    """In another order of rows and columns, in other partitions, in any order of batches."""
+    before = tables_of(grown.uri)
+    r = random.Random(0)
+    for name in reversed(HISTORY):
+        rows = list(grown.batches[name])
+        r.shuffle(rows)
+        again = frame(spark, rows).repartition(3).select("n", "x", "t", "k")
+        report = warehouse.load(spark, grown.uri, again, name)
+        assert (report.outcome, report.rows, report.bytes_written) == ("known", 0, 0)
+    for number in reversed(LIVE):
+        rows = frame(spark, grown.batches[number])
+        assert stream.append(spark, grown.uri, rows, source="s", batch=number) is False
+    assert tables_of(grown.uri) == before
+
+
+def test_the_batch_that_fixed_the_columns_may_come_again(spark: SparkSession, tmp_path: Path) -> None:
+    """A warehouse made without a schema; narrow columns come again, wide ones too."""
+    warehouse.create(spark, tmp_path, ["x"], key="k", eps=0.1)
+    rows = spark.createDataFrame([(1, "a", 0.5), (None, None, None)], "x int, k string, other float")
+    assert warehouse.load(spark, tmp_path, rows, "first").rows == 2
+    assert stream.append(spark, tmp_path, rows, source="s", batch=3)
+    before = tables_of(tmp_path)
+    assert warehouse.load(spark, tmp_path, rows, "first").outcome == "known"
+    assert warehouse.load(spark, tmp_path, rows.selectExpr("other", "k", "cast(x as tinyint)"), "first").outcome == "known"
+    for number in (3, 2, 0):
+        assert not stream.append(spark, tmp_path, rows, source="s", batch=number)
+    assert warehouse.create(spark, tmp_path, ["x"], key="k").columns == (("x", "integer"), ("k", "string"), ("other", "float"))
+    assert tables_of(tmp_path) == before
+    assert warehouse.load(spark, tmp_path).rows == 2
+    before = tables_of(tmp_path)
+    assert warehouse.load(spark, tmp_path).outcome in ("empty", "known")
+    assert not stream.append(spark, tmp_path, rows, source="s", batch=3)
+    assert tables_of(tmp_path) == before
+    assert query.open(tmp_path).quantile(0.5).nulls == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [Options(("x",), None, None, None, 0.001, 10, 0), Options(("a/b", "c`d", "é"), "k", "t", 7, 5e-324, 2**40, 2**53)],
+)
+def test_options_come_back_from_the_properties_as_they_were(options: Options) -> None:
+    assert Options.from_properties("w", options.properties(), {}) == options
+    with_columns = Options.from_properties("w", options.properties(), {"_tick": "long", "x": "double"})
+    assert with_columns.columns == (("x", "double"),)
