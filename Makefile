@@ -14,7 +14,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check soak bench clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ check: $(READY) ## lint, format and types
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
+
+soak: $(READY) ## kill loads at 200 random moments instead of 20
+	@TIDEMARK_SOAK_KILLS=200 .venv/bin/python -m pytest tests/crash
 
 bench: $(READY) ## measure against other engines on this machine
 	@.venv/bin/python -m bench

@@ -33,7 +33,7 @@ def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) 
         sizes = (
             latency.Sizes(30_000, 3, 2, 10, ("lognormal",))
             if quick
-            else latency.Sizes(asked.rows, 25, 10, 200, ("uniform", "lognormal", "flights"))
+            else latency.Sizes(asked.rows, 25, 10, 200, tuple(asked.distributions))
         )
         return latency.run(spark, work, asked.out, sizes)
     if part == "load":
@@ -52,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measures tidemark on this machine.")
     parser.add_argument("parts", nargs="*", choices=[*report.PARTS, []], help="parts to run; all without")
     parser.add_argument("--rows", type=int, default=100_000_000, help="of the part query; a tenth elsewhere")
+    parser.add_argument(
+        "--distributions", nargs="+", default=["lognormal", "uniform", "flights"], help="of the part query"
+    )
     parser.add_argument("--quick", action="store_true", help="small: does it run, are answers right")
     parser.add_argument("--work", type=Path, help="a folder for generated warehouses; it is left as it was")
     parser.add_argument("--out", type=Path, default=DOCS, help="where report.md and its pictures go")

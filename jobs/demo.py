@@ -43,6 +43,7 @@ FLIGHTS = ROOT / "docs" / "data" / "flights-20k.parquet"
 PHIS = (0.5, 0.9, 0.99, 0.999)
 MODES: tuple[Literal["quick", "accurate", "exact"], ...] = ("quick", "accurate", "exact")
 OPTIONS = "--measure delay --measure distance --key origin --time time --eps 0.01 --kappa 3"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # these jobs are over before Java's second compiler would pay
 WEEK = timedelta(days=7)
 NIGHTLY = datetime.fromisoformat("2001-03-19T00:00:00+00:00")  # the week before the last, loaded by itself
 LIVE = NIGHTLY + WEEK  # from here on nothing is loaded
@@ -86,13 +87,14 @@ def _write_inputs(flights: pa.Table, folder: Path) -> None:
 
 def _submit(uri: Path, path: Path, batch: str, *options: str) -> None:
     submit = Path(sys.executable).parent / "spark-submit"
-    command = [submit, ROOT / "jobs/load_batch.py", "--warehouse", uri, "--input", path, "--batch", batch]
+    job = [ROOT / "jobs/load_batch.py", "--warehouse", uri, "--input", path, "--batch", batch]
+    command = [submit, "--driver-java-options", SHORT_LIVED, *job]
     subprocess.run([*map(str, command), *options], check=True)  # noqa: S603  our own script and arguments
 
 
 def _stream(uri: Path, flights: pa.Table) -> None:
     """What streams in: the rows that are not loaded, a batch a day."""
-    spark = spark_session("tidemark demo")
+    spark = spark_session("tidemark demo", **{"spark.driver.extraJavaOptions": SHORT_LIVED})
     late = flights.filter(pc.greater_equal(flights.column("time"), LIVE))
     day = pc.strftime(late.column("time"), "%Y-%m-%d")
     for batch, one in enumerate(sorted(pc.unique(day).to_pylist())):

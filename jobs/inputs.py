@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from warehouse.options import Options
 
-FORMATS = ("parquet", "csv", "json", "delta")
+FORMATS = ("parquet", "csv", "tsv", "json", "delta")
 _ENDINGS = {
     "parquet": "parquet",
     "csv": "csv",
-    "tsv": "csv",
+    "tsv": "tsv",
     "json": "json",
     "jsonl": "json",
     "ndjson": "json",
@@ -28,24 +28,27 @@ _ENDINGS = {
 _UNREADABLE = re.compile(
     r"MALFORMED_RECORD|FAILED_READ_FILE|CANNOT_READ_FILE|UNABLE_TO_INFER_SCHEMA|PATH_NOT_FOUND|CANNOT_PARSE"
     r"|is not a Parquet file|BadRecordException|DELTA_MISSING|not a Delta table|BAD_RECORD|CAST_INVALID_INPUT"
+    r"|DELTA_TABLE_NOT_FOUND|DELTA_PATH_DOES_NOT_EXIST|CSV header does not conform"
 )
 
 
-def read_batch(spark: SparkSession, path: str, kind: str | None, options: Options | None) -> DataFrame:
+def read_batch(
+    spark: SparkSession, path: str, kind: str | None, options: Options | None, *, cut: bool = False
+) -> DataFrame:
     """The rows at `path`; `options` are the warehouse's where it is there already.
 
-    Where it is not, text is parsed once to its end, so that a bad record is found before
-    anything is made.
+    Where it is not, or where the input will be `cut` into several batches, text is parsed once to
+    its end, so that a bad record is found before anything is made.
     """
     try:
         chosen = kind or _guess(spark, path)
-        reader = spark.read.format(chosen)
-        if chosen == "csv":
-            reader = _csv(spark, reader, path, options)
+        reader = spark.read.format("csv" if chosen == "tsv" else chosen)
+        if chosen in ("csv", "tsv"):
+            reader = _csv(reader.option("sep", "\t" if chosen == "tsv" else ","), path, options)
         elif chosen == "json":
             reader = _json(spark, reader, path, options)
         rows = reader.load(path)
-        if options is None and chosen in ("csv", "json"):
+        if (options is None or cut) and chosen in ("csv", "tsv", "json"):
             rows.write.format("noop").mode("overwrite").save()
         return rows
     except Exception as error:
@@ -59,13 +62,24 @@ def as_input_error(error: Exception, path: str) -> Exception:
         return error
     reason = next((line for line in text.splitlines() if _UNREADABLE.search(line)), text).strip()
     return InputError(
-        f"cannot read the input {path}: {reason[:300]} Expected one of {', '.join(FORMATS)}; see --format."
+        f"cannot read the input {path}: {reason[:300]}{_root_cause(error)} "
+        f"Expected one of {', '.join(FORMATS)}; see --format."
     )
+
+
+def _root_cause(error: Exception) -> str:
+    """What Java says at the bottom of its causes, such as the text that is no number."""
+    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    if java is None or java.getCause() is None:
+        return ""
+    while java.getCause() is not None:
+        java = java.getCause()
+    return f" ({str(java.getMessage()).splitlines()[0][:300]})" if java.getMessage() else ""
 
 
 def _guess(spark: SparkSession, path: str) -> str:
     """The format by the name's ending, or by the files of a folder."""
-    names = [path.rstrip("/")]
+    names = [path.rstrip("/").rsplit("/", 1)[-1]]
     jvm = spark._jvm  # noqa: SLF001  Hadoop's file system is not in the Python API
     if jvm is not None:
         hadoop = jvm.org.apache.hadoop.fs.Path(path)
@@ -85,11 +99,14 @@ def _guess(spark: SparkSession, path: str) -> str:
     return found.pop()
 
 
-def _csv(spark: SparkSession, reader: DataFrameReader, path: str, options: Options | None) -> DataFrameReader:
-    reader = reader.option("header", True).option("mode", "FAILFAST")
+def _csv(reader: DataFrameReader, path: str, options: Options | None) -> DataFrameReader:
+    # Without enforceSchema the header of every file is compared, so columns in another order are no mix-up.
+    reader = reader.option("header", True).option("mode", "FAILFAST").option("enforceSchema", False)
     if options is None or not options.columns:
         return reader.option("inferSchema", True)
-    header = spark.read.option("header", True).csv(path).columns
+    header = reader.load(path).columns
+    if not header:
+        raise InputError(f"{path} has no header line. Expected one that names the columns.")
     return reader.schema(_ddl(header, options))
 
 
@@ -98,7 +115,7 @@ def _json(
 ) -> DataFrameReader:
     reader = reader.option("mode", "FAILFAST")
     if options is None or not options.columns:
-        return reader
+        return reader.option("inferTimestamp", True)  # else no first batch of JSON could have an event time
     return reader.schema(_ddl(spark.read.option("mode", "FAILFAST").json(path).columns, options))
 
 

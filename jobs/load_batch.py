@@ -108,7 +108,7 @@ def _run(
 def _open(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
     """The input's rows; the warehouse is made where it is not there yet."""
     options = _options(given)
-    rows = read_batch(spark, given.input, given.format, options)
+    rows = read_batch(spark, given.input, given.format, options, cut=bool(given.batch_every))
     warehouse.create(
         spark,
         given.warehouse,

@@ -159,15 +159,19 @@ def _create_events(spark: SparkSession, store: Store, options: Options, schema: 
     }
     for name, value in properties.items():
         builder = builder.property(name, value)
+    concurrent = concurrent_changes()
     try:
         builder.execute()
-    except concurrent_changes():
+    except concurrent:
         if not tables.exists(store, EVENTS):
             raise
 
 
 def concurrent_changes() -> tuple[type[Exception], ...]:
-    """What Spark raises where another writer of a table came first; in Python these share no base."""
+    """What Spark raises where another writer of a table came first; in Python these share no base.
+
+    Called before the write: only once Delta's exceptions are imported does Spark raise them by these names.
+    """
     from delta import exceptions
 
     return (

@@ -52,11 +52,12 @@ def append_rows(store: Store, options: Options, rows: DataFrame, batch: Batches,
         .option("txnVersion", batch.first)
         .option("mergeSchema", str(not options.columns).lower())
     )
+    concurrent = concurrent_changes()
     while True:
         try:
             writer.save(store.spark_path(EVENTS))
             return
-        except concurrent_changes():
+        except concurrent:
             # Another loader of this very batch won, or one that brought the columns: look again.
             if has_batch(store, batch):
                 return

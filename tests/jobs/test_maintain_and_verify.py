@@ -38,7 +38,9 @@ def test_verify_says_that_all_holds_and_exits_with_0(uri: Path, capsys: pytest.C
     assert "2 rows in history, 0 live" in said
 
 
-def test_verify_exits_with_1_where_an_invariant_does_not_hold(uri: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_exits_with_1_where_an_invariant_does_not_hold(
+    uri: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Runs last: it damages the shared warehouse."""
     next((uri / "runs/x").glob("run=*/*.parquet")).unlink()
     assert verify.main(["--warehouse", str(uri)]) == 1

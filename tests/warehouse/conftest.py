@@ -48,7 +48,9 @@ class Grown:
 
     def column(self, at: int, names: list[Any] | None = None) -> list[Any]:
         """A column of all rows, or of those batches."""
-        return [row[at] for name, rows in self.batches.items() if names is None or name in names for row in rows]
+        return [
+            row[at] for name, rows in self.batches.items() if names is None or name in names for row in rows
+        ]
 
 
 @pytest.fixture(scope="session")

@@ -40,10 +40,17 @@ def test_the_batch_that_fixed_the_columns_may_come_again(spark: SparkSession, tm
     assert stream.append(spark, tmp_path, rows, source="s", batch=3)
     before = tables_of(tmp_path)
     assert warehouse.load(spark, tmp_path, rows, "first").outcome == "known"
-    assert warehouse.load(spark, tmp_path, rows.selectExpr("other", "k", "cast(x as tinyint)"), "first").outcome == "known"
+    assert (
+        warehouse.load(spark, tmp_path, rows.selectExpr("other", "k", "cast(x as tinyint)"), "first").outcome
+        == "known"
+    )
     for number in (3, 2, 0):
         assert not stream.append(spark, tmp_path, rows, source="s", batch=number)
-    assert warehouse.create(spark, tmp_path, ["x"], key="k").columns == (("x", "integer"), ("k", "string"), ("other", "float"))
+    assert warehouse.create(spark, tmp_path, ["x"], key="k").columns == (
+        ("x", "integer"),
+        ("k", "string"),
+        ("other", "float"),
+    )
     assert tables_of(tmp_path) == before
     assert warehouse.load(spark, tmp_path).rows == 2
     before = tables_of(tmp_path)
@@ -55,7 +62,10 @@ def test_the_batch_that_fixed_the_columns_may_come_again(spark: SparkSession, tm
 
 @pytest.mark.parametrize(
     "options",
-    [Options(("x",), None, None, None, 0.001, 10, 0), Options(("a/b", "c`d", "é"), "k", "t", 7, 5e-324, 2**40, 2**53)],
+    [
+        Options(("x",), None, None, None, 0.001, 10, 0),
+        Options(("a/b", "c`d", "é"), "k", "t", 7, 5e-324, 2**40, 2**53),
+    ],
 )
 def test_options_come_back_from_the_properties_as_they_were(options: Options) -> None:
     assert Options.from_properties("w", options.properties(), {}) == options

@@ -41,12 +41,21 @@ BAD_ROWS: dict[str, tuple[Callable[[DataFrame], DataFrame], tuple[str, ...]]] = 
     "the time is missing": (lambda df: df.drop("t"), ("time", "'t'", "missing")),
     "a column is unknown": (lambda df: df.withColumn("more", F.lit(1)), ("unknown ['more']",)),
     "a measure is text": (lambda df: df.withColumn("x", F.lit("1")), ("'x'", "string", "double", "Cast")),
-    "a measure would lose digits": (lambda df: df.withColumn("n", F.lit(1.5)), ("'n'", "double", "long", "Cast")),
-    "a long would become a double": (lambda df: df.withColumn("x", F.lit(2**53 + 1)), ("'x'", "long", "double")),
+    "a measure would lose digits": (
+        lambda df: df.withColumn("n", F.lit(1.5)),
+        ("'n'", "double", "long", "Cast"),
+    ),
+    "a long would become a double": (
+        lambda df: df.withColumn("x", F.lit(2**53 + 1)),
+        ("'x'", "long", "double"),
+    ),
     "the time is text": (lambda df: df.withColumn("t", F.lit("1970-01-01")), ("'t'", "string", "timestamp")),
-    "a name is tidemark's own": (lambda df: df.withColumn("_TICK", F.lit(1)), ("_TICK", "tidemark", "Rename")),
+    "a name is tidemark's own": (
+        lambda df: df.withColumn("_TICK", F.lit(1)),
+        ("_TICK", "tidemark", "Rename"),
+    ),
     "a name is there twice": (lambda df: df.select("*", "x"), ("'x'", "twice")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("reason", BAD_ROWS)
@@ -74,10 +83,16 @@ BAD_BATCHES: dict[str, tuple[Callable[[DataFrame], DataFrame], tuple[str, ...]]]
     "more rows": (lambda df: df.unionAll(df.limit(1)), ("90 rows are stored", "91 came")),
     "no rows": (lambda df: df.limit(0), ("90 rows are stored", "0 came")),
     "another key": (lambda df: df.withColumn("k", F.lit("k9")), ("90 rows", "content differs")),
-    "one microsecond": (lambda df: df.withColumn("t", F.expr("t + interval 1 microsecond")), ("content differs",)),
-    "the last digit": (lambda df: df.withColumn("n", F.expr("if(n = 9007199254740993, n - 1, n)")), ("content differs",)),
+    "one microsecond": (
+        lambda df: df.withColumn("t", F.expr("t + interval 1 microsecond")),
+        ("content differs",),
+    ),
+    "the last digit": (
+        lambda df: df.withColumn("n", F.expr("if(n = 9007199254740993, n - 1, n)")),
+        ("content differs",),
+    ),
     "NULL for NaN": (lambda df: df.withColumn("x", F.expr("if(isnan(x), NULL, x)")), ("content differs",)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("reason", BAD_BATCHES)
@@ -95,8 +110,11 @@ def test_a_batch_with_one_row_twice_instead_of_another_is_refused(spark: SparkSe
         warehouse.load(spark, grown.uri, frame(spark, [rows[0], *rows[:-1]]), "night-1")
 
 
-GOOD = {"measures": ["x"], "schema": "t timestamp, d date, k string, x double, s string, b boolean, "
-        "a array<int>, w decimal(38,2), st struct<a:int>, raw binary"}  # fmt: skip
+GOOD = {
+    "measures": ["x"],
+    "schema": "t timestamp, d date, k string, x double, s string, b boolean, "
+    "a array<int>, w decimal(38,2), st struct<a:int>, raw binary",
+}
 BAD_OPTIONS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"measures": None}, ("at least one measure",)),
     ({"measures": []}, ("measures", "[]")),
@@ -117,15 +135,31 @@ BAD_OPTIONS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"time": "s"}, ("'s'", "string", "timestamp or date")),
     ({"time": ["t"]}, ("time", "['t']")),
     ({"tick": "1 day"}, ("tick", "time column")),
-    *[({"time": "t", "tick": tick}, ("duration", repr(tick)))
-      for tick in ("1 fortnight", "-1 day", "", "day", "1.5 hours", 5, "0 s", timedelta(0), timedelta(-1), "20000 weeks")],
-    *[({"eps": eps}, ("eps", repr(eps), "(0, 0.5)")) for eps in (0, 0.5, -0.1, 1, math.nan, math.inf, "0.1", True)],
+    *[
+        ({"time": "t", "tick": tick}, ("duration", repr(tick)))
+        for tick in (
+            "1 fortnight",
+            "-1 day",
+            "",
+            "day",
+            "1.5 hours",
+            5,
+            "0 s",
+            timedelta(0),
+            timedelta(-1),
+            "20000 weeks",
+        )
+    ],
+    *[
+        ({"eps": eps}, ("eps", repr(eps), "(0, 0.5)"))
+        for eps in (0, 0.5, -0.1, 1, math.nan, math.inf, "0.1", True)
+    ],
     *[({"kappa": kappa}, ("kappa", repr(kappa), "at least 2")) for kappa in (1, 0, -3, 2.5, "3", True)],
     *[({"grace": grace}, (repr(grace),)) for grace in ("soon", "0soon", "-1 day", timedelta(-1), 5)],
     ({"schema": "x double, _Source string"}, ("_Source", "tidemark")),
     ({"schema": "x double, `two words` int"}, ("two words",)),
     ({"schema": "x double, X int"}, ("X",)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("options", "words"), BAD_OPTIONS, ids=lambda value: str(value)[:60])
@@ -139,14 +173,32 @@ def test_bad_options_make_no_warehouse(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("measures", ["n", "x"]), ("measures", "x"), ("key", "n"), ("time", "other"), ("tick", "2 days"),
-     ("eps", 0.2), ("kappa", 3), ("grace", "1 day")],
-)  # fmt: skip
+    [
+        ("measures", ["n", "x"]),
+        ("measures", "x"),
+        ("key", "n"),
+        ("time", "other"),
+        ("tick", "2 days"),
+        ("eps", 0.2),
+        ("kappa", 3),
+        ("grace", "1 day"),
+    ],
+)
 def test_options_that_disagree_are_refused_and_both_are_shown(
     spark: SparkSession, grown: Grown, name: str, value: Any
 ) -> None:
-    given = {"tick": 2 * 86_400_000_000, "grace": 86_400_000_000, "measures": value if isinstance(value, list) else [value]}
-    with refused(grown.uri, OptionsMismatch, name, repr(given.get(name, value)), repr(warehouse_option(grown.uri, name))):
+    given = {
+        "tick": 2 * 86_400_000_000,
+        "grace": 86_400_000_000,
+        "measures": value if isinstance(value, list) else [value],
+    }
+    with refused(
+        grown.uri,
+        OptionsMismatch,
+        name,
+        repr(given.get(name, value)),
+        repr(warehouse_option(grown.uri, name)),
+    ):
         warehouse.create(spark, grown.uri, **{name: value})
 
 
@@ -158,12 +210,16 @@ def warehouse_option(uri: Path, name: str) -> Any:
 
 def test_the_same_options_find_the_warehouse_as_it_is(spark: SparkSession, grown: Grown) -> None:
     before = files_of(grown.uri)
-    same = warehouse.create(spark, grown.uri, ["x", "n"], key="k", time="t", tick="24 hours", eps=0.1, kappa=2)
+    same = warehouse.create(
+        spark, grown.uri, ["x", "n"], key="k", time="t", tick="24 hours", eps=0.1, kappa=2
+    )
     assert same == warehouse.create(spark, grown.uri) == warehouse.open_snapshot(grown.uri).options
     assert files_of(grown.uri) == before
 
 
-@pytest.mark.parametrize(("source", "batch"), [("", 1), (None, 1), ("load:x", 1), ("s", -1), ("s", 1.0), ("s", "1"), ("s", True)])
+@pytest.mark.parametrize(
+    ("source", "batch"), [("", 1), (None, 1), ("load:x", 1), ("s", -1), ("s", 1.0), ("s", "1"), ("s", True)]
+)
 def test_a_stream_batch_has_a_name_and_a_number(
     spark: SparkSession, grown: Grown, source: Any, batch: Any
 ) -> None:

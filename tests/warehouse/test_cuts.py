@@ -18,7 +18,9 @@ from warehouse.cuts import SortedInput, plan_slices, trim
 from warehouse.runfiles import merge_slice, write_sorted
 
 FLOATS = st.one_of(st.sampled_from([-math.inf, -1.0, 0.0, 1.0, math.inf]), st.floats(allow_nan=False))
-INTS = st.one_of(st.sampled_from([-(2**63), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 1]), st.integers(-(2**63), 2**63 - 1))
+INTS = st.one_of(
+    st.sampled_from([-(2**63), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 1]), st.integers(-(2**63), 2**63 - 1)
+)
 
 
 @st.composite
@@ -26,15 +28,28 @@ def sorted_inputs(draw: st.DrawFn) -> tuple[list[NDArray[Any]], list[SortedInput
     """Up to six inputs, each marked at a grain of its own: first and last row, and each grain-th."""
     kind, dtype = draw(st.sampled_from([(FLOATS, np.float64), (INTS, np.int64)]))
     few = draw(st.booleans())
-    values = draw(st.lists(st.lists(st.sampled_from(draw(st.lists(kind, min_size=1, max_size=3))) if few else kind, max_size=60), max_size=6))
+    values = draw(
+        st.lists(
+            st.lists(
+                st.sampled_from(draw(st.lists(kind, min_size=1, max_size=3))) if few else kind, max_size=60
+            ),
+            max_size=6,
+        )
+    )
     arrays, inputs, widest = [], [], 1
     for part in values:
         array = np.sort(np.array(part, dtype=dtype)) + dtype(0)
         grain = draw(st.integers(1, 20))
         widest = max(widest, grain)
-        positions = np.unique(np.append(np.arange(0, len(array), grain), len(array) - 1))[-len(array) - 1 :] if len(array) else np.empty(0, np.int64)
+        positions = (
+            np.unique(np.append(np.arange(0, len(array), grain), len(array) - 1))[-len(array) - 1 :]
+            if len(array)
+            else np.empty(0, np.int64)
+        )
         arrays.append(array)
-        inputs.append(SortedInput((), len(array), positions.astype(np.int64), array[positions.astype(np.int64)]))
+        inputs.append(
+            SortedInput((), len(array), positions.astype(np.int64), array[positions.astype(np.int64)])
+        )
     return arrays, inputs, widest
 
 
@@ -63,7 +78,9 @@ def test_the_slices_together_are_the_merged_whole(
             last = rows.max()
     for array, ranges in zip(arrays, taken, strict=True):
         filled = [r for r in ranges if r[0] < r[1]]
-        assert [a for r in filled for a in r] == ([0, *[e for r in filled[:-1] for e in (r[1], r[1])], len(array)] if len(array) else [])
+        assert [a for r in filled for a in r] == (
+            [0, *[e for r in filled[:-1] for e in (r[1], r[1])], len(array)] if len(array) else []
+        )
 
 
 def test_a_constant_column_is_cut_as_evenly_as_any_other() -> None:
@@ -92,7 +109,14 @@ def test_slices_read_from_files_and_merged_are_the_sorted_rows(tmp_path: Path, s
         files, positions, first = [], [], 0
         for at, size in enumerate(sizes):
             part = slice(first, first + size)
-            written = write_sorted(disk, f"run/{number}-{at}.parquet", pa.int64(), iter([(values[part], ticks[part])]), grain=100, span=100)
+            written = write_sorted(
+                disk,
+                f"run/{number}-{at}.parquet",
+                pa.int64(),
+                iter([(values[part], ticks[part])]),
+                grain=100,
+                span=100,
+            )
             files.append((written.path, first, size))
             positions.append(written.positions + first)
             first += size

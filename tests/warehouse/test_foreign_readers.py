@@ -57,22 +57,29 @@ def test_three_engines_read_the_same_rows(spark: SparkSession, grown: Grown, nam
     files = [str(grown.uri / name / file.path) for file in tables.files(table)]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone='UTC'")
-        found = connection.read_parquet(files, hive_partitioning="run" in names, hive_types_autocast=False).to_arrow_table()
+        found = connection.read_parquet(files, hive_partitioning="run" in names).to_arrow_table()
     assert rust == java
     assert rust == comparable(found.to_pylist(), names)
     assert len(rust) == sum(file.rows for file in tables.files(table)) > 0
 
 
 @pytest.mark.parametrize(("measure", "column"), [("x", 2), ("n", 3)])
-def test_runs_hold_the_values_of_their_steps_sorted_within_and_across_files(grown: Grown, measure: str, column: int) -> None:
+def test_runs_hold_the_values_of_their_steps_sorted_within_and_across_files(
+    grown: Grown, measure: str, column: int
+) -> None:
     store = Store.of(grown.uri)
     found = sorted(tables.files(tables.open_table(store, f"runs/{measure}")), key=lambda file: file.path)
     by_run: dict[str, list[Any]] = {}
     for file in found:
         with pq.ParquetFile(grown.uri / f"runs/{measure}" / file.path) as parquet:
-            assert "DELTA_BINARY_PACKED" in parquet.metadata.row_group(0).column(0).encodings or measure == "x"
+            assert (
+                "DELTA_BINARY_PACKED" in parquet.metadata.row_group(0).column(0).encodings or measure == "x"
+            )
             by_run.setdefault(file.partition["run"], []).extend(parquet.read().column("value").to_pylist())
-    for run, names in (("L01-0000000000-0000000002", HISTORY[:3]), ("L00-0000000003-0000000003", HISTORY[3:])):
+    for run, names in (
+        ("L01-0000000000-0000000002", HISTORY[:3]),
+        ("L00-0000000003-0000000003", HISTORY[3:]),
+    ):
         values = grown.column(column, names)
         assert by_run.pop(run) == sorted(v + 0 for v in values if v is not None and v == v)  # noqa: PLR0124
     assert not by_run
@@ -88,7 +95,9 @@ def test_statistics_never_hide_a_row_from_a_filter(spark: SparkSession, grown: G
         frame = spark.read.format("delta").load(str(grown.uri / "runs" / measure)).select("value")
         conditions = [f"value {op} {point}" for point in points for op in ("=", "<=", ">", "<", ">=")]
         numbers = {p: spark.sql(f"SELECT {p} AS p").collect()[0].p for p in points}
-        counts = frame.selectExpr(*[f"count_if({c})" for c in conditions]).collect()[0]  # no pruning: the truth of Spark
+        counts = frame.selectExpr(*[f"count_if({c})" for c in conditions]).collect()[
+            0
+        ]  # no pruning: the truth of Spark
         for condition, count in zip(conditions, counts, strict=True):
             _, op, point = condition.split(" ", 2)
             expected = {"=": values == numbers[point], "<=": values <= numbers[point], ">": values > numbers[point],
@@ -104,7 +113,9 @@ def test_statistics_in_the_log_are_exact_where_they_are_given(grown: Grown) -> N
         for file in tables.files(tables.open_table(store, f"runs/{measure}")):
             rows = pq.read_table(grown.uri / f"runs/{measure}" / file.path, partitioning=None)
             assert file.rows == rows.num_rows
-            assert rows.schema.equals(pa.schema([("value", pa.float64() if measure == "x" else pa.int64()), ("tick", pa.int64())]))
+            assert rows.schema.equals(
+                pa.schema([("value", pa.float64() if measure == "x" else pa.int64()), ("tick", pa.int64())])
+            )
             values, ticks = rows.column("value").to_numpy(), rows.column("tick").to_numpy()
             assert (file.stats["min.tick"], file.stats["max.tick"]) == (ticks.min(), ticks.max())
             if np.isfinite(values[[0, -1]]).all():

@@ -11,7 +11,7 @@ from warehouse.layout import Layout, Merge, Run, plan_merge
 
 
 def thesis(levels: list[list[tuple[int, int]]], step: int, kappa: int) -> None:
-    """Algorithm 8: a run of one step at level 0; a level with more than kappa runs becomes one of the next."""
+    """Algorithm 8: a step is a run at level 0; a level of more than kappa runs becomes a run of the next."""
     levels[0].append((step, step))
     level = 0
     while len(levels[level]) > kappa:
@@ -68,7 +68,10 @@ def test_a_name_parses_back_to_its_run_and_names_sort_like_steps(first: int, mor
     assert Run.parse(run.name) == run
 
 
-@pytest.mark.parametrize("name", ["", "L0-1-2", "L00-0000000001", "x" * 24, "L00-0000000000-0000000000/", "L00-00000000-1-0000000000"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "L0-1-2", "L00-0000000001", "x" * 24, "L00-0000000000-0000000000/", "L00-00000000-1-0000000000"],
+)
 def test_other_names_are_no_runs(name: str) -> None:
     with pytest.raises(DamagedWarehouse, match="not a run"):
         Run.parse(name)

@@ -29,7 +29,11 @@ def answers(uri: Path) -> list[str]:
 
 
 def data_files(uri: Path, table: str) -> set[str]:
-    return {str(path.relative_to(uri / table)) for path in (uri / table).rglob("*.parquet") if "_delta_log" not in path.parts}
+    return {
+        str(path.relative_to(uri / table))
+        for path in (uri / table).rglob("*.parquet")
+        if "_delta_log" not in path.parts
+    }
 
 
 def current(uri: Path, table: str) -> set[str]:
@@ -101,7 +105,7 @@ def assert_life_goes_on(spark: SparkSession, copied: Grown) -> None:
     extra = rows_of_batch(77)
     kept = sum(row[3] is not None for row in extra)
     assert stream.append(spark, copied.uri, frame(spark, extra), source="s", batch=2)
-    assert wh.quantile(0.5, "n").N == rows + kept
+    assert rows + kept == wh.quantile(0.5, "n").N
     warehouse.load(spark, copied.uri, frame(spark, extra), "another")
     warehouse.load(spark, copied.uri)
     answer = wh.quantile(0.5, "n")
@@ -158,8 +162,10 @@ def test_many_small_files_become_few_and_say_the_same(
     report = warehouse.maintain(spark, uri)
     assert report.compacted["ledger"] == (12, 1)
     assert report.compacted["events"][1] < report.compacted["events"][0]
-    assert rows_of(uri, "ledger").sort_by([("first_batch", "ascending"), ("tick", "ascending")]).equals(
-        ledger.sort_by([("first_batch", "ascending"), ("tick", "ascending")])
+    assert (
+        rows_of(uri, "ledger")
+        .sort_by([("first_batch", "ascending"), ("tick", "ascending")])
+        .equals(ledger.sort_by([("first_batch", "ascending"), ("tick", "ascending")]))
     )
     assert current(uri, "runs/x") == runs
     assert answers(uri) == before
@@ -207,7 +213,7 @@ def test_a_warehouse_without_rows_can_be_maintained(spark: SparkSession, tmp_pat
 def test_a_plan_in_flight_keeps_its_marks_and_files(spark: SparkSession, copied: Grown) -> None:
     """A load that stopped before its run's commit: maintenance takes nothing that the rerun counts on."""
 
-    class Stop(Exception):  # noqa: N818
+    class Stop(Exception):
         pass
 
     def stop(point: str) -> None:

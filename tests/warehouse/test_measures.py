@@ -29,7 +29,9 @@ def integers(bits: int) -> st.SearchStrategy[int]:
 
 def decimals(digits: int, scale: int) -> st.SearchStrategy[Decimal]:
     most = 10**digits - 1
-    return st.one_of(st.sampled_from([-most, -1, 0, 1, most]), st.integers(-most, most)).map(lambda n: Decimal(n).scaleb(-scale))
+    return st.one_of(st.sampled_from([-most, -1, 0, 1, most]), st.integers(-most, most)).map(
+        lambda n: Decimal(n).scaleb(-scale)
+    )
 
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
@@ -58,7 +60,9 @@ def as_fraction(value: Any) -> Fraction:
 
 @pytest.mark.parametrize("kind", TYPES)
 @given(data=st.data())
-def test_values_are_stored_as_the_numbers_they_are_and_come_back_as_themselves(kind: str, data: st.DataObject) -> None:
+def test_values_are_stored_as_the_numbers_they_are_and_come_back_as_themselves(
+    kind: str, data: st.DataObject
+) -> None:
     arrow, strategy = TYPES[kind]
     measure = Measure("m", kind)
     values = data.draw(st.lists(st.one_of(st.none(), strategy), max_size=20))
@@ -90,11 +94,27 @@ POINTS = st.one_of(
     st.floats(allow_nan=False),
     st.fractions(),
     st.decimals(allow_nan=False, min_value=-(10**20), max_value=10**20),
-    st.sampled_from([2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, math.inf, -math.inf, -0.0, Fraction(1, 3), 10**400, -(10**400)]),
+    st.sampled_from(
+        [
+            2**53 + 1,
+            2**63 - 1,
+            2**63,
+            -(2**63),
+            -(2**63) - 1,
+            math.inf,
+            -math.inf,
+            -0.0,
+            Fraction(1, 3),
+            10**400,
+            -(10**400),
+        ]
+    ),
 )
 
 
-@pytest.mark.parametrize("kind", ["byte", "long", "float", "double", "decimal(18,4)", "decimal(10,0)", "date", "timestamp"])
+@pytest.mark.parametrize(
+    "kind", ["byte", "long", "float", "double", "decimal(18,4)", "decimal(10,0)", "date", "timestamp"]
+)
 @given(point=POINTS)
 def test_the_floor_is_the_greatest_storable_number_that_is_not_above(kind: str, point: Any) -> None:
     measure = Measure("m", kind)
@@ -129,7 +149,12 @@ def test_whole_numbers_beside_2_to_the_53_are_told_apart(base: int, off: int) ->
 
 def test_times_and_texts_are_points_of_dates_and_timestamps() -> None:
     day, moment = Measure("d", "date"), Measure("t", "timestamp")
-    assert day.floor(date(1969, 12, 31)) == day.floor("1969-12-31") == day.floor(datetime(1969, 12, 31, 23, tzinfo=UTC)) == -1
+    assert (
+        day.floor(date(1969, 12, 31))
+        == day.floor("1969-12-31")
+        == day.floor(datetime(1969, 12, 31, 23, tzinfo=UTC))
+        == -1
+    )
     assert moment.floor("1969-12-31 23:59:59.999999") == moment.floor(EPOCH - MICROS) == -1
     assert moment.floor(date(1970, 1, 2)) == 86_400_000_000
     assert moment.floor("1970-01-01T01:00:00+01:00") == 0
@@ -142,7 +167,18 @@ def test_what_cannot_be_compared_is_refused(kind: str, point: Any) -> None:
         Measure("m", kind).floor(point)
 
 
-@pytest.mark.parametrize("point", ["5", date(2000, 1, 1), datetime(2000, 1, 1, tzinfo=UTC), math.nan, np.float64("nan"), Decimal("nan"), 1j])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "5",
+        date(2000, 1, 1),
+        datetime(2000, 1, 1, tzinfo=UTC),
+        math.nan,
+        np.float64("nan"),
+        Decimal("nan"),
+        1j,
+    ],
+)
 def test_numbers_are_not_compared_with_times_texts_or_nan(point: Any) -> None:
     for kind in ("long", "double"):
         with pytest.raises(InputError):
@@ -154,7 +190,23 @@ def test_numpy_scalars_are_points() -> None:
     assert Measure("m", "double").floor(np.float32(0.5)) == 0.5
 
 
-@pytest.mark.parametrize("kind", ["string", "boolean", "binary", "array", "struct", "map", "timestamp_ntz", "variant", "", "decimal(19,0)", "decimal(38,2)", "DOUBLE"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "string",
+        "boolean",
+        "binary",
+        "array",
+        "struct",
+        "map",
+        "timestamp_ntz",
+        "variant",
+        "",
+        "decimal(19,0)",
+        "decimal(38,2)",
+        "DOUBLE",
+    ],
+)
 def test_other_types_have_no_ranks_here(kind: str) -> None:
     with pytest.raises(InputError, match="'m'"):
         Measure("m", kind)

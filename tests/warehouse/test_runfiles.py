@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ def written(folder: Path, rows: Rows, cuts: list[int], grain: int, span: int) ->
     disk = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
     values, ticks = rows
     edges = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
-    pieces = iter([(values[a:b], ticks[a:b]) for a, b in zip(edges, edges[1:], strict=False)])
-    return write_sorted(disk, "runs/x/run=1/file.parquet", pa.from_numpy_dtype(values.dtype), pieces, grain=grain, span=span)
+    pieces = iter([(values[a:b], ticks[a:b]) for a, b in pairwise(edges)])
+    return write_sorted(
+        disk, "runs/x/run=1/file.parquet", pa.from_numpy_dtype(values.dtype), pieces, grain=grain, span=span
+    )
 
 
 def check(file: WrittenFile, folder: Path, rows: Rows, grain: int, span: int) -> None:
@@ -64,17 +67,34 @@ def check(file: WrittenFile, folder: Path, rows: Rows, grain: int, span: int) ->
 
 
 TICKS = st.one_of(
-    st.just([0]), st.just([NO_TICK]), st.just([NO_TICK, 0, 2**62]), st.just([-3, -2, -1, 0, 1]),
+    st.just([0]),
+    st.just([NO_TICK]),
+    st.just([NO_TICK, 0, 2**62]),
+    st.just([-3, -2, -1, 0, 1]),
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5),
     st.integers(-(10**6), 10**6).map(lambda t: list(range(t, t + 50))),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=150)
-@given(st.sampled_from([np.float64, np.int64]), st.integers(0, 300), TICKS, st.lists(st.integers(0, 300), max_size=4),
-       st.integers(1, 40), st.integers(1, 9), st.integers(0, 2**32))  # fmt: skip
+@given(
+    st.sampled_from([np.float64, np.int64]),
+    st.integers(0, 300),
+    TICKS,
+    st.lists(st.integers(0, 300), max_size=4),
+    st.integers(1, 40),
+    st.integers(1, 9),
+    st.integers(0, 2**32),
+)
 def test_marks_and_spans_are_exact_for_any_pieces_and_ticks(
-    tmp_path_factory: pytest.TempPathFactory, dtype: Any, n: int, ticks: list[int], cuts: list[int], grain: int, spans: int, seed: int
+    tmp_path_factory: pytest.TempPathFactory,
+    dtype: Any,
+    n: int,
+    ticks: list[int],
+    cuts: list[int],
+    grain: int,
+    spans: int,
+    seed: int,
 ) -> None:
     r = np.random.default_rng(seed)
     values = np.sort(r.integers(-9, 9, n)).astype(dtype)
@@ -85,7 +105,9 @@ def test_marks_and_spans_are_exact_for_any_pieces_and_ticks(
     check(written(folder, rows, cuts, grain, grain * spans), folder, rows, grain, grain * spans)
 
 
-@pytest.mark.parametrize("cuts", [[], [1], [ROW_GROUP_ROWS], [ROW_GROUP_ROWS - 1, ROW_GROUP_ROWS + 1, 2 * ROW_GROUP_ROWS + 5]])
+@pytest.mark.parametrize(
+    "cuts", [[], [1], [ROW_GROUP_ROWS], [ROW_GROUP_ROWS - 1, ROW_GROUP_ROWS + 1, 2 * ROW_GROUP_ROWS + 5]]
+)
 def test_row_groups_are_whole_whatever_the_pieces(tmp_path: Path, cuts: list[int]) -> None:
     r = np.random.default_rng(0)
     n = 3 * ROW_GROUP_ROWS + 17
@@ -97,4 +119,6 @@ def test_row_groups_are_whole_whatever_the_pieces(tmp_path: Path, cuts: list[int
 def test_rows_are_sorted_with_their_ticks(ticks: list[int]) -> None:
     values = np.array([3.0, 1.0, 2.0][: len(ticks)])
     found = sort_rows(values, np.array(ticks, dtype=np.int64))
-    assert list(zip(found[0].tolist(), found[1].tolist(), strict=True)) == sorted(zip(values.tolist(), ticks, strict=True))
+    assert list(zip(found[0].tolist(), found[1].tolist(), strict=True)) == sorted(
+        zip(values.tolist(), ticks, strict=True)
+    )

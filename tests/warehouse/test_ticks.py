@@ -36,14 +36,33 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize(("unit", "width"), [(unit, width) for units, width in UNITS.items() for unit in units])
+@pytest.mark.parametrize(
+    ("unit", "width"), [(unit, width) for units, width in UNITS.items() for unit in units]
+)
 def test_every_unit_means_what_it_says(unit: str, width: int) -> None:
     for text in (f"1{unit}", f"1 {unit}", f"  1  {unit} ", f"001 {unit}"):
         assert parse_duration(text) == parse_grace(text) == width
     assert parse_duration(f"15 {unit}") == 15 * width
 
 
-@pytest.mark.parametrize("text", ["", "1", "day", "1.5 days", "-1 day", "1 day 2 hours", "1 fortnight", "1 month", "1y", None, 5, 1.0, b"1 day"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1",
+        "day",
+        "1.5 days",
+        "-1 day",
+        "1 day 2 hours",
+        "1 fortnight",
+        "1 month",
+        "1y",
+        None,
+        5,
+        1.0,
+        b"1 day",
+    ],
+)
 def test_anything_else_is_no_duration(text: Any) -> None:
     with pytest.raises(InputError, match="duration"):
         parse_duration(text)
@@ -56,7 +75,9 @@ def test_no_time_at_all_is_a_grace_and_no_duration(nothing: Any) -> None:
         parse_duration(nothing)
 
 
-@pytest.mark.parametrize("grace", ["0soon", "0.5 days", "soon", "-0 s", timedelta(-1), "20000 weeks", None, 5])
+@pytest.mark.parametrize(
+    "grace", ["0soon", "0.5 days", "soon", "-0 s", timedelta(-1), "20000 weeks", None, 5]
+)
 def test_a_grace_that_is_none_is_refused(grace: Any) -> None:
     with pytest.raises(InputError):
         parse_grace(grace)
@@ -117,19 +138,27 @@ def test_a_window_before_1970_is_cut_downwards() -> None:
 
 
 def test_an_open_side_takes_all_but_rows_without_a_time() -> None:
-    for window in (window_between(None, "2000-01-01", SECOND), window_between("1900-01-01", None, SECOND), window_between(None, None, SECOND)):
+    for window in (
+        window_between(None, "2000-01-01", SECOND),
+        window_between("1900-01-01", None, SECOND),
+        window_between(None, None, SECOND),
+    ):
         assert not window.holds(np.array([NO_TICK]))[0]
     assert window_between(None, 3, None).holds(np.array([-(2**62), 2, 3])).tolist() == [True, True, False]
     assert ALL_TIME.holds(np.array([NO_TICK, 0, 2**63 - 1])).all()
 
 
-@pytest.mark.parametrize(("start", "end"), [("2000-01-02", "2000-01-01"), ("2000-01-01", "2000-01-01"), ("x", None), (5, None)])
+@pytest.mark.parametrize(
+    ("start", "end"), [("2000-01-02", "2000-01-01"), ("2000-01-01", "2000-01-01"), ("x", None), (5, None)]
+)
 def test_a_window_that_is_empty_by_itself_is_refused(start: Any, end: Any) -> None:
     with pytest.raises(InputError):
         window_between(start, end, SECOND)
 
 
-@pytest.mark.parametrize(("start", "end"), [(3, 3), (4, 3), (True, 5), ("1", None), (1.0, None), (None, date(2000, 1, 1))])
+@pytest.mark.parametrize(
+    ("start", "end"), [(3, 3), (4, 3), (True, 5), ("1", None), (1.0, None), (None, date(2000, 1, 1))]
+)
 def test_edges_without_a_time_column_are_step_numbers(start: Any, end: Any) -> None:
     with pytest.raises(InputError):
         window_between(start, end, None)
@@ -137,7 +166,9 @@ def test_edges_without_a_time_column_are_step_numbers(start: Any, end: Any) -> N
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(1, 10**9), st.integers(1, 10**9))
-def test_the_last_span_is_rounded_up_to_whole_ticks_and_ends_with_the_newest(newest: int, span: int, tick: int) -> None:
+def test_the_last_span_is_rounded_up_to_whole_ticks_and_ends_with_the_newest(
+    newest: int, span: int, tick: int
+) -> None:
     window = window_last(timedelta(microseconds=span), newest, tick)
     assert window.stop == newest + 1
     assert (window.stop - window.start - 1) * tick < span <= (window.stop - window.start) * tick

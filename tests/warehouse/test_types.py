@@ -52,7 +52,7 @@ RANDOM: dict[str, Callable[[random.Random], Any]] = {
     "long/with\\slashes": lambda r: 2**60 + r.randint(-5, 5),
     "float`with`backquotes": lambda r: r.gauss(0, 1),
     "doublé→☃": lambda r: r.gauss(0, 1e3),
-    "it's_\"quoted\"": lambda r: Decimal(r.randint(-10**6, 10**6)).scaleb(-4),
+    'it\'s_"quoted"': lambda r: Decimal(r.randint(-(10**6), 10**6)).scaleb(-4),
     "100%~41": lambda r: Decimal(r.randint(-100, 100)),
     "Day": lambda r: date(1969, 1, 1) + r.randint(0, 700) * DAY,
     "at+UTC": lambda r: EPOCH + r.randint(-(10**12), 10**12) * MICROS,
@@ -108,11 +108,13 @@ def oracle(values: list[Any]) -> list[Any]:
 def assert_all_ranks(wh: query.Warehouse, measure: str, values: list[Any], mode: str, **window: Any) -> None:
     """Each quantile k/N, and the minimum, is the k-th of the sorted array: same value, same type."""
     truth = oracle(values)
-    answers = wh.quantile([0, *(Fraction(k, len(truth)) for k in range(1, len(truth) + 1))], measure, mode=mode, **window)
+    answers = wh.quantile(
+        [0, *(Fraction(k, len(truth)) for k in range(1, len(truth) + 1))], measure, mode=mode, **window
+    )
     for answer, expected in zip(answers, [truth[0], *truth], strict=True):
         assert type(answer.value) is type(expected)
         assert repr(answer.value) == repr(expected)
-        assert answer.N == len(truth)
+        assert len(truth) == answer.N
         assert answer.nulls == len(values) - len(truth)
         assert answer.error_bound == 0
 
@@ -131,7 +133,15 @@ def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, history: 
         frames = [frame_of(spark, inputs, rows) for rows in history]
         assert dict(frames[0].dtypes)["at#wall"] == "timestamp_ntz"
         warehouse.create(
-            spark, path, list(COLUMNS), key="key", time="when", tick="6 hours", eps=0.1, kappa=2, schema=frames[0]
+            spark,
+            path,
+            list(COLUMNS),
+            key="key",
+            time="when",
+            tick="6 hours",
+            eps=0.1,
+            kappa=2,
+            schema=frames[0],
         )
         for number, frame in enumerate(frames):
             warehouse.load(spark, path, frame, f"batch-{number}")
@@ -166,13 +176,18 @@ def test_every_window_holds_the_rows_of_its_ticks(uri: Path, history: list[pa.Ta
         t0, t1 = EPOCH + start * TICK, EPOCH + end * TICK
         inside = [v for v, t in rows if t is not None and t0 <= t < t1]
         assert_all_ranks(wh, measure, inside, "accurate", between=(t0, t1))
-    assert_all_ranks(wh, measure, [v for v, t in rows if t is not None], "accurate", between=(None, EPOCH + DAY * 9))
+    assert_all_ranks(
+        wh, measure, [v for v, t in rows if t is not None], "accurate", between=(None, EPOCH + DAY * 9)
+    )
 
 
 def test_run_folders_have_plain_names(uri: Path) -> None:
     names = sorted(path.name for path in (uri / "runs").iterdir())
     assert names == sorted(folder(name) for name in COLUMNS)
-    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-~") for name in names)
+    assert all(
+        set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-~")
+        for name in names
+    )
 
 
 def test_the_warehouse_of_all_types_verifies(uri: Path) -> None:
@@ -189,10 +204,14 @@ def test_live_rows_of_every_type_answer_exactly_then_move_into_history(
         for number, rows in enumerate(live):
             assert stream.append(spark, uri, frame_of(spark, tmp_path, rows), source="s", batch=number)
     wh = query.open(uri)
-    columns = {name: [v for rows in [*history, *live] for v in rows.column(name).to_pylist()] for name in COLUMNS}
+    columns = {
+        name: [v for rows in [*history, *live] for v in rows.column(name).to_pylist()] for name in COLUMNS
+    }
     for name, values in columns.items():
         assert_all_ranks(wh, name, values, "exact")
-        assert wh.quantile(0.5, name).m == len(oracle([v for rows in live for v in rows.column(name).to_pylist()]))
+        assert wh.quantile(0.5, name).m == len(
+            oracle([v for rows in live for v in rows.column(name).to_pylist()])
+        )
     assert warehouse.verify(uri).ok
     warehouse.load(spark, uri)
     for name, values in columns.items():
@@ -203,14 +222,16 @@ def test_live_rows_of_every_type_answer_exactly_then_move_into_history(
 
 
 def test_without_a_time_column_the_step_is_the_tick(spark: SparkSession, tmp_path: Path) -> None:
-    """The columns come with the first batch; a stream's batch has the number of the step that will take it."""
+    """The first batch brings the columns; a stream's batch has the number of the step that will take it."""
     warehouse.create(spark, tmp_path, ["x"], eps=0.1, kappa=2)
     with pytest.raises(warehouse.TidemarkError, match="no rows"):
         query.open(tmp_path).quantile(0.5)
     parts = [[5, 1, None], [2, 2], [7], [9, 8], [0]]
     for number, part in enumerate(parts[:4]):
         warehouse.load(spark, tmp_path, spark.createDataFrame([(v,) for v in part], "x int"), f"b{number}")
-    stream.append(spark, tmp_path, spark.createDataFrame([(v,) for v in parts[4]], "x int"), source="s", batch=0)
+    stream.append(
+        spark, tmp_path, spark.createDataFrame([(v,) for v in parts[4]], "x int"), source="s", batch=0
+    )
     wh = query.open(tmp_path)
     for first in range(5):
         for last in range(first, 5):

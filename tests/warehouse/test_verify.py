@@ -38,7 +38,9 @@ def rewrite(uri: Path, table: str, run: str, change: Callable[[pa.Table], pa.Tab
     with pq.ParquetFile(path) as parquet:
         groups = [parquet.metadata.row_group(g).num_rows for g in range(parquet.num_row_groups)]
         rows = change(parquet.read())
-    added = tables.write_file(store, table, rows, file.path, row_groups=[*groups[:-1], rows.num_rows - sum(groups[:-1])])
+    added = tables.write_file(
+        store, table, rows, file.path, row_groups=[*groups[:-1], rows.num_rows - sum(groups[:-1])]
+    )
     opened = tables.open_table(store, table)
     tables.commit(opened, [tables.remove(file)])
     tables.commit(tables.open_table(store, table), [added])
@@ -222,7 +224,16 @@ def test_a_plan_whose_load_did_not_finish_is_no_damage(copied: Grown) -> None:
     """The report says what to run again."""
     rows = rows_of(copied.uri, "steps")
     planned = pa.Table.from_pylist(
-        [{**rows.slice(0, 1).to_pylist()[0], "step": 4, "source": "s", "first_batch": 0, "last_batch": 1, "rows": 180}],
+        [
+            {
+                **rows.slice(0, 1).to_pylist()[0],
+                "step": 4,
+                "source": "s",
+                "first_batch": 0,
+                "last_batch": 1,
+                "rows": 180,
+            }
+        ],
         schema=rows.schema,
     )
     replace_rows(copied.uri, "steps", pa.concat_tables([rows, planned]))
@@ -247,7 +258,10 @@ def test_a_ledger_row_with_another_ticks_summary_is_found(copied: Grown) -> None
     """The counts still add up; the bounds do not hold."""
     rows = rows_of(copied.uri, "ledger")
     listed = rows.to_pylist()
-    shifted = [{**row, "tick": other["tick"]} for row, other in zip(listed, [*listed[1:5], listed[0], *listed[5:]], strict=True)]
+    shifted = [
+        {**row, "tick": other["tick"]}
+        for row, other in zip(listed, [*listed[1:5], listed[0], *listed[5:]], strict=True)
+    ]
     replace_rows(copied.uri, "ledger", pa.Table.from_pylist(shifted, schema=rows.schema))
     assert failures(copied.uri)
 
@@ -264,8 +278,12 @@ def test_a_summary_with_a_flipped_byte_is_found(copied: Grown) -> None:
     assert "x: live summaries hold their bounds" in found
 
 
-@pytest.mark.parametrize(("source", "said"), [("load:night-1", "rows of the loaded steps"), ("s", "live rows")])
-def test_rows_deleted_from_events_are_found(spark: SparkSession, copied: Grown, source: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "said"), [("load:night-1", "rows of the loaded steps"), ("s", "live rows")]
+)
+def test_rows_deleted_from_events_are_found(
+    spark: SparkSession, copied: Grown, source: str, said: str
+) -> None:
     spark.sql(f"DELETE FROM delta.`{copied.uri}/events` WHERE _source = '{source}' AND n = 0")
     found = failures(copied.uri)
     assert said in found["x: nothing is lost or counted twice"]
