@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time as clock
 from typing import TYPE_CHECKING, Any, cast
 
 from deltalake import DeltaTable
+from pyarrow import fs
 
 from warehouse import history, ledger, steps, tables
 from warehouse.errors import InputError
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+_CREATION_SECONDS = 10.0  # for another's creation to become a table; after that it is taken for killed
+_HALF_MADE = {"DELTA_TABLE_NOT_FOUND", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
 
 
 def create(  # noqa: PLR0913  a warehouse is named by its options, all by keyword
@@ -144,6 +149,7 @@ def _struct(spark: SparkSession, schema: StructType | DataFrame | str) -> Struct
 
 def _create_events(spark: SparkSession, store: Store, options: Options, schema: StructType | None) -> None:
     from delta.tables import DeltaTable as SparkDeltaTable
+    from pyspark.errors import AnalysisException
 
     builder = SparkDeltaTable.createIfNotExists(spark).location(store.spark_path(EVENTS))
     for name, kind in SYSTEM_COLUMNS.items():
@@ -160,11 +166,28 @@ def _create_events(spark: SparkSession, store: Store, options: Options, schema: 
     for name, value in properties.items():
         builder = builder.property(name, value)
     concurrent = concurrent_changes()
-    try:
-        builder.execute()
-    except concurrent:
-        if not tables.exists(store, EVENTS):
-            raise
+    patience = clock.monotonic() + _CREATION_SECONDS
+    while not tables.exists(store, EVENTS):
+        try:
+            builder.execute()
+        except concurrent:
+            continue  # somebody else has just made it
+        except AnalysisException as error:
+            if error.getCondition() not in _HALF_MADE:
+                raise
+            # Somebody else is making it, or was killed while making it.
+            if clock.monotonic() > patience and not _cleared(store):
+                raise
+
+
+def _cleared(store: Store) -> bool:
+    """Removes what a killed creation left: hidden files alone, so no version of the table and no rows."""
+    filesystem = store.filesystem()
+    found = filesystem.get_file_info(fs.FileSelector(EVENTS, recursive=True, allow_not_found=True))
+    if any(info.is_file and not info.base_name.startswith(".") for info in found):
+        return False
+    filesystem.delete_dir(EVENTS)
+    return True
 
 
 def concurrent_changes() -> tuple[type[Exception], ...]:

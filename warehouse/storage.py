@@ -11,6 +11,11 @@ from urllib.parse import unquote, urlparse
 
 from pyarrow import fs
 
+from warehouse.errors import InputError
+
+# In a local path delta-rs takes these for escapes, or refuses them.
+_UNFIT = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")
+
 EVENTS = "events"
 STEPS = "steps"
 LEDGER = "ledger"
@@ -38,6 +43,9 @@ class Store:
             text = "s3" + text[3:]
         if "://" not in text:
             text = str(Path(text).absolute())
+            unfit = _UNFIT.search(text)
+            if unfit:
+                raise InputError(f"delta-rs cannot open a path that holds {unfit[0]!r}: {text!r}. Choose another.")
         return cls(text.rstrip("/") or "/", tuple(sorted((storage_options or {}).items())))
 
     @property

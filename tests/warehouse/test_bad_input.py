@@ -315,3 +315,10 @@ def test_a_first_batch_that_cannot_be_leaves_a_warehouse_without_columns(
             stream.append(spark, tmp_path, rows, source="s", batch=0)
     assert all(not files for _, files in tables_of(tmp_path).values())
     assert DeltaTable(tmp_path / "events").schema().fields[-1].name == "_tick"
+
+
+@pytest.mark.parametrize("path", ["x%41", "a[b]", "a^b", "a|b", "a\\b", "a\tb", "a\nb"])
+def test_a_path_that_delta_rs_cannot_open_is_refused_by_name(tmp_path: Path, path: str) -> None:
+    with pytest.raises(warehouse.InputError, match="Choose another"):
+        warehouse.open_snapshot(tmp_path / path)
+    assert list(tmp_path.iterdir()) == []

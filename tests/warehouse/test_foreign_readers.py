@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import duckdb
@@ -17,6 +18,7 @@ from tests.warehouse.disk import table_names
 from warehouse import tables
 from warehouse.storage import Store
 
+COMPARE = {"=": operator.eq, "<=": operator.le, ">": operator.gt, "<": operator.lt, ">=": operator.ge}
 TABLES = ["events", "ledger", "marks/n", "marks/x", "runs/n", "runs/x", "steps"]
 
 
@@ -100,8 +102,7 @@ def test_statistics_never_hide_a_row_from_a_filter(spark: SparkSession, grown: G
         ]  # no pruning: the truth of Spark
         for condition, count in zip(conditions, counts, strict=True):
             _, op, point = condition.split(" ", 2)
-            expected = {"=": values == numbers[point], "<=": values <= numbers[point], ">": values > numbers[point],
-                        "<": values < numbers[point], ">=": values >= numbers[point]}[op]  # fmt: skip
+            expected = COMPARE[op](values, numbers[point])
             assert count == int(expected.sum()), condition
             if op in ("=", ">"):
                 assert frame.where(condition).count() == count, condition
