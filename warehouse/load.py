@@ -329,7 +329,7 @@ def _merge(
     slices = plan_slices(inputs, -(-rows // SLICE_ROWS))
     least, most = FILE_ROWS
     per_file = max(1, min(most, max(least, rows // _cores(spark))) // SLICE_ROWS)
-    return tasks.run(
+    files: list[WrittenFile] = tasks.run(
         spark,
         [
             tasks.MergeTask(
@@ -344,6 +344,13 @@ def _merge(
             for at in range(0, len(slices), per_file)
         ],
     )
+    written = sum(file.rows for file in files)
+    if written != rows:
+        raise DamagedWarehouse(
+            f"merging into run {run.name} of {measure.name!r} wrote {written} of {rows} values. "
+            "Nothing was committed: run verify, it names the file whose marks are wrong."
+        )
+    return files
 
 
 def _cores(spark: SparkSession) -> int:

@@ -45,7 +45,7 @@ class Store:
             text = str(Path(text).absolute())
             unfit = _UNFIT.search(text)
             if unfit:
-                raise InputError(f"a local path cannot hold {unfit[0]!r} (delta-rs): {text!r}. Choose another.")
+                raise InputError(f"a local path cannot hold {unfit[0]!r}, got {text!r}. Choose another.")
         return cls(text.rstrip("/") or "/", tuple(sorted((storage_options or {}).items())))
 
     @property
