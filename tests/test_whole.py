@@ -223,11 +223,11 @@ def test_any_history_of_a_warehouse_answers_as_a_plain_list_would(
     run(Whole, templates, tmp_path, LONG)
 
 
-@pytest.mark.parametrize("broken", ["ticks", "cut", "late ledger"])
+@pytest.mark.parametrize("broken", ["ticks", "late ledger"])
 def test_a_broken_warehouse_is_caught(
     broken: str, templates: dict[Any, Path], tmp_path: Path, tiny: pytest.MonkeyPatch
 ) -> None:
-    """The machine finds a span that forgets a row, a cut that takes a row twice, and live rows that stay."""
+    """The machine finds a span that forgets a row, and loaded rows that stay live."""
     if broken == "ticks":
         count = runfiles._cells
 
@@ -236,14 +236,6 @@ def test_a_broken_warehouse_is_caught(
             return spans, ticks, counts // 2 * 2
 
         tiny.setattr(runfiles, "_cells", forgets)
-    elif broken == "cut":
-        trim = runfiles.trim
-
-        def repeats(values: Any, offset: int, source: int, piece: Any) -> tuple[int, int]:
-            start, stop = trim(values, offset, source, piece)
-            return start, min(stop + 1, len(values))
-
-        tiny.setattr(runfiles, "trim", repeats)
     else:
         tiny.setattr(ledger, "live_ranges", lambda known, _: sorted(known))
     short = settings(LONG, database=None, report_multiple_bugs=False, phases=[Phase.generate])
