@@ -41,7 +41,7 @@ class Source:
 
     `rows_a_run`: a plan of more rows than this a run and a rank, on average, asks the footers for finer marks
     first. Four row groups: at the usual grain of a quarter of one, a plan has half of one and never asks.
-    `rows_a_round`: how many rows may be held at once. 2**19 values are 4 MB; to sort and rank them takes a
+    `rows_a_round`: how many rows may be held at once. 2**17 values are 1 MB; to sort and rank them takes a
     few times that.
     """
 
@@ -49,7 +49,7 @@ class Source:
     live_values: LiveValues
     _: KW_ONLY
     rows_a_run: int = 4 * ROW_GROUP_ROWS
-    rows_a_round: int = 2**19
+    rows_a_round: int = 2**17
 
 
 def find_ranks(source: Source, known: Known, ranks: Ranks, mode: str, eps: float) -> tuple[Found, int]:
