@@ -71,7 +71,11 @@ class Attacked:
     def append_job(self, number: int, at: int, *, then: tuple[Job, ...] = ()) -> Job:
         """The job that brings a batch as number `at` of the stream."""
         self.truth.coming(number)
-        return Job(Path(self.uri).name, append=(self.uri, "web", at, str(self.inputs)), then=then)
+        return Job(
+            Path(self.uri).name,
+            append=(self.uri, "web", at, str(write_batch(self.inputs, number))),
+            then=then,
+        )
 
     def check(self) -> None:
         """The warehouse at rest is what was sent to it."""

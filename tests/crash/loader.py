@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import stream
 from jobs import load_batch
 from jobs.session import spark_session
-from tests.crash.truth import write_batch
 from warehouse import tasks
 
 
@@ -32,7 +31,7 @@ from warehouse import tasks
 class Job:
     """Something to do, held when it reaches `hold` for the `nth` time; `then` are jobs that follow.
 
-    `argv` are load_batch's arguments; `append` is (warehouse, source, number, folder) of a stream's batch.
+    `argv` are load_batch's arguments; `append` is (warehouse, source, number, rows) of a stream's batch.
     """
 
     name: str
@@ -132,9 +131,9 @@ class Loader:
         self.tell("done", job.name, 0)
 
     def append(self, job: Job, progress: object) -> int:
-        uri, source, number, folder = job.append
+        uri, source, number, path = job.append
         progress("append batch")
-        rows = spark_session("loader").read.parquet(str(write_batch(Path(folder), number)))
+        rows = spark_session("loader").read.parquet(path)
         stream.append(spark_session("loader"), uri, rows, source=source, batch=number)
         progress("batch appended")
         return 0
