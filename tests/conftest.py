@@ -26,8 +26,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         **{
             "spark.master": "local[2]",
             "spark.driver.memory": "2g",
-            # The jobs here are over before the second compiler would pay.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            # The jobs here are over before the second compiler would pay. Without it the code cache is small
+            # unless it is told otherwise, and would fill.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
         },
