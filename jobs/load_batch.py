@@ -118,7 +118,7 @@ def _open(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
         tick=given.tick,
         eps=given.eps,
         kappa=given.kappa,
-        schema=warehouse.without_ntz(rows),
+        schema=rows,
     )
     return rows
 

@@ -47,10 +47,10 @@ def append(
     store = Store.of(uri, storage_options)
     options = read_options(store)
     ingest.check_rows(options, rows)
-    if ledger.has_batch(tables.open_table(store, LEDGER), source, batch):
+    if tables.has_transaction(tables.open_table(store, LEDGER), source, batch):
         return False
     batches = Batches(source, batch, batch)
-    ingest.append_rows(store, options, rows, batches, next_step(store))
+    ingest.append_rows(store, rows, batches, next_step(store))
     return ledger.append_batch(store, source, batch, _summarise(spark, store, read_options(store), batches))
 
 

@@ -1,6 +1,6 @@
 """The tables of a warehouse: made, loaded, maintained and verified with Spark, read without a JVM.
 
-    create, load, maintain      Spark writes row data; what the driver holds is committed by delta-rs
+    create, load, maintain      Spark's tasks write files, the driver commits them through delta-rs
     open_snapshot               what readers see; needs no Spark
     verify                      every invariant, on the real tables
 
@@ -17,7 +17,6 @@ from warehouse.errors import (
     OptionsMismatch,
     TidemarkError,
 )
-from warehouse.ingest import without_ntz
 from warehouse.live import live_values
 from warehouse.load import LoadReport, load
 from warehouse.maintain import MaintenanceReport, maintain
@@ -45,5 +44,4 @@ __all__ = [
     "open_snapshot",
     "read_options",
     "verify",
-    "without_ntz",
 ]

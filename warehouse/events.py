@@ -25,7 +25,7 @@ from warehouse.measures import Column, Measure, encode
 from warehouse.storage import EVENTS
 from warehouse.tables import DataFile, files
 
-GROUP_ROWS = 2**20  # rows of a row group of events at most, a property of the table
+GROUP_ROWS = 2**20  # rows of a row group of events at most
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,7 +81,7 @@ def share_out(filesystem: fs.FileSystem, found: Sequence[DataFile], rows: int) -
         if 0 <= file.rows <= rows:
             shares.append(Share(path, None, file.rows))
             continue
-        with _reading(path):
+        with reading(path):
             metadata = pq.read_metadata(path, filesystem=filesystem)
         counts = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
         shares.extend(Share(path, (g,), count) for g, count in enumerate(counts))
@@ -105,7 +105,7 @@ def read_columns(
     """The batches' rows of the shares, decoded, a row group at a time."""
     names = list(dict.fromkeys(["_tick", *(measure.name for measure in measures)]))
     for share in shares:
-        with _reading(share.path), pq.ParquetFile(share.path, filesystem=filesystem, **_INT96) as file:
+        with reading(share.path), pq.ParquetFile(share.path, filesystem=filesystem) as file:
             for group in range(file.num_row_groups) if share.groups is None else share.groups:
                 held = _group_held(file.metadata.row_group(group), batches)
                 if held == "none":
@@ -117,11 +117,9 @@ def read_columns(
                     yield _decode(rows.combine_chunks(), measures)
 
 
-_INT96 = {"coerce_int96_timestamp_unit": "us"}
-
-
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
+def reading(path: str) -> Iterator[None]:
+    """Says which file it was, where one cannot be read."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:

@@ -1,26 +1,31 @@
 """Ingest: the rows of one batch into `events`, once.
 
-The append carries (source, batch) as Delta's transaction id, so a replay is skipped by the
-table itself. Rows get `_source`, `_batch` and `_tick`; the user's columns stay as they are,
-timestamps without a zone being read as UTC.
+Spark's tasks write the rows as they come, one file a task, and one commit adds them all. It carries
+(source, batch) as the table's application transaction and succeeds only as the very next version,
+so a batch that comes again, or twice at once, finds itself there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from deltalake import Schema
 
 from warehouse import tables
-from warehouse.create import column_types, concurrent_changes
+from warehouse.create import read_options
 from warehouse.errors import BatchMismatch, InputError
 from warehouse.events import Batches
 from warehouse.options import Options
+from warehouse.rowfiles import WRITTEN, NewRows, WriteRows
+from warehouse.schema import column_types, delta_fields
 from warehouse.storage import EVENTS, Store
-from warehouse.ticks import NO_TICK
+from warehouse.tasks import saying_why
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 # What a column may be read as without loss, beside its own type.
 _WIDER = {
@@ -28,44 +33,54 @@ _WIDER = {
     "short": {"integer", "long"},
     "integer": {"long"},
     "float": {"double"},
-    "timestamp_ntz": {"timestamp"},
 }
 
 _PARTS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
-def append_rows(store: Store, options: Options, rows: DataFrame, batch: Batches, step: int) -> None:
-    """Appends the rows as that batch, unless `events` has it already.
+def append_rows(
+    store: Store, rows: DataFrame, batch: Batches, step: int
+) -> Literal["appended", "known", "empty"]:
+    """Appends the rows as that batch, unless `events` has it already or there are no rows.
 
-    `step` is the tick where there is no time.
+    A warehouse without columns gets those of the rows first. `step` is the tick where there is no
+    time.
     """
-    known = (
-        options
-        if options.columns
-        else replace(options, columns=tuple(column_types(without_ntz(rows).schema).items()))
-    )
-    writer = (
-        with_system_columns(known, rows, batch, step)
-        .write.format("delta")
-        .mode("append")
-        .option("txnAppId", batch.source)
-        .option("txnVersion", batch.first)
-        .option("mergeSchema", str(not options.columns).lower())
-    )
-    concurrent = concurrent_changes()
     while True:
+        events = tables.open_table(store, EVENTS)
+        options = read_options(store, events)
+        check_rows(options, rows)
+        stored = list(events.schema().fields)
+        new = [] if options.columns else delta_fields(rows.schema)
+        known = replace(options, columns=tuple(column_types(new).items())) if new else options
+        files = _write(store, known, Schema([*stored, *new]), rows, batch, step)
+        if not files:
+            return "empty"
         try:
-            writer.save(store.spark_path(EVENTS))
-            return
-        except concurrent:
-            # Another loader of this very batch won, or one that brought the columns: look again.
-            if has_batch(store, batch):
-                return
+            if new:
+                tables.add_columns(events, new)
+        except tables.LostRace:
+            continue  # another first batch has brought its columns: look again
+        actions = [file.action() for file in files]
+        mine = tables.commit_once(store, EVENTS, batch.source, batch.first, actions)
+        return "appended" if mine else "known"
+
+
+def _write(
+    store: Store, options: Options, schema: Schema, rows: DataFrame, batch: Batches, step: int
+) -> list[NewRows]:
+    """The rows' files, written and not committed."""
+    work = WriteRows(store, pa.schema(schema), batch, options.time, options.tick_us, step)
+    # mapInArrow looks columns up by name, and does not find those with a dot or a backquote in theirs.
+    plain = _cast(options, rows).toDF(*[f"c{i}" for i in range(len(options.columns))])
+    with saying_why():
+        found = plain.mapInArrow(work, WRITTEN).collect()
+    return [NewRows(*row) for row in found]
 
 
 def check_rows(options: Options, rows: DataFrame) -> None:
     """The rows have the warehouse's columns, in any order, of types that fit without loss."""
-    columns = column_types(without_ntz(rows).schema)
+    columns = column_types(delta_fields(rows.schema))
     if not options.columns:
         options.check_columns(columns)
         return
@@ -83,8 +98,7 @@ def check_rows(options: Options, rows: DataFrame) -> None:
 
 def has_batch(store: Store, batch: Batches) -> bool:
     """Whether `events` holds the batch."""
-    newest = tables.open_table(store, EVENTS).transaction_version(batch.source)
-    return newest is not None and newest >= batch.first
+    return tables.has_transaction(tables.open_table(store, EVENTS), batch.source, batch.first)
 
 
 def check_same_rows(
@@ -125,30 +139,6 @@ def _fingerprint(frame: DataFrame) -> Mapping[str, int]:
     return {"rows": int(found["rows"]), "digest": int(found["digest"])}
 
 
-def with_system_columns(options: Options, rows: DataFrame, batch: Batches, step: int) -> DataFrame:
-    """The rows with `_source`, `_batch` and `_tick` in front, and the stored types."""
-    from pyspark.sql import functions as F
-
-    return _cast(options, rows).select(
-        F.lit(batch.source).alias("_source"),
-        F.lit(batch.first).cast("long").alias("_batch"),
-        _tick(options, step).alias("_tick"),
-        *[F.col(_quoted(name)) for name, _ in options.columns],
-    )
-
-
-def _tick(options: Options, step: int) -> Column:
-    from pyspark.sql import functions as F
-
-    if options.time is None:
-        return F.lit(step).cast("long")
-    name = _quoted(options.time)
-    is_date = dict(options.columns).get(options.time) == "date"
-    micros = f"unix_date({name}) * 86400000000L" if is_date else f"unix_micros({name})"
-    width = f"{options.tick_us}L"
-    return F.coalesce(F.expr(f"({micros} - pmod({micros}, {width})) div {width}"), F.lit(NO_TICK))
-
-
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
@@ -156,8 +146,8 @@ def _quoted(name: str) -> str:
 def _cast(options: Options, rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
-    rows = without_ntz(rows)
-    have, want = column_types(rows.schema), dict(options.columns)
+    have, want = column_types(delta_fields(rows.schema)), dict(options.columns)
+    rows = _without_ntz(rows)
     return rows.select(
         *[
             F.col(_quoted(name))
@@ -168,7 +158,7 @@ def _cast(options: Options, rows: DataFrame) -> DataFrame:
     )
 
 
-def without_ntz(rows: DataFrame) -> DataFrame:
+def _without_ntz(rows: DataFrame) -> DataFrame:
     """Timestamps without a zone as UTC instants, whatever the session's zone is."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import TimestampNTZType

@@ -17,9 +17,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import CommitProperties
 
 from sketches import GK, SketchError
 from warehouse import tables
@@ -118,34 +115,11 @@ def to_arrow(batches: Batches, summaries: Iterable[TickSummary]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def has_batch(table: DeltaTable, source: str, batch: int) -> bool:
-    """Whether the source's batch is in the ledger: batches of a source come in rising order."""
-    newest = table.transaction_version(source)
-    return newest is not None and newest >= batch
-
-
 def append_batch(store: Store, source: str, batch: int, summaries: Sequence[TickSummary]) -> bool:
     """Adds the batch's rows in one commit; False where the ledger has the batch already."""
-    name = f"{tables.new_name()}.parquet"
-    action = None
-    while True:
-        table = tables.open_table(store, LEDGER)
-        if has_batch(table, source, batch):
-            return False
-        if action is None:
-            action = tables.write_file(
-                store, LEDGER, to_arrow(Batches(source, batch, batch), summaries), name
-            )
-        try:
-            table.create_write_transaction(
-                [action],
-                mode="append",
-                schema=table.schema(),
-                commit_properties=CommitProperties(app_transactions=[Transaction(source, batch)]),
-            )
-            return True
-        except CommitFailedError:
-            continue  # the same source committed meanwhile: look again
+    rows = to_arrow(Batches(source, batch, batch), summaries)
+    action = tables.write_file(store, LEDGER, rows, f"{tables.new_name()}.parquet")
+    return tables.commit_once(store, LEDGER, source, batch, [action])
 
 
 def ranges(rows: pa.Table) -> list[Batches]:

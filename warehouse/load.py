@@ -140,15 +140,17 @@ def _plan_bulk(
     with watch.phase("check"):
         ingest.check_rows(options, rows)
         known = ingest.has_batch(store, batch)
-        if known:
-            ingest.check_same_rows(spark, store, options, rows, batch)
-        elif rows.isEmpty():
-            watch.report.outcome = "empty"
-            return None
     if not known:
         with watch.phase("append"):
-            ingest.append_rows(store, options, rows, batch, next_step(store))
+            outcome = ingest.append_rows(store, rows, batch, next_step(store))
+        if outcome == "empty":
+            watch.report.outcome = "empty"
+            return None
+        known = outcome == "known"  # another loader of this very batch came first
         watch.reached("appended")
+    if known:
+        with watch.phase("check"):
+            ingest.check_same_rows(spark, store, read_options(store), rows, batch)
     with watch.phase("plan"):
         step = _plan(
             store, lambda planned: [(batch, _count(spark, store, batch))] if batch not in planned else []

@@ -8,7 +8,7 @@ snapshot younger than the grace finds all its files, and a load in flight loses 
     marks     marks whose run was merged away or never committed leave the table, then the disk
     ledger    rows of batches that history has held for the grace leave; the rest becomes one file
     steps     becomes one file
-    events    compacted and vacuumed by Spark
+    events    small files are joined in Spark's tasks
 """
 
 from __future__ import annotations
@@ -18,31 +18,28 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from warehouse import history, tables
+from warehouse import history, tables, tasks
 from warehouse.create import read_options
 from warehouse.events import Batches
 from warehouse.layout import Run
 from warehouse.measures import Measure
 from warehouse.options import Options
+from warehouse.rowfiles import JoinFiles
 from warehouse.steps import Plan, read_plans
 from warehouse.storage import EVENTS, LEDGER, STEPS, Store, marks_table, runs_table
+from warehouse.tables import DataFile
 from warehouse.ticks import parse_grace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _HOUR_US = 3_600_000_000
-_VACUUM = {
-    "spark.databricks.delta.retentionDurationCheck.enabled": "false",  # the grace is the rule here
-    # `events` is one folder. The default starts 10,000 empty tasks several times over to list it.
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
-}
+_SMALL_BYTES = 2**27  # files of `events` below this are joined
 _SMALL_FILES = 8  # a table that the driver writes is compacted when it has more files than this
 
 
@@ -69,7 +66,7 @@ def maintain(
     `grace` overrides the warehouse's own for this once; a shorter one is safe only while nobody
     reads and no load runs.
 
-    Without a Spark session `events` is left alone.
+    Without a Spark session the files of `events` are not joined.
     """
     store = Store.of(uri, storage_options)
     options = read_options(store)
@@ -91,9 +88,10 @@ def maintain(
     _compact_steps(store, report)
     for name in (LEDGER, STEPS):
         report.swept[name] = _sweep(store, name, grace_us)
+    tell("events")
     if spark is not None:
-        tell("events")
-        _compact_events(spark, store, grace_us, report)
+        _compact_events(spark, store, report)
+    report.swept[EVENTS] = _sweep(store, EVENTS, grace_us)
     return report
 
 
@@ -227,20 +225,45 @@ def _rewrite(store: Store, name: str, keep: Callable[[pa.Table], pa.Table], repo
         return len(rows) - len(kept)
 
 
-def _compact_events(spark: SparkSession, store: Store, grace_us: int, report: MaintenanceReport) -> None:
-    from delta.tables import DeltaTable as SparkDeltaTable
+def _compact_events(spark: SparkSession, store: Store, report: MaintenanceReport) -> None:
+    """Joins small files, neighbours by batch, in Spark's tasks; one commit replaces them."""
+    table = tables.open_table(store, EVENTS)
+    before = tables.files(table)
+    groups = _joinable(before)
+    if not groups:
+        return
+    schema = pa.schema(table.schema())
+    work = [JoinFiles(store, schema, tuple(file.path for file in group)) for group in groups]
+    joined = tasks.run(spark, work)
+    while True:
+        table = tables.open_table(store, EVENTS)
+        here = {file.path for file in tables.files(table)}
+        actions: list[Any] = []
+        for group, file in zip(groups, joined, strict=True):
+            if here.issuperset(one.path for one in group):  # no other maintenance has joined them
+                actions += [tables.remove(one, gone_rows=False) for one in group]
+                actions.append(file.action(new_rows=False))
+        if not actions:
+            return
+        try:
+            tables.commit(table, actions)
+        except tables.LostRace:
+            continue
+        after = len(tables.files(tables.open_table(store, EVENTS)))
+        report.compacted[EVENTS] = (len(before), after)
+        return
 
-    before = len(tables.files(tables.open_table(store, EVENTS)))
-    events = SparkDeltaTable.forPath(spark, store.spark_path(EVENTS))
-    events.optimize().executeCompaction()
-    was = {name: spark.conf.get(name, None) for name in _VACUUM}
-    for name, value in _VACUUM.items():
-        spark.conf.set(name, value)
-    try:
-        events.vacuum(float(np.ceil(grace_us / _HOUR_US)))
-    finally:
-        for name, old in was.items():
-            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
-    after = len(tables.files(tables.open_table(store, EVENTS)))
-    if before != after:
-        report.compacted[EVENTS] = (before, after)
+
+def _joinable(found: list[DataFile]) -> list[list[DataFile]]:
+    """Groups of two small files or more that together make one of a good size."""
+    small = [file for file in found if file.size < _SMALL_BYTES]
+    small.sort(key=lambda f: (f.stats.get("min._source") or "", f.stats.get("min._batch") or 0, f.path))
+    groups: list[list[DataFile]] = []
+    held = 0
+    for file in small:
+        if not groups or held + file.size > 2 * _SMALL_BYTES:
+            groups.append([])
+            held = 0
+        groups[-1].append(file)
+        held += file.size
+    return [group for group in groups if len(group) > 1]

@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
 from warehouse.errors import DamagedWarehouse, NotAWarehouse
 from warehouse.storage import Store
@@ -46,7 +46,13 @@ class DataFile:
     stats: Mapping[str, Any]
 
 
-def create(store: Store, name: str, schema: pa.Schema, partition_by: Sequence[str] = ()) -> None:
+def create(
+    store: Store,
+    name: str,
+    schema: pa.Schema | Schema,
+    partition_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> None:
     """Makes the table where it is not there yet."""
     try:
         DeltaTable.create(
@@ -54,8 +60,9 @@ def create(store: Store, name: str, schema: pa.Schema, partition_by: Sequence[st
             schema,
             mode="ignore",
             partition_by=list(partition_by),
-            configuration=_CONFIGURATION,
+            configuration={**_CONFIGURATION, **(properties or {})},
             storage_options=store.options,
+            raise_if_key_not_exists=False,
         )
     except CommitFailedError:
         if not exists(store, name):
@@ -118,32 +125,75 @@ def describe(
     rows: int,
     stats: Mapping[str, Any] | None = None,
     partition: Mapping[str, str] | None = None,
+    *,
+    new_rows: bool = True,
 ) -> AddAction:
-    """The add action of a written file; the partition is read off the path where it is not given."""
+    """The add action of a written file; the partition is read off the path where it is not given.
+
+    Without `new_rows` the file holds rows that the table has: a reader of changes looks past it.
+    """
     if partition is None:
         partition = dict(part.split("=", 1) for part in path.split("/")[:-1])
     facts = {"numRecords": rows, **(stats or {})}
-    return AddAction(path, size, partition, int(time.time() * 1000), True, json.dumps(facts))
+    return AddAction(path, size, partition, int(time.time() * 1000), new_rows, json.dumps(facts))
 
 
-def remove(file: DataFile) -> RemoveAction:
-    """The remove action of a file of the snapshot."""
-    return RemoveAction(file.path, True, int(time.time() * 1000), file.size, dict(file.partition))
+def remove(file: DataFile, *, gone_rows: bool = True) -> RemoveAction:
+    """The remove action of a file of the snapshot; without `gone_rows` the table keeps its rows."""
+    return RemoveAction(file.path, gone_rows, int(time.time() * 1000), file.size, dict(file.partition))
 
 
-def commit(table: DeltaTable, actions: Iterable[AddAction | RemoveAction], *, blind: bool = False) -> None:
+def commit(
+    table: DeltaTable,
+    actions: Iterable[AddAction | RemoveAction],
+    *,
+    blind: bool = False,
+    transaction: Transaction | None = None,
+) -> None:
     """Commits on top of the table's own version, or raises `LostRace`.
 
     `blind` appends whatever else was committed meanwhile: for rows that nothing depends on.
     """
+    properties = CommitProperties(
+        max_commit_retries=100 if blind else 0, app_transactions=[transaction] if transaction else None
+    )
     try:
         table.create_write_transaction(
             list(actions),
             mode="append",
             schema=table.schema(),
             partition_by=table.metadata().partition_columns,
-            commit_properties=CommitProperties(max_commit_retries=100 if blind else 0),
+            commit_properties=properties,
         )
+    except CommitFailedError as error:
+        raise LostRace(str(error)) from error
+
+
+def commit_once(
+    store: Store, name: str, application: str, version: int, actions: Sequence[AddAction]
+) -> bool:
+    """Commits unless the table has this version of the application's, or a later one: then False."""
+    while True:
+        table = open_table(store, name)
+        if has_transaction(table, application, version):
+            return False
+        try:
+            commit(table, actions, transaction=Transaction(application, version))
+            return True
+        except LostRace:
+            continue
+
+
+def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
+    """Whether the table has this version of the application's, or a later one."""
+    newest = table.transaction_version(application)
+    return newest is not None and newest >= version
+
+
+def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:
+    """Adds columns on top of the table's own version, or raises `LostRace`."""
+    try:
+        table.alter.add_columns(list(fields), commit_properties=CommitProperties(max_commit_retries=0))
     except CommitFailedError as error:
         raise LostRace(str(error)) from error
 

@@ -10,6 +10,7 @@ import pickle
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from sketches import GK, merge
-from warehouse import marks
+from warehouse import errors, marks
 from warehouse.cuts import Slice, SortedInput
-from warehouse.errors import DamagedWarehouse
 from warehouse.events import Batches, Share, read_columns
 from warehouse.ledger import Summary, TickSummary
 from warehouse.marks import TickCounts, add_totals, tick_counts
@@ -152,12 +152,7 @@ def _kept(ticks: Any, column: Column) -> tuple[Any, Any]:
 
 
 def run(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Runs each task in a Spark task of its own; their results in order.
-
-    A file that a task cannot read is a DamagedWarehouse here too, once Spark has tried again.
-    """
-    from pyspark.errors import PythonException
-
+    """Runs each task in a Spark task of its own; their results in order."""
     if not tasks:
         return []
     work = list(tasks)
@@ -170,12 +165,21 @@ def run(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
                 )
 
     frame = spark.range(0, len(work), 1, len(work)).mapInArrow(execute, "id long, result binary")
-    try:
+    with saying_why():
         rows = frame.collect()
-    except PythonException as error:
-        said = re.search(r"DamagedWarehouse: (.+)", str(error))
-        if said is None:
-            raise
-        raise DamagedWarehouse(said[1]) from error
     results = {row.id: pickle.loads(row.result) for row in rows}  # noqa: S301  our own tasks wrote it
     return [results[i] for i in range(len(work))]
+
+
+@contextmanager
+def saying_why() -> Iterator[None]:
+    """An error of the package that a task raised is that error here too, once Spark has tried again."""
+    from pyspark.errors import PythonException
+
+    try:
+        yield
+    except PythonException as error:
+        said = re.search(r"warehouse\.errors\.(DamagedWarehouse|InputError): (.+)", str(error))
+        if said is None:
+            raise
+        raise getattr(errors, said[1])(said[2]) from error

@@ -103,10 +103,10 @@ def test_without_compare_and_swap_two_win_and_the_layout_tells(
     compare_and_swap = tables.commit
     seen = threading.Barrier(RACERS)
 
-    def blindly(table: Any, actions: Any, *, blind: bool = False) -> None:
+    def blindly(table: Any, actions: Any, *, blind: bool = False, **options: Any) -> None:
         if not blind:
             seen.wait()  # all have looked before the first commits
-        compare_and_swap(table, actions, blind=True)
+        compare_and_swap(table, actions, blind=True, **options)
 
     monkeypatch.setattr(tables, "commit", blindly)
     assert race_steps(store, 1) == [RACERS]

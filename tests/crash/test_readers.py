@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import warehouse
 from tests.crash.conftest import Attacked, Stage
 from tests.crash.truth import MEASURES, Seen, Truth, batch_rows, look, problems, wrong_at_rest
-from warehouse import history, ingest, steps, tables
+from warehouse import history, steps, tables
 from warehouse.errors import TidemarkError
 from warehouse.snapshot import Snapshot, open_snapshot
 from warehouse.storage import LEDGER, STEPS, runs_table
@@ -171,12 +171,12 @@ def test_commits_without_compare_and_swap_are_caught(
     one = small(spark, stage)
     compare_and_swap, raced = tables.commit, []
 
-    def blindly(table: Any, actions: Any, *, blind: bool = False) -> None:
+    def blindly(table: Any, actions: Any, *, blind: bool = False, **options: Any) -> None:
         if not blind and table.table_uri.rstrip("/").endswith(runs_table(MEASURES[0])) and not raced:
             raced.append(True)
             with suppress(Crash):
                 warehouse.load(one.spark, one.uri, one.rows(30), "b30", progress=crash_at("merge"))
-        compare_and_swap(table, actions, blind=True)
+        compare_and_swap(table, actions, blind=True, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(tables, "commit", blindly)
@@ -213,10 +213,10 @@ def test_a_merge_that_leaves_an_input_is_caught(
     one = small(spark, stage)
     compare_and_swap = tables.commit
 
-    def without_the_first(table: Any, actions: Any, *, blind: bool = False) -> None:
+    def without_the_first(table: Any, actions: Any, **options: Any) -> None:
         kept = list(actions)
         removes = [action for action in kept if type(action).__name__ == "RemoveAction"]
-        compare_and_swap(table, [action for action in kept if action not in removes[:1]], blind=blind)
+        compare_and_swap(table, [action for action in kept if action not in removes[:1]], **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(tables, "commit", without_the_first)
@@ -235,15 +235,8 @@ def test_rows_that_are_appended_again_after_a_crash_are_caught(
     with pytest.raises(Crash):
         warehouse.load(one.spark, one.uri, one.rows(30), "b30", progress=crash_at("appended"))
 
-    def without_transaction(*given: Any) -> None:
-        store, options, rows, batch, step = given[-5:]
-        ingest.with_system_columns(options, rows, batch, step).write.format("delta").mode("append").save(
-            store.spark_path("events")
-        )
-
     with monkeypatch.context() as patch:
-        patch.setattr(ingest, "has_batch", lambda *_: False)
-        patch.setattr(ingest, "append_rows", without_transaction)
+        patch.setattr(tables, "has_transaction", lambda *_: False)
         warehouse.load(one.spark, one.uri, one.rows(30), "b30")
     one.truth.have_arrived(30)
     assert broken(one) != []

@@ -1,0 +1,278 @@
+"""Files of `events`, written in Spark's tasks: any rows, in the order they come, with exact statistics.
+
+A task writes the rows of its partition into one file and says what the add action needs. The two
+columns that name the batch are constant: they are added here, where they cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from warehouse.errors import InputError
+from warehouse.events import GROUP_ROWS, Batches, reading
+from warehouse.options import SYSTEM_COLUMNS
+from warehouse.storage import EVENTS, Store
+from warehouse.tables import describe, new_name
+from warehouse.ticks import NO_TICK
+
+GROUP_BYTES = 2**27  # a row group ends at this size in memory, or at GROUP_ROWS
+STATISTICS_COLUMNS = 35  # Delta's own 32 and the three system columns
+_TEXT = 32  # characters of a text's bounds, as Delta cuts them
+_LAST = "\U0010ffff"  # no character is greater
+_DIGITS = 15  # of a decimal: so many survive the float that JSON makes of it
+_DAY_US = 86_400_000_000
+
+WRITTEN = "path string, size long, rows long, stats string"  # what `WriteRows` yields, as Spark says it
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """A file written: its path below `events`, size in bytes, rows, and statistics as JSON."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+
+    def action(self, *, new_rows: bool = True) -> AddAction:
+        """Its add action; `new_rows` is false where it holds rows that the table has."""
+        return describe(self.path, self.size, self.rows, json.loads(self.stats), {}, new_rows=new_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRows:
+    """Writes the rows of one partition of a batch as a file of `events`.
+
+    `schema` is that of `events`, system columns first; the rows have the others, in that order, by
+    whatever name. `time` is the column that the tick is cut from; where there is none, every row
+    has the tick `step`.
+    """
+
+    store: Store
+    schema: pa.Schema
+    batch: Batches
+    time: str | None
+    tick_us: int | None
+    step: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The file as one row of `WRITTEN`, where there are rows."""
+        with RowFile(self.store, self.schema) as file:
+            for batch in batches:
+                if batch.num_rows:
+                    file.write(self._complete(batch))
+        if file.rows:
+            one = file.written()
+            columns = [pa.array([value]) for value in (one.path, one.size, one.rows, one.stats)]
+            yield pa.RecordBatch.from_arrays(columns, ["path", "size", "rows", "stats"])
+
+    def _complete(self, batch: pa.RecordBatch) -> pa.Table:
+        rows = batch.num_rows
+        system = [pa.repeat(self.batch.source, rows), pa.repeat(self.batch.first, rows), self._ticks(batch)]
+        table = pa.Table.from_arrays([*system, *batch.columns], names=self.schema.names)
+        try:
+            return table.cast(self.schema)
+        except (pa.ArrowInvalid, ValueError) as error:
+            raise InputError(f"the rows do not fit the warehouse's columns: {error}.") from error
+
+    def _ticks(self, batch: pa.RecordBatch) -> pa.Array:
+        if self.time is None or self.tick_us is None:
+            return pa.repeat(self.step, batch.num_rows)
+        times = batch.column(self.schema.names.index(self.time) - len(SYSTEM_COLUMNS))
+        if pa.types.is_date(times.type):
+            micros = pc.multiply(times.cast(pa.int32()).cast(pa.int64()), _DAY_US)
+        else:
+            micros = times.cast(pa.timestamp("us", tz=times.type.tz)).cast(pa.int64())
+        ticks = np.floor_divide(micros.fill_null(0).to_numpy(), self.tick_us)
+        return pa.array(np.where(micros.is_null().to_numpy(zero_copy_only=False), NO_TICK, ticks))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFiles:
+    """Writes the rows of some files of `events` as one."""
+
+    store: Store
+    schema: pa.Schema
+    paths: tuple[str, ...]
+
+    def __call__(self) -> NewRows:
+        """The file written."""
+        filesystem = self.store.filesystem()
+        with RowFile(self.store, self.schema) as file:
+            for path in self.paths:
+                full = f"{EVENTS}/{path}"
+                with reading(full), pq.ParquetFile(full, filesystem=filesystem) as old:
+                    for batch in old.iter_batches():
+                        file.write(pa.Table.from_batches([batch]).cast(self.schema))
+        return file.written()
+
+
+class RowFile:
+    """A new file of `events`, written row group by row group."""
+
+    def __init__(self, store: Store, schema: pa.Schema) -> None:
+        self.rows = 0
+        self._filesystem = store.filesystem()
+        self._schema = schema
+        self._path = f"{new_name()}.parquet"
+        self._footers: list[pq.FileMetaData] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._held: list[pa.Table] = []
+        self._floats = {field.name: _Floats() for field in schema if pa.types.is_floating(field.type)}
+
+    def __enter__(self) -> RowFile:
+        return self
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        if failed is None:
+            self._flush()
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, table: pa.Table) -> None:
+        """Adds rows of the file's schema."""
+        for name, bounds in self._floats.items():
+            bounds.add(table.column(name))
+        while table.num_rows:
+            room = GROUP_ROWS - sum(held.num_rows for held in self._held)
+            self._held.append(table.slice(0, room))
+            table = table.slice(room)
+            if self._held[-1].num_rows == room or sum(held.nbytes for held in self._held) >= GROUP_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                f"{EVENTS}/{self._path}",
+                self._schema,
+                filesystem=self._filesystem,
+                compression="zstd",
+                store_decimal_as_integer=True,
+                # NaN is not in Parquet's statistics, nor 0.0 in a dictionary that holds -0.0: a filter that
+                # asks them would lose rows.
+                write_statistics=_not_floats(self._schema),
+                use_dictionary=_not_floats(self._schema),
+                metadata_collector=self._footers,
+            )
+        group = pa.concat_tables(self._held)
+        self._writer.write_table(group, row_group_size=group.num_rows)
+        self.rows += group.num_rows
+        self._held = []
+
+    def written(self) -> NewRows:
+        """What the add action needs; for a file that is closed and has rows."""
+        size = self._filesystem.get_file_info(f"{EVENTS}/{self._path}").size
+        stats = json.dumps(statistics(self._footers[0], self._schema, self._floats))
+        return NewRows(self._path, size, self.rows, stats)
+
+
+@dataclass(slots=True)
+class _Floats:
+    """The range of a column of floats. NaN is the greatest, as Spark has it, and no bound in JSON."""
+
+    nulls: int = 0
+    least: float = math.inf
+    most: float = -math.inf
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        self.nulls += column.null_count
+        if column.null_count < len(column):
+            found = pc.min_max(column)
+            if pc.any(pc.is_nan(column)).as_py():
+                self.most = math.nan
+            else:
+                self.most = max(self.most, found["max"].as_py())
+            if not math.isnan(found["min"].as_py()):
+                self.least = min(self.least, found["min"].as_py())
+
+
+def _not_floats(fields: Iterable[pa.Field], above: str = "") -> list[str]:
+    """The Parquet columns that hold no floats, by their paths."""
+    paths: list[str] = []
+    for field in fields:
+        path, kind = above + field.name, field.type
+        if pa.types.is_struct(kind):
+            paths += _not_floats(kind.fields, path + ".")
+        elif pa.types.is_list(kind):
+            paths += _not_floats([kind.value_field.with_name("element")], path + ".list.")
+        elif pa.types.is_map(kind):
+            ends = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+            paths += _not_floats(ends, path + ".key_value.")
+        elif not pa.types.is_floating(kind):
+            paths.append(path)
+    return paths
+
+
+def statistics(footer: pq.FileMetaData, schema: pa.Schema, floats: Mapping[str, _Floats]) -> dict[str, Any]:
+    """Delta's statistics of a file, of its first columns, as far as they are plain.
+
+    A bound that JSON cannot say is left out; those of text and of times are cut and rounded
+    outwards, as Delta's readers expect.
+    """
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    leaves = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    for field in list(schema)[:STATISTICS_COLUMNS]:
+        low = high = None
+        if field.name in floats:
+            bounds = floats[field.name]
+            nulls[field.name] = bounds.nulls
+            low, high = _finite(bounds.least), _finite(bounds.most)
+        elif not pa.types.is_nested(field.type) and "." not in field.name:
+            chunks = [footer.row_group(g).column(leaves[field.name]) for g in range(footer.num_row_groups)]
+            if any(not chunk.is_stats_set or not chunk.statistics.has_null_count for chunk in chunks):
+                continue
+            nulls[field.name] = sum(chunk.statistics.null_count for chunk in chunks)
+            filled = [chunk.statistics for chunk in chunks if chunk.statistics.null_count < chunk.num_values]
+            if filled and all(one.has_min_max for one in filled):
+                low, high = _range(filled, field.type)
+        if low is not None:
+            least[field.name] = low
+        if high is not None:
+            most[field.name] = high
+    return {"minValues": least, "maxValues": most, "nullCount": nulls}
+
+
+def _finite(bound: float) -> float | None:
+    return bound if math.isfinite(bound) else None
+
+
+def _range(groups: Sequence[pq.Statistics], kind: pa.DataType) -> tuple[Any, Any]:
+    """The least and the greatest value as JSON says them; None for what it cannot say."""
+    if pa.types.is_timestamp(kind):
+        # In milliseconds, the upper bound rounded up.
+        low, high = min(one.min_raw for one in groups) // 1000, -(-max(one.max_raw for one in groups) // 1000)
+        return _time(low, "ms", "Z"), _time(high, "ms", "Z")
+    if pa.types.is_date(kind):
+        return _time(min(one.min_raw for one in groups), "D"), _time(max(one.max_raw for one in groups), "D")
+    plain = pa.types.is_integer(kind) or pa.types.is_string(kind)
+    if not plain and not (pa.types.is_decimal(kind) and kind.precision <= _DIGITS):
+        return None, None
+    low, high = min(one.min for one in groups), max(one.max for one in groups)
+    if isinstance(low, str):
+        cut = high if len(high) <= _TEXT else high[:_TEXT] + _LAST
+        return low[:_TEXT], cut if cut >= high else None
+    if isinstance(low, Decimal):
+        return float(low), float(high)
+    return low, high
+
+
+def _time(count: int, unit: Literal["ms", "D"], zone: str = "") -> str | None:
+    """A count of units since 1970 in ISO form; None outside the years 1 to 9999, which have no such form."""
+    text = str(np.datetime64(count, unit))
+    year = text.split("-", maxsplit=1)[0]
+    return text + zone if len(year) == len("9999") and year != "0000" else None

@@ -1,0 +1,69 @@
+"""The user's columns: Spark's types as `events` stores them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from deltalake import Field, Schema
+
+from warehouse.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_PLAIN = {
+    *("boolean", "byte", "short", "integer", "long", "float", "double"),
+    *("string", "binary", "date", "timestamp"),
+}
+
+
+def delta_fields(schema: StructType) -> list[Field]:
+    """The columns as they are stored: each may be NULL, times without a zone become UTC instants.
+
+    Raises InputError for a name that is there twice, and for a type that not every reader of Delta
+    tables knows.
+    """
+    fields = json.loads(schema.json())["fields"]
+    names: set[str] = set()
+    for field in fields:
+        if field["name"].lower() in names:
+            raise InputError(
+                f"the column {field['name']!r} is there twice (upper and lower case are one). Rename it."
+            )
+        names.add(field["name"].lower())
+        if field["type"] == "timestamp_ntz":
+            field["type"] = "timestamp"
+    return list(Schema.from_json(json.dumps(_struct(fields))).fields)
+
+
+def column_types(fields: list[Field]) -> dict[str, str]:
+    """The columns' types by Delta's names; a nested one by its outermost."""
+    return {field.name: str(getattr(field.type, "type", field.type)) for field in fields}
+
+
+def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    stored = [
+        {"name": one["name"], "type": _type(one["type"], one["name"]), "nullable": True, "metadata": {}}
+        for one in fields
+    ]
+    return {"type": "struct", "fields": stored}
+
+
+def _type(kind: Any, column: str) -> Any:
+    if isinstance(kind, dict):
+        if kind["type"] == "struct":
+            return _struct(kind["fields"])
+        if kind["type"] == "array":
+            return {"type": "array", "elementType": _type(kind["elementType"], column), "containsNull": True}
+        if kind["type"] == "map":
+            ends = {end: _type(kind[end], column) for end in ("keyType", "valueType")}
+            return {"type": "map", **ends, "valueContainsNull": True}
+        kind = kind["type"]
+    if kind in _PLAIN or kind.startswith("decimal("):
+        return kind
+    if kind.startswith(("char(", "varchar(")):
+        return "string"
+    raise InputError(
+        f"the column {column!r} is of type {kind}, which cannot be stored. Cast it in the input."
+    )
