@@ -19,6 +19,9 @@ smallest x with rank_history(x) + L(x) >= r. Its certified error is at most ceil
 and x0 lies in the bracket of `middle`, whose history rows are fewer than two grains of each run however
 wide the live bounds are: hi[b] - lo[a + 1] < 2 * (sum of the widths of history's bounds).
 
+What to answer. `best` takes the value of least certified error, `nearest` the first whose likely rank reaches
+r (see likely.py) where its certified error is allowed.
+
 `splice` replaces the bounds of a staircase inside open intervals by ranks that were read.
 """
 
@@ -135,6 +138,23 @@ def best(bounds: RankBounds, ranks: Ranks) -> Found:
         low=bounds.values[a],
         high=bounds.values[b],
     )
+
+
+def nearest(grid: Grid, likely: NDArray[np.float64], ranks: Ranks, allowed: int) -> Found:
+    """For each rank the first value whose likely rank reaches it, or the best where that errs too much.
+
+    `likely` are the live ranks at the grid's steps; they never leave their bounds.
+    """
+    found = best(grid.both, ranks)
+    lo, hi = grid.both.lo, grid.both.hi
+    history = (grid.history.lo + grid.history.hi) / 2
+    reached = np.maximum.accumulate(history + np.clip(likely, grid.live.lo, grid.live.hi))[1:]
+    at = np.minimum(np.searchsorted(reached, ranks - 0.5), len(reached) - 1)
+    errors = np.maximum(0, np.maximum(ranks - lo[at + 1], hi[at] + 1 - ranks))
+    good = np.flatnonzero(errors <= allowed)
+    at = at[good]
+    chosen = Found(grid.values[at], errors[good], lo[at + 1], hi[at + 1], found.low[good], found.high[good])
+    return found.put(good, chosen)
 
 
 def union(parts: Sequence[RankBounds], dtype: np.dtype[Any]) -> RankBounds:

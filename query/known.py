@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from query.grid import Grid, lay_out, union
 from query.history import History
+from query.likely import Gaps
 from sketches import RankBounds
 from warehouse.snapshot import View
 from warehouse.ticks import NO_TICK, Window
@@ -45,6 +46,7 @@ class Known:
     nulls: int
     live_stored: int
     grid: Grid
+    gaps: Gaps
     history: History
 
     @property
@@ -86,7 +88,7 @@ class Memory:
         counts = np.sum([run.totals.within(window) for run in view.runs] or [(0, 0, 0)], axis=0)
         stored, nans, nulls = (int(count) for count in counts)
         live = [row for row in view.live if not window.misses(row.tick, row.tick)]
-        now = union([row.sketch.rank_bounds() for row in live if row.sketch.n], view.measure.dtype)
+        sketches = [row.sketch.rank_bounds() for row in live if row.sketch.n]
         return Known(
             view=view,
             window=window,
@@ -95,7 +97,8 @@ class Memory:
             nans=nans + sum(row.nans for row in live),
             nulls=nulls + sum(row.nulls for row in live),
             live_stored=sum(row.sketch.n for row in live),
-            grid=lay_out(past, now),
+            grid=lay_out(past, union(sketches, view.measure.dtype)),
+            gaps=Gaps.of(sketches, view.measure.dtype),
             history=history,
         )
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from query.blocks import BlockReader
-from query.grid import Found, best, lay_out, splice
+from query.grid import Found, best, lay_out, nearest, splice
 from query.history import History, planned_rows, read_intervals, with_footers
 from query.known import Known, promise, staircase
 from query.plan import Interval, Reading, join
@@ -56,13 +56,14 @@ def find_ranks(source: Source, known: Known, ranks: Ranks, mode: str, eps: float
     """The answers to ranks of 1..stored, and how many row groups were read."""
     if mode == "exact":
         known = _with_live_read(source, known, join(_brackets(known.grid.both, ranks)))
-    if mode != "quick":
-        return _read_in_rounds(source, known, ranks)
+        return _read_in_rounds(source, known, ranks, 0)
+    if mode == "accurate":
+        return _read_in_rounds(source, known, ranks, promise(eps, known.m))
     found = best(known.grid.both, ranks)
     coarse = np.flatnonzero(found.errors > promise(eps, known.rows))
     if not len(coarse):
         return found, 0
-    finer, blocks_read = _read_in_rounds(source, known, ranks[coarse])
+    finer, blocks_read = _read_in_rounds(source, known, ranks[coarse], promise(eps, known.m))
     return found.put(coarse, finer), blocks_read
 
 
@@ -102,7 +103,8 @@ def _brackets(bounds: RankBounds, ranks: Ranks) -> list[tuple[Any, Any]]:
     return list(zip(bounds.values[a], bounds.values[b], strict=True))
 
 
-def _read_in_rounds(source: Source, known: Known, ranks: Ranks) -> tuple[Found, int]:
+def _read_in_rounds(source: Source, known: Known, ranks: Ranks, allowed: int) -> tuple[Found, int]:
+    """Answers that err by what is allowed at most, or by the least that can be certified."""
     order = np.argsort(ranks, kind="stable")
     a, b = known.grid.middle.bracket(ranks[order])
     widths = known.grid.middle.hi[b] - known.grid.middle.lo[a + 1]
@@ -111,12 +113,12 @@ def _read_in_rounds(source: Source, known: Known, ranks: Ranks) -> tuple[Found, 
     blocks_read = 0
     for one in np.unique(rounds):
         at = order[rounds == one]
-        finer, count = _read_round(source, known, ranks[at])
+        finer, count = _read_round(source, known, ranks[at], allowed)
         found, blocks_read = found.put(at, finer), blocks_read + count
     return found, blocks_read
 
 
-def _read_round(source: Source, known: Known, ranks: Ranks) -> tuple[Found, int]:
+def _read_round(source: Source, known: Known, ranks: Ranks, allowed: int) -> tuple[Found, int]:
     """Answers with history's ranks exact inside the brackets of the middle."""
     grid, history = known.grid, known.history
     intervals = join(_brackets(grid.middle, ranks))
@@ -127,8 +129,9 @@ def _read_round(source: Source, known: Known, ranks: Ranks) -> tuple[Found, int]
     readings, blocks_read = read_intervals(source.blocks, history, intervals)
     a, b = grid.both.bracket(ranks)
     section = grid.section(int(a.min()), int(b.max()))
-    exact = splice(section.history, readings)
-    return best(lay_out(exact, section.live).both, ranks), blocks_read
+    exact = lay_out(splice(section.history, readings), section.live)
+    likely = known.gaps.ranks(exact.history, grid.history)
+    return nearest(exact, likely, ranks, allowed), blocks_read
 
 
 def _read_around(

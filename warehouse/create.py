@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
+from pyarrow import fs
 
 from warehouse import history, ledger, steps, tables
 from warehouse.errors import InputError
@@ -68,6 +69,7 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
         raise InputError(
             f"{store.uri} is a Delta table itself. Expected a folder that is new or a warehouse."
         )
+    _check_nobody_s(store)
     options = _with_defaults(given)
     fields = [] if schema is None else delta_fields(_struct(spark, schema))
     if schema is not None:
@@ -89,6 +91,17 @@ def read_options(store: Store, events: DeltaTable | None = None) -> Options:
     table = events or tables.open_table(store, EVENTS)
     columns = column_types(table.schema().fields)
     return Options.from_properties(store.uri, table.metadata().configuration, columns)
+
+
+def _check_nobody_s(store: Store) -> None:
+    """No file lies where `events` will be; what a killed creation left is no file of anybody's."""
+    chosen = fs.FileSelector(EVENTS, recursive=True, allow_not_found=True)
+    found = [info.path for info in store.filesystem().get_file_info(chosen) if info.is_file]
+    theirs = [path for path in found if not path.startswith(f"{EVENTS}/_delta_log/")]
+    if theirs and not tables.exists(store, EVENTS):
+        raise InputError(
+            f"{store.uri} is no warehouse, and holds other files: {theirs[0]}. Choose another folder."
+        )
 
 
 def _with_defaults(given: dict[str, Any]) -> Options:

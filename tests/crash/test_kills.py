@@ -12,19 +12,16 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
 
 import warehouse
 from tests.crash.conftest import Attacked, Stage, load_batch_script, new_warehouse
 from tests.crash.loader import Job, Kill
 from tests.crash.processes import PATIENCE, LoaderProcess, kill, start, submit
 
-CREATE = sys.modules["warehouse.create"]  # the package has a function of that name
 KILLS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "20"))
 AT_ONCE = 4  # loads that one driver is in the middle of when it is killed at a random moment
 
@@ -130,31 +127,27 @@ def finish(one: Attacked, numbers: list[int]) -> None:
     warehouse.load(one.spark, one.uri)
 
 
-def test_a_creation_killed_before_its_first_commit_is_mended_by_the_next(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Delta has made the log's folder and a hidden file in it: that is all that such a kill can leave."""
+def test_a_creation_killed_before_its_first_commit_is_mended_by_the_next(stage: Stage) -> None:
+    """A log's folder with no version in it is all that such a kill can leave."""
     uri = stage.folder / f"half-made-{next(stage.names)}"
     log = uri / "events" / "_delta_log"
     log.mkdir(parents=True)
     (log / f".{0:020d}.json.tmp").write_text("{")
-    monkeypatch.setattr(CREATE, "_CREATION_SECONDS", 0.0)
+    (log / f"{0:020d}.json#1").write_text("{")
     one = new_warehouse(stage.spark, uri.parent, uri.name)
     one.load(10)
     one.check()
 
 
-def test_a_folder_that_holds_somebody_s_files_is_left_alone(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_holds_somebody_s_files_is_left_alone(stage: Stage) -> None:
     uri = stage.folder / f"not-ours-{next(stage.names)}"
     theirs = uri / "events" / "important.csv"
     theirs.parent.mkdir(parents=True)
     theirs.write_text("1,2,3")
-    monkeypatch.setattr(CREATE, "_CREATION_SECONDS", 0.0)
-    with pytest.raises(AnalysisException):
+    with pytest.raises(warehouse.InputError, match=r"holds other files: events/important\.csv"):
         new_warehouse(stage.spark, uri.parent, uri.name)
     assert theirs.read_text() == "1,2,3"
+    assert [path for path in uri.rglob("*") if path.is_file()] == [theirs]
 
 
 def test_spark_submit_of_the_job_killed_is_mended_by_spark_submit_of_the_job(stage: Stage) -> None:

@@ -1,0 +1,66 @@
+"""Answers by likely rank: nearer where live rows are like history's, never worse than allowed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from query.grid import Found, Grid, best, lay_out, nearest
+from query.likely import Gaps
+from sketches import GK, RankBounds, combine
+
+EPS = 0.02
+
+
+def world_of(history: list[float], batches: list[list[float]]) -> tuple[Grid, NDArray[np.float64]]:
+    """The grid, and the likely live ranks."""
+    sketches = []
+    for batch in batches:
+        sketch = GK(EPS / 2, np.float64)
+        sketch.update(np.array(batch))
+        sketches.append(sketch.rank_bounds())
+    past = RankBounds.from_sorted(np.sort(np.array(history, np.float64)), np.float64)
+    grid = lay_out(past, combine(sketches))
+    return grid, Gaps.of(sketches, np.dtype(np.float64)).ranks(grid.history, past)
+
+
+def errors(found: Found, ranks: np.ndarray, rows: list[float]) -> np.ndarray:
+    """The true rank errors of answers."""
+    ordered = np.sort(np.array(rows))
+    le, lt = (np.searchsorted(ordered, found.values, side) for side in ("right", "left"))
+    return np.maximum(0, np.maximum(ranks - le, lt + 1 - ranks))
+
+
+@pytest.mark.parametrize("batches", [1, 4, 20])
+def test_recent_rows_like_those_before_are_told_to_a_fraction_of_the_bound(batches: int) -> None:
+    random = np.random.default_rng(7)
+    history, live = random.normal(size=40_000), random.normal(size=(batches, 8_000 // batches))
+    grid, likely = world_of(history.tolist(), live.tolist())
+    rows = [*history.tolist(), *live.ravel().tolist()]
+    ranks = np.arange(1, len(rows), 97)
+    near, certified = nearest(grid, likely, ranks, int(EPS * live.size)), best(grid.both, ranks)
+    assert np.all(errors(near, ranks, rows) <= near.errors)
+    assert near.errors.max() <= EPS * live.size
+    assert errors(near, ranks, rows).mean() < 0.5 * errors(certified, ranks, rows).mean()
+    assert errors(near, ranks, rows).mean() < 0.1 * EPS * live.size
+
+
+numbers = st.lists(st.integers(-30, 30).map(float) | st.floats(-5, 5), min_size=1, max_size=60)
+
+
+@given(numbers, st.lists(numbers, min_size=1, max_size=4), st.integers(0, 10))
+def test_whatever_the_rows_an_answer_is_as_good_as_it_says(
+    history: list[float], batches: list[list[float]], allowed: int
+) -> None:
+    grid, likely = world_of(history, batches)
+    rows = [*history, *(value for batch in batches for value in batch)]
+    ranks = np.arange(1, len(rows) + 1)
+    found, certified = nearest(grid, likely, ranks, allowed), best(grid.both, ranks)
+    assert np.all(errors(found, ranks, rows) <= found.errors)
+    assert np.all(found.errors <= np.maximum(allowed, certified.errors))
+    assert np.all(
+        (found.rank_lo <= found.rank_hi) & (found.low <= found.values) & (found.values <= found.high)
+    )
