@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from warehouse.errors import DamagedWarehouse
 from warehouse.marks import RunFile
+from warehouse.measures import numbers
 from warehouse.storage import Store
 
 THREADS = 4  # Arrow releases the GIL; on an object store this many requests fly at once
@@ -155,5 +156,5 @@ class BlockReader:
 def _block(group: int, table: pa.Table) -> Block:
     names = table.column_names
     return Block(
-        group, table.column("value").to_numpy(), table.column("tick").to_numpy() if "tick" in names else None
+        group, numbers(table.column("value")), numbers(table.column("tick")) if "tick" in names else None
     )

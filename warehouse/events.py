@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from warehouse.errors import DamagedWarehouse
-from warehouse.measures import Column, Measure, encode
+from warehouse.measures import Column, Measure, encode, numbers
 from warehouse.storage import EVENTS
 from warehouse.tables import DataFile, files
 
@@ -154,7 +154,7 @@ def _range(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | None:
 
 def _decode(rows: pa.Table, measures: Sequence[Measure]) -> Piece:
     columns = tuple(encode(measure, _array(rows.column(measure.name))) for measure in measures)
-    return Piece(rows.column("_tick").to_numpy(), columns)
+    return Piece(numbers(rows.column("_tick")), columns)
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

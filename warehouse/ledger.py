@@ -124,8 +124,8 @@ def append_batch(store: Store, source: str, batch: int, summaries: Sequence[Tick
 
 def ranges(rows: pa.Table) -> list[Batches]:
     """The distinct batch ranges of ledger rows."""
-    keys = rows.group_by(["source", "first_batch", "last_batch"]).aggregate([])
-    return sorted(Batches(r["source"], r["first_batch"], r["last_batch"]) for r in keys.to_pylist())
+    names = [rows.column(name).to_pylist() for name in ("source", "first_batch", "last_batch")]
+    return sorted({Batches(*one) for one in zip(*names, strict=True)})
 
 
 def live_ranges(known: Iterable[Batches], covered: Iterable[Batches]) -> list[Batches]:

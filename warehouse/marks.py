@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from sketches import RankBounds
 from warehouse.errors import DamagedWarehouse
 from warehouse.layout import Run
-from warehouse.measures import Column, Measure
+from warehouse.measures import Column, Measure, numbers
 from warehouse.ticks import Window
 
 ROW_GROUP_ROWS = 16_384
@@ -228,17 +228,17 @@ class RunMarks:
 def from_arrow(run: Run, marks: pa.Table, header: pa.Table, spans: Callable[[], Spans]) -> RunMarks:
     """The marks of a run from its rows of the marks table.
 
-    `marks` has file, position and value of all rows, `header` the tick lists of the header.
+    `marks` has file, position and value of all rows, the header first, `header` the tick lists of the header.
     """
-    if header.num_rows != 1:
-        raise DamagedWarehouse(f"the marks of run {run.name} have {header.num_rows} headers, expected one.")
+    found = numbers(marks.column("position"))
+    if list(np.flatnonzero(found == HEADER)) != [0] or header.num_rows != 1:
+        raise DamagedWarehouse(f"the marks of run {run.name} do not begin with one header.")
     totals = TickCounts(*(_flat(header.column(name)) for name in ("ticks", "counts", "nans", "nulls")))
     rows = int(totals.counts.sum())
-    marks = marks.filter(pc.not_equal(marks.column("position"), HEADER)).sort_by("position")
-    positions = marks.column("position").to_numpy()
-    values = marks.column("value").to_numpy()
-    names = marks.column("file").combine_chunks().dictionary_encode()
-    code = names.indices.to_numpy()
+    positions = found[1:]
+    values = numbers(marks.column("value").slice(1))
+    names = marks.column("file").slice(1).combine_chunks().dictionary_encode()
+    code = numbers(names.indices)
     firsts = np.flatnonzero(np.diff(code, prepend=-1))
     edges = np.append(positions[firsts], rows)
     files = tuple(
@@ -252,20 +252,16 @@ def from_arrow(run: Run, marks: pa.Table, header: pa.Table, spans: Callable[[], 
 
 def spans_from_arrow(table: pa.Table) -> Spans:
     """The spans of a run from the columns position, ticks and counts of its marks."""
-    opens = pc.and_(
-        pc.greater(pc.fill_null(pc.list_value_length(table.column("ticks")), 0), 0),
-        pc.not_equal(table.column("position"), HEADER),
-    )
-    table = table.filter(opens).sort_by("position")
-    lengths = pc.list_value_length(table.column("ticks")).to_numpy()
+    table = table.slice(1)
+    lengths = np.diff(numbers(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
+    opens = np.flatnonzero(lengths)
     return Spans(
-        starts=table.column("position").to_numpy(),
-        offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        starts=numbers(table.column("position"))[opens],
+        offsets=np.concatenate([[0], np.cumsum(lengths[opens])]),
         ticks=_flat(table.column("ticks")),
         counts=_flat(table.column("counts")),
     )
 
 
 def _flat(lists: pa.ChunkedArray) -> NDArray[np.int64]:
-    flat = pc.list_flatten(lists)
-    return np.asarray(flat.to_numpy(), dtype=np.int64)
+    return numbers(pc.list_flatten(lists))

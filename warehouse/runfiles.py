@@ -21,6 +21,7 @@ from pyarrow import fs
 from warehouse.cuts import Slice, SortedInput, trim
 from warehouse.errors import DamagedWarehouse
 from warehouse.marks import ROW_GROUP_ROWS, coded
+from warehouse.measures import numbers
 
 WRITE_ROWS = 64 * ROW_GROUP_ROWS  # rows handed to the Parquet writer at a time
 
@@ -85,7 +86,7 @@ def read_rows(
         except (OSError, pa.ArrowException) as error:
             raise DamagedWarehouse(f"cannot read {path}: {error}. Restore the file, or the table.") from error
     table = pa.concat_tables(parts)
-    return table.column("value").to_numpy(), table.column("tick").to_numpy()
+    return numbers(table.column("value")), numbers(table.column("tick"))
 
 
 def _read_slice(filesystem: fs.FileSystem, path: str, lo: int, hi: int) -> pa.Table:

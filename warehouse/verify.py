@@ -23,7 +23,7 @@ from warehouse.errors import TidemarkError
 from warehouse.events import Batches, event_files, read_columns, share_out
 from warehouse.layout import Layout
 from warehouse.marks import RunMarks, TickCounts, add_totals, tick_counts
-from warehouse.measures import Column, Measure
+from warehouse.measures import Column, Measure, numbers
 from warehouse.snapshot import Snapshot, View, open_snapshot
 from warehouse.steps import Plan, covered, read_plans
 from warehouse.storage import EVENTS, LEDGER, STEPS, Store, marks_table, runs_table
@@ -184,7 +184,7 @@ def _run_exact(store: Store, root: str, marks: RunMarks) -> None:
                 )
             for group in range(parquet.num_row_groups):
                 table = parquet.read_row_group(group)
-                values, ticks = table.column("value").to_numpy(), table.column("tick").to_numpy()
+                values, ticks = numbers(table.column("value")), numbers(table.column("tick"))
                 if values.dtype.kind == "f" and np.isnan(values).any():
                     raise _Broken(f"{file.path} holds NaN")
                 if not np.all(values[:-1] <= values[1:]) or (last is not None and last > values[0]):
@@ -276,7 +276,7 @@ def _scan_runs(snapshot: Snapshot, measure: Measure) -> int:
             ) as parquet:
                 for group in range(parquet.num_row_groups):
                     table = parquet.read_row_group(group)
-                    digest += _digest(table.column("value").to_numpy(), table.column("tick").to_numpy())
+                    digest += _digest(numbers(table.column("value")), numbers(table.column("tick")))
     return digest % 2**64
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import subprocess
+import sys
 from typing import Any
 
 import duckdb
@@ -129,3 +131,21 @@ def test_statistics_in_the_log_are_exact_where_they_are_given(grown: Grown) -> N
 def test_the_folder_of_a_run_is_its_partition(grown: Grown) -> None:
     for file in tables.files(tables.open_table(Store.of(grown.uri), "runs/x")):
         assert file.path.split("/")[0] == f"run={file.partition['run']}"
+
+
+def test_a_reader_needs_no_java_and_no_pandas(grown: Grown) -> None:
+    """Pyarrow imports pandas where it can, for half a second and 40 MB: our own reads never let it."""
+    script = """
+import sys, query
+wh = query.open(sys.argv[1])
+for mode in ("quick", "accurate"):
+    wh.quantile([0.1, 0.9], "x", mode=mode, between=(None, "1970-01-02"))
+    wh.rank(0.5, "x", mode=mode)
+    wh.quantile(0.5, "n", mode=mode)
+wh.info()
+print(sorted({"pandas", "pyspark", "py4j", "duckdb"} & set(sys.modules)))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(grown.uri)], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "[]\n"
