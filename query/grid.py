@@ -28,13 +28,13 @@ r (see likely.py) where its certified error is allowed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from query.plan import Reading
+from query.plan import Interval, Reading, Side
 from sketches import RankBounds, combine
 
 Values = NDArray[Any]
@@ -61,7 +61,7 @@ class Grid:
     @property
     def history(self) -> RankBounds:
         """The staircase of history alone."""
-        return RankBounds(self.values, self.both.lo - self.live.lo, self.both.hi - self.live.hi)
+        return replace(self.both, lo=self.both.lo - self.live.lo, hi=self.both.hi - self.live.hi)
 
     def section(self, first: int, last: int) -> Grid:
         """The part from values[first] to values[last], both inclusive; certain for x between those two."""
@@ -73,7 +73,7 @@ def lay_out(history: RankBounds, live: RankBounds) -> Grid:
     if live.hi[-1] == 0:
         both = combine([history])
         nothing = np.zeros(len(both.lo), dtype=np.int64)
-        return Grid(both, RankBounds(both.values, nothing, nothing), both)
+        return Grid(both, replace(both, lo=nothing, hi=nothing), both)
     both = combine([history, live])
     steps = np.searchsorted(live.values, both.values, side="right")
     steps = np.concatenate([np.zeros(1, dtype=np.intp), steps])
@@ -81,8 +81,8 @@ def lay_out(history: RankBounds, live: RankBounds) -> Grid:
     middle = (lo + hi) // 2
     return Grid(
         both,
-        RankBounds(both.values, lo, hi),
-        RankBounds(both.values, both.lo - lo + middle, both.hi - hi + middle),
+        replace(both, lo=lo, hi=hi),
+        replace(both, lo=both.lo - lo + middle, hi=both.hi - hi + middle),
     )
 
 
@@ -93,8 +93,9 @@ def splice(bounds: RankBounds, readings: Sequence[Reading]) -> RankBounds:
     for one in readings:
         u, v = np.array([[one.interval.u], [one.interval.v]], dtype=bounds.values.dtype)
         i = max(at, int(np.searchsorted(bounds.values, u[0], side="left")))
-        exact = one.below + np.arange(len(one.inside) + 1, dtype=np.int64)
-        values += [bounds.values[at:i], u, one.inside, v]
+        inside = one.inside
+        exact = one.below + np.arange(len(inside) + 1, dtype=np.int64)
+        values += [bounds.values[at:i], u, inside, v]
         # Ranks do not fall: between two readings they are what the first reached to what the next starts at.
         lo += [np.clip(bounds.lo[at : i + 1], reached, one.below), exact]
         hi += [np.clip(bounds.hi[at : i + 1], reached, one.below), exact]
@@ -104,6 +105,47 @@ def splice(bounds: RankBounds, readings: Sequence[Reading]) -> RankBounds:
         np.concatenate([*lo, np.maximum(bounds.lo[at:], reached)]),
         np.concatenate([*hi, np.maximum(bounds.hi[at:], reached)]),
     )
+
+
+def middle_rank(
+    bounds: RankBounds, readings: Sequence[Reading], values: Values, side: Side
+) -> NDArray[np.float64]:
+    """rank_lt ("left") or rank_le ("right") of values: as it was read, elsewhere the middle of its bounds."""
+    lo, hi = bounds.rank_lt(values) if side == "left" else bounds.rank_le(values)
+    middle = (lo + hi) / 2
+    for one in readings:
+        inside = (values > one.interval.u) & (values < one.interval.v)
+        middle[inside] = one.rank(values[inside], side)
+    return middle
+
+
+def narrowed(readings: Sequence[Reading], live: RankBounds, ranks: Ranks) -> list[Reading]:
+    """The readings, without the rows that cannot matter to any of the ranks.
+
+    Of an interval (u, v), with L the live rank in it, L_lo(u) <= L <= L_hi(v): the row at index k has the
+    rank below + k + 1 + L or more. So before k = r - below - L_hi - 1 no row reaches r for certain, and the
+    one at k = r - below - L_lo - 1 certainly does. The next value on either side is the narrower end.
+    """
+    found = []
+    for one in readings:
+        u, v = np.array([one.interval.u, one.interval.v], dtype=live.values.dtype)
+        most, least = live.rank_lt(v)[1], live.rank_le(u)[0]
+        first, last = ranks - one.below - most - 1, ranks - one.below - least - 1
+        rows = np.concatenate(one.pieces)
+        here = (first <= len(rows)) & (last >= -1)
+        if not len(rows) or not here.any():
+            found.append(one)
+            continue
+        ends = np.clip([first[here].min(), last[here].max()], 0, len(rows) - 1)
+        low, high = np.partition(rows, ends)[ends]
+        cuts = [(p, int(np.searchsorted(p, low)), int(np.searchsorted(p, high, "right"))) for p in one.pieces]
+        below = max([one.interval.u, *(p[i - 1] for p, i, _ in cuts if i)])
+        above = min([one.interval.v, *(p[j] for p, _, j in cuts if j < len(p))])
+        skipped = sum(i for _, i, _ in cuts)
+        found.append(
+            Reading(Interval(below, above), one.below + skipped, [p[i:j] for p, i, j in cuts if i < j])
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,6 +205,9 @@ def union(parts: Sequence[RankBounds], dtype: np.dtype[Any]) -> RankBounds:
 
 
 def _section(bounds: RankBounds, first: int, last: int) -> RankBounds:
-    return RankBounds(
-        bounds.values[first : last + 1], bounds.lo[first : last + 2], bounds.hi[first : last + 2]
+    return replace(
+        bounds,
+        values=bounds.values[first : last + 1],
+        lo=bounds.lo[first : last + 2],
+        hi=bounds.hi[first : last + 2],
     )

@@ -34,7 +34,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class _Need:
+class Need:
     """One stretch of one run for one interval, by index."""
 
     run: int
@@ -48,19 +48,21 @@ class _Task:
 
     file: RunFile
     ticks: bool
-    needs: Mapping[int, Sequence[_Need]]
+    needs: Mapping[int, Sequence[Need]]
 
 
-def planned_rows(history: History, intervals: Sequence[Interval]) -> int:
-    """How many rows the stretches of all runs span."""
-    return sum(need.stretch.stop - need.stretch.start for need in _needs(history, intervals))
+def planned_rows(needs: Sequence[Need]) -> int:
+    """How many rows the stretches span."""
+    return sum(need.stretch.stop - need.stretch.start for need in needs)
 
 
 def read_intervals(
-    blocks: BlockReader, history: History, intervals: Sequence[Interval]
+    blocks: BlockReader, history: History, intervals: Sequence[Interval], needs: Sequence[Need]
 ) -> tuple[list[Reading], int]:
-    """A reading of each interval, and how many row groups were read, each of them once."""
-    needs = _needs(history, intervals)
+    """A reading of each interval, and how many row groups were read, each of them once.
+
+    `needs` are what `plan` says of them.
+    """
     tasks = _tasks(blocks, history, [need for need in needs if need.stretch.start < need.stretch.stop])
 
     def work(task: _Task) -> list[tuple[int, Piece]]:
@@ -78,7 +80,7 @@ def read_intervals(
                 )
         return pieces
 
-    found = [pair for pairs in in_parallel(work, tasks) for pair in pairs]
+    found = [pair for pairs in in_parallel(work, tasks, blocks.threads) for pair in pairs]
     below = [0] * len(intervals)
     inside: list[list[NDArray[Any]]] = [[np.empty(0, dtype=history.dtype)] for _ in intervals]
     for need in needs:
@@ -86,11 +88,7 @@ def read_intervals(
     for at, piece in found:
         below[at] += piece.below - piece.before
         inside[at].append(piece.inside)
-    readings = [
-        # A stable sort of sorted pieces is a merge.
-        Reading(interval, below[at], np.sort(np.concatenate(inside[at]), kind="stable"))
-        for at, interval in enumerate(intervals)
-    ]
+    readings = [Reading(interval, below[at], inside[at]) for at, interval in enumerate(intervals)]
     return readings, sum(len(task.needs) for task in tasks)
 
 
@@ -119,21 +117,22 @@ def with_footers(
         numbers = np.array(values, dtype=history.dtype) + history.dtype.type(0)
         return with_finer_marks(run, needed, np.array(positions, dtype=np.int64), numbers)
 
-    runs = tuple(in_parallel(finer, history.runs))
+    runs = tuple(in_parallel(finer, history.runs, blocks.threads))
     return History(history.root, history.window, history.dtype, runs, history.anchors)
 
 
-def _needs(history: History, intervals: Sequence[Interval]) -> list[_Need]:
+def plan(history: History, intervals: Sequence[Interval]) -> list[Need]:
+    """The stretches of all runs that the intervals need."""
     return [
-        _Need(at, i, plan_stretch(run, anchors, interval))
+        Need(at, i, plan_stretch(run, anchors, interval))
         for at, (run, anchors) in enumerate(zip(history.runs, history.anchors, strict=True))
         for i, interval in enumerate(intervals)
     ]
 
 
-def _tasks(blocks: BlockReader, history: History, needs: Sequence[_Need]) -> list[_Task]:
+def _tasks(blocks: BlockReader, history: History, needs: Sequence[Need]) -> list[_Task]:
     """Every row group that some stretch needs, once."""
-    by_file: dict[tuple[int, RunFile], list[_Need]] = {}
+    by_file: dict[tuple[int, RunFile], list[Need]] = {}
     for need in needs:
         for file in _files(history.runs[need.run], need.stretch):
             by_file.setdefault((need.run, file), []).append(need)
@@ -141,7 +140,7 @@ def _tasks(blocks: BlockReader, history: History, needs: Sequence[_Need]) -> lis
     tasks = []
     for (run, file), wanting in by_file.items():
         footer = blocks.footer(history.root, file)
-        by_group: dict[int, list[_Need]] = {}
+        by_group: dict[int, list[Need]] = {}
         for need in wanting:
             for g in _groups(file, footer, need.stretch):
                 by_group.setdefault(g, []).append(need)

@@ -3,7 +3,7 @@
 Of a window (a range of ticks): n rows of history and m live rows, NaN among them and NULL apart. NaN ranks
 after every number, so of the N = n + m rows the first `stored` ranks belong to numbers and the rest to NaN.
 
-Kept for the few windows asked last: to lay out the staircases of many runs takes milliseconds, to ask them
+Kept for the windows asked last: to lay out the staircases of many runs takes milliseconds, to ask them
 takes microseconds. History's own staircase is kept apart, so a new live batch does not lay it out anew.
 """
 
@@ -26,7 +26,8 @@ from sketches import RankBounds
 from warehouse.snapshot import View
 from warehouse.ticks import NO_TICK, Window
 
-WINDOWS = 8  # windows whose staircases are kept: a dashboard's panels
+KEPT = 2**19  # values of the staircases that are kept, about 40 MB: a dashboard's panels
+_LEAST = 2**15  # what a window counts for at least
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ class Known:
     """A window of a view.
 
     `n` and `m` count NaN; `stored` is the N rows without them, `live_stored` the m rows without them.
+    `past` is history's staircase by itself, `gaps` are those of the live sketches.
     """
 
     view: View
@@ -45,6 +47,7 @@ class Known:
     nans: int
     nulls: int
     live_stored: int
+    past: RankBounds
     grid: Grid
     gaps: Gaps
     history: History
@@ -69,8 +72,8 @@ class Memory:
     """Remembers what is known of the windows asked last; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._windows: _Recent[Known] = _Recent()
-        self._histories: _Recent[tuple[History, RankBounds]] = _Recent()
+        self._windows: _Recent[Known] = _Recent(lambda known: len(known.grid.values))
+        self._histories: _Recent[tuple[History, RankBounds]] = _Recent(lambda known: len(known[1].values))
 
     def of(self, view: View, window: Window) -> Known:
         """What the view says of a window, from memory where it was asked before.
@@ -97,6 +100,7 @@ class Memory:
             nans=nans + sum(row.nans for row in live),
             nulls=nulls + sum(row.nulls for row in live),
             live_stored=sum(row.sketch.n for row in live),
+            past=past,
             grid=lay_out(past, union(sketches, view.measure.dtype)),
             gaps=Gaps.of(sketches, view.measure.dtype),
             history=history,
@@ -130,12 +134,14 @@ def _ends(ascending: NDArray[np.int64]) -> list[int]:
 
 
 class _Recent(Generic[T]):
-    """The values made last, by key.
+    """The values made last, by key, as many as `KEPT` allows and one at least.
 
-    `alive` are the objects whose ids the key has: while they are held, no other object gets their id.
+    `alive` are the objects whose ids the key has: while they are held, no other object gets their id. `size`
+    tells the values of a staircase.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, size: Callable[[T], int]) -> None:
+        self._size = size
         self._values: OrderedDict[Hashable, tuple[tuple[Any, ...], T]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -147,9 +153,12 @@ class _Recent(Generic[T]):
         value = make()
         with self._lock:
             self._values[key] = (alive, value)
-            while len(self._values) > WINDOWS:
+            while len(self._values) > 1 and self._weight() > KEPT:
                 self._values.popitem(last=False)
         return value
+
+    def _weight(self) -> int:
+        return sum(max(_LEAST, self._size(value)) for _, value in self._values.values())
 
     def drop(self, is_old: Callable[[tuple[Any, ...], T], bool]) -> None:
         with self._lock:

@@ -10,13 +10,14 @@ This only chooses among answers; what an answer says of its error are the certif
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from query.plan import Side
 from sketches import RankBounds, combine
 
 Places = NDArray[np.float64]
@@ -51,35 +52,24 @@ class Gaps:
             rise.append(np.append(left[1:] - right[:-1], 0.0))
         return cls(*(np.concatenate(parts) for parts in (first, last, jump, rise)))
 
-    def ranks(self, history: RankBounds, around: RankBounds) -> Places:
-        """The likely live rank at each step of `history`, which is exact or nearly so.
+    def ranks(self, steps: Places, history: Callable[[NDArray[Any], Side], Places], u: Any, w: Any) -> Places:
+        """The likely live rank at values from u to w, each given by its rank in history.
 
-        `around` is the coarser staircase of history everywhere, for gaps that reach out of it.
+        `history` tells that rank of any values, exactly where it was read, for gaps that reach out.
         """
-        u, w = history.values[0], history.values[-1]
         before = self.last < u
         base = float(np.sum(self.jump[before]) + np.sum(self.rise[before]))
         here = np.flatnonzero(~before & (self.first <= w))
-        places = (history.lo + history.hi) / 2
-
-        def place(values: NDArray[Any], side: Literal["left", "right"]) -> Places:
-            inside = places[np.searchsorted(history.values, values, side)]
-            steps = np.searchsorted(around.values, values, side)
-            outside = (around.lo[steps] + around.hi[steps]) / 2
-            outside = np.where(values < u, np.minimum(outside, inside), np.maximum(outside, inside))
-            found: Places = np.where((values < u) | (values > w), outside, inside)
-            return found
-
-        start, end = place(self.first[here], "right"), place(self.last[here], "left")
+        start, end = history(self.first[here], "right"), history(self.last[here], "left")
         width, rise = end - start, self.rise[here]
         slope = np.divide(rise, width, out=np.zeros_like(rise), where=width > 0)
         # The sum of all ramps is a line from one end of a ramp to the next.
-        ends = np.concatenate([[start.min(initial=places[0])], start, np.maximum(start, end)])
+        ends = np.concatenate([[start.min(initial=steps[0])], start, np.maximum(start, end)])
         jumps = np.concatenate([[base], self.jump[here] + np.where(width > 0, 0, rise), np.zeros(len(here))])
         order = np.argsort(ends, kind="stable")
         ends, jumped = ends[order], np.cumsum(jumps[order])
         slopes = np.cumsum(np.concatenate([[0.0], slope, -slope])[order])
         risen = np.concatenate([[0.0], np.cumsum(slopes[:-1] * np.diff(ends))])
-        at = np.searchsorted(ends, places, "right") - 1
-        likely: Places = jumped[at] + risen[at] + slopes[at] * (places - ends[at])
+        at = np.searchsorted(ends, steps, "right") - 1
+        likely: Places = jumped[at] + risen[at] + slopes[at] * (steps - ends[at])
         return likely

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warehouse.marks import Anchors, RunMarks
 from warehouse.ticks import Window
+
+Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,24 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """An interval that was read: the exact number of rows <= u, and all rows inside, sorted."""
+    """An interval that was read: the exact number of rows <= u, and all rows inside, in sorted pieces."""
 
     interval: Interval
     below: int
-    inside: NDArray[Any]
+    pieces: Sequence[NDArray[Any]]
+
+    @property
+    def inside(self) -> NDArray[Any]:
+        """All rows inside, sorted."""
+        # A stable sort of sorted pieces is a merge.
+        return np.sort(np.concatenate(self.pieces), kind="stable")
+
+    def rank(self, values: NDArray[Any], side: Side) -> NDArray[np.intp]:
+        """rank_lt ("left") or rank_le ("right") of values inside."""
+        ranks = np.full(values.shape, self.below, dtype=np.intp)
+        for piece in self.pieces:
+            ranks += np.searchsorted(piece, values, side)
+        return ranks
 
 
 def join(intervals: Iterable[tuple[Any, Any]]) -> list[Interval]:

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from query.blocks import BlockReader
-from query.grid import Found, best, lay_out, nearest, splice
-from query.history import History, planned_rows, read_intervals, with_footers
+from query.grid import Found, best, lay_out, middle_rank, narrowed, nearest, splice
+from query.history import History, Need, plan, planned_rows, read_intervals, with_footers
 from query.known import Known, promise, staircase
 from query.plan import Interval, Reading, join
 from sketches import RankBounds
@@ -122,15 +123,20 @@ def _read_round(source: Source, known: Known, ranks: Ranks, allowed: int) -> tup
     """Answers with history's ranks exact inside the brackets of the middle."""
     grid, history = known.grid, known.history
     intervals = join(_brackets(grid.middle, ranks))
-    if _is_much(source, history, intervals, len(ranks)):
+    needs = plan(history, intervals)
+    if _is_much(source, history, needs, len(ranks)):
         history = with_footers(source.blocks, history, intervals, _brackets(grid.both, ranks))
         grid = lay_out(staircase(history), grid.live)
         intervals = join(_brackets(grid.middle, ranks))
-    readings, blocks_read = read_intervals(source.blocks, history, intervals)
+        needs = plan(history, intervals)
+    readings, blocks_read = read_intervals(source.blocks, history, intervals, needs)
     a, b = grid.both.bracket(ranks)
     section = grid.section(int(a.min()), int(b.max()))
-    exact = lay_out(splice(section.history, readings), section.live)
-    likely = known.gaps.ranks(exact.history, grid.history)
+    exact = lay_out(splice(section.history, narrowed(readings, grid.live, ranks)), section.live)
+    steps = (exact.history.lo + exact.history.hi) / 2
+    likely = known.gaps.ranks(
+        steps, partial(middle_rank, known.past, readings), section.values[0], section.values[-1]
+    )
     return nearest(exact, likely, ranks, allowed), blocks_read
 
 
@@ -138,13 +144,15 @@ def _read_around(
     source: Source, history: History, intervals: Sequence[Interval]
 ) -> tuple[list[Reading], int]:
     """The readings of given intervals."""
-    if _is_much(source, history, intervals, len(intervals)):
+    needs = plan(history, intervals)
+    if _is_much(source, history, needs, len(intervals)):
         history = with_footers(source.blocks, history, intervals, [(one.u, one.v) for one in intervals])
-    return read_intervals(source.blocks, history, intervals)
+        needs = plan(history, intervals)
+    return read_intervals(source.blocks, history, intervals, needs)
 
 
-def _is_much(source: Source, history: History, intervals: Sequence[Interval], asked: int) -> bool:
-    return planned_rows(history, intervals) > source.rows_a_run * len(history.runs) * asked
+def _is_much(source: Source, history: History, needs: Sequence[Need], asked: int) -> bool:
+    return planned_rows(needs) > source.rows_a_run * len(history.runs) * asked
 
 
 def _with_live_read(source: Source, known: Known, intervals: Sequence[Interval]) -> Known:
@@ -173,6 +181,5 @@ def _read_live(source: Source, known: Known, intervals: Sequence[Interval]) -> l
             f"window, the table events has {rows}. Run `tidemark verify`."
         )
     return [
-        Reading(one, int(count), np.sort(np.concatenate(found), kind="stable"))
-        for one, count, found in zip(intervals, below, inside, strict=True)
+        Reading(one, int(count), found) for one, count, found in zip(intervals, below, inside, strict=True)
     ]

@@ -39,11 +39,14 @@ class RankBounds:
     values: shape (k,), float64 or int64, non-decreasing, each an element of the multiset; inf yes, NaN no.
     lo, hi: shape (k + 1,), int64, non-decreasing, lo <= hi; lo[0] and hi[0] hold where no value qualifies.
     The number of elements is hi[k], and lo[k] too where the maximum is among the values.
+    unique: whether the values are known to be strictly ascending; where False they are looked through when
+    that is needed.
     """
 
     values: Column
     lo: Ranks
     hi: Ranks
+    unique: bool = False
 
     @classmethod
     def empty(cls, dtype: DTypeLike) -> "RankBounds":
@@ -60,7 +63,7 @@ class RankBounds:
         given = checked_sorted(values, dtype)
         ends = _last_of_equals(given)
         ranks = np.concatenate([np.zeros(1, INT64), ends + 1])
-        return cls(positive_zeros(given[ends]), ranks, ranks)
+        return cls(positive_zeros(given[ends]), ranks, ranks, unique=True)
 
     def rank_le(self, xs: ArrayLike) -> tuple[Ranks, Ranks]:
         """Bounds of the number of elements <= x, for each x; shapes as `xs`. NaN ranks after every number."""
@@ -83,11 +86,16 @@ class RankBounds:
         ranks = np.asarray(r, INT64)
         # r - lo[j+1] falls with j, hi[j] + 1 - r rises, and the second is the larger one exactly where
         # lo[j+1] + hi[j] + 1 > 2r. So the best j is next to that crossing, on one side or the other.
-        below, above = self.lo[1:], self.hi[:-1] + 1
-        crossing = np.searchsorted(below + above, 2 * ranks, side="right")
+        crossing, end = np.zeros(ranks.shape, np.intp), np.full(ranks.shape, k, np.intp)
+        while np.any(crossing < end):  # by halves: a sum of whole arrays would cost more than the search
+            middle = np.minimum((crossing + end) // 2, k - 1)
+            beyond = self.lo[middle + 1] + self.hi[middle] + 1 > 2 * ranks
+            done = crossing >= end
+            crossing = np.where(beyond | done, crossing, middle + 1)
+            end = np.where(beyond & ~done, middle, end)
         left, right = np.maximum(crossing - 1, 0), np.minimum(crossing, k - 1)
-        left_error = np.maximum(0, np.maximum(ranks - below[left], above[left] - ranks))
-        right_error = np.maximum(0, np.maximum(ranks - below[right], above[right] - ranks))
+        left_error = np.maximum(0, np.maximum(ranks - self.lo[left + 1], self.hi[left] + 1 - ranks))
+        right_error = np.maximum(0, np.maximum(ranks - self.lo[right + 1], self.hi[right] + 1 - ranks))
         return np.where(right_error < left_error, right, left), np.minimum(left_error, right_error)
 
     def bracket(self, r: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -128,7 +136,7 @@ class RankBounds:
         return self.lo[steps], self.hi[steps]
 
     def _require_unique(self) -> None:
-        if not np.all(self.values[:-1] < self.values[1:]):
+        if not self.unique and not np.all(self.values[:-1] < self.values[1:]):
             raise InvalidInput(
                 "got a staircase that repeats a value; expected unique values; combine([it]) first"
             )
@@ -165,6 +173,7 @@ def combine(bounds: Sequence[RankBounds]) -> RankBounds:
         values[ends],
         _sum_of_steps([b.lo for b in bounds], order, ends),
         _sum_of_steps([b.hi for b in bounds], order, ends),
+        unique=True,
     )
 
 

@@ -157,7 +157,9 @@ def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
 
     Not by to_numpy: it imports pandas, half a second and 40 MB of a reader that needs none.
     """
-    return np.from_dlpack(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return np.from_dlpack(column)
 
 
 def _unscaled(array: pa.Array) -> NDArray[np.int64]:

@@ -97,8 +97,8 @@ def ticks_are_ignored_in_blocks(patch: Patch) -> None:
 
 
 def a_run_is_left_out(patch: Patch) -> None:
-    right = query.history._needs
-    patch.setattr(query.history, "_needs", lambda *args: [need for need in right(*args) if need.run])
+    right = query.history.plan
+    patch.setattr(query.refine, "plan", lambda *args: [need for need in right(*args) if need.run])
 
 
 def a_bound_between_anchors_is_taken_for_exact(patch: Patch) -> None:

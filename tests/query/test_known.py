@@ -15,7 +15,7 @@ ROWS = tuple((float(i), i // 10) for i in range(40))
 
 
 def empty_view(name: str, kind: str) -> View:
-    return View(Measure(name, kind), {}, (), f"runs/{name}", ())
+    return View(Measure(name, kind), {}, (), f"runs/{name}", (), ())
 
 
 def test_measures_without_runs_do_not_share_what_is_known() -> None:

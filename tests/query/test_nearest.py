@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from query.grid import Found, Grid, best, lay_out, nearest
+from query.grid import Found, Grid, best, lay_out, middle_rank, nearest
 from query.likely import Gaps
 from sketches import GK, RankBounds, combine
 
@@ -24,7 +26,9 @@ def world_of(history: list[float], batches: list[list[float]]) -> tuple[Grid, ND
         sketches.append(sketch.rank_bounds())
     past = RankBounds.from_sorted(np.sort(np.array(history, np.float64)), np.float64)
     grid = lay_out(past, combine(sketches))
-    return grid, Gaps.of(sketches, np.dtype(np.float64)).ranks(grid.history, past)
+    steps, ends = (grid.history.lo + grid.history.hi) / 2, (grid.values[0], grid.values[-1])
+    likely = Gaps.of(sketches, grid.values.dtype).ranks(steps, partial(middle_rank, past, []), *ends)
+    return grid, likely
 
 
 def errors(found: Found, ranks: np.ndarray, rows: list[float]) -> np.ndarray:
