@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench [query load accuracy] [--rows N] [--quick]``."""
+"""The command line: ``python -m bench [query load stream accuracy] [--rows N] [--quick]``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench import accuracy, latency, load_cost, report
+from bench import accuracy, latency, load_cost, report, streaming
 from bench.engines import start_spark
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
@@ -42,6 +42,9 @@ def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) 
         return load_cost.run(
             spark, work, rows=rows, repeats=1 if quick else 5, steps=4 if quick else 40, growth=growth
         )
+    if part == "stream":
+        small = streaming.Sizes(2_000, 5, 2, 70, (2, 4))
+        return streaming.run(spark, work, small if quick else streaming.Sizes())
     if quick:
         return accuracy.run(spark, work, asked.out, rows=100_000, step_count=10, budgets=(0.125,))
     budgets = (0.25, 0.5, 1, 2.5, 5)

@@ -41,6 +41,7 @@ from warehouse.options import Options
 from warehouse.runfiles import sort_rows, write_sorted
 from warehouse.snapshot import View, open_snapshot
 from warehouse.storage import STEPS, Store, runs_table
+from warehouse.summaries import Summary, TickSummary
 
 KAPPA = 10
 TOTALS = ("ticks", "counts", "nans", "nulls")
@@ -231,8 +232,8 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
         _merge(store, measure, options)
     column = np.sort(live.values())
     # The live side's own summaries keep eps / 8, as stream.append makes them.
-    summary = ledger.Summary("value", 0, 0, GK.from_sorted(column, eps / 8, measure.dtype))
-    assert ledger.append_batch(store, "web", 0, [ledger.TickSummary(live.step, live.rows, None, (summary,))])
+    summary = Summary("value", 0, 0, GK.from_sorted(column, eps / 8, measure.dtype))
+    assert ledger.append_batch(store, eps, "web", 0, [TickSummary(live.step, live.rows, None, (summary,))])
 
 
 def _sorted_run(store: Store, measure: Measure, options: Options, values: Any, step: int) -> history.NewRun:

@@ -76,10 +76,11 @@ def templates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Blocks of 8 rows, chunks of 24, slices of 16; tasks run here."""
+    """Blocks of 8 rows, chunks of 24, slices of 16, a cascade of threes; tasks run here."""
     for module in (marks, runfiles):
         monkeypatch.setattr(module, "ROW_GROUP_ROWS", 8)
     monkeypatch.setattr(marks, "CELLS", 16)
+    monkeypatch.setattr(ledger, "FAN", 3)
     monkeypatch.setattr(tasks, "SORT_ROWS", 24)
     monkeypatch.setattr(load_module, "SLICE_ROWS", 16)
     monkeypatch.setattr(load_module, "FILE_ROWS", (32, 64))
@@ -126,7 +127,7 @@ class Whole(RuleBasedStateMachine):
     def replay(self, data: Any) -> None:
         """A batch that comes again is skipped."""
         batch = data.draw(st.integers(0, len(self.batches) - 1))
-        assert ledger.append_batch(self.store, "s", batch, []) is False
+        assert ledger.append_batch(self.store, read_options(self.store).eps, "s", batch, []) is False
 
     @rule()
     def load(self) -> None:
@@ -169,7 +170,7 @@ class Whole(RuleBasedStateMachine):
         write_deltalake(self.store.table("events"), table, mode="append", commit_properties=once)
         options = read_options(self.store)
         summaries = append_module._summarise(None, self.store, options, Batches("s", batch, batch))
-        assert ledger.append_batch(self.store, "s", batch, summaries)
+        assert ledger.append_batch(self.store, options.eps, "s", batch, summaries)
 
     def _check(self, window: tuple[int, int] | None) -> None:
         inside = [value for value, tick in self.rows if window is None or window[0] <= tick < window[1]]

@@ -16,6 +16,7 @@ from warehouse.errors import (
     NotAWarehouse,
     OptionsMismatch,
     TidemarkError,
+    TooManyRejected,
 )
 from warehouse.live import live_values
 from warehouse.load import LoadReport, load
@@ -36,6 +37,7 @@ __all__ = [
     "Report",
     "Snapshot",
     "TidemarkError",
+    "TooManyRejected",
     "View",
     "create",
     "live_values",

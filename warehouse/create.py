@@ -20,8 +20,9 @@ from warehouse.options import (
     Options,
     parse_given,
 )
+from warehouse.rowfiles import REJECTED_SCHEMA
 from warehouse.schema import column_types, delta_fields
-from warehouse.storage import EVENTS, LEDGER, STEPS, Store
+from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store
 from warehouse.ticks import parse_duration
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
             history.create_tables(store, Measure(name, columns[name]))
     tables.create(store, STEPS, steps.SCHEMA)
     tables.create(store, LEDGER, ledger.SCHEMA)
+    tables.create(store, REJECTED, REJECTED_SCHEMA)
     system = [Field(name, PrimitiveType(kind)) for name, kind in SYSTEM_COLUMNS.items()]
     tables.create(store, EVENTS, Schema([*system, *fields]), properties=options.properties())
     options = read_options(store)

@@ -33,3 +33,7 @@ class EmptyWindow(InputError):
 
 class DamagedWarehouse(TidemarkError):
     """A file that a table names is missing or cannot be read."""
+
+
+class TooManyRejected(TidemarkError):
+    """More of a batch than allowed could not be taken: nothing of it was committed."""

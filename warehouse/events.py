@@ -40,6 +40,10 @@ class Batches:
         """Whether the batch is one of these."""
         return source == self.source and self.first <= batch <= self.last
 
+    def within(self, other: Batches) -> bool:
+        """Whether all of these are in the other range."""
+        return self.source == other.source and other.first <= self.first and self.last <= other.last
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -114,7 +118,7 @@ def read_columns(
                 table = file.read_row_group(group, columns=columns, use_threads=False)
                 rows = table if held == "all" else table.filter(_of_batches(table, batches))
                 if rows.num_rows:
-                    yield _decode(rows.combine_chunks(), measures)
+                    yield decode(rows.combine_chunks(), measures)
 
 
 @contextmanager
@@ -152,7 +156,8 @@ def _range(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | None:
     return stats.min, stats.max
 
 
-def _decode(rows: pa.Table, measures: Sequence[Measure]) -> Piece:
+def decode(rows: pa.Table, measures: Sequence[Measure]) -> Piece:
+    """The measures' columns and the ticks of rows of `events`."""
     columns = tuple(encode(measure, _array(rows.column(measure.name))) for measure in measures)
     return Piece(numbers(rows.column("_tick")), columns)
 

@@ -7,21 +7,24 @@ so a batch that comes again, or twice at once, finds itself there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from deltalake import Schema
+from deltalake.transaction import AddAction
 
 from warehouse import tables
 from warehouse.create import read_options
 from warehouse.errors import BatchMismatch, InputError
 from warehouse.events import Batches
 from warehouse.options import Options
-from warehouse.rowfiles import WRITTEN, NewRows, WriteRows
+from warehouse.rowfiles import WRITTEN, NewRows, Sieve, WriteRows
 from warehouse.schema import column_types, delta_fields
-from warehouse.storage import EVENTS, Store
+from warehouse.storage import EVENTS, REJECTED, Store
+from warehouse.summaries import Summaries, TickSummary
 from warehouse.tasks import saying_why
 
 if TYPE_CHECKING:
@@ -35,51 +38,104 @@ _WIDER = {
     "float": {"double"},
 }
 
+TAKE_ALL = Sieve()
+TOLD = ("_position", "_raw", "_reason")  # what a parser tells of a record beside its columns
+
 _PARTS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
+@dataclass(slots=True)
+class Appended:
+    """What an append did: how many rows were taken and refused, and the summaries of those taken.
+
+    `outcome` is 'known' where `events` had the batch already: then nothing is known of its rows.
+    """
+
+    outcome: Literal["appended", "known", "empty"]
+    rows: int = 0
+    rejected: int = 0
+    summaries: list[TickSummary] = field(default_factory=list)
+
+
 def append_rows(
-    store: Store, rows: DataFrame, batch: Batches, step: int
-) -> Literal["appended", "known", "empty"]:
+    store: Store,
+    rows: DataFrame,
+    batch: Batches,
+    step: int,
+    *,
+    eps: float | None = None,
+    sieve: Sieve = TAKE_ALL,
+    check: Callable[[Appended], None] = lambda _: None,
+) -> Appended:
     """Appends the rows as that batch, unless `events` has it already or there are no rows.
 
     A warehouse without columns gets those of the rows first. `step` is the tick where there is no
-    time.
+    time. With `eps` the rows are summarised on the way. What the sieve keeps back goes to
+    `rejected`, once. `check` may refuse what is about to be committed, by an error.
     """
     while True:
         events = tables.open_table(store, EVENTS)
         options = read_options(store, events)
-        check_rows(options, rows)
-        stored = list(events.schema().fields)
-        new = [] if options.columns else delta_fields(rows.schema)
+        check_rows(options, rows, sieve)
+        new = [] if options.columns else delta_fields(_own(rows, sieve).schema)
         known = replace(options, columns=tuple(column_types(new).items())) if new else options
-        files = _write(store, known, Schema([*stored, *new]), rows, batch, step)
+        schema = pa.schema(Schema([*events.schema().fields, *new]))
+        done, files, refused = _write(store, known, schema, rows, batch, step, eps, sieve)
+        check(done)
+        if refused:
+            tables.commit_once(store, REJECTED, batch.source, batch.first, refused)
         if not files:
-            return "empty"
+            return done
         try:
             if new:
                 tables.add_columns(events, new)
         except tables.LostRace:
             continue  # another first batch has brought its columns: look again
-        actions = [file.action() for file in files]
-        mine = tables.commit_once(store, EVENTS, batch.source, batch.first, actions)
-        return "appended" if mine else "known"
+        if not tables.commit_once(store, EVENTS, batch.source, batch.first, files):
+            done.outcome = "known"
+        return done
 
 
 def _write(
-    store: Store, options: Options, schema: Schema, rows: DataFrame, batch: Batches, step: int
-) -> list[NewRows]:
-    """The rows' files, written and not committed."""
-    work = WriteRows(store, pa.schema(schema), batch, options.time, options.tick_us, step)
+    store: Store,
+    options: Options,
+    schema: pa.Schema,
+    rows: DataFrame,
+    batch: Batches,
+    step: int,
+    eps: float | None,
+    sieve: Sieve,
+) -> tuple[Appended, list[AddAction], list[AddAction]]:
+    """Writes the files of the rows, and of those refused; their add actions."""
+    measures = () if eps is None else options.measures
+    work = WriteRows(
+        store, schema, batch, options.time_column, options.tick_us, step, sieve, measures, eps or 0.0
+    )
     # mapInArrow looks columns up by name, and does not find those with a dot or a backquote in theirs.
-    plain = _cast(options, rows).toDF(*[f"c{i}" for i in range(len(options.columns))])
+    typed = _cast(options, rows, list(TOLD) if sieve.reasons else [])
+    typed = typed.toDF(*[f"c{i}" for i in range(len(typed.columns))])
     with saying_why():
-        found = plain.mapInArrow(work, WRITTEN).collect()
-    return [NewRows(*row) for row in found]
+        found = typed.mapInArrow(work, WRITTEN).collect()
+    files = {kind: [NewRows(*one[1:5]) for one in found if one.kind == kind] for kind in (EVENTS, REJECTED)}
+    counts = {kind: sum(one.rows for one in files[kind]) for kind in files}
+    summaries = Summaries(measures, options.time_column, eps or 0.0)
+    for one in found:
+        if one.summaries is not None:
+            summaries.join(pickle.loads(one.summaries))  # noqa: S301  our own tasks wrote it
+    done = Appended(
+        "appended" if counts[EVENTS] else "empty", counts[EVENTS], counts[REJECTED], summaries.finish()
+    )
+    return done, [one.action() for one in files[EVENTS]], [one.action() for one in files[REJECTED]]
 
 
-def check_rows(options: Options, rows: DataFrame) -> None:
+def _own(rows: DataFrame, sieve: Sieve) -> DataFrame:
+    """The rows without what is told of their records."""
+    return rows.drop(*TOLD) if sieve.reasons else rows
+
+
+def check_rows(options: Options, rows: DataFrame, sieve: Sieve = TAKE_ALL) -> None:
     """The rows have the warehouse's columns, in any order, of types that fit without loss."""
+    rows = _own(rows, sieve)
     columns = column_types(delta_fields(rows.schema))
     if not options.columns:
         options.check_columns(columns)
@@ -143,10 +199,12 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _cast(options: Options, rows: DataFrame) -> DataFrame:
+def _cast(options: Options, rows: DataFrame, others: Sequence[str] = ()) -> DataFrame:
+    """The warehouse's columns, in its order and types, then the others as they are."""
     from pyspark.sql import functions as F
 
-    have, want = column_types(delta_fields(rows.schema)), dict(options.columns)
+    have = column_types(delta_fields(rows.drop(*others).schema))
+    want = dict(options.columns)
     rows = _without_ntz(rows)
     return rows.select(
         *[
@@ -154,7 +212,8 @@ def _cast(options: Options, rows: DataFrame) -> DataFrame:
             if have[name] == kind
             else F.col(_quoted(name)).cast("int" if kind == "integer" else kind).alias(name)
             for name, kind in want.items()
-        ]
+        ],
+        *others,
     )
 
 

@@ -3,27 +3,43 @@
 A row holds, for the batches first..last of a source and one tick: how many rows, their time
 range, and for each measure its NaN and NULL counts and the GK summary of its values. A batch
 exists for readers and loads from the moment its rows exist; they are appended in one commit,
-which a second append of the same batch finds and leaves alone. Wider ranges repeat what their
-parts say with fewer rows; `live_rows` takes the fewest that cover what is not in history.
+which a second append of the same batch finds and leaves alone.
+
+The cascade. With every 32nd batch of a source go rows for all of those 32, with every 32nd of
+these rows for 1,024, and so on: they repeat what their parts say with fewer rows. Readers take
+the fewest ranges that hold what is not in history, at most 31 a level, and read no other files.
+A range's rows are in a file of their own, and its statistics name the range.
 
 A batch without rows has one ledger row of zero rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, Transaction
 
 from sketches import GK, SketchError
 from warehouse import tables
 from warehouse.errors import DamagedWarehouse
 from warehouse.events import Batches
-from warehouse.storage import LEDGER, Store
-from warehouse.ticks import from_epoch_us
+from warehouse.steps import covered, read_plans
+from warehouse.storage import LEDGER, STEPS, Store
+from warehouse.summaries import Summary, TickSummary, join
+from warehouse.ticks import epoch_us, from_epoch_us
+
+FAN = 32  # batches, or ranges of the level below, that one range of the cascade repeats
+LEVELS = 4  # the widest range holds a million batches
+
+RANGE = ("source", "first_batch", "last_batch")  # the columns that name a batch range
+
+RangeCache = dict[str, list[Batches]]  # the ranges of files that hold several, by path
 
 _TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
@@ -55,29 +71,6 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a ledger row says of one measure."""
-
-    measure: str
-    nans: int
-    nulls: int
-    sketch: GK
-
-
-@dataclass(frozen=True, slots=True)
-class TickSummary:
-    """What a batch brought to one tick. The time range is in microseconds, inclusive; None: no times."""
-
-    tick: int
-    rows: int
-    times: tuple[int, int] | None
-    measures: tuple[Summary, ...]
-
-
-LiveKey = tuple[Batches, int]  # a batch range and a tick
-
-
-@dataclass(frozen=True, slots=True)
 class LiveRow:
     """One tick of a range of live batches, seen from one measure; stored values = rows - nans - nulls."""
 
@@ -89,6 +82,88 @@ class LiveRow:
     nans: int
     nulls: int
     sketch: GK
+
+
+def level_eps(eps: float, level: int) -> float:
+    """What the summaries of a level promise: eps/8 those of a batch, below eps/4 however wide the range."""
+    return eps * (0.25 - 0.125 * 0.5**level)
+
+
+def append_batch(store: Store, eps: float, source: str, batch: int, summaries: Sequence[TickSummary]) -> bool:
+    """Adds the batch's rows in one commit, with those of every range that it completes.
+
+    False where the ledger has the batch already. `eps` is the warehouse's; the summaries promise
+    `level_eps(eps, 0)`.
+    """
+    one = Batches(source, batch, batch)
+    action = write_rows(store, one, to_arrow(one, summaries))
+    while True:
+        table = tables.open_table(store, LEDGER)
+        newest = table.transaction_version(source)
+        if newest is not None and newest >= batch:
+            return False
+        wider = _wider(store, table, eps, -1 if newest is None else newest, one, summaries)
+        try:
+            tables.commit(table, [action, *wider], transaction=Transaction(source, batch))
+            return True
+        except tables.LostRace:
+            continue
+
+
+def _wider(
+    store: Store, table: DeltaTable, eps: float, newest: int, one: Batches, summaries: Sequence[TickSummary]
+) -> list[AddAction]:
+    """Rows of the ranges that end with the batch or were passed over by its number.
+
+    Ranges of which a part is planned to be loaded are left out: nobody would take them.
+    """
+    due = _due(newest, one)
+    if not due:
+        return []
+    planned = covered(read_plans(store, tables.open_table(store, STEPS)))
+    found = ranges_by_file(store, table)
+    made: dict[Batches, Sequence[TickSummary]] = {one: summaries}
+    actions = []
+    for level, whole in due:
+        inside = [r for ranges in [*found.values(), list(made)] for r in ranges if r.within(whole)]
+        parts = live_ranges(inside, [])
+        if len(parts) < 2 or not live_ranges([whole], planned):
+            continue
+        missing = [part for part in parts if part not in made]
+        rows = [one for part in parts if part in made for one in made[part]]
+        rows += _from_arrow(_read(store, found, missing))
+        by_tick: dict[int, list[TickSummary]] = {}
+        for row in rows:
+            by_tick.setdefault(row.tick, []).append(row)
+        made[whole] = [join(same, level_eps(eps, level)) for same in by_tick.values()]
+        actions.append(write_rows(store, whole, to_arrow(whole, made[whole])))
+    return actions
+
+
+def _due(newest: int, one: Batches) -> list[tuple[int, Batches]]:
+    """The ranges, with their levels, that end after the newest batch so far and no later than this one."""
+    found = []
+    for level in range(1, LEVELS + 1):
+        width = FAN**level
+        for batch in sorted({newest, one.last} - {-1}):
+            first = batch // width * width
+            if newest < first + width - 1 <= one.last:
+                found.append((level, Batches(one.source, first, first + width - 1)))
+    return found
+
+
+def wider(one: Batches) -> list[Batches]:
+    """The ranges of the cascade that a range lies in, itself left out."""
+    firsts = [(width, one.first // width * width) for width in (FAN**level for level in range(1, LEVELS + 1))]
+    found = [Batches(one.source, first, first + width - 1) for width, first in firsts]
+    return [other for other in found if one.within(other) and other != one]
+
+
+def write_rows(store: Store, batches: Batches, rows: pa.Table) -> AddAction:
+    """A file of the ledger for one range; its statistics name it, so a reader knows without a look."""
+    bound = {"source": batches.source, "first_batch": batches.first, "last_batch": batches.last}
+    stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
+    return tables.write_file(store, LEDGER, rows, f"{tables.new_name()}.parquet", stats=stats)
 
 
 def to_arrow(batches: Batches, summaries: Iterable[TickSummary]) -> pa.Table:
@@ -115,17 +190,94 @@ def to_arrow(batches: Batches, summaries: Iterable[TickSummary]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def append_batch(store: Store, source: str, batch: int, summaries: Sequence[TickSummary]) -> bool:
-    """Adds the batch's rows in one commit; False where the ledger has the batch already."""
-    rows = to_arrow(Batches(source, batch, batch), summaries)
-    action = tables.write_file(store, LEDGER, rows, f"{tables.new_name()}.parquet")
-    return tables.commit_once(store, LEDGER, source, batch, [action])
+def _from_arrow(rows: pa.Table) -> list[TickSummary]:
+    found = []
+    for row in rows.to_pylist():
+        batches = Batches(row["source"], row["first_batch"], row["last_batch"])
+        times = (epoch_us(row["min_time"]), epoch_us(row["max_time"])) if row["min_time"] else None
+        measures = tuple(
+            Summary(
+                one["measure"],
+                one["nans"],
+                one["nulls"],
+                _sketch(one["sketch"], batches, row["tick"], one["measure"]),
+            )
+            for one in row["measures"]
+        )
+        found.append(TickSummary(row["tick"], row["rows"], times, measures))
+    return found
 
 
-def ranges(rows: pa.Table) -> list[Batches]:
-    """The distinct batch ranges of ledger rows."""
-    names = [rows.column(name).to_pylist() for name in ("source", "first_batch", "last_batch")]
-    return sorted({Batches(*one) for one in zip(*names, strict=True)})
+def read_ranges(store: Store, table: DeltaTable, cache: RangeCache | None = None) -> list[Batches]:
+    """The batch ranges of the ledger. `cache` keeps those of files that hold several."""
+    return [one for ranges in ranges_by_file(store, table, cache).values() for one in ranges]
+
+
+def read_rows(
+    store: Store, table: DeltaTable, wanted: Iterable[Batches], cache: RangeCache | None = None
+) -> pa.Table:
+    """The ledger rows of these ranges; files without any of them are not read."""
+    return _read(store, ranges_by_file(store, table, cache), wanted)
+
+
+def ranges_by_file(
+    store: Store, table: DeltaTable, cache: RangeCache | None = None
+) -> dict[str, list[Batches]]:
+    """The ranges of each file: from its statistics, or its own columns where it holds several."""
+    known = cache if cache is not None else {}
+    found = {}
+    for file in tables.files(table):
+        least, most = ([file.stats.get(f"{end}.{name}") for name in RANGE] for end in ("min", "max"))
+        source, first, last = least
+        if source is not None and first is not None and last is not None and least == most:
+            found[file.path] = [Batches(source, first, last)]
+        else:
+            if file.path not in known:
+                known[file.path] = sorted(
+                    set(_range_of_each(tables.read_file(store, LEDGER, file.path, RANGE)))
+                )
+            found[file.path] = known[file.path]
+    for path in set(known) - set(found):
+        del known[path]
+    return found
+
+
+def _read(store: Store, found: Mapping[str, list[Batches]], wanted: Iterable[Batches]) -> pa.Table:
+    ranges = set(wanted)
+    parts = [pa.Table.from_batches([], SCHEMA)]
+    for path, held in found.items():
+        here = ranges.intersection(held)
+        if here:
+            rows = tables.read_file(store, LEDGER, path)
+            if len(here) < len(held):
+                rows = only(rows, *here)
+            parts.append(rows)
+    return pa.concat_tables(parts)
+
+
+def row_counts(rows: pa.Table) -> dict[Batches, int]:
+    """How many rows of `events` each range of ledger rows stands for."""
+    counts: dict[Batches, int] = {}
+    for one, count in zip(_range_of_each(rows), rows.column("rows").to_pylist(), strict=True):
+        counts[one] = counts.get(one, 0) + count
+    return counts
+
+
+def only(rows: pa.Table, *ranges: Batches) -> pa.Table:
+    """The ledger rows of these ranges."""
+    wanted = set(ranges)
+    return rows.take(pa.array([i for i, one in enumerate(_range_of_each(rows)) if one in wanted], pa.int64()))
+
+
+def without(rows: pa.Table, ranges: Set[Batches]) -> pa.Table:
+    """The ledger rows of other ranges."""
+    kept = [i for i, one in enumerate(_range_of_each(rows)) if one not in ranges]
+    return rows.take(pa.array(kept, pa.int64()))
+
+
+def _range_of_each(rows: pa.Table) -> list[Batches]:
+    names = [rows.column(name).to_pylist() for name in RANGE]
+    return [Batches(*one) for one in zip(*names, strict=True)]
 
 
 def live_ranges(known: Iterable[Batches], covered: Iterable[Batches]) -> list[Batches]:
@@ -134,49 +286,62 @@ def live_ranges(known: Iterable[Batches], covered: Iterable[Batches]) -> list[Ba
     Ranges nest (a wide one repeats narrow ones), so the widest at each place, from left to
     right, is the fewest. A range that is partly covered is left to its parts.
     """
-    gone = list(covered)
+    gone = _merged(covered)
     chosen: list[Batches] = []
-    for one in sorted(known, key=lambda r: (r.source, r.first, -r.last)):
-        loaded = any(c.source == one.source and c.first <= one.last and one.first <= c.last for c in gone)
+    for one in sorted(set(known), key=lambda r: (r.source, r.first, -r.last)):
         repeated = chosen and chosen[-1].source == one.source and one.first <= chosen[-1].last
-        if not loaded and not repeated:
+        firsts, lasts = gone.get(one.source, ((), ()))
+        before = bisect_right(firsts, one.last) - 1  # the last covered stretch that begins up to its end
+        if not repeated and (before < 0 or lasts[before] < one.first):
             chosen.append(one)
     return chosen
 
 
-def live_rows(
-    rows: pa.Table, live: Iterable[Batches], measure: str, known: Mapping[LiveKey, LiveRow]
-) -> dict[LiveKey, LiveRow]:
-    """The ledger rows of the live ranges as one measure sees them; those `known` are not read again."""
-    wanted = set(live)
-    names = rows.select(["source", "first_batch", "last_batch", "tick", "rows"]).to_pylist()
-    found: dict[LiveKey, LiveRow] = {}
-    for i, row in enumerate(names):
-        key = (Batches(row["source"], row["first_batch"], row["last_batch"]), row["tick"])
-        if key[0] in wanted and row["rows"]:
-            found[key] = known.get(key) or _live_row(
-                key, row["rows"], rows.column("measures")[i].as_py(), measure
-            )
+def _merged(ranges: Iterable[Batches]) -> dict[str, tuple[list[int], list[int]]]:
+    """Of each source the disjoint stretches that the ranges make, in order: their first and last batches."""
+    found: dict[str, tuple[list[int], list[int]]] = {}
+    for one in sorted(ranges):
+        firsts, lasts = found.setdefault(one.source, ([], []))
+        if lasts and one.first <= lasts[-1] + 1:
+            lasts[-1] = max(lasts[-1], one.last)
+        else:
+            firsts.append(one.first)
+            lasts.append(one.last)
     return found
 
 
-def _live_row(key: LiveKey, rows: int, summaries: list[dict[str, Any]], measure: str) -> LiveRow:
-    batches, tick = key
+def live_rows(rows: pa.Table, measure: str) -> list[LiveRow]:
+    """Ledger rows as one measure sees them; rows of empty batches are left out."""
+    found = []
+    for row in rows.select(["source", "first_batch", "last_batch", "tick", "rows", "measures"]).to_pylist():
+        if row["rows"]:
+            batches = Batches(row["source"], row["first_batch"], row["last_batch"])
+            found.append(_live_row(batches, row["tick"], row["rows"], row["measures"], measure))
+    return found
+
+
+def _live_row(
+    batches: Batches, tick: int, rows: int, summaries: list[dict[str, Any]], measure: str
+) -> LiveRow:
     mine = [one for one in summaries if one["measure"] == measure]
     if len(mine) != 1:
         raise DamagedWarehouse(
             f"the ledger row of {batches} has {len(mine)} summaries of {measure!r}, expected 1."
         )
     one = mine[0]
-    try:
-        sketch = GK.from_bytes(one["sketch"])
-    except SketchError as error:
-        raise DamagedWarehouse(
-            f"the ledger's summary of {measure!r} in {batches}, tick {tick}, is damaged: {error}. "
-            "Restore the ledger's file, or load the batch from a copy."
-        ) from error
+    sketch = _sketch(one["sketch"], batches, tick, measure)
     if sketch.n != rows - one["nans"] - one["nulls"]:
         raise DamagedWarehouse(
             f"the summary of {measure!r} in {batches} holds {sketch.n} values of {rows} rows."
         )
     return LiveRow(batches.source, batches.first, batches.last, tick, rows, one["nans"], one["nulls"], sketch)
+
+
+def _sketch(data: bytes, batches: Batches, tick: int, measure: str) -> GK:
+    try:
+        return GK.from_bytes(data)
+    except SketchError as error:
+        raise DamagedWarehouse(
+            f"the ledger's summary of {measure!r} in {batches}, tick {tick}, is damaged: {error}. "
+            "Restore the ledger's file, or load the batch from a copy."
+        ) from error

@@ -142,7 +142,7 @@ def _plan_bulk(
         known = ingest.has_batch(store, batch)
     if not known:
         with watch.phase("append"):
-            outcome = ingest.append_rows(store, rows, batch, next_step(store))
+            outcome = ingest.append_rows(store, rows, batch, next_step(store)).outcome
         if outcome == "empty":
             watch.report.outcome = "empty"
             return None
@@ -165,12 +165,9 @@ def _plan_live(store: Store, watch: _Watch) -> int | None:
     """The step that takes every batch of the ledger that no plan covers yet; None where there is none."""
 
     def choose(planned: list[Batches]) -> list[tuple[Batches, int]]:
-        rows = tables.read(store, LEDGER, tables.open_table(store, LEDGER))
-        counts: dict[Batches, int] = {}
-        for row in rows.select(["source", "first_batch", "last_batch", "rows"]).to_pylist():
-            one = Batches(row["source"], row["first_batch"], row["last_batch"])
-            counts[one] = counts.get(one, 0) + row["rows"]
-        live = ledger.live_ranges(counts, planned)
+        table = tables.open_table(store, LEDGER)
+        live = ledger.live_ranges(ledger.read_ranges(store, table), planned)
+        counts = ledger.row_counts(ledger.read_rows(store, table, live))
         by_source: dict[str, list[Batches]] = {}
         for one in live:
             by_source.setdefault(one.source, []).append(one)

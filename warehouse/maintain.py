@@ -6,7 +6,8 @@ snapshot younger than the grace finds all its files, and a load in flight loses 
 
     runs      files of merged runs and of lost races, and chunks that a crash left, are swept
     marks     marks whose run was merged away or never committed leave the table, then the disk
-    ledger    rows of batches that history has held for the grace leave; the rest becomes one file
+    ledger    rows of batches that history has held for the grace leave, and those that a wider range
+              has repeated for the grace; what few readers still take becomes one file
     steps     becomes one file
     events    small files are joined in Spark's tasks
 """
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import fs
 
-from warehouse import history, tables, tasks
+from warehouse import history, ledger, tables, tasks
 from warehouse.create import read_options
 from warehouse.events import Batches
 from warehouse.layout import Run
@@ -31,7 +32,7 @@ from warehouse.measures import Measure
 from warehouse.options import Options
 from warehouse.rowfiles import JoinFiles
 from warehouse.steps import Plan, read_plans
-from warehouse.storage import EVENTS, LEDGER, STEPS, Store, marks_table, runs_table
+from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store, marks_table, runs_table
 from warehouse.tables import DataFile
 from warehouse.ticks import parse_grace
 
@@ -86,7 +87,7 @@ def maintain(
     tell("ledger and steps")
     report.ledger_rows_expired = _compact_ledger(store, options, held, grace_us, report)
     _compact_steps(store, report)
-    for name in (LEDGER, STEPS):
+    for name in (LEDGER, STEPS, REJECTED):
         report.swept[name] = _sweep(store, name, grace_us)
     tell("events")
     if spark is not None:
@@ -170,16 +171,52 @@ def _compact_ledger(
     grace_us: int,
     report: MaintenanceReport,
 ) -> int:
+    """Takes out what nobody may still see, and puts what few still see into few files; rows taken out.
+
+    A file of one range that readers take stays as it is: they find it by its statistics.
+    """
     plans = read_plans(store, tables.open_table(store, STEPS))
     done = [plan for plan in plans if len(held) == len(options.measures) and _loaded(plan, held, grace_us)]
     gone = [batches for plan in done for batches in plan.batches]
-
-    def keep(rows: pa.Table) -> pa.Table:
-        names = rows.select(["source", "first_batch", "last_batch"]).to_pylist()
-        ranges = [Batches(row["source"], row["first_batch"], row["last_batch"]) for row in names]
-        return rows.filter(pa.array([not _within(one, gone) for one in ranges], pa.bool_()))
-
-    return _rewrite(store, LEDGER, keep, report)
+    while True:
+        table = tables.open_table(store, LEDGER)
+        files = {file.path: file for file in tables.files(table)}
+        ranges = ledger.ranges_by_file(store, table)
+        live = set(ledger.live_ranges([one for found in ranges.values() for one in found], gone))
+        old = {
+            one
+            for path, found in ranges.items()
+            for one in found
+            if one in live and _expired(files[path].modified, grace_us)
+        }
+        dropped = {
+            one
+            for found in ranges.values()
+            for one in found
+            if _within(one, gone) or old.intersection(ledger.wider(one))
+        }
+        cold = [path for path, found in ranges.items() if not (len(found) == 1 and found[0] in live)]
+        if len(cold) <= _SMALL_FILES and not dropped:
+            return 0
+        actions: list[Any] = []
+        expired, parts = 0, []
+        for path in cold:
+            rows = tables.read_file(store, LEDGER, path)
+            kept = ledger.without(rows, dropped)
+            expired += len(rows) - len(kept)
+            actions.append(tables.remove(files[path]))
+            warm = live.intersection(ranges[path])
+            actions += [ledger.write_rows(store, one, ledger.only(kept, one)) for one in sorted(warm)]
+            parts.append(ledger.without(kept, warm))
+        rest = pa.concat_tables(parts)
+        if len(rest):
+            actions.append(tables.write_file(store, LEDGER, rest, f"{tables.new_name()}.parquet"))
+        try:
+            tables.commit(table, actions)
+        except tables.LostRace:
+            continue
+        report.compacted[LEDGER] = (len(files), len(tables.files(tables.open_table(store, LEDGER))))
+        return expired
 
 
 def _loaded(plan: Plan, held: dict[str, list[tuple[Run, int, set[str]]]], grace_us: int) -> bool:
@@ -200,29 +237,20 @@ def _within(one: Batches, gone: list[Batches]) -> bool:
 
 
 def _compact_steps(store: Store, report: MaintenanceReport) -> None:
-    _rewrite(store, STEPS, lambda rows: rows, report)
-
-
-def _rewrite(store: Store, name: str, keep: Callable[[pa.Table], pa.Table], report: MaintenanceReport) -> int:
-    """Rewrites the table as one file of the rows to keep, where that is worth it; rows left out.
-
-    Rows that are appended meanwhile make this lose the race: it then looks again.
-    """
+    """Rewrites the table as one file; rows that are appended meanwhile make this look again."""
     while True:
-        table = tables.open_table(store, name)
+        table = tables.open_table(store, STEPS)
         found = tables.files(table)
-        rows = tables.read(store, name, table)
-        kept = keep(rows) if len(rows) else rows
-        if len(found) <= _SMALL_FILES and len(kept) == len(rows):
-            return 0
-        path = f"{tables.new_name()}.parquet"
-        added = [tables.write_file(store, name, kept, path)] if len(kept) else []
+        if len(found) <= _SMALL_FILES:
+            return
+        rows = tables.read(store, STEPS, table)
+        added = tables.write_file(store, STEPS, rows, f"{tables.new_name()}.parquet")
         try:
-            tables.commit(table, [*map(tables.remove, found), *added])
+            tables.commit(table, [*map(tables.remove, found), added])
         except tables.LostRace:
             continue
-        report.compacted[name] = (len(found), len(added))
-        return len(rows) - len(kept)
+        report.compacted[STEPS] = (len(found), 1)
+        return
 
 
 def _compact_events(spark: SparkSession, store: Store, report: MaintenanceReport) -> None:

@@ -50,6 +50,12 @@ class Options:
         types = dict(self.columns)
         return tuple(Measure(name, types[name]) for name in self.measure_names) if types else ()
 
+    @property
+    def time_column(self) -> Measure | None:
+        """The time column with its type; None where there is none, or it is not known yet."""
+        types = dict(self.columns)
+        return Measure(self.time, types[self.time]) if self.time and types else None
+
     def measure(self, name: str | None = None) -> Measure:
         """The measure of that name; without a name the first one."""
         if name is not None and name not in self.measure_names:

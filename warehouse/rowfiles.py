@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -20,10 +22,12 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from warehouse.errors import InputError
-from warehouse.events import GROUP_ROWS, Batches, reading
+from warehouse.events import GROUP_ROWS, Batches, decode, reading
+from warehouse.measures import Measure
 from warehouse.options import SYSTEM_COLUMNS
-from warehouse.storage import EVENTS, Store
-from warehouse.tables import describe, new_name
+from warehouse.storage import EVENTS, REJECTED, Store
+from warehouse.summaries import Summaries
+from warehouse.tables import describe, new_name, write_file
 from warehouse.ticks import NO_TICK
 
 GROUP_BYTES = 2**27  # a row group ends at this size in memory, or at GROUP_ROWS
@@ -33,12 +37,24 @@ _LAST = "\U0010ffff"  # no character is greater
 _DIGITS = 15  # of a decimal: so many survive the float that JSON makes of it
 _DAY_US = 86_400_000_000
 
-WRITTEN = "path string, size long, rows long, stats string"  # what `WriteRows` yields, as Spark says it
+# What `WriteRows` yields, as Spark says it.
+WRITTEN = "kind string, path string, size long, rows long, stats string, summaries binary"
+
+REJECTED_SCHEMA = pa.schema(
+    [
+        ("source", pa.string()),
+        ("batch", pa.int64()),
+        ("position", pa.string()),
+        ("raw", pa.string()),
+        ("reason", pa.string()),
+        ("rejected_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """A file written: its path below `events`, size in bytes, rows, and statistics as JSON."""
+    """A file written: its path below its table, size in bytes, rows, and statistics as JSON."""
 
     path: str
     size: int
@@ -51,51 +67,122 @@ class NewRows:
 
 
 @dataclass(frozen=True, slots=True)
+class Sieve:
+    """Which rows of a stream are refused.
+
+    `latest` is the last time that is taken, in microseconds since 1970; None takes any. Where
+    `reasons` is set the rows have three columns more: where the source has the record, the record
+    itself, and why it is refused, NULL where it is not.
+    """
+
+    latest: int | None = None
+    reasons: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WriteRows:
     """Writes the rows of one partition of a batch as a file of `events`.
 
     `schema` is that of `events`, system columns first; the rows have the others, in that order, by
     whatever name. `time` is the column that the tick is cut from; where there is none, every row
-    has the tick `step`.
+    has the tick `step`. With `measures`, the rows are summarised by tick on the way, to `eps`.
     """
 
     store: Store
     schema: pa.Schema
     batch: Batches
-    time: str | None
+    time: Measure | None
     tick_us: int | None
     step: int
+    sieve: Sieve
+    measures: tuple[Measure, ...]
+    eps: float
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The file as one row of `WRITTEN`, where there are rows."""
+        """The file as one row of `WRITTEN`, where there are rows, and one of the rows that are refused."""
+        summaries = Summaries(self.measures, self.time, self.eps)
+        refused: list[dict[str, Any]] = []
         with RowFile(self.store, self.schema) as file:
             for batch in batches:
-                if batch.num_rows:
-                    file.write(self._complete(batch))
+                taken = self._sift(batch, refused)
+                if taken.num_rows:
+                    table = self._complete(taken)
+                    file.write(table)
+                    if self.measures:
+                        summaries.add(decode(table, summaries.columns))
         if file.rows:
-            one = file.written()
-            columns = [pa.array([value]) for value in (one.path, one.size, one.rows, one.stats)]
-            yield pa.RecordBatch.from_arrays(columns, ["path", "size", "rows", "stats"])
+            found = pickle.dumps(summaries.finish()) if self.measures else None
+            yield _row("events", file.written(), found)
+        if refused:
+            yield _row("rejected", self._write_refused(refused), None)
 
     def _complete(self, batch: pa.RecordBatch) -> pa.Table:
         rows = batch.num_rows
         system = [pa.repeat(self.batch.source, rows), pa.repeat(self.batch.first, rows), self._ticks(batch)]
-        table = pa.Table.from_arrays([*system, *batch.columns], names=self.schema.names)
+        own = batch.columns[: len(self.schema) - len(system)]
+        table = pa.Table.from_arrays([*system, *own], names=self.schema.names)
         try:
-            return table.cast(self.schema)
+            return table.cast(self.schema).combine_chunks()
         except (pa.ArrowInvalid, ValueError) as error:
             raise InputError(f"the rows do not fit the warehouse's columns: {error}.") from error
 
     def _ticks(self, batch: pa.RecordBatch) -> pa.Array:
         if self.time is None or self.tick_us is None:
             return pa.repeat(self.step, batch.num_rows)
-        times = batch.column(self.schema.names.index(self.time) - len(SYSTEM_COLUMNS))
-        if pa.types.is_date(times.type):
-            micros = pc.multiply(times.cast(pa.int32()).cast(pa.int64()), _DAY_US)
-        else:
-            micros = times.cast(pa.timestamp("us", tz=times.type.tz)).cast(pa.int64())
+        micros = self._micros(batch, self.time)
         ticks = np.floor_divide(micros.fill_null(0).to_numpy(), self.tick_us)
         return pa.array(np.where(micros.is_null().to_numpy(zero_copy_only=False), NO_TICK, ticks))
+
+    def _micros(self, batch: pa.RecordBatch, time: Measure) -> pa.Array:
+        times = batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS))
+        if pa.types.is_date(times.type):
+            return pc.multiply(times.cast(pa.int32()).cast(pa.int64()), _DAY_US)
+        return times.cast(pa.timestamp("us", tz=times.type.tz)).cast(pa.int64())
+
+    def _sift(self, batch: pa.RecordBatch, refused: list[dict[str, Any]]) -> pa.RecordBatch:
+        """The rows that are taken; the others are added to `refused`."""
+        late = refusal = None
+        if self.sieve.reasons:
+            refusal = batch.column(batch.num_columns - 1).is_valid()
+        if self.sieve.latest is not None and self.time is not None:
+            late = pc.greater(self._micros(batch, self.time), self.sieve.latest).fill_null(False)
+        bad = pc.or_(refusal, late) if refusal is not None and late is not None else refusal or late
+        if bad is None or not pc.any(bad).as_py():
+            return batch
+        for row in batch.filter(bad).to_pylist():
+            position, raw, reason = list(row.values())[-3:] if self.sieve.reasons else (None, None, None)
+            if raw is None:
+                own = zip(self.schema.names[len(SYSTEM_COLUMNS) :], row.values(), strict=False)
+                raw = json.dumps(dict(own), default=str)
+            refused.append({"position": position, "raw": _text(raw), "reason": reason or self._too_early()})
+        return batch.filter(pc.invert(bad))
+
+    def _too_early(self) -> str:
+        latest = np.datetime64(self.sieve.latest or 0, "us")
+        name = self.time.name if self.time else ""
+        return f"{name} lies too far in the future, after {latest}Z"
+
+    def _write_refused(self, refused: list[dict[str, Any]]) -> NewRows:
+        own = {"source": self.batch.source, "batch": self.batch.first, "rejected_at": datetime.now(UTC)}
+        rows = pa.Table.from_pylist([{**own, **one} for one in refused], REJECTED_SCHEMA)
+        bound = {"source": self.batch.source, "batch": self.batch.first}
+        stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
+        action = write_file(self.store, REJECTED, rows, f"{new_name()}.parquet")
+        return NewRows(action.path, action.size, len(refused), json.dumps(stats))
+
+
+def _row(kind: str, file: NewRows, summaries: bytes | None) -> pa.RecordBatch:
+    """One row of `WRITTEN`."""
+    values = [kind, file.path, file.size, file.rows, file.stats, summaries]
+    types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string(), pa.binary()]
+    names = ["kind", "path", "size", "rows", "stats", "summaries"]
+    columns = [pa.array([value], kind) for value, kind in zip(values, types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _text(raw: Any) -> str:
+    """A record as text; bytes that are none are written as escapes."""
+    return raw.decode(errors="backslashreplace") if isinstance(raw, bytes | bytearray) else str(raw)
 
 
 @dataclass(frozen=True, slots=True)

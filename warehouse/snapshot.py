@@ -23,12 +23,12 @@ from warehouse.create import read_options
 from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.events import Batches
 from warehouse.layout import Layout, Run
-from warehouse.ledger import LiveKey, LiveRow
+from warehouse.ledger import LiveRow
 from warehouse.marks import RunMarks
 from warehouse.measures import Measure
 from warehouse.options import Options
 from warehouse.steps import covered, read_plans
-from warehouse.storage import EVENTS, LEDGER, STEPS, Store, runs_table
+from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store, runs_table
 
 _LISTING_SECONDS = 60.0  # a log that was cleaned can hide its next version: list it anew this often
 
@@ -37,13 +37,15 @@ _LISTING_SECONDS = 60.0  # a log that was cleaned can hide its next version: lis
 class View:
     """One measure at one moment: the marks of its runs, and the ledger rows of what is live.
 
-    `root` is the runs table's path below the warehouse; `versions` are those of the tables read.
+    `root` is the runs table's path below the warehouse; `versions` are those of the tables read;
+    `batches` are the live ranges, those without rows among them.
     """
 
     measure: Measure
     versions: Mapping[str, int]
     runs: tuple[RunMarks, ...]
     root: str
+    batches: tuple[Batches, ...]
     live: tuple[LiveRow, ...]
 
 
@@ -75,7 +77,8 @@ class Snapshot:
         self.options: Options = read_options(store, self._events)
         self._known: dict[str, _Known] = {}
         self._marks: dict[str, dict[str, RunMarks]] = {}
-        self._live: dict[str, dict[LiveKey, LiveRow]] = {}
+        self._live: dict[str, dict[Batches, list[LiveRow]]] = {}
+        self._ranges: ledger.RangeCache = {}
         self._views: dict[str, View] = {}
         self.refresh()
 
@@ -99,16 +102,16 @@ class Snapshot:
 
     def info(self) -> dict[str, Any]:
         """Steps, runs by level and bytes of each measure, live batches and rows, table versions."""
-        ranges, rows = self._live_rows_by_range(
-            max((self._layout(m).last_step for m in self.options.measures), default=-1)
-        )
+        ahead = max(self.options.measures, key=lambda m: self._layout(m).last_step, default=None)
+        live = self.view(ahead.name) if ahead is not None else None
         return {
             "warehouse": self.store.uri,
             "eps": self.options.eps,
             "kappa": self.options.kappa,
             "steps": max((plan.step for plan in self._plans()), default=-1) + 1,
-            "live_batches": sum(one.last - one.first + 1 for one in ranges),
-            "live_rows": rows,
+            "live_batches": sum(one.last - one.first + 1 for one in live.batches) if live else 0,
+            "live_rows": sum(row.rows for row in live.live) if live else 0,
+            "rejected": rejected_counts(self.store),
             "measures": {measure.name: self._measure_info(measure) for measure in self.options.measures},
             "versions": {name: known.version for name, known in self._known.items()},
         }
@@ -151,41 +154,35 @@ class Snapshot:
         known = self._known[runs_table(measure.name)]
         return history.layout_of(known.table) if known.table is not None else Layout(())
 
-    def _ledger(self) -> pa.Table:
-        known = self._known[LEDGER]
-        return tables.read(self.store, LEDGER, known.opened, known.cache)
-
-    def _live_rows_by_range(self, last_step: int) -> tuple[list[Any], int]:
-        rows = self._ledger()
-        live = ledger.live_ranges(ledger.ranges(rows), covered(self._plans(), last_step))
-        wanted = set(live)
-        total = sum(
-            row["rows"]
-            for row in rows.select(["source", "first_batch", "last_batch", "rows"]).to_pylist()
-            if Batches(row["source"], row["first_batch"], row["last_batch"]) in wanted
-        )
-        return live, total
-
     def _view(self, measure: Measure) -> View:
-        known = self._known[runs_table(measure.name)]
+        known, live = self._known[runs_table(measure.name)], self._known[LEDGER]
         found = history.runs_of(tables.files(known.table)) if known.table is not None else {}
         layout = Layout.of(found)
-        rows = self._ledger()
-        live = ledger.live_ranges(ledger.ranges(rows), covered(self._plans(), layout.last_step))
-        self._live[measure.name] = ledger.live_rows(
-            rows, live, measure.name, self._live.get(measure.name, {})
-        )
+        ranges = ledger.read_ranges(self.store, live.opened, self._ranges)
+        batches = ledger.live_ranges(ranges, covered(self._plans(), layout.last_step))
         return View(
             measure=measure,
             versions={
                 "runs": known.version,
                 "steps": self._known[STEPS].version,
-                "ledger": self._known[LEDGER].version,
+                "ledger": live.version,
             },
             runs=self._run_marks(measure, layout, found),
             root=runs_table(measure.name),
-            live=tuple(self._live[measure.name].values()),
+            batches=tuple(batches),
+            live=self._live_rows(measure, batches),
         )
+
+    def _live_rows(self, measure: Measure, batches: list[Batches]) -> tuple[LiveRow, ...]:
+        """The ledger rows of the ranges; those of ranges seen before are kept."""
+        before = self._live.get(measure.name, {})
+        new = [one for one in batches if one not in before]
+        rows = ledger.read_rows(self.store, self._known[LEDGER].opened, new, self._ranges)
+        now: dict[Batches, list[LiveRow]] = {one: before.get(one, []) for one in batches}
+        for row in ledger.live_rows(rows, measure.name):
+            now[Batches(row.source, row.first_batch, row.last_batch)].append(row)
+        self._live[measure.name] = now
+        return tuple(row for one in batches for row in now[one])
 
     def _run_marks(
         self, measure: Measure, layout: Layout, found: Mapping[Run, list[tables.DataFile]]
@@ -197,6 +194,15 @@ class Snapshot:
             now[path] = before.get(path) or history.read_marks(self.store, measure, run, found[run])
         self._marks[measure.name] = now
         return tuple(now.values())
+
+
+def rejected_counts(store: Store) -> dict[str, int]:
+    """How many records of each source were refused."""
+    counts: dict[str, int] = {}
+    for file in tables.files(tables.open_table(store, REJECTED)):
+        source = file.stats["min.source"]
+        counts[source] = counts.get(source, 0) + file.rows
+    return counts
 
 
 def open_snapshot(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Snapshot:

@@ -75,6 +75,8 @@ def write_plan(store: Store, table: DeltaTable, plan: Plan) -> None:
     tables.append(store, STEPS, pa.Table.from_pylist(rows, schema=SCHEMA), table=table)
 
 
-def covered(plans: Iterable[Plan], last_step: int) -> list[Batches]:
-    """The batches that steps 0..last_step moved into history."""
-    return [batches for plan in plans if plan.step <= last_step for batches in plan.batches]
+def covered(plans: Iterable[Plan], last_step: int | None = None) -> list[Batches]:
+    """The batches of steps 0..last_step, or of every plan."""
+    return [
+        batches for plan in plans if last_step is None or plan.step <= last_step for batches in plan.batches
+    ]

@@ -19,6 +19,7 @@ _UNFIT = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")
 EVENTS = "events"
 STEPS = "steps"
 LEDGER = "ledger"
+REJECTED = "rejected"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from warehouse.errors import DamagedWarehouse, NotAWarehouse
 from warehouse.storage import Store
 
 # Readers of an older version need their files and their log: both outlive the grace period.
-_CONFIGURATION = {"delta.logRetentionDuration": "interval 30 days"}
+# Whoever opens a table replays the commits since its last checkpoint: a few, not delta-rs's hundred.
+_CONFIGURATION = {"delta.logRetentionDuration": "interval 30 days", "delta.checkpointInterval": "20"}
 
 
 class LostRace(Exception):
@@ -104,7 +105,12 @@ def files(table: DeltaTable) -> list[DataFile]:
 
 
 def write_file(
-    store: Store, name: str, data: pa.Table, path: str, row_groups: Sequence[int] = ()
+    store: Store,
+    name: str,
+    data: pa.Table,
+    path: str,
+    row_groups: Sequence[int] = (),
+    stats: Mapping[str, Any] | None = None,
 ) -> AddAction:
     """Writes a Parquet file below the table and describes it for a commit.
 
@@ -118,7 +124,7 @@ def write_file(
         for rows in row_groups or [data.num_rows]:
             writer.write_table(data.slice(at, rows), row_group_size=max(1, rows))
             at += rows
-    return describe(path, filesystem.get_file_info(full).size, data.num_rows)
+    return describe(path, filesystem.get_file_info(full).size, data.num_rows, stats)
 
 
 def describe(
@@ -215,19 +221,23 @@ def new_name() -> str:
 def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] | None = None) -> pa.Table:
     """All rows of a small table. `cache` keeps its files' rows by path from one call to the next."""
     known = cache if cache is not None else {}
-    filesystem = store.filesystem()
     paths = [file.path for file in files(table)]
     for path in paths:
         if path not in known:
-            try:
-                with pq.ParquetFile(f"{name}/{path}", filesystem=filesystem) as file:
-                    known[path] = file.read()
-            except (OSError, pa.ArrowException) as error:
-                raise DamagedWarehouse(
-                    f"cannot read {name}/{path}: {error}. Restore the file, or the table."
-                ) from error
+            known[path] = read_file(store, name, path)
     for path in set(known) - set(paths):
         del known[path]
     if not paths:
         return pa.schema(table.schema()).empty_table()
     return pa.concat_tables([known[path] for path in paths])
+
+
+def read_file(store: Store, name: str, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of one file of a small table."""
+    try:
+        with pq.ParquetFile(f"{name}/{path}", filesystem=store.filesystem()) as file:
+            return file.read(None if columns is None else list(columns))
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedWarehouse(
+            f"cannot read {name}/{path}: {error}. Restore the file, or the table."
+        ) from error

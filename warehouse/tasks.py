@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sketches import GK, merge
 from warehouse import errors, marks
 from warehouse.cuts import Slice, SortedInput
 from warehouse.events import Batches, Share, read_columns
-from warehouse.ledger import Summary, TickSummary
 from warehouse.marks import TickCounts, add_totals, tick_counts
 from warehouse.measures import Column, Measure
 from warehouse.runfiles import WrittenFile, merge_slice, sort_rows, write_sorted
 from warehouse.storage import Store
+from warehouse.summaries import Summaries, TickSummary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,43 +101,10 @@ class SummariseTask:
 
     def __call__(self) -> list[TickSummary]:
         """One summary a tick."""
-        columns = [*self.measures, *([self.time] if self.time else [])]
-        pieces = read_columns(self.store.filesystem(), self.shares, columns, self.batches)
-        found: dict[int, TickSummary] = {}
-        for piece in pieces:
-            order = np.argsort(piece.ticks, kind="stable")
-            ticks, starts = np.unique(piece.ticks[order], return_index=True)
-            for tick, rows in zip(ticks.tolist(), np.split(order, starts[1:]), strict=True):
-                new = self._summary(tick, rows, piece.columns)
-                found[tick] = new if tick not in found else join(found[tick], new, self.eps)
-        return list(found.values())
-
-    def _summary(self, tick: int, rows: Any, columns: tuple[Column, ...]) -> TickSummary:
-        measures = []
-        for measure, column in zip(self.measures, columns, strict=False):
-            nan, null = column.nan[rows], column.null[rows]
-            values = np.sort(column.stored[rows][~(nan | null)])
-            sketch = GK.from_sorted(values, self.eps, measure.dtype)
-            measures.append(Summary(measure.name, int(nan.sum()), int(null.sum()), sketch))
-        times = None
-        if self.time:
-            column = columns[-1]
-            known = column.stored[rows][~column.null[rows]] * (
-                86_400_000_000 if self.time.type == "date" else 1
-            )
-            times = (int(known.min()), int(known.max())) if len(known) else None
-        return TickSummary(tick, len(rows), times, tuple(measures))
-
-
-def join(a: TickSummary, b: TickSummary, eps: float) -> TickSummary:
-    """The summary of both; both keep eps, so does the merge, pruned no further than eps."""
-    measures = tuple(
-        Summary(x.measure, x.nans + y.nans, x.nulls + y.nulls, merge([x.sketch, y.sketch], eps))
-        for x, y in zip(a.measures, b.measures, strict=True)
-    )
-    ends = [times for times in (a.times, b.times) if times]
-    times = (min(t[0] for t in ends), max(t[1] for t in ends)) if ends else None
-    return TickSummary(a.tick, a.rows + b.rows, times, measures)
+        found = Summaries(self.measures, self.time, self.eps)
+        for piece in read_columns(self.store.filesystem(), self.shares, found.columns, self.batches):
+            found.add(piece)
+        return found.finish()
 
 
 def _own(path: str) -> str:

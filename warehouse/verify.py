@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from warehouse import tables
+from warehouse import ledger, tables
 from warehouse.errors import TidemarkError
 from warehouse.events import Batches, event_files, read_columns, share_out
 from warehouse.layout import Layout
 from warehouse.marks import RunMarks, TickCounts, add_totals, tick_counts
 from warehouse.measures import Column, Measure, numbers
-from warehouse.snapshot import Snapshot, View, open_snapshot
+from warehouse.snapshot import Snapshot, View, open_snapshot, rejected_counts
 from warehouse.steps import Plan, covered, read_plans
-from warehouse.storage import EVENTS, LEDGER, STEPS, Store, marks_table, runs_table
+from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store, marks_table, runs_table
 
 _READ_ROWS = 2**20
 
@@ -68,6 +68,8 @@ def verify(
     checks = [_guard("files: every named file is there", lambda: _files_exist(snapshot))]
     checks.append(_guard("batches: each in at most one step", lambda: _plans_disjoint(snapshot)))
     checks.append(_guard("ledger: each tick of a batch once", lambda: _ledger_distinct(snapshot)))
+    checks.append(_guard("ledger: a range has the rows of its parts", lambda: _ledger_nested(snapshot)))
+    checks.append(_guard("rejected: each record has a reason", lambda: _rejected_told(snapshot)))
     for measure in snapshot.options.measures:
         for name, check in (
             ("runs partition the steps, at most kappa a level", _layout),
@@ -129,6 +131,39 @@ def _ledger_distinct(snapshot: Snapshot) -> str:
     if again:
         raise _Broken(f"these rows are there more than once: {again[:3]}")
     return f"{len(rows)} rows"
+
+
+def _ledger_nested(snapshot: Snapshot) -> str:
+    """A wide range of the cascade counts by tick what the widest ranges inside it count."""
+    store = snapshot.store
+    table = tables.open_table(store, LEDGER)
+    ranges = ledger.read_ranges(store, table)
+    counts: dict[Batches, dict[int, int]] = {}
+    rows = ledger.read_rows(store, table, ranges).select([*ledger.RANGE, "tick", "rows"])
+    for source, first, last, tick, count in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+        counts.setdefault(Batches(source, first, last), {})[tick] = count
+    wide = [one for one in counts if one.first < one.last]
+    for one in wide:
+        parts = ledger.live_ranges([other for other in counts if other.within(one) and other != one], [])
+        if not parts:
+            continue  # maintenance has taken them out
+        found: dict[int, int] = {}
+        for part in parts:
+            for tick, count in counts[part].items():
+                found[tick] = found.get(tick, 0) + count
+        if {t: c for t, c in found.items() if c} != {t: c for t, c in counts[one].items() if c}:
+            raise _Broken(f"the rows of {one} are not those of its parts")
+    return f"{len(wide)} ranges"
+
+
+def _rejected_told(snapshot: Snapshot) -> str:
+    store = snapshot.store
+    rows = tables.read(store, REJECTED, tables.open_table(store, REJECTED))
+    silent = rows.column("reason").null_count
+    if silent:
+        raise _Broken(f"{silent} rejected records have no reason")
+    counts = rejected_counts(store)
+    return f"{rows.num_rows} records rejected" + (f": {counts}" if counts else "")
 
 
 def _plans(store: Store) -> list[Plan]:

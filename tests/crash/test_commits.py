@@ -18,12 +18,12 @@ from warehouse import history, ledger, steps, tables
 from warehouse.events import Batches
 from warehouse.history import NewRun
 from warehouse.layout import Layout, Run, plan_merge
-from warehouse.ledger import Summary, TickSummary
 from warehouse.marks import TickCounts
 from warehouse.measures import Measure
 from warehouse.runfiles import write_sorted
 from warehouse.steps import Plan
 from warehouse.storage import LEDGER, STEPS, Store, runs_table
+from warehouse.summaries import Summary, TickSummary
 
 ROUNDS = 60
 RACERS = 4
@@ -158,12 +158,15 @@ def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: S
     summary = [TickSummary(0, 2, None, (Summary(MEASURE.name, 0, 0, sketch),))]
     for batch in range(ROUNDS):
         sources = ["a", "a", "a", "b"]
-        results = at_once([lambda s=s, b=batch: ledger.append_batch(store, s, b, summary) for s in sources])
+        results = at_once(
+            [lambda s=s, b=batch: ledger.append_batch(store, 0.1, s, b, summary) for s in sources]
+        )
         assert sorted(results[:3]) == [False, False, True], results
         assert results[3] is True
-    rows = tables.read(store, LEDGER, tables.open_table(store, LEDGER))
-    assert ledger.ranges(rows) == [Batches(s, b, b) for s in "ab" for b in range(ROUNDS)]
-    assert rows.num_rows == 2 * ROUNDS
+    ranges = ledger.read_ranges(store, tables.open_table(store, LEDGER))
+    every = [Batches(s, b, b) for s in "ab" for b in range(ROUNDS)]
+    wide = [Batches(s, 0, ledger.FAN - 1) for s in "ab"]
+    assert sorted(ranges) == sorted([*every, *wide])
 
 
 def test_tables_that_are_created_several_times_at_once_are_created_once(tmp_path: Path) -> None:

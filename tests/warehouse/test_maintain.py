@@ -151,25 +151,30 @@ def test_a_reader_from_before_sees_all_its_files_within_the_grace(spark: SparkSe
 
 
 def test_many_small_files_become_few_and_say_the_same(
-    spark: SparkSession, copied: Grown, small: Callable[[], None]
+    spark: SparkSession, copied: Grown, small: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten batches more: the ledger and events are compacted, runs and marks are left in their order."""
+    """Ten batches more, a cascade of threes; runs and marks are left in their order."""
     small()
+    monkeypatch.setattr("warehouse.ledger.FAN", 3)
     uri = copied.uri
     for number in range(2, 12):
         stream.append(spark, uri, frame(spark, rows_of_batch(number)[:12]), source="s", batch=number)
     before, runs, ledger = answers(uri), current(uri, "runs/x"), rows_of(uri, "ledger")
     report = warehouse.maintain(spark, uri)
-    assert report.compacted["ledger"] == (12, 1)
+    # Twelve batches, four ranges of three and one of nine; 0..8 and 9..11 are what readers take.
+    assert report.compacted["ledger"] == (17, 3)
     assert report.compacted["events"][1] < report.compacted["events"][0]
     assert (
         rows_of(uri, "ledger")
-        .sort_by([("first_batch", "ascending"), ("tick", "ascending")])
-        .equals(ledger.sort_by([("first_batch", "ascending"), ("tick", "ascending")]))
+        .sort_by([(name, "ascending") for name in ("first_batch", "last_batch", "tick")])
+        .equals(ledger.sort_by([(name, "ascending") for name in ("first_batch", "last_batch", "tick")]))
     )
     assert current(uri, "runs/x") == runs
     assert answers(uri) == before
     assert DeltaTable(uri / "events").metadata().configuration["tidemark.kappa"] == "2"
+    report = warehouse.maintain(spark, uri, grace="0 s")
+    assert report.compacted["ledger"] == (3, 2)
+    assert answers(uri) == before
     warehouse.load(spark, uri)
     assert answers(uri) == before
     report_of_checks = warehouse.verify(uri)
