@@ -32,8 +32,8 @@ check: $(READY) ## lint, format and types
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 
-soak: $(READY) ## kill loads at 200 random moments instead of 20
-	@TIDEMARK_SOAK_KILLS=200 .venv/bin/python -m pytest tests/crash/test_kills.py -k random
+soak: $(READY) ## kill loads and streams at 200 random moments instead of 20
+	@TIDEMARK_SOAK_KILLS=200 .venv/bin/python -m pytest tests/crash/test_kills.py tests/stream -k random
 
 bench: $(READY) ## measure against other engines on this machine
 	@.venv/bin/python -m bench

@@ -101,12 +101,9 @@ def main(argv: list[str] | None = None) -> int:
             args.error(f"--{name} is needed with --source {given.source}")
     console, errors = Console(), Console(stderr=True)
     stopping = threading.Event()
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stopping.set())
     try:
         spark = spark_session("tidemark stream")
-        with _java_waits(spark, stopping):
+        with _told_to_stop(stopping), _java_waits(spark, stopping):
             _run(spark, given, console, stopping)
         return 0
     except (TidemarkError, PySparkException) as error:
@@ -115,6 +112,21 @@ def main(argv: list[str] | None = None) -> int:
             raise
         errors.print(f"[bold red]error:[/] {said}", highlight=False, soft_wrap=True)
         return 2 if isinstance(said, InputError) else 1
+
+
+@contextmanager
+def _told_to_stop(stopping: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set the event, and end nothing by themselves."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: stopping.set()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 class _Hook:

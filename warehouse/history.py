@@ -8,7 +8,8 @@ run in a snapshot finds its marks by name, and what a lost race leaves behind is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,10 +78,10 @@ def read_marks(store: Store, measure: Measure, run: Run, found: Sequence[DataFil
     filesystem = store.filesystem()
 
     def spans() -> Spans:
-        with _open(filesystem, path) as file:
+        with _reading(filesystem, path) as file:
             return spans_from_arrow(file.read(["position", "ticks", "counts"]))
 
-    with _open(filesystem, path) as file:
+    with _reading(filesystem, path) as file:
         marks = from_arrow(run, file.read(_BASIC), file.read_row_group(0, _LISTS), spans)
     named, marked = {file.path for file in found if file.rows}, {file.path for file in marks.files}
     if named != marked:
@@ -91,10 +92,13 @@ def read_marks(store: Store, measure: Measure, run: Run, found: Sequence[DataFil
     return marks
 
 
-def _open(filesystem: fs.FileSystem, path: str) -> pq.ParquetFile:
+@contextmanager
+def _reading(filesystem: fs.FileSystem, path: str) -> Iterator[pq.ParquetFile]:
+    """The marks' file; whatever cannot be read of it is told with its name."""
     try:
-        return pq.ParquetFile(path, filesystem=filesystem)
-    except (OSError, pa.ArrowException) as error:
+        with pq.ParquetFile(path, filesystem=filesystem) as file:
+            yield file
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise DamagedWarehouse(
             f"cannot read the marks {path}: {error}. Restore the file, or the table."
         ) from error

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -141,12 +142,12 @@ class WriteRows:
 
     def _sift(self, batch: pa.RecordBatch, refused: list[dict[str, Any]]) -> pa.RecordBatch:
         """The rows that are taken; the others are added to `refused`."""
-        late = refusal = None
+        reasons = []
         if self.sieve.reasons:
-            refusal = batch.column(batch.num_columns - 1).is_valid()
+            reasons.append(batch.column(batch.num_columns - 1).is_valid())
         if self.sieve.latest is not None and self.time is not None:
-            late = pc.greater(self._micros(batch, self.time), self.sieve.latest).fill_null(False)
-        bad = pc.or_(refusal, late) if refusal is not None and late is not None else refusal or late
+            reasons.append(pc.greater(self._micros(batch, self.time), self.sieve.latest).fill_null(False))
+        bad = reduce(pc.or_, reasons) if reasons else None
         if bad is None or not pc.any(bad).as_py():
             return batch
         for row in batch.filter(bad).to_pylist():
