@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     *,
     source: str,
     checkpoint: str | os.PathLike[str],
-    trigger: str | None = None,
+    trigger: str | Mapping[str, Any] | None = None,
     ahead: str | timedelta | None = DEFAULT_AHEAD,
     max_rejected_fraction: float | None = None,
     progress: Callable[[BatchReport], None] | None = None,
@@ -59,8 +59,9 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                   goes to the table `rejected` (stream/records.py makes them)
     source        the stream's own name in the warehouse; several streams have several names
     checkpoint    Spark's folder for this stream, of its own and kept as long as the source's name is
-    trigger       '10 seconds' between batches, 'available now' to take what is there and end; without
-                  it the next batch starts when the last has ended
+    trigger       '10 seconds' between batches, 'available now' to take what is there and end, or what Spark's
+                  own trigger takes, {'processingTime': '10 seconds'}; without it the next batch starts when
+                  the last has ended
     ahead         rows whose time is further ahead of the clock are rejected; None takes any
     max_rejected_fraction
                   a batch with more than this share of rejected rows stops the stream, uncommitted
@@ -80,6 +81,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
         raise InputError(f"of the columns {', '.join(TOLD)} only {', '.join(told)} came. Bring all or none.")
     if max_rejected_fraction is not None and not 0 <= max_rejected_fraction <= 1:
         raise InputError(f"max_rejected_fraction must lie in [0, 1], got {max_rejected_fraction!r}.")
+    when = _spark_trigger(trigger)
     ahead_us = None if ahead is None else parse_duration(ahead)
     ingest.check_rows(read_options(store), streaming_df, Sieve(reasons=bool(told)))
     check_numbering(spark, store, name, os.fspath(checkpoint))
@@ -102,11 +104,16 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 progress(BatchReport(name, number, taken, rejected, time.perf_counter() - began))
 
     writer = streaming_df.writeStream.foreachBatch(take).option("checkpointLocation", os.fspath(checkpoint))
+    return (writer.trigger(**when) if when else writer).start()
+
+
+def _spark_trigger(trigger: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The trigger by Spark's own names; empty for its default."""
+    if trigger is None or isinstance(trigger, Mapping):
+        return dict(trigger or {})
     if trigger == AVAILABLE_NOW:
-        writer = writer.trigger(availableNow=True)
-    elif trigger is not None:
-        writer = writer.trigger(processingTime=f"{parse_duration(trigger) // 1000} milliseconds")
-    return writer.start()
+        return {"availableNow": True}
+    return {"processingTime": f"{parse_duration(trigger) // 1000} milliseconds"}
 
 
 def _check_fraction(done: Appended, most: float | None, source: str, batch: int) -> None:

@@ -118,6 +118,10 @@ def test_a_stream_goes_on_from_its_checkpoint_and_loads_run_beside_it(stage: Sta
     answer = query.open(stage.uri).quantile(0.5, mode="exact")
     assert (answer.value, answer.n, answer.m) == (sorted(rows)[14], 20, 10)
     assert stage.run() == []
+    running = stream.start(
+        stage.frame(), stage.uri, source="s", checkpoint=stage.checkpoint, trigger={"availableNow": True}
+    )
+    assert running.awaitTermination(60)
 
 
 def test_a_batch_that_crashed_between_its_commits_is_finished_by_its_replay(
