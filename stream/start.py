@@ -17,7 +17,7 @@ from warehouse.errors import InputError, TooManyRejected
 from warehouse.events import Batches
 from warehouse.ingest import TOLD, Appended
 from warehouse.rowfiles import Sieve
-from warehouse.storage import EVENTS, Store
+from warehouse.storage import EVENTS, LEDGER, Store
 from warehouse.ticks import parse_duration
 
 if TYPE_CHECKING:
@@ -133,9 +133,11 @@ def check_numbering(spark: SparkSession, store: Store, source: str, checkpoint: 
     every batch that the warehouse has. One that is new, or older, would give their numbers to other
     rows, and these would be taken for replays.
     """
-    there = tables.open_table(store, EVENTS).transaction_version(source)
+    # A batch of which no row was taken is in the ledger alone, one that crashed half-way in `events` alone.
+    versions = [tables.open_table(store, name).transaction_version(source) for name in (EVENTS, LEDGER)]
+    there = max((version for version in versions if version is not None), default=-1)
     known = newest_offset(spark, checkpoint)
-    if there is not None and there > known:
+    if there > known:
         knows = "is new" if known < 0 else f"ends with batch {known}"
         raise InputError(
             f"the warehouse has batches of {source!r} up to {there}, the checkpoint {checkpoint} {knows}: "

@@ -167,6 +167,16 @@ def test_a_checkpoint_that_was_lost_is_refused_and_a_new_name_goes_on(stage: Sta
     assert query.open(stage.uri).quantile(1).N == 4
 
 
+def test_a_lost_batch_number_is_known_though_none_of_its_rows_was_taken(stage: Stage) -> None:
+    """The ledger has it: under that number new rows would be taken for a replay."""
+    stage.bring("{")
+    assert [report.rows for report in stage.run()] == [0]
+    shutil.rmtree(stage.checkpoint)
+    stage.bring(event(1))
+    with pytest.raises(InputError, match="of 's' up to 0, the checkpoint"):
+        stage.run()
+
+
 def test_too_many_rejected_stop_the_stream_and_nothing_of_the_batch_stays(stage: Stage) -> None:
     stage.bring(event(1), event(2), event(3))
     stage.bring(event(4), "{", "}")
