@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from warehouse import InputError
+from warehouse.schema import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -122,6 +123,4 @@ def _json(
 def _ddl(names: list[str], options: Options) -> str:
     """The input's columns in its own order, with the warehouse's types; strangers stay text."""
     types = dict(options.columns)
-    sql = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
-    columns = [(name, types.get(name, "string")) for name in names]
-    return ", ".join(f"`{name.replace('`', '``')}` {sql.get(kind, kind)}" for name, kind in columns)
+    return ddl((name, types.get(name, "string")) for name in names)

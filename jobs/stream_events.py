@@ -34,7 +34,7 @@ import warehouse
 from jobs.inputs import as_input_error
 from jobs.session import spark_session
 from stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
-from warehouse.errors import DamagedWarehouse, InputError, TidemarkError, TooManyRejected
+from warehouse.errors import InputError, TidemarkError, told_in
 from warehouse.storage import Store
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def main(argv: list[str] | None = None) -> int:
             _run(spark, given, console, stopping)
         return 0
     except (TidemarkError, PySparkException) as error:
-        said = _root_of(error) or as_input_error(error, given.path or given.topic)
+        own = error if isinstance(error, TidemarkError) else told_in(str(error))  # or Spark's thread told it
+        said = own or as_input_error(error, given.path or given.topic)
         if not isinstance(said, TidemarkError):
             raise
         errors.print(f"[bold red]error:[/] {said}", highlight=False, soft_wrap=True)
@@ -277,18 +278,6 @@ def _read(spark: SparkSession, given: argparse.Namespace, options: Options) -> D
             order = columns or [name for name, _ in options.columns]
             records = records.where(F.col("value") != ",".join(order))  # a header, where there is one
     return stream.parse(records, options, given.format, columns)
-
-
-def _root_of(error: Exception) -> TidemarkError | None:
-    """The package's own error, also where it crossed Spark's streaming thread as text."""
-    if isinstance(error, TidemarkError):
-        return error
-    kinds: list[type[TidemarkError]] = [InputError, DamagedWarehouse, TooManyRejected]
-    for kind in kinds:
-        _, found, said = str(error).partition(f"{kind.__module__}.{kind.__name__}: ")
-        if found:
-            return kind(said.splitlines()[0])
-    return None
 
 
 if __name__ == "__main__":

@@ -63,12 +63,13 @@ def append_batch(
     check: Callable[[Appended], None] = lambda _: None,
 ) -> Appended | None:
     """Appends the batch; None where the ledger has it already. `sieve` and `check`: see `ingest`."""
-    options = read_options(store)
+    events = tables.open_table(store, EVENTS)
+    options = read_options(store, events)
     ingest.check_rows(options, rows, sieve)
     if tables.has_transaction(tables.open_table(store, LEDGER), batch.source, batch.last):
         return None
     done = Appended("known")
-    if not ingest.has_batch(store, batch):
+    if not tables.has_transaction(events, batch.source, batch.first):
         eps = ledger.level_eps(options.eps, 0)
         done = ingest.append_rows(store, rows, batch, next_step(store), eps=eps, sieve=sieve, check=check)
     if done.outcome == "known":

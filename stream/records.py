@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 
 from warehouse.errors import InputError
 from warehouse.options import Options
+from warehouse.schema import ddl, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_SQL = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 _CORRUPT = "_corrupt"
 
 
@@ -30,16 +30,14 @@ def parse(
     unknown = sorted(set(columns or []) ^ set(types)) if columns else []
     if unknown:
         raise InputError(f"columns must name each column of the warehouse once; {unknown} do not match.")
-    order = columns or list(types)
-    fields = [f"{_quoted(name)} {_SQL.get(types[name], types[name])}" for name in order]
-    schema = ", ".join([*fields, f"{_CORRUPT} string"])
+    schema = ddl([*((name, types[name]) for name in columns or types), (_CORRUPT, "string")])
     settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     text = F.col("value").cast("string")
     parsed = F.from_json(text, schema, settings) if form == "json" else F.from_csv(text, schema, settings)
     rows = records.select(
         parsed.alias("p"), F.col("value").alias("_raw"), F.col("position").alias("_position")
     )
-    own = [F.col(f"p.{_quoted(name)}").alias(name) for name in types]
+    own = [F.col(f"p.{quoted(name)}").alias(name) for name in types]
     return rows.select(*own, "_position", "_raw", _reason(options, form).alias("_reason"))
 
 
@@ -50,14 +48,10 @@ def _reason(options: Options, form: str) -> Column:
     if form == "json":
         for name, kind in reversed([(n, t) for n, t in options.columns if "'" not in n]):
             said = F.get_json_object(raw, f"$['{name}']")
-            wrong = F.col(f"p.{_quoted(name)}").isNull() & said.isNotNull()
+            wrong = F.col(f"p.{quoted(name)}").isNull() & said.isNotNull()
             why = F.when(wrong, F.concat(F.lit(f"{name} is no {kind}: "), said)).otherwise(why)
     return (
         F.when(F.col("_raw").isNull(), F.lit("an empty record"))
         .when(F.col("p").isNull() | F.col(f"p.{_CORRUPT}").isNotNull(), why)
         .otherwise(F.lit(None).cast("string"))
     )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class TidemarkError(Exception):
     """Anything that tidemark refuses or cannot do."""
@@ -37,3 +39,10 @@ class DamagedWarehouse(TidemarkError):
 
 class TooManyRejected(TidemarkError):
     """More of a batch than allowed could not be taken: nothing of it was committed."""
+
+
+def told_in(text: str) -> TidemarkError | None:
+    """The package's error that a traceback in the text ends with: as text it crosses Spark; None: no such."""
+    found = re.search(r"warehouse\.errors\.(\w+): (.+)", text)
+    kind = globals().get(found[1]) if found else None
+    return kind(found[2]) if found and kind else None

@@ -22,7 +22,7 @@ from warehouse.errors import BatchMismatch, InputError
 from warehouse.events import Batches
 from warehouse.options import Options
 from warehouse.rowfiles import WRITTEN, NewRows, Sieve, WriteRows
-from warehouse.schema import column_types, delta_fields
+from warehouse.schema import column_types, delta_fields, quoted
 from warehouse.storage import EVENTS, REJECTED, Store
 from warehouse.summaries import Summaries, TickSummary
 from warehouse.tasks import saying_why
@@ -83,7 +83,7 @@ def append_rows(
         done, files, refused = _write(store, known, schema, rows, batch, step, eps, sieve)
         check(done)
         if refused:
-            tables.commit_once(store, REJECTED, batch.source, batch.first, refused)
+            _commit(store, REJECTED, batch, refused)
         if not files:
             return done
         try:
@@ -91,9 +91,13 @@ def append_rows(
                 tables.add_columns(events, new)
         except tables.LostRace:
             continue  # another first batch has brought its columns: look again
-        if not tables.commit_once(store, EVENTS, batch.source, batch.first, files):
+        if not _commit(store, EVENTS, batch, files):
             done.outcome = "known"
         return done
+
+
+def _commit(store: Store, name: str, batch: Batches, files: list[AddAction]) -> bool:
+    return tables.commit_once(store, name, batch.source, batch.first, lambda _: files)
 
 
 def _write(
@@ -187,16 +191,12 @@ def _fingerprint(frame: DataFrame) -> Mapping[str, int]:
     # JSON text is the same for the same row whatever the column types, maps and structs included;
     # its times are cut to milliseconds unless it is told otherwise.
     whole = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
-    digest = F.xxhash64(F.to_json(F.struct(*[F.col(_quoted(name)) for name in frame.columns]), whole))
+    digest = F.xxhash64(F.to_json(F.struct(*[F.col(quoted(name)) for name in frame.columns]), whole))
     sums = frame.select(digest.cast("decimal(38,0)").alias("digest"))
     found = sums.agg(
         F.count("*").alias("rows"), F.coalesce(F.sum("digest"), F.lit(0)).alias("digest")
     ).collect()[0]
     return {"rows": int(found["rows"]), "digest": int(found["digest"])}
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _cast(options: Options, rows: DataFrame, others: Sequence[str] = ()) -> DataFrame:
@@ -208,9 +208,9 @@ def _cast(options: Options, rows: DataFrame, others: Sequence[str] = ()) -> Data
     rows = _without_ntz(rows)
     return rows.select(
         *[
-            F.col(_quoted(name))
+            F.col(quoted(name))
             if have[name] == kind
-            else F.col(_quoted(name)).cast("int" if kind == "integer" else kind).alias(name)
+            else F.col(quoted(name)).cast("int" if kind == "integer" else kind).alias(name)
             for name, kind in want.items()
         ],
         *others,
@@ -225,6 +225,6 @@ def _without_ntz(rows: DataFrame) -> DataFrame:
     zoneless = [field.name for field in rows.schema.fields if isinstance(field.dataType, TimestampNTZType)]
     for name in zoneless:
         # By parts: a cast or a difference would take the wall time through the session's zone, gaps and all.
-        parts = ", ".join(f"extract({part} FROM {_quoted(name)})" for part in _PARTS)
+        parts = ", ".join(f"extract({part} FROM {quoted(name)})" for part in _PARTS)
         rows = rows.withColumn(name, F.expr(f"make_timestamp_ltz({parts}, 'UTC')"))
     return rows

@@ -23,7 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction, Transaction
+from deltalake.transaction import AddAction
 
 from sketches import GK, SketchError
 from warehouse import tables
@@ -97,27 +97,22 @@ def append_batch(store: Store, eps: float, source: str, batch: int, summaries: S
     """
     one = Batches(source, batch, batch)
     action = write_rows(store, one, to_arrow(one, summaries))
-    while True:
-        table = tables.open_table(store, LEDGER)
-        newest = table.transaction_version(source)
-        if newest is not None and newest >= batch:
-            return False
-        wider = _wider(store, table, eps, -1 if newest is None else newest, one, summaries)
-        try:
-            tables.commit(table, [action, *wider], transaction=Transaction(source, batch))
-            return True
-        except tables.LostRace:
-            continue
+
+    def actions(table: DeltaTable) -> list[AddAction]:
+        return [action, *_wider(store, table, eps, one, summaries)]
+
+    return tables.commit_once(store, LEDGER, source, batch, actions)
 
 
 def _wider(
-    store: Store, table: DeltaTable, eps: float, newest: int, one: Batches, summaries: Sequence[TickSummary]
+    store: Store, table: DeltaTable, eps: float, one: Batches, summaries: Sequence[TickSummary]
 ) -> list[AddAction]:
     """Rows of the ranges that end with the batch or were passed over by its number.
 
     Ranges of which a part is planned to be loaded are left out: nobody would take them.
     """
-    due = _due(newest, one)
+    newest = table.transaction_version(one.source)
+    due = _due(-1 if newest is None else newest, one)
     if not due:
         return []
     planned = covered(read_plans(store, tables.open_table(store, STEPS)))

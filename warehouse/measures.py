@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from warehouse.errors import InputError
-from warehouse.ticks import epoch_us, from_epoch_us
+from warehouse.ticks import DAY_US, epoch_us, from_epoch_us
 
 _EPOCH_DAY = date(1970, 1, 1)
 _INTEGERS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
@@ -106,7 +106,7 @@ class Measure:
         if self.type == "timestamp" and isinstance(point, (str, date, datetime)):
             return Fraction(epoch_us(point))
         if self.type == "date" and isinstance(point, (str, date, datetime)):
-            return Fraction(epoch_us(point) // 86_400_000_000)
+            return Fraction(epoch_us(point) // DAY_US)
         if isinstance(point, bool) or not isinstance(point, (int, float, Decimal, Fraction)):
             raise InputError(f"cannot compare {point!r} with {self.name!r}, which is of type {self.type}.")
         if isinstance(point, (float, Decimal)) and math.isnan(point):
@@ -152,6 +152,11 @@ def encode(measure: Measure, array: pa.Array) -> Column:
     return Column(integers, no_nan, null)
 
 
+def epoch_micros(time: Measure, stored: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Stored numbers of a timestamp or date column in microseconds since 1970."""
+    return stored * DAY_US if time.type == "date" else stored
+
+
 def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     """A column without NULL as it lies in memory, read-only.
 
@@ -171,4 +176,4 @@ def _unscaled(array: pa.Array) -> NDArray[np.int64]:
     return low
 
 
-__all__ = ["UTC", "Column", "Measure", "encode", "numbers"]
+__all__ = ["UTC", "Column", "Measure", "encode", "epoch_micros", "numbers"]

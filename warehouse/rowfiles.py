@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction
 
 from warehouse.errors import InputError
 from warehouse.events import GROUP_ROWS, Batches, decode, reading
-from warehouse.measures import Measure
+from warehouse.measures import Column, Measure, encode, epoch_micros
 from warehouse.options import SYSTEM_COLUMNS
 from warehouse.storage import EVENTS, REJECTED, Store
 from warehouse.summaries import Summaries
@@ -36,7 +36,6 @@ STATISTICS_COLUMNS = 35  # Delta's own 32 and the three system columns
 _TEXT = 32  # characters of a text's bounds, as Delta cuts them
 _LAST = "\U0010ffff"  # no character is greater
 _DIGITS = 15  # of a decimal: so many survive the float that JSON makes of it
-_DAY_US = 86_400_000_000
 
 # What `WriteRows` yields, as Spark says it.
 WRITTEN = "kind string, path string, size long, rows long, stats string, summaries binary"
@@ -130,15 +129,12 @@ class WriteRows:
     def _ticks(self, batch: pa.RecordBatch) -> pa.Array:
         if self.time is None or self.tick_us is None:
             return pa.repeat(self.step, batch.num_rows)
-        micros = self._micros(batch, self.time)
-        ticks = np.floor_divide(micros.fill_null(0).to_numpy(), self.tick_us)
-        return pa.array(np.where(micros.is_null().to_numpy(zero_copy_only=False), NO_TICK, ticks))
+        column = self._times(batch, self.time)
+        ticks = np.floor_divide(epoch_micros(self.time, column.stored), self.tick_us)
+        return pa.array(np.where(column.null, NO_TICK, ticks))
 
-    def _micros(self, batch: pa.RecordBatch, time: Measure) -> pa.Array:
-        times = batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS))
-        if pa.types.is_date(times.type):
-            return pc.multiply(times.cast(pa.int32()).cast(pa.int64()), _DAY_US)
-        return times.cast(pa.timestamp("us", tz=times.type.tz)).cast(pa.int64())
+    def _times(self, batch: pa.RecordBatch, time: Measure) -> Column:
+        return encode(time, batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)))
 
     def _sift(self, batch: pa.RecordBatch, refused: list[dict[str, Any]]) -> pa.RecordBatch:
         """The rows that are taken; the others are added to `refused`."""
@@ -146,7 +142,10 @@ class WriteRows:
         if self.sieve.reasons:
             reasons.append(batch.column(batch.num_columns - 1).is_valid())
         if self.sieve.latest is not None and self.time is not None:
-            reasons.append(pc.greater(self._micros(batch, self.time), self.sieve.latest).fill_null(False))
+            times = self._times(batch, self.time)
+            reasons.append(
+                pa.array(~times.null & (epoch_micros(self.time, times.stored) > self.sieve.latest))
+            )
         bad = reduce(pc.or_, reasons) if reasons else None
         if bad is None or not pc.any(bad).as_py():
             return batch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from deltalake import Field, Schema
@@ -16,6 +17,7 @@ _PLAIN = {
     *("boolean", "byte", "short", "integer", "long", "float", "double"),
     *("string", "binary", "date", "timestamp"),
 }
+_SQL = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
 
 def delta_fields(schema: StructType) -> list[Field]:
@@ -40,6 +42,16 @@ def delta_fields(schema: StructType) -> list[Field]:
 def column_types(fields: list[Field]) -> dict[str, str]:
     """The columns' types by Delta's names; a nested one by its outermost."""
     return {field.name: str(getattr(field.type, "type", field.type)) for field in fields}
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL has it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def ddl(columns: Iterable[tuple[str, str]]) -> str:
+    """Names and types, by Delta's names, as a schema for Spark's readers."""
+    return ", ".join(f"{quoted(name)} {_SQL.get(kind, kind)}" for name, kind in columns)
 
 
 def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:

@@ -10,10 +10,9 @@ import numpy as np
 
 from sketches import GK, merge
 from warehouse.events import Piece
-from warehouse.measures import Column, Measure
+from warehouse.measures import Column, Measure, epoch_micros
 from warehouse.ticks import NO_TICK
 
-_DAY_US = 86_400_000_000
 _HELD_ROWS = 2**20  # rows that are summarised at once
 
 
@@ -90,7 +89,7 @@ class Summaries:
         times = None
         if self.time:
             column = columns[-1]
-            known = column.stored[rows][~column.null[rows]] * (_DAY_US if self.time.type == "date" else 1)
+            known = epoch_micros(self.time, column.stored[rows][~column.null[rows]])
             times = (int(known.min()), int(known.max())) if len(known) else None
         return TickSummary(tick, len(rows), times, tuple(measures))
 

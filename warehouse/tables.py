@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,15 +178,22 @@ def commit(
 
 
 def commit_once(
-    store: Store, name: str, application: str, version: int, actions: Sequence[AddAction]
+    store: Store,
+    name: str,
+    application: str,
+    version: int,
+    actions: Callable[[DeltaTable], Sequence[AddAction]],
 ) -> bool:
-    """Commits unless the table has this version of the application's, or a later one: then False."""
+    """Commits unless the table has this version of the application's, or a later one: then False.
+
+    `actions` are asked for anew with each snapshot that the commit is tried on.
+    """
     while True:
         table = open_table(store, name)
         if has_transaction(table, application, version):
             return False
         try:
-            commit(table, actions, transaction=Transaction(application, version))
+            commit(table, actions(table), transaction=Transaction(application, version))
             return True
         except LostRace:
             continue

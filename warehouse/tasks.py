@@ -7,7 +7,6 @@ into commits. `run` is the only line that meets Spark.
 from __future__ import annotations
 
 import pickle
-import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from warehouse import errors, marks
+from warehouse import marks
 from warehouse.cuts import Slice, SortedInput
+from warehouse.errors import told_in
 from warehouse.events import Batches, Share, read_columns
 from warehouse.marks import TickCounts, add_totals, tick_counts
 from warehouse.measures import Column, Measure
@@ -145,7 +145,7 @@ def saying_why() -> Iterator[None]:
     try:
         yield
     except PythonException as error:
-        said = re.search(r"warehouse\.errors\.(DamagedWarehouse|InputError): (.+)", str(error))
+        said = told_in(str(error))
         if said is None:
             raise
-        raise getattr(errors, said[1])(said[2]) from error
+        raise said from error

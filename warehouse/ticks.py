@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from warehouse.errors import InputError
 
 NO_TICK = -(2**63)
+DAY_US = 86_400_000_000
 _LAST = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -36,10 +37,10 @@ _UNITS = {
     "minute": 60_000_000,
     "h": 3_600_000_000,
     "hour": 3_600_000_000,
-    "d": 86_400_000_000,
-    "day": 86_400_000_000,
-    "w": 7 * 86_400_000_000,
-    "week": 7 * 86_400_000_000,
+    "d": DAY_US,
+    "day": DAY_US,
+    "w": 7 * DAY_US,
+    "week": 7 * DAY_US,
 }
 
 
