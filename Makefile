@@ -32,8 +32,9 @@ check: $(READY) ## lint, format and types
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 
-soak: $(READY) ## kill loads and streams at 200 random moments instead of 20
-	@TIDEMARK_SOAK_KILLS=200 .venv/bin/python -m pytest tests/crash/test_kills.py tests/stream -k random
+soak: $(READY) ## hundreds of kills, and a stream from Kafka under mixed faults for ten minutes and more
+	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 .venv/bin/python -m pytest -s \
+		tests/crash/test_kills.py tests/stream/test_kafka.py -k random
 
 bench: $(READY) ## measure against other engines on this machine
 	@.venv/bin/python -m bench

@@ -21,7 +21,7 @@ import query
 import stream
 import warehouse
 from bench.data import DAY_US, FIRST_DAY, Oracle, Rows
-from bench.memory import own_mb
+from bench.memory import greatest_worker_mb, own_mb
 from bench.report import Section, say
 from sketches import GK
 from warehouse import ledger
@@ -164,18 +164,41 @@ def _freshness(spark: SparkSession, folder: Path, section: Section, sizes: Sizes
 
 
 def _memory(spark: SparkSession, folder: Path, section: Section, sizes: Sizes) -> None:
+    """An hour has 360 batches of ten seconds. They come without a pause here."""
     few, many = sizes.small
-    say(f"stream: memory of the driver after {few} and {many} batches of 1,000 events")
-    source = folder / "one"
-    _rows(1, 1_000).write(source)
-    uri = _create(spark, folder, source)
-    frame, found = spark.read.parquet(str(source)), {}
+    say(f"stream: memory after {few} and {many} batches of 1,000 events")
+    source = folder / "source"
+    source.mkdir(parents=True)
     for number in range(many):
-        stream.append(spark, uri, frame, source="s", batch=number)
-        if number + 1 in (few, many):
-            found[number + 1] = own_mb()
-    growth = found[many] / found[few]
-    section.add(f"the driver's own memory, {many} batches / {few} batches", growth, "x", 1.2)
+        _put(_rows(number, 1_000), folder / "made", source / f"{number:05d}.parquet")
+    uri, found = _create(spark, folder, source), {}
+
+    def look(report: stream.BatchReport) -> None:
+        if report.batch + 1 in (few, many):
+            found[report.batch + 1] = [own_mb(), greatest_worker_mb(), _java_mb(spark)]
+
+    running = stream.start(
+        _streamed(spark, source),
+        uri,
+        source="s",
+        checkpoint=folder / "c",
+        trigger="available now",
+        ahead=None,
+        progress=look,
+    )
+    running.awaitTermination()
+    for i, of in enumerate(("the driver's Python", "the greatest Python worker", "the driver's Java heap")):
+        before, after = found[few][i], found[many][i]
+        section.add(f"memory of {of}, {many} batches / {few} batches", after / before, "x", 1.2)
+        section.text(f"Memory of {of}: {before:.0f} MB after {few} batches, {after:.0f} MB after {many}.")
+
+
+def _java_mb(spark: SparkSession) -> float:
+    """What Java's heap holds once it has been cleared of garbage, in MB."""
+    java: Any = spark.sparkContext._jvm  # noqa: SLF001  Java's memory is not in the Python API
+    java.java.lang.System.gc()
+    runtime = java.java.lang.Runtime.getRuntime()
+    return float(runtime.totalMemory() - runtime.freeMemory()) / 2**20
 
 
 def _many_batches(spark: SparkSession, folder: Path, section: Section, sizes: Sizes) -> None:

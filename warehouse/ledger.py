@@ -39,6 +39,8 @@ LEVELS = 4  # the widest range holds a million batches
 
 RANGE = ("source", "first_batch", "last_batch")  # the columns that name a batch range
 
+_LEAST, _MOST = ([f"{end}.{name}" for name in RANGE] for end in ("min", "max"))  # statistics of a file
+
 RangeCache = dict[str, list[Batches]]  # the ranges of files that hold several, by path
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -126,7 +128,7 @@ def _wider(
             continue
         missing = [part for part in parts if part not in made]
         rows = [one for part in parts if part in made for one in made[part]]
-        rows += _from_arrow(_read(store, found, missing))
+        rows += _from_arrow(read_rows(store, found, missing))
         by_tick: dict[int, list[TickSummary]] = {}
         for row in rows:
             by_tick.setdefault(row.tick, []).append(row)
@@ -203,26 +205,17 @@ def _from_arrow(rows: pa.Table) -> list[TickSummary]:
     return found
 
 
-def read_ranges(store: Store, table: DeltaTable, cache: RangeCache | None = None) -> list[Batches]:
-    """The batch ranges of the ledger. `cache` keeps those of files that hold several."""
-    return [one for ranges in ranges_by_file(store, table, cache).values() for one in ranges]
-
-
-def read_rows(
-    store: Store, table: DeltaTable, wanted: Iterable[Batches], cache: RangeCache | None = None
-) -> pa.Table:
-    """The ledger rows of these ranges; files without any of them are not read."""
-    return _read(store, ranges_by_file(store, table, cache), wanted)
-
-
 def ranges_by_file(
     store: Store, table: DeltaTable, cache: RangeCache | None = None
 ) -> dict[str, list[Batches]]:
-    """The ranges of each file: from its statistics, or its own columns where it holds several."""
+    """The ranges of each file: from its statistics, or its own columns where it holds several.
+
+    `cache` keeps the ranges of the latter from one call to the next.
+    """
     known = cache if cache is not None else {}
     found = {}
     for file in tables.files(table):
-        least, most = ([file.stats.get(f"{end}.{name}") for name in RANGE] for end in ("min", "max"))
+        least, most = tuple(map(file.stats.get, _LEAST)), tuple(map(file.stats.get, _MOST))
         source, first, last = least
         if source is not None and first is not None and last is not None and least == most:
             found[file.path] = [Batches(source, first, last)]
@@ -237,7 +230,8 @@ def ranges_by_file(
     return found
 
 
-def _read(store: Store, found: Mapping[str, list[Batches]], wanted: Iterable[Batches]) -> pa.Table:
+def read_rows(store: Store, found: Mapping[str, list[Batches]], wanted: Iterable[Batches]) -> pa.Table:
+    """The ledger rows of these ranges, of files whose ranges are known."""
     ranges = set(wanted)
     parts = [pa.Table.from_batches([], SCHEMA)]
     for path, held in found.items():

@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from warehouse import history, ingest, ledger, marks, tables, tasks
@@ -165,9 +166,9 @@ def _plan_live(store: Store, watch: _Watch) -> int | None:
     """The step that takes every batch of the ledger that no plan covers yet; None where there is none."""
 
     def choose(planned: list[Batches]) -> list[tuple[Batches, int]]:
-        table = tables.open_table(store, LEDGER)
-        live = ledger.live_ranges(ledger.read_ranges(store, table), planned)
-        counts = ledger.row_counts(ledger.read_rows(store, table, live))
+        held = ledger.ranges_by_file(store, tables.open_table(store, LEDGER))
+        live = ledger.live_ranges(chain.from_iterable(held.values()), planned)
+        counts = ledger.row_counts(ledger.read_rows(store, held, live))
         by_source: dict[str, list[Batches]] = {}
         for one in live:
             by_source.setdefault(one.source, []).append(one)

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +159,9 @@ class Snapshot:
         known, live = self._known[runs_table(measure.name)], self._known[LEDGER]
         found = history.runs_of(tables.files(known.table)) if known.table is not None else {}
         layout = Layout.of(found)
-        ranges = ledger.read_ranges(self.store, live.opened, self._ranges)
-        batches = ledger.live_ranges(ranges, covered(self._plans(), layout.last_step))
+        held = ledger.ranges_by_file(self.store, live.opened, self._ranges)
+        loaded = covered(self._plans(), layout.last_step)
+        batches = ledger.live_ranges(chain.from_iterable(held.values()), loaded)
         return View(
             measure=measure,
             versions={
@@ -170,14 +172,16 @@ class Snapshot:
             runs=self._run_marks(measure, layout, found),
             root=runs_table(measure.name),
             batches=tuple(batches),
-            live=self._live_rows(measure, batches),
+            live=self._live_rows(measure, batches, held),
         )
 
-    def _live_rows(self, measure: Measure, batches: list[Batches]) -> tuple[LiveRow, ...]:
-        """The ledger rows of the ranges; those of ranges seen before are kept."""
+    def _live_rows(
+        self, measure: Measure, batches: list[Batches], held: Mapping[str, list[Batches]]
+    ) -> tuple[LiveRow, ...]:
+        """The ledger rows of the ranges, from the files that hold them; those seen before are kept."""
         before = self._live.get(measure.name, {})
         new = [one for one in batches if one not in before]
-        rows = ledger.read_rows(self.store, self._known[LEDGER].opened, new, self._ranges)
+        rows = ledger.read_rows(self.store, held, new)
         now: dict[Batches, list[LiveRow]] = {one: before.get(one, []) for one in batches}
         for row in ledger.live_rows(rows, measure.name):
             now[Batches(row.source, row.first_batch, row.last_batch)].append(row)

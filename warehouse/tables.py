@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -91,17 +92,22 @@ def files(table: DeltaTable) -> list[DataFile]:
     """The files of the table's snapshot."""
     # Not by pa.table: it imports pandas, half a second and 40 MB, to see whether it was given its frame.
     found = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    columns = {name: found.column(name).to_pylist() for name in found.column_names}
+    facts = (columns[name] for name in ("path", "num_records", "size_bytes", "modification_time"))
+    split = (name for name in columns if name.startswith("partition."))
+    partitions = _by_file({name.removeprefix("partition."): columns[name] for name in split})
+    stats = _by_file({k: v for k, v in columns.items() if k.startswith(("min.", "max."))})
     return [
-        DataFile(
-            path=row["path"],
-            rows=row["num_records"] if row["num_records"] is not None else -1,
-            size=row["size_bytes"],
-            modified=row["modification_time"],
-            partition={k.removeprefix("partition."): v for k, v in row.items() if k.startswith("partition.")},
-            stats={k: v for k, v in row.items() if k.startswith(("min.", "max."))},
-        )
-        for row in found.to_pylist()
+        DataFile(path, -1 if rows is None else rows, size, modified, next(partitions), next(stats))
+        for path, rows, size, modified in zip(*facts, strict=True)
     ]
+
+
+def _by_file(columns: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    """The columns' values of one file after the other; empty ones for ever where there is no column."""
+    if not columns:
+        return repeat({})
+    return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
 
 def write_file(

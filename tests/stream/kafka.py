@@ -143,7 +143,9 @@ class Producer:
     """Kafka's console producer: each line is a record, acknowledged once and in order."""
 
     def __init__(self, broker: Broker, topic: str) -> None:
+        # Of its own the console producer gives a batch up after three tries, which a restart outlasts.
         settings = ["acks=all", "enable.idempotence=true", "linger.ms=20", "delivery.timeout.ms=120000"]
+        settings += ["retries=2147483647", "request.timeout.ms=30000"]
         command = [java(), "-Xmx256m", "-cp", broker.classes, "org.apache.kafka.tools.ConsoleProducer"]
         command += ["--bootstrap-server", broker.address, "--topic", topic]
         for one in settings:

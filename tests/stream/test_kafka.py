@@ -6,10 +6,12 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,14 +21,26 @@ import pytest
 from pyspark.sql import SparkSession
 
 import query
+import stream
 import warehouse
 from tests.crash.processes import PATIENCE, ROOT, kill, start, submit
+from tests.stream.as_of import Oracle
 from tests.stream.kafka import Broker, Producer, client_jars
 
 SCHEMA = "at timestamp, value double, name string"
 PHIS = [i / 20 for i in range(21)]
 BAD = ['{"at": "x", "value": 1}', "nothing", '{"value": "much"}']
-KILLS = max(2, int(os.environ.get("TIDEMARK_SOAK_KILLS", "20")) // 10)  # of each job; a start takes seconds
+MINUTES = float(os.environ.get("TIDEMARK_SOAK_MINUTES", "0"))  # `make soak` sets it
+KILLS = 20 if MINUTES else 2  # of each job, at least; a start takes seconds
+REPORT = ROOT / "docs" / "soak.md"
+HEAD = [
+    "# A stream under mixed faults",
+    "",
+    "Made by `make soak`. Kafka, a streaming job, a load and a notebook that asks run side by side. The jobs",
+    "are killed at random moments. At the end every event was counted once, `verify` found nothing, and every",
+    "answer on the way was right for the batches that its `as_of` names.",
+    "",
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +48,21 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     one = Broker(tmp_path_factory.mktemp("kafka"))
     yield one
     one.end()
+
+
+class Reading:
+    """A notebook at work, in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, folder: Path) -> None:
+        self.process, self.log, self.folder = process, log, folder
+
+    def end(self) -> dict[str, Any]:
+        """Lets it come to its end; what it saw."""
+        (self.folder / "stop").touch()
+        assert self.process.wait(PATIENCE) == 0, self.log.read_text()
+        cells = json.loads((self.folder / "read.ipynb").read_text())["cells"]
+        seen: dict[str, Any] = json.loads("".join(cells[-1]["outputs"][0]["text"]))
+        return seen
 
 
 class Flow:
@@ -44,25 +73,30 @@ class Flow:
         warehouse.create(spark, self.uri, ["value"], time="at", key="name", eps=0.05, kappa=3, schema=SCHEMA)
         self.producer = Producer(broker, topic)
         self.sent: list[float] = []
-        self.bad = 0
+        self.figures: Counter[str] = Counter()
         self.random = random.Random(topic)
         self.processes: list[subprocess.Popen[bytes]] = []
         self.logs = 0
 
     def send(self, count: int) -> None:
-        """Events of the last days, a few long ago, one in fifty no event at all."""
+        """Events of the last days and of two years ago; one in fifty is no event, one in a hundred early."""
         records = []
         for _ in range(count):
-            if self.random.random() < 0.02:
-                records.append(
-                    self.random.choice(['{"at": "x", "value": 1}', "nothing", '{"value": "much"}'])
-                )
-                self.bad += 1
+            drawn = self.random.random()
+            if drawn < 0.02:
+                records.append(self.random.choice(BAD))
+                self.figures["malformed"] += 1
                 continue
+            late = self.random.random() < 0.5
+            ahead = drawn > 0.99
+            back = timedelta(minutes=10**6 if late else self.random.randrange(3000))
+            at = datetime.now(UTC) + timedelta(days=30) if ahead else datetime.now(UTC) - back
             value = round(self.random.gauss(0, 100), 2)
-            back = timedelta(minutes=self.random.choice([self.random.randrange(3000), 10**6]))
-            at = datetime.now(UTC) - back
             records.append(json.dumps({"at": at.isoformat(), "value": value, "name": "a"}))
+            if ahead:
+                self.figures["from the future"] += 1
+                continue
+            self.figures["late by two years"] += late
             self.sent.append(value)
         self.producer.send(records)
 
@@ -82,8 +116,43 @@ class Flow:
         script = ROOT / "jobs" / "load_batch.py"
         return self._start(submit(script, "--warehouse", str(self.uri), "--from-stream"))
 
-    def watch(self) -> tuple[subprocess.Popen[bytes], Path]:
-        return self._start([sys.executable, str(ROOT / "tests/stream/watcher.py"), str(self.uri)])
+    def read(self) -> Reading:
+        """A notebook that asks without pause."""
+        shutil.copy(ROOT / "tests/stream/reading.ipynb", self.folder)
+        execute = Path(sys.executable).parent / "jupyter-execute"
+        jupyter = [str(execute), "--timeout=-1", "--output=read.ipynb", "reading.ipynb"]
+        named = [f"TIDEMARK_WAREHOUSE={self.uri}", f"PYTHONPATH={ROOT}"]
+        return Reading(*self._start(["env", *named, *jupyter]), self.folder)
+
+    def say_that(self, log: Path, text: str) -> None:
+        """Waits until the process has said so."""
+        give_up = time.monotonic() + PATIENCE
+        while text not in log.read_text():
+            assert time.monotonic() < give_up, log.read_text()
+            time.sleep(0.1)
+
+    def replay(self) -> None:
+        """Forgets that the newest batch has ended: what a crash just after its commit leaves."""
+        checkpoint = self.uri / "checkpoints" / self.topic
+        begun, ended = (
+            {int(one.name) for one in (checkpoint / log).glob("[0-9]*")} for log in ("offsets", "commits")
+        )
+        newest = max(begun, default=-1)
+        if newest in ended:
+            (checkpoint / "commits" / str(newest)).unlink()
+            (checkpoint / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+            self.figures["batches replayed"] += 1
+
+    def duplicate(self, spark: SparkSession) -> None:
+        """A whole batch comes a second time, from another process."""
+        events = spark.read.format("delta").load(str(self.uri / "events"))
+        found = events.where(f"_source = '{self.topic}'").selectExpr("max(_batch)").first()
+        if found is None or found[0] is None:
+            return
+        number = self.random.randrange(found[0])  # one below the newest, whose ledger row may still be due
+        rows = events.where(f"_source = '{self.topic}' AND _batch = {number}").select("at", "value", "name")
+        assert not stream.append(spark, self.uri, rows, source=self.topic, batch=number)
+        self.figures["batches that came twice"] += 1
 
     def rows(self) -> int:
         info = query.open(self.uri).info()
@@ -97,23 +166,27 @@ class Flow:
             assert not ended, "\n".join(log.read_text()[-2000:] for log in self.folder.glob("*.log"))
             time.sleep(0.3)
 
-    def check(self, watcher: tuple[subprocess.Popen[bytes], Path]) -> dict[str, Any]:
-        """Everything that was sent is there once, and the reader saw nothing wrong."""
+    def check(self, reading: Reading) -> None:
+        """Everything that was sent is there once, and every answer on the way was right."""
         answers = query.open(self.uri).quantile(PHIS, mode="exact")
         ordered = sorted(self.sent)
         assert len(ordered) == answers[0].N
         expected = [ordered[max(1, -(-i * len(ordered) // 20)) - 1] for i in range(21)]
         assert [answer.value for answer in answers] == expected
-        assert query.open(self.uri).info()["rejected"] == {self.topic: self.bad}
+        refused = self.figures["malformed"] + self.figures["from the future"]
+        assert query.open(self.uri).info()["rejected"] == {self.topic: refused}
         report = warehouse.verify(self.uri)
         assert report.ok, str(report)
-        process, log = watcher
-        process.terminate()
-        assert process.wait(PATIENCE) == 0, log.read_text()
-        seen: dict[str, Any] = json.loads(log.read_text().splitlines()[-1])
-        assert seen["errors"] == []
+        seen = reading.end()
+        assert seen["wrong"] == []
         assert seen["rows"] == len(ordered)
-        return seen
+        oracle = Oracle(self.uri)
+        assert [said for one in seen["answers"] if (said := oracle.wrong(one))] == []
+        self.figures |= {
+            "events taken": len(ordered),
+            "answers on the way": seen["asked"],
+            "answers held against their batches": len(seen["answers"]),
+        }
 
     def end(self) -> None:
         self.producer.kill()
@@ -131,10 +204,10 @@ def flow(
     one.end()
 
 
-def test_from_kafka_to_an_answer_while_a_load_and_a_reader_run_beside(flow: Flow) -> None:
+def test_from_kafka_to_an_answer_while_a_load_and_a_notebook_run_beside(flow: Flow) -> None:
     flow.send(3000)
     streaming, log = flow.stream()
-    watcher = flow.watch()
+    reading = flow.read()
     flow.until(len(flow.sent))
     flow.send(3000)
     loading, load_log = flow.load()
@@ -149,27 +222,40 @@ def test_from_kafka_to_an_answer_while_a_load_and_a_reader_run_beside(flow: Flow
     said = log.read_text()
     assert re.search(r"batch 0: [\d,]+ rows, [\d,]+ rejected, .* rows/s, behind [\d,]+ records, live m", said)
     assert "stopped" in said
-    assert flow.check(watcher)["asked"] > 10
+    flow.check(reading)
+    assert flow.figures["answers held against their batches"] > 10
     assert query.open(flow.uri).info()["steps"] == 1
 
 
-def test_jobs_killed_at_random_moments_and_a_broker_restarted_count_every_event_once(flow: Flow) -> None:
-    moments = random.Random(11)
-    watcher = flow.watch()
-    for turn in range(KILLS):
-        streaming, _ = flow.stream()
+def test_faults_at_random_moments_count_every_event_once(flow: Flow, spark: SparkSession) -> None:
+    """Jobs killed, the broker restarted, batches replayed and brought twice, events late and malformed."""
+    moments, began = random.Random(11), time.monotonic()
+    reading = flow.read()
+    while flow.figures["kills of each job"] < KILLS or time.monotonic() - began < MINUTES * 60:
+        streaming, log = flow.stream()
         loading, _ = flow.load()
-        for _ in range(moments.randrange(25, 60)):
+        flow.say_that(log, "streaming into")
+        for _ in range(moments.randrange(40)):
             flow.send(200)
             time.sleep(0.2)
-        kill(loading)
-        time.sleep(moments.uniform(0, 1))
-        kill(streaming)
-        if turn == 0:
+        if moments.random() < 0.5:
+            flow.duplicate(spark)
+        for process in moments.sample([loading, streaming], 2):
+            kill(process)
+            time.sleep(moments.uniform(0, 1))
+        flow.figures["kills of each job"] += 1
+        if flow.figures["kills of each job"] == 1:
             flow.broker.restart()
+        if moments.random() < 0.5:
+            flow.replay()
     flow.producer.end()
     finishing, log = flow.stream("--once")
     assert finishing.wait(PATIENCE) == 0, log.read_text()
     loading, log = flow.load()
     assert loading.wait(PATIENCE) == 0, log.read_text()
-    flow.check(watcher)
+    flow.check(reading)
+    flow.figures["minutes"] = round((time.monotonic() - began) / 60)
+    lines = [f"| {what} | {count:,} |" for what, count in flow.figures.items()]
+    if MINUTES:
+        REPORT.write_text("\n".join([*HEAD, "| | |", "|---|---:|", *lines, ""]))
+    print("\n".join(lines))

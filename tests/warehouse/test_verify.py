@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import warehouse
 from tests.warehouse.conftest import Grown
 from tests.warehouse.disk import edit_properties, replace_rows, rows_of
-from warehouse import tables
+from warehouse import ledger, tables
 from warehouse.storage import Store
 
 
@@ -50,7 +50,7 @@ def rewrite(uri: Path, table: str, run: str, change: Callable[[pa.Table], pa.Tab
 def test_a_sound_warehouse_passes_every_check(grown: Grown) -> None:
     report = warehouse.verify(grown.uri)
     assert report.ok, str(report)
-    assert len(report.checks) == 5 + 4 * 2
+    assert len(report.checks) == 4 + 4 * 2
     assert "360 rows in history, 180 live" in str(report)
 
 
@@ -245,7 +245,18 @@ def test_a_plan_whose_load_did_not_finish_is_no_damage(copied: Grown) -> None:
 def test_a_ledger_row_that_is_there_twice_is_found(copied: Grown) -> None:
     rows = rows_of(copied.uri, "ledger")
     replace_rows(copied.uri, "ledger", pa.concat_tables([rows, rows.slice(0, 1)]))
-    assert "more than once" in failures(copied.uri)["ledger: each tick of a batch once"]
+    assert "more than once" in failures(copied.uri)["ledger: each tick once, wide ranges add up"]
+
+
+def test_a_wide_range_without_the_rows_of_a_part_is_found(
+    copied: Grown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "FAN", 2)
+    rows = rows_of(copied.uri, "ledger")
+    of_first = [row for row in rows.to_pylist() if row["last_batch"] == 0]
+    wide = pa.Table.from_pylist([{**row, "last_batch": 1} for row in of_first], schema=rows.schema)
+    replace_rows(copied.uri, "ledger", pa.concat_tables([rows, wide]))
+    assert "not those of its parts" in failures(copied.uri)["ledger: each tick once, wide ranges add up"]
 
 
 def test_a_ledger_row_that_is_lost_is_found(copied: Grown) -> None:
