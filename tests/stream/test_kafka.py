@@ -37,8 +37,8 @@ HEAD = [
     "# A stream under mixed faults",
     "",
     "Made by `make soak`. Kafka, a streaming job, a load and a notebook that asks run side by side. The jobs",
-    "are killed at random moments. At the end every event was counted once, `verify` found nothing, and every",
-    "answer on the way was right for the batches that its `as_of` names.",
+    "are killed at random moments. At the end every event was counted once, `verify` found nothing, and",
+    "every answer on the way was right for the batches that its `as_of` names.",
     "",
 ]
 
