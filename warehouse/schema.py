@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from deltalake import Field, Schema
+from deltalake.schema import ArrayType, MapType, PrimitiveType
 
 from warehouse.errors import InputError
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructType as SparkStruct
 
 _PLAIN = {
     *("boolean", "byte", "short", "integer", "long", "float", "double"),
@@ -20,7 +21,7 @@ _PLAIN = {
 _SQL = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
 
-def delta_fields(schema: StructType) -> list[Field]:
+def delta_fields(schema: SparkStruct) -> list[Field]:
     """The columns as they are stored: each may be NULL, times without a zone become UTC instants.
 
     Raises InputError for a name that is there twice, and for a type that not every reader of Delta
@@ -40,8 +41,21 @@ def delta_fields(schema: StructType) -> list[Field]:
 
 
 def column_types(fields: list[Field]) -> dict[str, str]:
-    """The columns' types by Delta's names; a nested one by its outermost."""
-    return {field.name: str(getattr(field.type, "type", field.type)) for field in fields}
+    """The columns' types: Delta's names of plain ones, SQL's text of nested ones."""
+    return {
+        field.name: field.type.type if isinstance(field.type, PrimitiveType) else _sql(field.type)
+        for field in fields
+    }
+
+
+def _sql(kind: Any) -> str:
+    if isinstance(kind, PrimitiveType):
+        return _SQL.get(kind.type, kind.type)
+    if isinstance(kind, ArrayType):
+        return f"array<{_sql(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_sql(kind.key_type)}, {_sql(kind.value_type)}>"
+    return f"struct<{', '.join(f'{quoted(one.name)}: {_sql(one.type)}' for one in kind.fields)}>"
 
 
 def quoted(name: str) -> str:
@@ -50,7 +64,7 @@ def quoted(name: str) -> str:
 
 
 def ddl(columns: Iterable[tuple[str, str]]) -> str:
-    """Names and types, by Delta's names, as a schema for Spark's readers."""
+    """Names and types, as `column_types` has them, as a schema for Spark's readers."""
     return ", ".join(f"{quoted(name)} {_SQL.get(kind, kind)}" for name, kind in columns)
 
 

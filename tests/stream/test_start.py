@@ -107,6 +107,25 @@ def test_csv_records_and_their_mistakes(stage: Stage) -> None:
     assert [raw for _, raw, _ in stage.rejected()] == ["1,2,3,4", f"{NOW.isoformat()},x,a"]
 
 
+def test_nested_columns_come_as_json_and_other_fields_in_them_are_refused(
+    stage: Stage, tmp_path: Path
+) -> None:
+    stage.uri = tmp_path / "nested"
+    schema = "value double, who struct<id: bigint, `the tags`: array<string>>, seen map<string, int>"
+    warehouse.create(stage.spark, stage.uri, ["value"], eps=0.1, schema=schema)
+    who = {"id": 7, "the tags": ["x", "y"]}
+    stage.bring(json.dumps({"value": 1.5, "who": who, "seen": {"a": 1}}), '{"value": 2, "who": 3}')
+    (only,) = stage.run()
+    assert (only.rows, only.rejected) == (1, 1)
+    (row,) = stage.spark.read.format("delta").load(str(stage.uri / "events")).collect()
+    assert (row.who.asDict(), row.seen) == (who, {"a": 1})
+    wrong = stage.spark.sql("SELECT 1D AS value, named_struct('id', 'x') AS who, map('a', 1) AS seen")
+    with pytest.raises(
+        InputError, match=r"'who' is struct<`id`: string>, the warehouse has struct<`id`: big"
+    ):
+        stream.append(stage.spark, stage.uri, wrong, source="other", batch=0)
+
+
 def test_a_stream_goes_on_from_its_checkpoint_and_loads_run_beside_it(stage: Stage) -> None:
     rows = []
     for number in range(6):
