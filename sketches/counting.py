@@ -1,0 +1,79 @@
+"""How arrivals in a window are counted: the choice of counter as a value, and what every counter can do.
+
+Three kinds, by the paper's names: "EH" exponential histograms, "DW" deterministic waves, "RW" randomised waves.
+Each has two forms. What updates write are `Counters`, arrays in place. What is asked, merged and stored is a value,
+`Buckets` for the two deterministic kinds and `Samples` for the third.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+from sketches import buckets, randomized_wave
+from sketches.buckets import Buckets, Ints
+from sketches.deterministic_wave import Waves
+from sketches.errors import InvalidInput
+from sketches.exponential_histogram import Histograms
+from sketches.randomized_wave import RandomizedWaves, Samples
+
+Kind = Literal["EH", "DW", "RW"]
+Clock = Literal["time", "count"]
+Kept = Buckets | Samples
+
+# So that a difference of two times is no less exact than they are. Microseconds reach 146,000 years.
+FARTHEST = 2**62
+
+
+class Counters(Protocol):
+    """What updates write: the counters of one kind for all cells."""
+
+    def add(self, cells: Ints, times: Ints, counts: Ints) -> None:
+        """Adds arrivals in order of time, each to one cell of every row of `cells`; no counts: each one."""
+
+    def kept(self) -> Kept:
+        """What they hold, as a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How arrivals are counted: the kind of counter, its eps, the window (None: all) and the clock.
+
+    delta and constant are those of randomised waves, see randomized_wave.py; site tells sketches apart that
+    will be merged, so that no two of them draw the same lots.
+    """
+
+    kind: Kind
+    eps: float
+    window: int | None = None
+    clock: Clock = "time"
+    delta: float = 0.0
+    constant: int = 36
+    site: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind) or self.clock not in get_args(Clock):
+            raise InvalidInput(
+                f"got the kind {self.kind!r} and the clock {self.clock!r}; "
+                f"expected one of {get_args(Kind)} and one of {get_args(Clock)}"
+            )
+        if not 1e-6 <= self.eps < 1:
+            raise InvalidInput(f"got eps = {self.eps!r} for the counters; expected 1e-6 <= eps < 1")
+        whole = isinstance(self.window, int) and not isinstance(self.window, bool)
+        if self.window is not None and not (whole and 1 <= self.window <= FARTHEST):
+            raise InvalidInput(f"got the window {self.window!r}; expected None or an integer from 1 to 2**62")
+        if (self.kind == "RW") != (0 < self.delta < 1) or not (0 <= self.site < 2**64 and self.constant >= 1):
+            raise InvalidInput(
+                f"got delta = {self.delta!r}, constant {self.constant!r}, site {self.site!r} for {self.kind}; "
+                "expected 0 < delta < 1 for RW and 0 for the others, a constant from 1, a site below 2**64"
+            )
+
+    def none(self) -> Kept:
+        """What counters of no arrivals hold."""
+        if self.kind == "RW":
+            return randomized_wave.none(self.eps, self.delta, self.constant)
+        return buckets.none()
+
+    def counters(self, kept: Kept, cells: int) -> Counters:
+        """Counters of `cells` cells that go on from `kept`."""
+        if isinstance(kept, Samples):
+            return RandomizedWaves(kept, self.site, cells)
+        return {"EH": Histograms, "DW": Waves}[self.kind](kept, self.eps, cells)

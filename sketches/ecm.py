@@ -1,0 +1,189 @@
+"""ECM-sketches: how often keys arrived, in any stretch of time, in memory that does not grow with the keys.
+
+Model. A Count-Min sketch whose cells are sliding-window counters. An arrival goes, with its time, to one
+counter in each row, chosen by the row's hash of its key. Asked for a window, every counter gives its count with
+bounds, and these make a plain Count-Min with bounds, `FrequencyBounds`; every answer comes from that.
+
+For any window up to the sketch's, with n arrivals in it that reach to now,
+
+    |f'(x) - f(x)|  <=  eps * n        with probability at least 1 - delta
+    f(x)            <=  hi             always, with counters that are certain (EH, DW)
+    lo <= f(x)                         with probability at least 1 - delta
+
+A window that ends before now is the difference of two: its bounds hold, its error is relative to both. A window that
+takes all arrivals is exact in each cell: then the only error is that of collisions.
+
+Source: Papapetrou, Garofalakis and Deligiannakis, "Sketching distributed sliding-window data streams", VLDB
+Journal 2015, section 4; the sizes are in ecm_sizes.py.
+"""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sketches.counting import Clock, Counting, Kind
+from sketches.counts import Counts, Estimate
+from sketches.ecm_sizes import inner_product_eps, point_eps, sizes_for_inner_products, sizes_for_points
+from sketches.errors import InvalidInput
+from sketches.frequency_bounds import FrequencyBounds, checked_digests
+from sketches.row_hashes import MOST_CELLS, Cells, Digests, RowHashes
+from sketches.window_counts import WindowCounts
+
+Purpose = Literal["points", "inner products"]
+
+
+class ECM:
+    """Frequencies of keys in sliding windows, within eps of the arrivals.
+
+    >>> from sketches import digest
+    >>> sketch = ECM(eps=0.01, delta=0.01)
+    >>> sketch.update(digest(["a", "b", "a", "c"]), times=[10, 20, 20, 30])
+    >>> sketch.points(digest(["a"]), since=15)[0].hi
+    1
+
+    Keys are given as digests, see hashing.py. A refused input changes nothing.
+    """
+
+    __slots__ = ("_asked", "counts", "delta", "eps", "hashes")
+
+    def __init__(
+        self,
+        eps: float,
+        delta: float,
+        *,
+        window: int | None = None,
+        purpose: Purpose = "points",
+        kind: Kind = "EH",
+        clock: Clock = "time",
+        seed: int = 0,
+        site: int = 0,
+    ) -> None:
+        """An empty sketch of the least memory that keeps eps and delta for its purpose.
+
+        window: how much is kept, in the unit of the times, or on the clock "count" in arrivals; None keeps all. seed:
+        that of the row hashes, below 2**64. site: see Counting. InvalidInput for what is out of range.
+        """
+        if purpose not in ("points", "inner products") or (purpose == "inner products" and kind == "RW"):
+            raise InvalidInput(
+                f"got the purpose {purpose!r} for the kind {kind!r}; expected 'points', or 'inner products' "
+                "with EH or DW: nothing is proved for inner products of randomised waves"
+            )
+        if purpose == "points":
+            sizes = sizes_for_points(eps, delta, randomised=kind == "RW")
+        else:
+            sizes = sizes_for_inner_products(eps, delta)
+        counting = Counting(kind, sizes.eps_sw, window, clock, sizes.delta_sw, site=site)
+        made = ECM.of(RowHashes(sizes.rows, sizes.width, seed), counting, eps=eps, delta=delta)
+        self.eps, self.delta, self.hashes, self.counts = made.eps, made.delta, made.hashes, made.counts
+        self._asked: tuple[int | None, int | None, FrequencyBounds] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        hashes: RowHashes,
+        counting: Counting,
+        *,
+        eps: float,
+        delta: float,
+        counts: WindowCounts | None = None,
+    ) -> "ECM":
+        """A sketch of these hashes and counters, empty unless `counts` are given; eps and delta are told on."""
+        if not (hashes.rows >= 1 and hashes.width >= 1 and hashes.cells <= MOST_CELLS):
+            raise InvalidInput(f"got {hashes}; expected at least a row and a column, at most 2**27 cells")
+        if not 0 <= hashes.seed < 2**64:
+            raise InvalidInput(f"got seed = {hashes.seed}; expected an integer from 0 to 2**64 - 1")
+        sketch = cls.__new__(cls)
+        sketch.eps, sketch.delta, sketch.hashes = float(eps), float(delta), hashes
+        sketch.counts = WindowCounts(counting, hashes.cells) if counts is None else counts
+        sketch._asked = None
+        return sketch
+
+    @property
+    def n(self) -> int:
+        """The number of arrivals so far, expired ones too."""
+        return self.counts.n
+
+    @property
+    def point_eps(self) -> float:
+        """What point queries up to now keep, after all merges so far."""
+        return point_eps(self.hashes.eps, self.counts.error)
+
+    @property
+    def inner_product_eps(self) -> float:
+        """What inner products up to now keep, after all merges so far."""
+        return inner_product_eps(self.hashes.eps, self.counts.error)
+
+    def __repr__(self) -> str:
+        own = self.counts.counting
+        return (
+            f"ECM(eps={self.eps}, delta={self.delta}, {self.hashes.rows} x {self.hashes.width} {own.kind}, "
+            f"window={own.window}, n={self.n})"
+        )
+
+    def update(
+        self, digests: Digests, times: ArrayLike | None = None, counts: ArrayLike | None = None
+    ) -> None:
+        """Adds arrivals in order of time; an empty array changes nothing.
+
+        times: one an arrival, never decreasing, none before the last one so far; on the clock "count" there
+        are none. counts: how often each arrives, from 1; once without. InvalidInput otherwise: arrivals that come
+        late go into a sketch of their own, and `combine` adds what both know.
+        """
+        self.counts.update(times, counts, cells=self._cells_of(checked_digests(digests, self.hashes)))
+        self._asked = None
+
+    def bounds(self, since: int | None = None, until: int | None = None) -> FrequencyBounds:
+        """What is known of the arrivals at `since` or later and before `until`.
+
+        None stands for the ends of the window. InvalidInput for a time that has expired.
+        """
+        if self._asked is None or self._asked[:2] != (since, until):
+            self._asked = (since, until, FrequencyBounds(self.hashes, self.counts.between(since, until)))
+        return self._asked[2]
+
+    def points(self, digests: Digests, since: int | None = None, until: int | None = None) -> Counts:
+        """How often each key arrived in the window, with bounds."""
+        return self.bounds(since, until).points(digests)
+
+    def total(self, since: int | None = None, until: int | None = None) -> Estimate:
+        """How many arrivals the window holds, with bounds."""
+        return self.bounds(since, until).total()
+
+    def inner_product(self, other: "ECM", since: int | None = None, until: int | None = None) -> Estimate:
+        """The sum over all keys of f(x) here times f(x) there, in the same window of both.
+
+        InvalidInput unless both have the same row hashes, and for randomised waves.
+        """
+        self._certain()
+        other._certain()
+        return self.bounds(since, until).inner_product(other.bounds(since, until))
+
+    def self_join(self, since: int | None = None, until: int | None = None) -> Estimate:
+        """The sum over all keys of f(x)**2 in the window; InvalidInput for randomised waves."""
+        self._certain()
+        return self.bounds(since, until).self_join()
+
+    def _certain(self) -> None:
+        if self.counts.counting.kind == "RW":
+            raise InvalidInput(
+                "got randomised waves; nothing is proved for their inner products; build the sketch with EH"
+            )
+
+    def _cells_of(self, digests: Digests) -> Cells:
+        if self.hashes.direct:
+            return self.hashes.cells_of(digests)
+        from sketches.kernels import hash_rows
+
+        cells = np.empty((self.hashes.rows, len(digests)), np.int64)
+        hash_rows(digests, self.hashes.factors(), self.hashes.width, cells)
+        return cells
+
+
+def in_time_order(
+    digests: Digests, times: ArrayLike, counts: ArrayLike | None = None
+) -> tuple[Digests, np.ndarray, np.ndarray | None]:
+    """The arrivals sorted by time, those of one time in the order given: what `update` takes."""
+    given = np.asarray(times)
+    order = np.argsort(given, kind="stable")
+    return digests[order], given[order], None if counts is None else np.asarray(counts)[order]
