@@ -6,10 +6,19 @@ bytes raise.
 
     GK           quantiles within eps * n, deterministic
     RankBounds   a staircase of certified ranks, in which sketches, marks and exact arrays are combined
+    ECM          frequencies of keys in sliding windows; `digest` makes the keys, `merge_ecm` merges sites
+    DyadicECM    the same for integer keys, with ranges, heavy hitters and quantiles of keys
+    WindowCounts sliding-window counters without keys
 
-The package imports numpy and the standard library and nothing of tidemark. Every error is a SketchError.
+The package imports numpy, xxhash and the standard library and nothing of tidemark; updates and merges of
+frequencies load numba when they are first called. Every error is a SketchError.
 """
 
+from sketches.counting import Counting
+from sketches.counts import Counts, Estimate
+from sketches.dyadic import DyadicECM, HeavyHitters, KeyQuantile, merge_dyadic
+from sketches.ecm import ECM, in_time_order
+from sketches.ecm_merge import merge_counts, merge_ecm
 from sketches.errors import (
     BrokenInvariant,
     CorruptSketch,
@@ -19,21 +28,40 @@ from sketches.errors import (
     SketchError,
     WrongKind,
 )
+from sketches.frequency_bounds import FrequencyBounds
+from sketches.frequency_bounds import combine as combine_frequencies
 from sketches.gk import GK, merge
+from sketches.hashing import digest
 from sketches.rank_bounds import RankBounds, combine
 from sketches.target_rank import target_rank
+from sketches.window_counts import WindowCounts
 
 __all__ = [
+    "ECM",
     "GK",
     "BrokenInvariant",
     "CorruptSketch",
+    "Counting",
+    "Counts",
+    "DyadicECM",
     "EmptySketch",
+    "Estimate",
+    "FrequencyBounds",
+    "HeavyHitters",
     "InvalidInput",
+    "KeyQuantile",
     "NewerVersion",
     "RankBounds",
     "SketchError",
+    "WindowCounts",
     "WrongKind",
     "combine",
+    "combine_frequencies",
+    "digest",
+    "in_time_order",
     "merge",
+    "merge_counts",
+    "merge_dyadic",
+    "merge_ecm",
     "target_rank",
 ]

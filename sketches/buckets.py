@@ -1,12 +1,13 @@
-"""Buckets: what the deterministic counters keep, as a value; the form in which they are asked, merged and stored.
+"""Buckets: what the deterministic counters keep, as a value that is asked, merged and stored.
 
 Model. A cell counts arrivals at times that never decrease. Its arrivals, in order, are cut into buckets; of
-each we know how many arrivals it holds, `size`, and the time of its last one, `end`. The arrivals of a bucket lie
-between the end of the bucket before it and its own end, both inclusive: several arrivals may share a time.
+each we know how many arrivals it holds, `size`, and the time of its last one, `end`. The arrivals of a
+bucket lie between the end of the bucket before it and its own end, both inclusive: several arrivals may
+share a time.
 
 Invariants, checked by `check`:
-  1. In a cell the ends never decrease, and every size is at least 1.
-  2. size / 2 <= eps * (1 + later) for every bucket with more than one arrival, where `later` is the sum of the sizes
+  1. In a cell the ends never decrease, and every size is at least 1. 2. size / 2 <= eps * (1 + later) for
+  every bucket with more than one arrival, where `later` is the sum of the sizes
      behind it in its cell. This is invariant 1 of exponential histograms; waves keep it too.
 
 Guarantee. Let x be the number of arrivals at time t or later. The buckets that end before t hold none of

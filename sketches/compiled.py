@@ -4,7 +4,7 @@ To import numba takes half a second, so a reader, who only asks, never does.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from numba import njit
 
@@ -12,12 +12,13 @@ Loop = TypeVar("Loop", bound=Callable[..., object])
 
 
 def compiled(loop: Loop) -> Loop:
-    """`loop` as machine code, kept on disk beside the module or in the user's cache where that can be written.
+    """`loop` as machine code, kept on disk beside the module or in the user's cache if one can be written.
 
     The plain function stays reachable as `.py_func`.
     """
     try:
-        result: Loop = njit(cache=True, nogil=True)(loop)
+        result: Any = njit(cache=True, nogil=True)(loop)
     except RuntimeError:  # neither place can be written: each process compiles for itself
         result = njit(nogil=True)(loop)
-    return result
+    made: Loop = result
+    return made

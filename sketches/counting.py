@@ -1,8 +1,8 @@
 """How arrivals in a window are counted: the choice of counter as a value, and what every counter can do.
 
-Three kinds, by the paper's names: "EH" exponential histograms, "DW" deterministic waves, "RW" randomised waves.
-Each has two forms. What updates write are `Counters`, arrays in place. What is asked, merged and stored is a value,
-`Buckets` for the two deterministic kinds and `Samples` for the third.
+Three kinds, by the paper's names: "EH" exponential histograms, "DW" deterministic waves, "RW" randomised
+waves. Each has two forms. What updates write are `Counters`, arrays in place. What is asked, merged and
+stored is a value, `Buckets` for the two deterministic kinds and `Samples` for the third.
 """
 
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Counting:
             raise InvalidInput(f"got the window {self.window!r}; expected None or an integer from 1 to 2**62")
         if (self.kind == "RW") != (0 < self.delta < 1) or not (0 <= self.site < 2**64 and self.constant >= 1):
             raise InvalidInput(
-                f"got delta = {self.delta!r}, constant {self.constant!r}, site {self.site!r} for {self.kind}; "
+                f"got delta = {self.delta!r}, constant {self.constant!r}, site {self.site!r}, {self.kind}; "
                 "expected 0 < delta < 1 for RW and 0 for the others, a constant from 1, a site below 2**64"
             )
 
@@ -76,4 +76,6 @@ class Counting:
         """Counters of `cells` cells that go on from `kept`."""
         if isinstance(kept, Samples):
             return RandomizedWaves(kept, self.site, cells)
-        return {"EH": Histograms, "DW": Waves}[self.kind](kept, self.eps, cells)
+        if self.kind == "DW":
+            return Waves(kept, self.eps, cells)
+        return Histograms(kept, self.eps, cells)

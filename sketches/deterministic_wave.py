@@ -1,21 +1,21 @@
 """Deterministic waves: the times of arrivals of chosen ranks, one write an arrival.
 
-Model. The arrivals of a cell are numbered 1, 2, 3 ...: their ranks. A rank 2**l * odd belongs to level l, and each
-level keeps the times of its last c = ceil((1 / eps + 1) / 2) ranks. Rank 0, before all, is known.
+Model. The arrivals of a cell are numbered 1, 2, 3 ...: their ranks. A rank 2**l * odd belongs to level l,
+and each level keeps the times of its last c = ceil((1 / eps + 1) / 2) ranks. Rank 0, before all, is known.
 
-Two neighbouring ranks that are kept are the ends of two buckets, so a wave is asked as buckets are: the bucket
-that ends at rank r holds r minus the rank kept before it.
+Two neighbouring ranks that are kept are the ends of two buckets, so a wave is asked as buckets are: the
+bucket that ends at rank r holds r minus the rank kept before it.
 
-Proof of invariant 2 of buckets.py. Let x = later + 1, with the bucket's last arrival the oldest one counted; n
-is the last rank. Level l keeps all its ranks above n - c * 2**(l + 1), as they lie 2**(l + 1) apart, and so do the
-levels above it. Take the least l with c * 2**(l + 1) >= x + 2**l: every multiple of 2**l from n - x + 1 down by
-2**l is kept, so the bucket holds at most 2**l. If l is 0 it holds one. Else l - 1 was too small,
-c * 2**l < x + 2**(l - 1), hence 2**l < x / (c - 1/2) and
+Proof of invariant 2 of buckets.py. Let x = later + 1, with the bucket's last arrival the oldest one
+counted; n is the last rank. Level l keeps all its ranks above n - c * 2**(l + 1), as they lie 2**(l + 1)
+apart, and so do the levels above it. Take the least l with c * 2**(l + 1) >= x + 2**l: every multiple of
+2**l from n - x + 1 down by 2**l is kept, so the bucket holds at most 2**l. If l is 0 it holds one. Else l -
+1 was too small, c * 2**l < x + 2**(l - 1), hence 2**l < x / (c - 1/2) and
 
     size / 2 <= 2**l / 2 < x / (2 c - 1) <= eps * x = eps * (1 + later).
 
-Source: Gibbons and Tirthapura, SPAA 2002, as in Papapetrou et al., section 4.2. We deviate: levels are added as ranks
-grow, so no bound of the number of arrivals is asked for beforehand.
+Source: Gibbons and Tirthapura, SPAA 2002, as in Papapetrou et al., section 4.2. We deviate: levels are
+added as ranks grow, so no bound of the number of arrivals is asked for beforehand.
 """
 
 import math
@@ -79,7 +79,9 @@ class Waves:
             ends.append(time[cell, at])
         if not ranks:
             return Waves._ordered(self._before, *(np.empty(0, np.int64),) * 3)
-        return Waves._ordered(self._before, np.concatenate(cells), np.concatenate(ranks), np.concatenate(ends))
+        return Waves._ordered(
+            self._before, np.concatenate(cells), np.concatenate(ranks), np.concatenate(ends)
+        )
 
     @staticmethod
     def _ordered(before: Ints, cells: Ints, ranks: Ints, ends: Ints) -> Buckets:

@@ -1,8 +1,8 @@
 """ECM-sketches: how often keys arrived, in any stretch of time, in memory that does not grow with the keys.
 
 Model. A Count-Min sketch whose cells are sliding-window counters. An arrival goes, with its time, to one
-counter in each row, chosen by the row's hash of its key. Asked for a window, every counter gives its count with
-bounds, and these make a plain Count-Min with bounds, `FrequencyBounds`; every answer comes from that.
+counter in each row, chosen by the row's hash of its key. Asked for a window, every counter gives its count
+with bounds, and these make a plain Count-Min with bounds, `FrequencyBounds`; every answer comes from that.
 
 For any window up to the sketch's, with n arrivals in it that reach to now,
 
@@ -10,8 +10,8 @@ For any window up to the sketch's, with n arrivals in it that reach to now,
     f(x)            <=  hi             always, with counters that are certain (EH, DW)
     lo <= f(x)                         with probability at least 1 - delta
 
-A window that ends before now is the difference of two: its bounds hold, its error is relative to both. A window that
-takes all arrivals is exact in each cell: then the only error is that of collisions.
+A window that ends before now is the difference of two: its bounds hold, its error is relative to both. A
+window that takes all arrivals is exact in each cell: then the only error is that of collisions.
 
 Source: Papapetrou, Garofalakis and Deligiannakis, "Sketching distributed sliding-window data streams", VLDB
 Journal 2015, section 4; the sizes are in ecm_sizes.py.
@@ -20,8 +20,9 @@ Journal 2015, section 4; the sizes are in ecm_sizes.py.
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from sketches.columns import INT64, as_column
 from sketches.counting import Clock, Counting, Kind
 from sketches.counts import Counts, Estimate
 from sketches.ecm_sizes import inner_product_eps, point_eps, sizes_for_inner_products, sizes_for_points
@@ -61,8 +62,9 @@ class ECM:
     ) -> None:
         """An empty sketch of the least memory that keeps eps and delta for its purpose.
 
-        window: how much is kept, in the unit of the times, or on the clock "count" in arrivals; None keeps all. seed:
-        that of the row hashes, below 2**64. site: see Counting. InvalidInput for what is out of range.
+        window: how much is kept, in the unit of the times, or on the clock "count" in arrivals; None keeps
+        all. seed: that of the row hashes, below 2**64. site: see Counting. InvalidInput for what is out of
+        range.
         """
         if purpose not in ("points", "inner products") or (purpose == "inner products" and kind == "RW"):
             raise InvalidInput(
@@ -74,8 +76,9 @@ class ECM:
         else:
             sizes = sizes_for_inner_products(eps, delta)
         counting = Counting(kind, sizes.eps_sw, window, clock, sizes.delta_sw, site=site)
-        made = ECM.of(RowHashes(sizes.rows, sizes.width, seed), counting, eps=eps, delta=delta)
-        self.eps, self.delta, self.hashes, self.counts = made.eps, made.delta, made.hashes, made.counts
+        self.eps, self.delta = float(eps), float(delta)
+        self.hashes = _checked_hashes(RowHashes(sizes.rows, sizes.width, seed))
+        self.counts = WindowCounts(counting, self.hashes.cells)
         self._asked: tuple[int | None, int | None, FrequencyBounds] | None = None
 
     @classmethod
@@ -88,16 +91,24 @@ class ECM:
         delta: float,
         counts: WindowCounts | None = None,
     ) -> "ECM":
-        """A sketch of these hashes and counters, empty unless `counts` are given; eps and delta are told on."""
-        if not (hashes.rows >= 1 and hashes.width >= 1 and hashes.cells <= MOST_CELLS):
-            raise InvalidInput(f"got {hashes}; expected at least a row and a column, at most 2**27 cells")
-        if not 0 <= hashes.seed < 2**64:
-            raise InvalidInput(f"got seed = {hashes.seed}; expected an integer from 0 to 2**64 - 1")
-        sketch = cls.__new__(cls)
-        sketch.eps, sketch.delta, sketch.hashes = float(eps), float(delta), hashes
+        """A sketch of these hashes and counters, empty unless `counts` are given; eps and delta are told."""
+        sketch = cls(eps, delta)
+        sketch.hashes = _checked_hashes(hashes)
         sketch.counts = WindowCounts(counting, hashes.cells) if counts is None else counts
-        sketch._asked = None
         return sketch
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "ECM":
+        """The sketch that `to_bytes` stored; CorruptSketch, WrongKind or NewerVersion if there is none."""
+        from sketches.ecm_bytes import decode_ecm
+
+        return decode_ecm(data)
+
+    def to_bytes(self) -> bytes:
+        """The stored form, see ecm_bytes.py. Equal batches in equal order give equal bytes."""
+        from sketches.ecm_bytes import encode_ecm
+
+        return encode_ecm(self)
 
     @property
     def n(self) -> int:
@@ -127,8 +138,8 @@ class ECM:
         """Adds arrivals in order of time; an empty array changes nothing.
 
         times: one an arrival, never decreasing, none before the last one so far; on the clock "count" there
-        are none. counts: how often each arrives, from 1; once without. InvalidInput otherwise: arrivals that come
-        late go into a sketch of their own, and `combine` adds what both know.
+        are none. counts: how often each arrives, from 1; once without. InvalidInput otherwise: arrivals
+        that come late go into a sketch of their own, and `combine` adds what both know.
         """
         self.counts.update(times, counts, cells=self._cells_of(checked_digests(digests, self.hashes)))
         self._asked = None
@@ -155,20 +166,14 @@ class ECM:
 
         InvalidInput unless both have the same row hashes, and for randomised waves.
         """
-        self._certain()
-        other._certain()
+        _require_certain(self)
+        _require_certain(other)
         return self.bounds(since, until).inner_product(other.bounds(since, until))
 
     def self_join(self, since: int | None = None, until: int | None = None) -> Estimate:
         """The sum over all keys of f(x)**2 in the window; InvalidInput for randomised waves."""
-        self._certain()
+        _require_certain(self)
         return self.bounds(since, until).self_join()
-
-    def _certain(self) -> None:
-        if self.counts.counting.kind == "RW":
-            raise InvalidInput(
-                "got randomised waves; nothing is proved for their inner products; build the sketch with EH"
-            )
 
     def _cells_of(self, digests: Digests) -> Cells:
         if self.hashes.direct:
@@ -182,8 +187,23 @@ class ECM:
 
 def in_time_order(
     digests: Digests, times: ArrayLike, counts: ArrayLike | None = None
-) -> tuple[Digests, np.ndarray, np.ndarray | None]:
+) -> tuple[Digests, NDArray[np.int64], NDArray[np.int64] | None]:
     """The arrivals sorted by time, those of one time in the order given: what `update` takes."""
-    given = np.asarray(times)
+    given = as_column(times, INT64)
     order = np.argsort(given, kind="stable")
-    return digests[order], given[order], None if counts is None else np.asarray(counts)[order]
+    return digests[order], given[order], None if counts is None else as_column(counts, INT64)[order]
+
+
+def _checked_hashes(hashes: RowHashes) -> RowHashes:
+    if not (hashes.rows >= 1 and hashes.width >= 1 and hashes.cells <= MOST_CELLS):
+        raise InvalidInput(f"got {hashes}; expected at least a row and a column, at most 2**27 cells")
+    if isinstance(hashes.seed, bool) or not isinstance(hashes.seed, int) or not 0 <= hashes.seed < 2**64:
+        raise InvalidInput(f"got seed = {hashes.seed!r}; expected an integer from 0 to 2**64 - 1")
+    return hashes
+
+
+def _require_certain(sketch: ECM) -> None:
+    if sketch.counts.counting.kind == "RW":
+        raise InvalidInput(
+            "got randomised waves; nothing is proved for their inner products; build the sketch with EH"
+        )

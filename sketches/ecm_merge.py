@@ -1,26 +1,28 @@
 """Order-preserving merge: from the sketches of many sites one sketch of all their arrivals, in order of time.
 
 Exponential histograms and waves. A bucket is read as a log: half of its arrivals came when it began, the
-other half when it ended, the last one certainly then. The halves of all sites, in order of time, are the arrivals of
-a new counter. Counter by counter, the cells of a sketch.
+other half when it ended, the last one certainly then. The halves of all sites, in order of time, are the
+arrivals of a new counter. Counter by counter, the cells of a sketch.
 
-Proof of the error. Let x be the arrivals at t or later, x' those of the streams that the inputs have seen as they tell
-it (x' = x for one that was never merged), x'' those of the halves. Only a bucket that t cuts is on both
-sides. Of its true y, 1 <= y <= size, ceil(size / 2) are counted, hence |x'' - x'| <= size / 2, and by invariant 2 of
-buckets.py that is at most eps * (1 + later) <= eps * x'. Cells, buckets and sites add, and
+Proof of the error. Let x be the arrivals at t or later, x' those of the streams that the inputs have seen
+as they tell it (x' = x for one that was never merged), x'' those of the halves. Only a bucket that t cuts
+is on both sides. Of its true y, 1 <= y <= size, ceil(size / 2) are counted, hence |x'' - x'| <= size / 2,
+and by invariant 2 of buckets.py that is at most eps * (1 + later) <= eps * x'. Cells, buckets and sites
+add, and
 
     |x'' - x| <= eps * x' + |x' - x| <= (eps * (1 + skew) + skew) * x.
 
-So the merged counter has the skew of its worst input, max of eps_i + skew_i + eps_i * skew_i, and with eps' of its own
-errs by skew + eps' + skew * eps'. For one merge that is eps + eps' + eps * eps', theorem 4 of the paper; for
-h merges above each other at one eps it is (1 + eps)**(h + 1) - 1. The paper adds h * eps for the levels, which leaves
-out that the second merge's eps is one of x', not of x.
+So the merged counter has the skew of its worst input, max of eps_i + skew_i + eps_i * skew_i, and with eps'
+of its own errs by skew + eps' + skew * eps'. For one merge that is eps + eps' + eps * eps', theorem 4 of
+the paper; for h merges above each other at one eps it is (1 + eps)**(h + 1) - 1. The paper adds h * eps for
+the levels, which leaves out that the second merge's eps is one of x', not of x.
 
 A bucket whose beginning has expired is told from the window's edge on: that side is never asked for.
 
 Randomised waves join their samples, and nothing is added to their error.
 
-On the clock "count" there is no merge: the sketches do not tell how their arrivals interleave (section 5.1, figure 2).
+On the clock "count" there is no merge: the sketches do not tell how their arrivals interleave (section 5.1,
+figure 2).
 
 Source: Papapetrou et al., VLDB Journal 2015, section 5 and theorem 4.
 """
@@ -32,7 +34,7 @@ import numpy as np
 
 from sketches import randomized_wave
 from sketches.buckets import Buckets, Ints
-from sketches.counting import Counting
+from sketches.counting import Counting, Kept
 from sketches.ecm import ECM
 from sketches.errors import InvalidInput
 from sketches.frequency_bounds import checked_alike
@@ -90,15 +92,13 @@ def halves(part: WindowCounts) -> tuple[Ints, Ints, Ints]:
     )
 
 
-def _merged_buckets(parts: Sequence[WindowCounts], counting: Counting) -> Buckets:
+def _merged_buckets(parts: Sequence[WindowCounts], counting: Counting) -> Kept:
     told = [halves(part) for part in parts]
     cells, times, counts = (np.concatenate(arrays) for arrays in zip(*told, strict=True))
     order = np.argsort(times, kind="stable")
     counters = counting.counters(counting.none(), parts[0].cells)
     counters.add(cells[order][None, :], times[order], counts[order])
-    kept = counters.kept()
-    assert isinstance(kept, Buckets)
-    return kept
+    return counters.kept()
 
 
 def _one_counting(parts: Sequence[WindowCounts], eps: float | None) -> Counting:

@@ -1,7 +1,8 @@
 """How large an ECM-sketch must be for what is promised, and what one of a given size promises.
 
-A sketch has rows x width cells, whose counters err by eps_sw of what they hold. Collisions add at most eps_cm =
-e / width of all arrivals, with probability 1 - e**-rows. n is the number of arrivals in the window.
+A sketch has rows x width cells, whose counters err by eps_sw of what they hold. Collisions add at most
+eps_cm = e / width of all arrivals, with probability 1 - e**-rows. n is the number of arrivals in the
+window.
 
     point queries     |f' - f|   <=  eps * n          eps = max(eps_cm (1 + eps_sw), eps_sw)
     inner products    |ab' - ab| <=  eps * n_a * n_b  eps = max(eps_cm (1 + eps_sw)**2, eps_sw**2 + 2 eps_sw)
@@ -24,7 +25,7 @@ from sketches.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """rows x width cells; the counters' eps_sw; delta_sw, how often a counter may fail, 0 for the certain ones."""
+    """rows x width cells; the counters' eps_sw, and delta_sw, how often one may fail: 0 for certain ones."""
 
     rows: int
     width: int
@@ -64,7 +65,9 @@ def eps_of_merge_inputs(eps: float, levels: int) -> float:
 
 def _sizes(eps: float, delta: float, eps_sw: float, randomised: bool) -> Sizes:
     if not (1e-6 <= eps < 1 and 1e-12 <= delta < 1):
-        raise InvalidInput(f"got eps = {eps}, delta = {delta}; expected 1e-6 <= eps < 1 and 1e-12 <= delta < 1")
+        raise InvalidInput(
+            f"got eps = {eps}, delta = {delta}; expected 1e-6 <= eps < 1 and 1e-12 <= delta < 1"
+        )
     own = delta / 2 if randomised else delta
     eps_cm = eps / (1 + eps)
     return Sizes(

@@ -5,15 +5,15 @@ at most ceil(1 / (2 eps)) + 1. When one more comes, the two oldest of the level 
 which ends when the later of them did.
 
 Proof of invariant 2 of buckets.py. A pair leaves a level only when it is over-full, so a level below the
-highest keeps at least q0 = ceil(1 / eps) - 1 (level 0) or q = ceil(1 / (2 eps)) buckets. Behind a bucket of 2**l
-arrivals, l >= 1, are at least q0 + q * (2 + ... + 2**(l - 1)) = q0 + q * (2**l - 2), so
+highest keeps at least q0 = ceil(1 / eps) - 1 (level 0) or q = ceil(1 / (2 eps)) buckets. Behind a bucket of
+2**l arrivals, l >= 1, are at least q0 + q * (2 + ... + 2**(l - 1)) = q0 + q * (2**l - 2), so
 
     eps * (1 + later) >= eps * (1 + q0) + eps * q * (2**l - 2) >= 1 + (2**l - 2) / 2 = 2**l / 2.
 
 Expiry removes the oldest buckets only, and `later` does not hold those.
 
-A batch is added level by level: of everything that a level is given, in order, all but the last few leave in pairs.
-What a level holds and passes on depends on that sequence alone, so a batch, a run of equal times
+A batch is added level by level: of everything that a level is given, in order, all but the last few leave
+in pairs. What a level holds and passes on depends on that sequence alone, so a batch, a run of equal times
 and single arrivals leave the same buckets. Cost: O(1) an arrival, and O(levels) for a count of any size.
 
 Source: Papapetrou et al., section 3; Datar et al. The batch is ours.
@@ -108,7 +108,7 @@ class Histograms:
 
 
 def check_levels(kept: Buckets, eps: float) -> None:
-    """Raises BrokenInvariant unless these are buckets of histograms of `eps`: powers of two, none too often."""
+    """Raises BrokenInvariant unless histograms of `eps` can hold these: powers of two, none too often."""
     most = most_buckets(eps)
     powers = kept.sizes & (kept.sizes - 1) == 0
     inner = np.ones(len(kept), bool)

@@ -1,22 +1,24 @@
-"""A Count-Min whose cells have bounds: what an ECM-sketch knows of one window, and the form in which sketches add.
+"""A Count-Min whose cells have bounds: what an ECM-sketch knows of one window; in this form sketches add.
 
-Model. Every arrival of a window is in one cell of each row, the one that its key hashes to. R_j(x), the number
-in x's cell of row j, is f(x), the arrivals of x, and those of other keys. Each cell is known as lo <= R <= hi.
+Model. Every arrival of a window is in one cell of each row, the one that its key hashes to. R_j(x), the
+number in x's cell of row j, is f(x), the arrivals of x, and those of other keys. Each cell is known as lo
+<= R <= hi.
 
 Guarantee, with n the arrivals in the window, and eps, delta those of the row hashes:
 
     f(x) <= min over j of hi_j(x)                                        always
     f(x) >= (min over j of lo_j(x) - eps * n) / (1 - eps)                with probability 1 - delta
 
-Proof. R_j(x) >= f(x) in every row. Others than x add to the least crowded row at most eps * (n - f(x)) with probability
-1 - delta (Markov, each row on its own), so min R <= f + eps * (n - f), and min lo <= min R. Solve for f.
-Inner products: the same with the sum over a row of R_a * R_b, which holds ab and what collides.
+Proof. R_j(x) >= f(x) in every row. Others than x add to the least crowded row at most eps * (n - f(x)) with
+probability 1 - delta (Markov, each row on its own), so min R <= f + eps * (n - f), and min lo <= min R.
+Solve for f. Inner products: the same with the sum over a row of R_a * R_b, which holds ab and what
+collides.
 
 Disjoint streams with the same row hashes add, cell by cell. The sum is the Count-Min of all of them, so its
 lower bound fails with probability delta in all, and not with delta for each.
 
-Source: Papapetrou et al., VLDB Journal 2015, section 4.1 and lemmas 3 and 4; Cormode and Muthukrishnan, J. Algorithms
-2005. The bounds are ours.
+Source: Papapetrou et al., VLDB Journal 2015, section 4.1 and lemmas 3 and 4; Cormode and Muthukrishnan, J.
+Algorithms 2005. The bounds are ours.
 """
 
 import math
@@ -26,6 +28,7 @@ from functools import reduce
 
 import numpy as np
 
+from sketches.buckets import Ints
 from sketches.counts import Counts, Estimate, plus
 from sketches.errors import InvalidInput
 from sketches.row_hashes import Digests, RowHashes
@@ -81,7 +84,7 @@ class FrequencyBounds:
         lo = max(found.lo, self.total().lo)
         return Estimate(max(found.estimate, lo), lo, max(found.hi, lo))
 
-    def _without_collisions(self, least: Counts | np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _without_collisions(self, least: Ints, hi: Ints) -> tuple[Ints, Ints]:
         eps = self.hashes.eps
         if eps >= 1:
             return np.zeros_like(hi), hi
@@ -90,7 +93,7 @@ class FrequencyBounds:
 
 
 def combine(bounds: Sequence[FrequencyBounds]) -> FrequencyBounds:
-    """The Count-Min of disjoint streams together; InvalidInput for none, or unless all have the same row hashes."""
+    """The Count-Min of disjoint streams together; InvalidInput for none, or for unlike row hashes."""
     if not bounds:
         raise InvalidInput("got no frequencies to combine; expected at least one")
     checked_alike([b.hashes for b in bounds])
@@ -108,7 +111,7 @@ def checked_alike(hashes: Sequence[RowHashes]) -> None:
 
 
 def checked_digests(digests: Digests, hashes: RowHashes) -> Digests:
-    """`digests` if they are an array of 64-bit digests, within the width where they are columns themselves."""
+    """`digests` if they are an array of uint64, and below the width where they are columns themselves."""
     if not isinstance(digests, np.ndarray) or digests.dtype != np.uint64 or digests.ndim != 1:
         kind = getattr(digests, "dtype", type(digests).__name__)
         raise InvalidInput(

@@ -3,9 +3,10 @@
     integers, booleans, dates, times   the number itself (dates in days, times in their own unit, since 1970)
     text and bytes                     XXH3 with 64 bits of the UTF-8 text or of the bytes, with a seed
 
-An integer needs no mixing: the row hashes take any two different numbers apart equally well. A key has one digest
-whatever holds it: numpy, Arrow, a list; int8 or int64; text or dictionary. Python's hash() is another in each process
-and is never used. Text and bytes of one content share a digest; so do -1 and 2**64 - 1.
+An integer needs no mixing: the row hashes take any two different numbers apart equally well. A key has one
+digest whatever holds it: numpy, Arrow, a list; int8 or int64; text or dictionary. Python's hash() is
+another in each process and is never used. Text and bytes of one content share a digest; so do -1 and 2**64
+- 1.
 
 NULL is no key and is refused: the caller counts it apart. So are floats, where 0.0, -0.0 and NaN leave open
 what a key is.
@@ -45,7 +46,7 @@ def digest(keys: Any, *, seed: int = 0) -> Digests:
     if kind in "USTO":
         return _of_objects(given.tolist(), seed)
     raise InvalidInput(
-        f"got keys of dtype {given.dtype}; expected integers, booleans, dates, times, text or bytes; cast them"
+        f"got keys of dtype {given.dtype}; expected integers, booleans, dates, times, text or bytes"
     )
 
 
@@ -64,27 +65,26 @@ def _of_arrow(keys: Any, seed: int) -> Digests:
         return np.concatenate([np.empty(0, np.uint64), *parts])
     kind = keys.type
     if pa.types.is_dictionary(kind):
-        used = keys.indices.to_numpy(zero_copy_only=False)
-        if not len(used):
-            return np.empty(0, np.uint64)
-        entries = keys.dictionary
-        if entries.null_count:  # allowed as an entry; NULL only where a row uses it
-            if entries.is_null().to_numpy(zero_copy_only=False)[used].any():
-                raise _null("NULL")
-            entries = entries.fill_null(entries.drop_null()[0])
-        return digest(entries, seed=seed)[used]
+        return _of_dictionary(keys, seed)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return digest(keys.to_numpy(zero_copy_only=False), seed=seed)
     if pa.types.is_temporal(kind) and kind.bit_width in (32, 64) and not pa.types.is_interval(kind):
         plain = keys.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
         return digest(plain.to_numpy(zero_copy_only=False), seed=seed)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return _of_entries(keys, seed)
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    if str(kind).removeprefix("large_").partition("[")[0] in {"string", "binary", "fixed_size_binary"}:
         return _of_entries(keys, seed)
     raise InvalidInput(
         f"got keys of type {kind}; expected integers, booleans, dates, times, text or bytes; cast them"
     )
+
+
+def _of_dictionary(keys: Any, seed: int) -> Digests:
+    used = keys.indices.to_numpy(zero_copy_only=False)
+    if not len(used):
+        return np.empty(0, np.uint64)
+    # An entry that no row uses is no key, NULL among them: a slice keeps the whole dictionary.
+    entries, at = np.unique(used, return_inverse=True)
+    return digest(keys.dictionary.take(entries.tolist()), seed=seed)[at]
 
 
 def _of_entries(keys: Any, seed: int) -> Digests:
@@ -112,14 +112,16 @@ def _of_objects(keys: list[Any], seed: int) -> Digests:
             try:
                 data = key.encode() if isinstance(key, str) else key
             except UnicodeEncodeError as not_text:
-                raise InvalidInput(f"got {key!r} at index {i}; expected text that UTF-8 can hold") from not_text
+                raise InvalidInput(
+                    f"got {key!r} at index {i}; expected text that UTF-8 can hold"
+                ) from not_text
             found = known[key] = xxhash.xxh3_64_intdigest(data, seed)
         result[i] = found
     return result
 
 
 def _as_array(keys: Any) -> Any:
-    """A sequence as an array of its own type; text and bytes stay objects, as numpy would cut trailing zeros."""
+    """A sequence as an array of its own type; text and bytes stay objects: numpy cuts trailing zeros."""
     listed = list(keys)
     if any(key is None for key in listed):
         raise _null("None")
@@ -128,7 +130,9 @@ def _as_array(keys: Any) -> Any:
     try:
         return np.array(listed) if listed else np.empty(0, np.uint64)
     except (ValueError, OverflowError) as mixed_types:
-        raise InvalidInput(f"got keys that make no column; expected keys of one type ({mixed_types})") from None
+        raise InvalidInput(
+            f"got keys that make no column; expected keys of one type ({mixed_types})"
+        ) from None
 
 
 def _null(what: str) -> InvalidInput:

@@ -1,18 +1,19 @@
 """Randomised waves: samples of the arrivals at halving rates, as many of the last as each rate may keep.
 
-Model. Every arrival draws a level: l or more with probability 2**-l. A wave keeps, for every l, the last
-m = ceil(c / eps**2) arrivals of level l or more. Asked for the arrivals since t, it takes the least l of which it
-holds fewer than m since t, so that none of those is missing, and answers their number times 2**l. A counter is
-ceil(c * log2(1 / delta)) independent waves, its answer their median:
+Model. Every arrival draws a level: l or more with probability 2**-l. A wave keeps, for every l, the last m
+= ceil(c / eps**2) arrivals of level l or more. Asked for the arrivals since t, it takes the least l of
+which it holds fewer than m since t, so that none of those is missing, and answers their number times 2**l.
+A counter is ceil(c * log2(1 / delta)) independent waves, its answer their median:
 
     |estimate - x| <= eps * x        with probability at least 1 - delta, and exact while x < m.
 
-c is 36 by worst-case analysis. The paper measures with 6: a sixth of the waves of a sixth of the size, no less
-accurate in practice, and nothing proved.
+c is 36 by worst-case analysis. The paper measures with 6: a sixth of the waves of a sixth of the size, no
+less accurate in practice, and nothing proved.
 
-An arrival is kept once, with its level, while fewer than m later ones have that level or more. The lot of an arrival is a
-hash of (site, wave, cell, number of the arrival), so equal input leaves equal waves. Merging joins the
-samples of each wave, in order of time, and prunes: no error is added, provided that sites drew different lots.
+An arrival is kept once, with its level, while fewer than m later ones have that level or more. The lot of
+an arrival is a hash of (site, wave, cell, number of the arrival), so equal input leaves equal waves.
+Merging joins the samples of each wave, in order of time, and prunes: no error is added, provided that sites
+drew different lots.
 
 Source: Gibbons and Tirthapura, SPAA 2002; merging as Papapetrou et al., section 5.2. We deviate: levels are
 not limited beforehand, so that no wave has fewer than another and nothing is drawn again at a merge.
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 from sketches.buckets import Ints
 from sketches.counts import Counts
+from sketches.errors import BrokenInvariant
 from sketches.row_hashes import mixed, splitmix
 
 
@@ -158,3 +160,19 @@ def _pruned(wave: Sample, most: int) -> Sample:
 
 def _take(wave: Sample, rows: NDArray[np.bool_]) -> Sample:
     return Sample(wave.cells[rows], wave.times[rows], wave.levels[rows])
+
+
+def check_samples(samples: Samples, cells: int, first: int, now: int) -> None:
+    """Raises BrokenInvariant unless waves of `cells` cells can hold this, from `first` to `now`."""
+    for wave in samples.waves:
+        new_cell = np.diff(wave.cells, prepend=-1) > 0
+        falls = np.diff(wave.times, prepend=first) < 0
+        out_of_range = np.any(
+            (wave.cells < 0) | (wave.cells >= cells) | (wave.times < first) | (wave.times > now)
+        )
+        if np.any(np.diff(wave.cells) < 0) or np.any(falls & ~new_cell) or out_of_range:
+            raise BrokenInvariant("a wave must be in order of cell and time, within its range, and is not")
+        if len(_pruned(wave, samples.most).cells) != len(wave.cells):
+            raise BrokenInvariant(
+                f"a wave must keep at most {samples.most} arrivals of a level, and does not"
+            )

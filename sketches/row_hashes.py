@@ -6,9 +6,10 @@ bits, a, b and c, and
     v_j(x) = ((a * low(x) + b * high(x) + c) mod 2**64) >> 32          a number of 32 bits
     h_j(x) = (v_j(x) * width) >> 32                                    the column, 0 <= h_j(x) < width
 
-v_j is strongly universal: for x != y the pair (v_j(x), v_j(y)) is uniform over the choice of a, b, c. So two
-different digests share a column of a row with probability at most (1 + width / 2**32)**2 / width, and the rows are
-independent. The numbers come from the seed by SplitMix64, which is integer arithmetic: the same everywhere.
+v_j is strongly universal: for x != y the pair (v_j(x), v_j(y)) is uniform over the choice of a, b, c. So
+two different digests share a column of a row with probability at most (1 + width / 2**32)**2 / width, and
+the rows are independent. The numbers come from the seed by SplitMix64, which is integer arithmetic: the
+same everywhere.
 
 Where the keys are the integers below width themselves there is nothing to hash: `direct` takes the key for
 its column, in one row, and nothing ever collides.

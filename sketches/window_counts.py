@@ -108,10 +108,10 @@ class WindowCounts:
     ) -> None:
         """Adds arrivals in order of time.
 
-        times: integers within 2**62 of 0, none before `now` or before the one ahead of it; on the clock "count" there
-        are none, and `cells` tells how many arrive. counts: how often each arrives, from 1; once without.
-        cells: shape (rows, n), a cell for each arrival in every row, where row i owns the i-th equal part of
-        the cells; without it all go to the only cell.
+        times: integers within 2**62 of 0, none before `now` or before the one ahead of it; on the clock
+        "count" there are none, and `cells` tells how many arrive. counts: how often each arrives, from 1;
+        once without. cells: shape (rows, n), a cell for each arrival in every row, where row i owns the
+        i-th equal part of the cells; without it all go to the only cell.
         """
         given, often = self._checked_times(times, counts, cells), self._checked_counts(counts)
         if cells is None:
@@ -188,9 +188,11 @@ class WindowCounts:
                     "an arrival's time is its number; repeat what arrives more than once"
                 )
             return np.arange(self._n, self._n + cells.shape[1])
-        if times is None or np.ndim(times) != 1:
-            raise InvalidInput(f"got times of shape {np.shape(times)}; expected one dimension, one an arrival")
+        if times is None:
+            raise InvalidInput("got no times; expected one an arrival, or counters on the clock 'count'")
         given = as_column(times, INT64)
+        if given.ndim != 1:
+            raise InvalidInput(f"got times of shape {given.shape}; expected one dimension, one an arrival")
         if not len(given):
             return given
         falls = np.flatnonzero(given[:-1] > given[1:])

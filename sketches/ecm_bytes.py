@@ -1,0 +1,246 @@
+"""The stored form of an ECM-sketch: kind b"ECMS", version 1, inside the envelope.
+
+    offset  bytes  field (offsets inside the payload; add 20 for the stored bytes)
+    0       4 + 4  rows and width, unsigned
+    8       8      seed of the row hashes, unsigned
+    16      1      1 where keys are columns themselves, else 0
+    17      8 + 8  eps and delta as asked for, float64
+    33      2      kind of counter: b"EH", b"DW" or b"RW"
+    35      1      clock: b"t" time, b"c" count
+    36      8 + 8  eps_sw and delta_sw of the counters, float64
+    52      4 + 8  constant and site of randomised waves, unsigned
+    64      8      window, 0 for none
+    72      8      n, unsigned
+    80      8 + 8  first and now, signed
+    96      8      skew, float64
+    104     8 * 3  the lengths of three lists, unsigned
+    128     ...    the lists, numbers as varints.py has them
+
+What is deterministic has k cells that hold any, b buckets and s stretches of equal size:
+    k cells, each less the one before and less 1; k numbers of buckets; s sizes; s lengths;
+    b ends, each less the one before it in its cell, the oldest less `first`; for DW k numbers of the expired.
+
+Randomised waves have w waves of e entries in all (and 0):
+    w numbers of entries; e cells, each less the one before it in its wave; e times, each less the one
+    before in its cell, the oldest less `first`; e levels.
+
+Empty cells take no bytes. All little endian. Equal batches in equal order have equal bytes.
+"""
+
+import struct
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketches.buckets import Buckets, Ints, check
+from sketches.counting import FARTHEST, Clock, Counting, Kept, Kind
+from sketches.ecm import ECM
+from sketches.envelope import PAYLOAD_OFFSET, corrupt, unwrap, wrap
+from sketches.errors import BrokenInvariant, CorruptSketch, InvalidInput
+from sketches.exponential_histogram import check_levels
+from sketches.randomized_wave import Sample, Samples, check_samples
+from sketches.row_hashes import RowHashes
+from sketches.varints import decode_varints, encode_varints
+from sketches.window_counts import WindowCounts
+
+KIND = b"ECMS"
+VERSION = 1
+_HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ")
+_UNSIGNED = np.dtype(np.uint64)
+
+
+def encode_ecm(sketch: ECM) -> bytes:
+    """The stored form of a sketch."""
+    counts, hashes = sketch.counts, sketch.hashes
+    own, first = counts.counting, counts.first or 0
+    lengths, numbers = _listed(counts.kept, own.kind, first)
+    header = _HEADER.pack(
+        hashes.rows,
+        hashes.width,
+        hashes.seed,
+        hashes.direct,
+        sketch.eps,
+        sketch.delta,
+        own.kind.encode(),
+        own.clock[:1].encode(),
+        own.eps,
+        own.delta,
+        own.constant,
+        own.site,
+        own.window or 0,
+        counts.n,
+        first,
+        counts.now or 0,
+        counts.skew,
+        *lengths,
+    )
+    return wrap(KIND, VERSION, header + encode_varints(numbers))
+
+
+def decode_ecm(data: bytes) -> ECM:
+    """The sketch of stored bytes; the inverse of `encode_ecm`.
+
+    Raises CorruptSketch for any damage, also for whole bytes whose content no sketch can have; WrongKind and
+    NewerVersion as `unwrap` does. What is set aside is in proportion to the bytes.
+    """
+    _, payload = unwrap(KIND, data, newest=VERSION)
+    if len(payload) < _HEADER.size:
+        raise _damage(len(payload), f"the payload ends, expected at least {_HEADER.size} bytes")
+    try:
+        return _decoded(_HEADER.unpack_from(payload), payload[_HEADER.size :])
+    except (InvalidInput, BrokenInvariant) as broken:
+        raise _damage(0, f"no sketch has this content: {broken}") from broken
+
+
+def _decoded(header: tuple[Any, ...], body: bytes) -> ECM:
+    (rows, width, seed, direct, eps, delta, kind, clock, eps_sw, delta_sw) = header[:10]
+    (constant, site, window, n, first, now, skew, *lengths) = header[10:]
+    clocks: dict[bytes, Clock] = {b"t": "time", b"c": "count"}
+    kinds: dict[bytes, Kind] = {name.encode(): name for name in get_args(Kind)}
+    if kind not in kinds or clock not in clocks or direct not in (0, 1) or (direct and rows != 1):
+        raise _damage(
+            16, f"got kind {kind!r}, clock {clock!r}, direct {direct!r}, expected those of a sketch"
+        )
+    if not (0 <= n < FARTHEST and -FARTHEST <= first <= now <= FARTHEST and 0 <= skew < 2**20):
+        raise _damage(72, f"got n = {n}, times {first} to {now}, skew {skew}, expected those of a sketch")
+    if not (0 < eps < 1 and 0 < delta < 1):
+        raise _damage(17, f"got eps = {eps}, delta = {delta}, expected them between 0 and 1")
+    hashes = RowHashes(rows, width, seed, bool(direct))
+    counting = Counting(kinds[kind], eps_sw, window or None, clocks[clock], delta_sw, constant, site)
+    empty = ECM.of(hashes, counting, eps=eps, delta=delta)
+    try:
+        numbers = decode_varints(body)
+    except CorruptSketch as cut:
+        raise _damage(_HEADER.size, str(cut)) from cut
+    counts = empty.counts
+    if n:
+        if kind == b"RW":
+            kept: Kept = _samples(lengths, numbers, counting, first, n)
+        else:
+            kept = _buckets(lengths, numbers, kind == b"DW", first, n)
+        _check_kept(kept, hashes, counting, n, first, now)
+        counts = WindowCounts.of(counting, hashes.cells, kept, n=n, first=first, now=now, skew=skew)
+    elif len(numbers) > sum(lengths) or any(numbers) or first or now or skew:
+        raise _damage(104, "got entries of no arrivals, expected none")
+    return ECM.of(hashes, counting, eps=eps, delta=delta, counts=counts)
+
+
+def _listed(kept: Kept, kind: str, first: int) -> tuple[tuple[int, int, int], NDArray[np.uint64]]:
+    """The three lengths and all numbers of the lists."""
+    if isinstance(kept, Samples):
+        held = [len(wave.cells) for wave in kept.waves]
+        cells = [np.diff(wave.cells, prepend=0) for wave in kept.waves]
+        times = [_since_the_one_before(w.times, _firsts(w.cells), first) for w in kept.waves]
+        levels = [wave.levels for wave in kept.waves]
+        parts: list[NDArray[np.generic]] = [np.array(held), *cells, *times, *levels]
+        lengths = (len(kept.waves), sum(held), 0)
+    else:
+        stretches = np.flatnonzero(np.diff(kept.sizes, prepend=0))
+        parts = [
+            np.diff(kept.cells, prepend=-1) - 1,
+            np.diff(kept.starts),
+            kept.sizes[stretches],
+            np.diff(stretches, append=len(kept)),
+            _since_the_one_before(kept.ends, kept.starts[:-1], first),
+            *([kept.before] if kind == "DW" else []),
+        ]
+        lengths = (len(kept.cells), len(stretches), len(kept))
+    return lengths, np.concatenate([part.astype(_UNSIGNED) for part in parts])
+
+
+def _buckets(lengths: list[int], numbers: NDArray[np.uint64], waves: bool, first: int, n: int) -> Buckets:
+    k, s, b = lengths
+    if len(numbers) != (3 if waves else 2) * k + 2 * s + b or (k == 0) != (b == 0):
+        raise _damage(104, f"got {len(numbers)} numbers, expected those of {k} cells, {s} sizes, {b} ends")
+    if k == 0:
+        nothing = np.empty(0, np.int64)
+        return Buckets(nothing, np.zeros(1, np.int64), nothing, nothing, nothing)
+    cells, held, sizes, stretches, ends, before = np.split(numbers, np.cumsum([k, k, s, s, b]))
+    if len(before) == 0:
+        before = np.zeros(k, np.uint64)
+    if _sum(held) != b or _sum(stretches) != b or not np.all(held) or not np.all(stretches):
+        raise _damage(104, f"got numbers of buckets and of sizes that do not make {b}, expected so")
+    if _sum(cells) + k > 2**27 or max(int(sizes.max()), int(before.max())) > n:
+        raise _damage(
+            _HEADER.size, f"got a cell, a size or a count above what {n} arrivals have, expected none"
+        )
+    starts = np.concatenate([[0], np.cumsum(held.astype(np.int64))])
+    return Buckets(
+        np.cumsum(cells.astype(np.int64) + 1) - 1,
+        starts,
+        _times(ends, starts[:-1], first),
+        np.repeat(sizes, stretches.astype(np.int64)).astype(np.int64),
+        before.astype(np.int64),
+    )
+
+
+def _samples(
+    lengths: list[int], numbers: NDArray[np.uint64], counting: Counting, first: int, n: int
+) -> Samples:
+    w, entries, _ = lengths
+    model = counting.none()
+    if not isinstance(model, Samples) or w != len(model.waves) or len(numbers) != w + 3 * entries:
+        raise _damage(
+            104, f"got {len(numbers)} numbers for {w} waves of {entries} entries, expected them to agree"
+        )
+    held, cells, times, levels = np.split(numbers, np.cumsum([w, entries, entries]))
+    if _sum(held) != entries or int(levels.max(initial=0)) > 64 or int(cells.max(initial=0)) > 2**27:
+        raise _damage(_HEADER.size, "got entries, levels or cells out of range, expected those of waves")
+    waves = []
+    for part in np.split(np.arange(entries), np.cumsum(held.astype(np.int64))[:-1]):
+        own = np.cumsum(cells[part].astype(np.int64))
+        own_times = _times(times[part], _firsts(own), first)
+        waves.append(Sample(own, own_times, levels[part].astype(np.uint8)))
+    return Samples(tuple(waves), model.eps, model.most, n)
+
+
+def _check_kept(kept: Kept, hashes: RowHashes, counting: Counting, n: int, first: int, now: int) -> None:
+    """Raises unless counters of n arrivals from `first` to `now` can hold this."""
+    if isinstance(kept, Samples):
+        check_samples(kept, hashes.cells, first, now)
+        return
+    check(kept, counting.eps)
+    if counting.kind == "EH":
+        check_levels(kept, counting.eps)
+    if len(kept) and (
+        int(kept.cells[-1]) >= hashes.cells or kept.ends.min() < first or kept.ends.max() > now
+    ):
+        raise BrokenInvariant(
+            f"cells must be below {hashes.cells} and times from {first} to {now}, and are not"
+        )
+    # Every size is at most n, and a sum in doubles cannot wrap.
+    totals = np.zeros(hashes.cells)
+    np.add.at(totals, np.repeat(kept.cells, np.diff(kept.starts)), kept.sizes.astype(np.float64))
+    totals[kept.cells] += kept.before
+    rows = totals.reshape(hashes.rows, hashes.width).sum(axis=1)
+    if np.any(rows > n * (1 + 1e-9)) or (counting.window is None and np.any(rows < n * (1 - 1e-9))):
+        raise BrokenInvariant(f"a row must hold {n} arrivals, less what expired, and does not")
+
+
+def _since_the_one_before(times: Ints, firsts: Ints, first: int) -> Ints:
+    steps = np.diff(times, prepend=0)
+    steps[firsts] = times[firsts] - first
+    return steps
+
+
+def _times(steps: NDArray[np.uint64], firsts: Ints, first: int) -> Ints:
+    """The inverse. Sums of hostile steps wrap, and what comes out is then not in order and refused."""
+    sums = np.cumsum(steps)
+    base = (sums - steps)[firsts]
+    held = np.diff(firsts, append=len(steps))
+    return (sums - np.repeat(base, held)).view(np.int64) + first
+
+
+def _firsts(cells: Ints) -> Ints:
+    return np.flatnonzero(np.diff(cells, prepend=-1))
+
+
+def _sum(numbers: NDArray[np.uint64]) -> int:
+    """The sum, exact: hostile numbers would wrap. Above 2**62 any number does, so doubles tell that first."""
+    rough = float(numbers.sum(dtype=np.float64))
+    return int(numbers.sum()) if rough < 2**62 else 2**62
+
+
+def _damage(offset: int, problem: str) -> CorruptSketch:
+    return corrupt(PAYLOAD_OFFSET + offset, problem)
