@@ -28,7 +28,7 @@ from sketches.counts import Counts, Estimate
 from sketches.ecm_sizes import inner_product_eps, point_eps, sizes_for_inner_products, sizes_for_points
 from sketches.errors import InvalidInput
 from sketches.frequency_bounds import FrequencyBounds, checked_digests
-from sketches.row_hashes import MOST_CELLS, Cells, Digests, RowHashes
+from sketches.row_hashes import MOST_CELLS, MOST_ROWS, Cells, Digests, RowHashes
 from sketches.window_counts import WindowCounts
 
 Purpose = Literal["points", "inner products"]
@@ -195,8 +195,8 @@ def in_time_order(
 
 
 def _checked_hashes(hashes: RowHashes) -> RowHashes:
-    if not (hashes.rows >= 1 and hashes.width >= 1 and hashes.cells <= MOST_CELLS):
-        raise InvalidInput(f"got {hashes}; expected at least a row and a column, at most 2**27 cells")
+    if not (1 <= hashes.rows <= MOST_ROWS and hashes.width >= 1 and hashes.cells <= MOST_CELLS):
+        raise InvalidInput(f"got {hashes}; expected 1 to {MOST_ROWS} rows, a column, at most 2**27 cells")
     if isinstance(hashes.seed, bool) or not isinstance(hashes.seed, int) or not 0 <= hashes.seed < 2**64:
         raise InvalidInput(f"got seed = {hashes.seed!r}; expected an integer from 0 to 2**64 - 1")
     return hashes

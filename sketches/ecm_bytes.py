@@ -209,11 +209,10 @@ def _check_kept(kept: Kept, hashes: RowHashes, counting: Counting, n: int, first
         raise BrokenInvariant(
             f"cells must be below {hashes.cells} and times from {first} to {now}, and are not"
         )
-    # Every size is at most n, and a sum in doubles cannot wrap.
-    totals = np.zeros(hashes.cells)
-    np.add.at(totals, np.repeat(kept.cells, np.diff(kept.starts)), kept.sizes.astype(np.float64))
-    totals[kept.cells] += kept.before
-    rows = totals.reshape(hashes.rows, hashes.width).sum(axis=1)
+    # A sum in doubles cannot wrap.
+    of_buckets = np.repeat(kept.cells, np.diff(kept.starts)) // hashes.width
+    rows = np.bincount(of_buckets, kept.sizes, hashes.rows)
+    rows += np.bincount(kept.cells // hashes.width, kept.before, hashes.rows)
     if np.any(rows > n * (1 + 1e-9)) or (counting.window is None and np.any(rows < n * (1 - 1e-9))):
         raise BrokenInvariant(f"a row must hold {n} arrivals, less what expired, and does not")
 

@@ -12,6 +12,7 @@ NULL is no key and is refused: the caller counts it apart. So are floats, where 
 what a key is.
 """
 
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ import xxhash
 
 from sketches.errors import InvalidInput
 from sketches.row_hashes import Digests
+
+_ARROW_TEXT = {"string", "large_string", "string_view", "binary", "large_binary", "binary_view"}
 
 
 def digest(keys: Any, *, seed: int = 0) -> Digests:
@@ -71,7 +74,7 @@ def _of_arrow(keys: Any, seed: int) -> Digests:
     if pa.types.is_temporal(kind) and kind.bit_width in (32, 64) and not pa.types.is_interval(kind):
         plain = keys.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
         return digest(plain.to_numpy(zero_copy_only=False), seed=seed)
-    if str(kind).removeprefix("large_").partition("[")[0] in {"string", "binary", "fixed_size_binary"}:
+    if str(kind) in _ARROW_TEXT or pa.types.is_fixed_size_binary(kind):
         return _of_entries(keys, seed)
     raise InvalidInput(
         f"got keys of type {kind}; expected integers, booleans, dates, times, text or bytes; cast them"
@@ -89,7 +92,9 @@ def _of_dictionary(keys: Any, seed: int) -> Digests:
 
 def _of_entries(keys: Any, seed: int) -> Digests:
     """Text and bytes of Arrow, each different one hashed once."""
-    encoded = keys.dictionary_encode()
+    # Arrow does not encode views.
+    plain = {"string_view": "large_string", "binary_view": "large_binary"}.get(str(keys.type))
+    encoded = (keys.cast(plain) if plain else keys).dictionary_encode()
     entries = _of_objects(encoded.dictionary.to_pylist(), seed)
     used: Digests = entries[encoded.indices.to_numpy(zero_copy_only=False)]
     return used
@@ -127,6 +132,8 @@ def _as_array(keys: Any) -> Any:
         raise _null("None")
     if listed and isinstance(listed[0], str | bytes):
         return np.array(listed, object)
+    if all(type(key) is date for key in listed):  # a datetime is one too, and its zone and unit are open
+        return np.array(listed, "datetime64[D]")
     try:
         return np.array(listed) if listed else np.empty(0, np.uint64)
     except (ValueError, OverflowError) as mixed_types:
