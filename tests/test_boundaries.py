@@ -124,3 +124,31 @@ def test_loading_a_package_does_not_load_spark(package: str, unwanted: set[str])
     script = f"import sys, {package}; print(*sorted({unwanted!r} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout.split() == []
+
+
+def test_a_reader_of_frequencies_does_not_load_numba() -> None:
+    """Half a second that only updates and merges are worth: sketches open, add and answer without it."""
+    stored = (
+        "from sketches import ECM, DyadicECM, digest\n"
+        "sketch, keys = ECM(0.1, 0.1), DyadicECM(16, 0.1, 0.1)\n"
+        "sketch.update(digest(['a', 'b', 'a']), [1, 2, 3])\n"
+        "keys.update([1, 2, 1], [1, 2, 3])\n"
+        "print(sketch.to_bytes().hex(), keys.to_bytes().hex())"
+    )
+    write = subprocess.run(
+        [sys.executable, "-c", stored], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    sketch, keys = write.stdout.split()
+    script = (
+        "import sys\n"
+        "from sketches import ECM, DyadicECM, combine_frequencies, digest\n"
+        f"sketch = ECM.from_bytes(bytes.fromhex('{sketch}'))\n"
+        f"keys = DyadicECM.from_bytes(bytes.fromhex('{keys}'))\n"
+        "bounds = combine_frequencies([sketch.bounds(2), sketch.bounds(2)])\n"
+        "print(bounds.points(digest(['a']))[0].hi, sketch.self_join().hi)\n"
+        "print(sketch.inner_product(sketch, 3).hi)\n"
+        "print(keys.heavy_hitters(0.5).keys[0], keys.quantile(1).key, keys.count_range(0, 1).lo)\n"
+        "print(*({'numba', 'pyarrow'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["2", "5", "1", "1", "2", "2"]

@@ -85,7 +85,7 @@ def assert_points(
     eps: float | None = None,
     fails: float | None = None,
 ) -> None:
-    """Every key that arrived, and some that did not: hi always holds, lo and eps in 1 - delta of the cases."""
+    """Keys that arrived, and some that did not: hi always holds, lo and eps in 1 - delta of the cases."""
     keys = np.concatenate([np.unique(history.keys), np.arange(10**6, 10**6 + 200)])
     promised = sketch.point_eps if eps is None else eps
     allowed = sketch.delta if fails is None else fails
@@ -125,7 +125,7 @@ class PlainHistogram:
 
 
 class PlainWave:
-    """A deterministic wave that takes one arrival after the other: per level its last ranks and their times."""
+    """A deterministic wave that takes one arrival after the other: for each level its last ranks."""
 
     def __init__(self, places: int) -> None:
         self.places, self.rank = places, 0

@@ -67,7 +67,9 @@ def test_the_origins_of_real_flights() -> None:
     sketch.update(digest(origins), times)
     names = origins.to_pylist()
     for since in (None, int(times[5000]), int(times[-300])):
-        true = Counter(names if since is None else [n for n, t in zip(names, times, strict=True) if t >= since])
+        true = Counter(
+            names if since is None else [n for n, t in zip(names, times, strict=True) if t >= since]
+        )
         found = sketch.points(digest(list(true)), since)
         counts = np.array(list(true.values()))
         assert (counts <= found.hi).all()
@@ -84,14 +86,16 @@ def test_whole_windows_err_by_collisions_alone() -> None:
     for since in (None, int(history.times[0]), -(10**9)):
         found = sketch.points(digest(keys), since)
         cells = sketch.hashes.cells_of(digest(keys))
-        plain = np.bincount(sketch.hashes.cells_of(digest(history.keys)).ravel(), minlength=sketch.hashes.cells)
+        plain = np.bincount(
+            sketch.hashes.cells_of(digest(history.keys)).ravel(), minlength=sketch.hashes.cells
+        )
         assert found.hi.tolist() == plain[cells].min(axis=0).tolist() == found.estimate.tolist()
         assert (found.hi >= true).all()
     assert sketch.total().lo == sketch.total().hi == sketch.n
 
 
 def test_late_batches_are_sketches_of_their_own_and_add() -> None:
-    """Sixty batches, each with times of its own, some unsorted: the sum keeps eps and fails as one sketch does."""
+    """Sixty batches with times of their own: the sum keeps eps and fails as seldom as one sketch."""
     rng = np.random.default_rng(5)
     histories, sketches = [], []
     for i in range(60):

@@ -173,7 +173,7 @@ def test_a_flip_of_every_bit_is_noticed() -> None:
 def test_whole_bytes_of_hostile_content_raise_or_make_a_sketch(
     data: bytes, changes: list[tuple[int, int]], tail: bytes
 ) -> None:
-    """The checksum is made anew, so only the fields are checked. What opens can be asked, added to and stored."""
+    """The checksum is made anew, so the fields are all that is checked. What opens is stored as it is."""
     kind = data[4:8]
     payload = bytearray(data[PAYLOAD_OFFSET:-4])
     for at, value in changes:

@@ -12,8 +12,12 @@ from sketches.hashing import digest_one
 from sketches.kernels import hash_rows
 from sketches.row_hashes import RowHashes
 
-
-GOLDEN = {'ATL': 16952139720185244505, 'Zürich': 838883168505079630, 'a\x00': 970730967732026843, 'ATL of seed 7': 1779148285120918453}
+GOLDEN = {
+    "ATL": 16952139720185244505,
+    "Zürich": 838883168505079630,
+    "a\x00": 970730967732026843,
+    "ATL of seed 7": 1779148285120918453,
+}
 GOLDEN_FACTORS = [13679457532755275413, 2949826092126892291, 5139283748462763858]
 GOLDEN_CELLS = [[76, 5, 34, 71], [513, 333, 533, 462], [643, 703, 728, 607]]
 
@@ -44,7 +48,12 @@ def test_row_hashes_are_the_same_everywhere() -> None:
         [pa.array(["b", "a", "b"], pa.large_string()), pa.array(["b", "a", "b"], pa.string_view())],
         [pa.array(["b", "a", "b"]).dictionary_encode(), pa.chunked_array([["b"], ["a", "b"]])],
         [pa.array([b"b", b"a", b"b"], pa.binary(1)), [b"b", b"a", b"b"], ["b", "a", "b"]],
-        [[1, 0, 1], np.array([1, 0, 1], np.int8), np.array([1, 0, 1], np.uint64), np.array([True, False, True])],
+        [
+            [1, 0, 1],
+            np.array([1, 0, 1], np.int8),
+            np.array([1, 0, 1], np.uint64),
+            np.array([True, False, True]),
+        ],
         [[True, False, True], pa.array([True, False, True]), pa.array([1, 0, 1], pa.uint16())],
         [pa.array([1, 0, 1]).dictionary_encode(), pa.chunked_array([[1, 0], [1]])],
         [[date(1970, 1, 2), date(1970, 1, 1)], pa.array([date(1970, 1, 2), date(1970, 1, 1)]), [1, 0]],
