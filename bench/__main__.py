@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench [query load stream accuracy] [--rows N] [--quick]``."""
+"""The command line: ``python -m bench [query load stream accuracy sketches] [--rows N] [--quick]``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench import accuracy, latency, load_cost, report, streaming
+from bench import accuracy, frequencies, latency, load_cost, report, streaming
 from bench.engines import start_spark
 
+QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 0.25, 20_000, 2_000, 1)
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
 
 
@@ -19,12 +20,18 @@ def main() -> None:
     asked = _parser().parse_args()
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-", dir=asked.work) as folder:
         work = Path(folder)
-        report.say(f"parts {' '.join(asked.parts or report.PARTS)}, work in {work}, report in {asked.out}")
-        spark = start_spark(work)
-        for part in asked.parts or report.PARTS:
+        parts = asked.parts or report.PARTS
+        report.say(f"parts {' '.join(parts)}, work in {work}, report in {asked.out}")
+        if "sketches" in parts:  # before there is a Spark beside it
+            section = frequencies.run(asked.out, QUICK_FREQUENCIES if asked.quick else frequencies.Sizes())
+            report.say(f"wrote {report.write(section, asked.out)}")
+        with_spark = [part for part in parts if part != "sketches"]
+        spark = start_spark(work) if with_spark else None
+        for part in with_spark:
             section = _run(part, spark, work, asked)
             report.say(f"wrote {report.write(section, asked.out)}")
-        spark.stop()
+        if spark is not None:
+            spark.stop()
 
 
 def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) -> report.Section:

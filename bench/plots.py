@@ -76,3 +76,29 @@ def plot_accuracy(
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def plot_sketches(path: Path, series: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    """Mean error by size in KB, both logarithmic; a merge is drawn as its counter, dashed."""
+    figure, axis = plt.subplots(figsize=(6.4, 3.6))
+    colours = dict(zip(("EH", "DW", "RW"), COLOURS.values(), strict=False))
+    for name, points in series.items():
+        counter, _, where = name.partition(", ")
+        axis.plot(
+            [size for size, _ in points],
+            [error for _, error in points],
+            marker="o" if where == "one site" else "^",
+            linestyle="-" if where == "one site" else "--",
+            color=colours[counter],
+            label=name,
+        )
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("stored size (KB)")
+    axis.set_ylabel("mean error (of the arrivals)", fontsize=9)
+    axis.grid(visible=True, which="major", alpha=0.3)
+    axis.legend(fontsize=8)
+    axis.set_title("Point queries: error by size", fontsize=11)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 TITLE = "# Benchmarks\n\nMade by `python -m bench`; each part is written anew when it is run.\n"
-PARTS = ("query", "load", "stream", "accuracy")
+PARTS = ("query", "load", "stream", "accuracy", "sketches")
 
 
 def say(text: str) -> None:
@@ -117,7 +117,7 @@ def _sections(text: str) -> dict[str, str]:
 def machine() -> str:
     """When and on what this was measured."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    names = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow", "numpy", "datasketches")
+    names = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow", "numpy", "numba", "datasketches")
     packages = ", ".join(f"{name} {version(name)}" for name in names)
     return (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, {memory:.0f} GiB, {_processor()}, "

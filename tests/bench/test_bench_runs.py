@@ -22,7 +22,7 @@ def test_every_part_asserts_its_answers_and_writes_its_section(tmp_path: Path) -
     text = (out / "report.md").read_text()
     for part in report.PARTS:
         assert f"<!-- part: {part} -->" in text
-    for picture in ("latency.png", "accuracy.png"):
+    for picture in ("latency.png", "accuracy.png", "sketches.png"):
         assert (out / picture).stat().st_size > 10_000
         assert f"({picture})" in text
     assert not list(work.iterdir())
