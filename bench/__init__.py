@@ -4,6 +4,7 @@
     latency    part `query`: how long a question takes, against DuckDB and Spark over the same rows
     load_cost  part `load`: what a load costs, against a plain Delta write of the same rows
     accuracy   part `accuracy`: the error at equal memory, against sketches of the whole stream
+    frequencies  part `sketches`: size, error and throughput of the frequency sketches
     report     figures beside their targets, and docs/bench/report.md, a section a part
 
 Answers are asserted before they are timed. Targets are ratios within one run, where that is possible.

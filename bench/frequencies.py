@@ -108,7 +108,7 @@ def _accuracy(section: Section, out: Path, sizes: Sizes) -> None:
         "merged promise",
     ]
     section.text(
-        f"{sizes.accuracy:,} arrivals, delta = {DELTA}; merged: {SITES} sites in a binary tree, so four merges "
+        f"{sizes.accuracy:,} arrivals, delta = {DELTA}; merged: {SITES} sites in a binary tree, four merges "
         f"above each other. Randomised waves with c = {CONSTANT}."
     )
     section.text(table(head, rows))

@@ -65,7 +65,7 @@ class Histograms:
 
         held = np.left_shift(self._rings[:, :, 1], np.arange(len(self._rings))[:, None]).sum(axis=0)
         most = int(held.max()) + (int(counts.sum()) if len(counts) else len(times))
-        # A cell that reaches level t has at least 2**t * (q + 1) - 2 arrivals, by the proof above.
+        # To reach level t, level t - 1 must overflow: that takes more than (q + 1) * 2**(t - 1) arrivals.
         self._reach(((most + 2) // self._most[1]).bit_length() + 1)
         width = self._rings.shape[1] // len(cells)
         for row, own in enumerate(cells):

@@ -28,8 +28,10 @@ from numpy.typing import NDArray
 
 from sketches.buckets import Ints
 from sketches.counts import Counts
-from sketches.errors import BrokenInvariant
+from sketches.errors import BrokenInvariant, InvalidInput
 from sketches.row_hashes import mixed, splitmix
+
+MOST_LOTS = 2**24  # of one update with counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +118,10 @@ class RandomizedWaves:
         An arrival of count c draws c lots, at the cost of c arrivals.
         """
         if len(counts):
+            if counts.sum() > MOST_LOTS:
+                raise InvalidInput(
+                    f"got {counts.sum()} arrivals at once; expected at most 2**24: each draws a lot; use EH"
+                )
             times, cells = np.repeat(times, counts), np.repeat(cells, counts, axis=1)
         held = self._samples
         numbers = np.arange(held.drawn, held.drawn + len(times), dtype=np.uint64)

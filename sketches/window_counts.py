@@ -113,13 +113,14 @@ class WindowCounts:
         once without. cells: shape (rows, n), a cell for each arrival in every row, where row i owns the
         i-th equal part of the cells; without it all go to the only cell.
         """
-        given, often = self._checked_times(times, counts, cells), self._checked_counts(counts)
-        if cells is None:
-            cells = np.zeros((1, len(given)), np.int64)
-        if len(often) not in (0, len(given)) or cells.shape[1] != len(given) or self.cells % len(cells):
+        where = None if cells is None else self._checked_cells(cells)
+        given, often = self._checked_times(times, counts, where), self._checked_counts(counts)
+        if where is None:
+            where = np.zeros((1, len(given)), np.int64)
+        if where.shape[1] != len(given) or len(often) not in (0, len(given)):
             raise InvalidInput(
-                f"got {len(given)} times, {len(often)} counts and cells of shape {cells.shape} for "
-                f"{self.cells} cells; expected one of each an arrival, and rows that share the cells equally"
+                f"got {len(given)} times, {len(often)} counts and cells of shape {where.shape}; "
+                "expected one of each an arrival"
             )
         if not len(given):
             return
@@ -127,7 +128,7 @@ class WindowCounts:
         # Expired buckets would take part in merges: they are left behind before anything is added.
         if self._counters is None or self.counting.window is not None:
             self._counters = self.counting.counters(self.kept, self.cells)
-        self._counters.add(cells, given, often)
+        self._counters.add(where, given, often)
         self._kept = None
         self._first = self._first if self._n else int(given[0])
         self._n, self._now = n, int(given[-1])
@@ -177,6 +178,23 @@ class WindowCounts:
             widest = np.floor(counts.hi / (1 - self._skew) * (1 + 2**-50))
             most = np.where(widest < most, widest, most).astype(np.int64)
         return Counts(np.clip(counts.estimate, lo, most), lo, most)
+
+    def _checked_cells(self, cells: Ints) -> Ints:
+        given = as_column(cells, INT64)
+        if given.ndim != 2 or len(given) == 0 or self.cells % len(given):
+            raise InvalidInput(
+                f"got cells of shape {given.shape} for {self.cells} cells; expected two dimensions, "
+                "and rows that share the cells equally"
+            )
+        width = self.cells // len(given)
+        first = np.arange(len(given))[:, None] * width
+        # Compiled loops write where they are told.
+        if given.size and (
+            np.any(given.min(axis=1, keepdims=True) < first)
+            or np.any(given.max(axis=1, keepdims=True) >= first + width)
+        ):
+            raise InvalidInput(f"got cells of another row; expected {width} to each row of {self.cells}")
+        return given
 
     def _checked_times(
         self, times: ArrayLike | None, counts: ArrayLike | None, cells: Ints | None

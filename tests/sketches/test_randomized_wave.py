@@ -85,6 +85,9 @@ def test_a_count_draws_as_many_lots() -> None:
     at_once.update([1, 2, 7], [300, 5, 1000])
     one_by_one.update(np.repeat([1, 2, 7], [300, 5, 1000]))
     assert_same(at_once, one_by_one)
+    with pytest.raises(InvalidInput, match="use EH"):
+        at_once.update([8], [2**40])
+    assert_same(at_once, one_by_one)
 
 
 def test_sites_that_draw_the_same_lots_are_not_merged() -> None:

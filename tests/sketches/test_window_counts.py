@@ -214,6 +214,10 @@ def test_nothing_and_one() -> None:
         ({"times": [4], "counts": [1, 1]}, "1 times, 2 counts"),
         ({"times": [4], "cells": np.zeros((1, 2), np.int64)}, "cells of shape"),
         ({"times": [4], "cells": np.zeros((2, 1), np.int64)}, "share the cells"),
+        ({"times": [4], "cells": np.zeros((0, 1), np.int64)}, "share the cells"),
+        ({"times": [4], "cells": np.zeros(1, np.int64)}, "two dimensions"),
+        ({"times": [4], "cells": np.ones((1, 1), np.int64)}, "another row"),
+        ({"times": [4], "cells": np.full((1, 1), -1)}, "another row"),
     ],
 )
 def test_a_refused_update_changes_nothing(arguments: dict[str, object], message: str) -> None:
@@ -261,3 +265,14 @@ def test_a_window_that_ends_before_it_begins_is_refused() -> None:
     for a, b in pairwise([3, 2, 1]):
         with pytest.raises(InvalidInput, match="since <= until"):
             counts.between(a, b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_row_takes_every_arrival_in_its_own_cells(kind: str) -> None:
+    counts = WindowCounts(Counting(kind, 0.1), cells=4)  # type: ignore[arg-type]
+    counts.update([1, 2, 3], cells=np.array([[0, 1, 0], [3, 3, 2]]))
+    assert counts.since(2).lo.tolist() == [1, 1, 1, 1]
+    assert counts.since().lo.tolist() == [2, 1, 1, 2]
+    with pytest.raises(InvalidInput, match="another row"):
+        counts.update([4], cells=np.array([[2], [3]]))
+    assert counts.n == 3
