@@ -91,6 +91,12 @@ def positive_zeros(values: Column) -> Column:
     return positive
 
 
+def for_loops(array: Column) -> Column:
+    """`array` itself if it is contiguous and may be written, else a copy: what loops are compiled for."""
+    plain: Column = np.require(array, requirements=("C", "W"))
+    return plain
+
+
 def _one_dimensional(array: ArrayLike) -> ArrayLike:
     if np.ndim(array) != 1:
         raise InvalidInput(f"got an array of shape {np.shape(array)}; expected one dimension; ravel it")

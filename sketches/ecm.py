@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sketches.columns import INT64, as_column
+from sketches.columns import INT64, as_column, for_loops
 from sketches.counting import Clock, Counting, Kind
 from sketches.counts import Counts, Estimate
 from sketches.ecm_sizes import inner_product_eps, point_eps, sizes_for_inner_products, sizes_for_points
@@ -181,7 +181,7 @@ class ECM:
         from sketches.kernels import hash_rows
 
         cells = np.empty((self.hashes.rows, len(digests)), np.int64)
-        hash_rows(digests, self.hashes.factors(), self.hashes.width, cells)
+        hash_rows(for_loops(digests), self.hashes.factors(), self.hashes.width, cells)
         return cells
 
 

@@ -20,6 +20,7 @@ without primes", STACS 1996, theorem 3.
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,8 +60,7 @@ class RowHashes:
 
     def factors(self) -> NDArray[np.uint64]:
         """The numbers a, b and c of every row, shape (rows, 3)."""
-        numbers = [mixed(self.seed + (i + 1) * 0x9E3779B97F4A7C15) for i in range(3 * self.rows)]
-        return np.array(numbers, np.uint64).reshape(self.rows, 3)
+        return _factors(self.seed, self.rows)
 
     def cells_of(self, digests: Digests) -> Cells:
         """For each digest its cell in every row, shape (rows, n): row * width + column."""
@@ -72,6 +72,12 @@ class RowHashes:
             result[row] = ((a * low + b * high + c) >> _HALF) * width >> _HALF
             result[row] += row * self.width
         return result
+
+
+@cache
+def _factors(seed: int, rows: int) -> NDArray[np.uint64]:
+    numbers = [mixed(seed + (i + 1) * 0x9E3779B97F4A7C15) for i in range(3 * rows)]
+    return np.array(numbers, np.uint64).reshape(rows, 3)
 
 
 def mixed(state: int) -> int:

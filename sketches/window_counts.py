@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketches.buckets import Buckets, Ints
-from sketches.columns import INT64, as_column
+from sketches.columns import INT64, as_column, for_loops
 from sketches.counting import FARTHEST, Counters, Counting, Kept
 from sketches.counts import Counts, exact, minus
 from sketches.errors import InvalidInput
@@ -128,7 +128,7 @@ class WindowCounts:
         # Expired buckets would take part in merges: they are left behind before anything is added.
         if self._counters is None or self.counting.window is not None:
             self._counters = self.counting.counters(self.kept, self.cells)
-        self._counters.add(where, given, often)
+        self._counters.add(for_loops(where), for_loops(given), for_loops(often))
         self._kept = None
         self._first = self._first if self._n else int(given[0])
         self._n, self._now = n, int(given[-1])

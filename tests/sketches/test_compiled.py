@@ -1,6 +1,7 @@
+import numpy as np
 import pytest
 
-from sketches import compiled
+from sketches import ECM, compiled, digest, kernels
 
 
 def test_a_place_that_cannot_be_written_costs_compilation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,3 +17,17 @@ def test_a_place_that_cannot_be_written_costs_compilation_alone(monkeypatch: pyt
     monkeypatch.setattr(compiled, "njit", njit)
     assert compiled.compiled(len)([1, 2]) == 2
     assert asked == [{"cache": True, "nogil": True}, {"nogil": True}]
+
+
+def test_read_only_and_strided_arrays_are_not_compiled_for() -> None:
+    """Arrow lends arrays that must not be written; a second compilation would take a second."""
+    keys, times = digest(np.repeat(np.arange(50), 2)), np.repeat(np.arange(50), 2)
+    plain, lent = ECM(0.1, 0.1), ECM(0.1, 0.1)
+    plain.update(keys[::2].copy(), times[::2].copy(), np.ones(50, np.int64))
+    before = [len(loop.signatures) for loop in (kernels.hash_rows, kernels.by_cell)]
+    ones = np.ones(50, np.int64)
+    for array in (keys, times, ones):
+        array.flags.writeable = False
+    lent.update(keys[::2], times[::2], ones)
+    assert lent.to_bytes() == plain.to_bytes()
+    assert [len(loop.signatures) for loop in (kernels.hash_rows, kernels.by_cell)] == before
