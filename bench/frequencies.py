@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from bench.plots import plot_sketches
 from bench.report import Section, number, say, table
 from sketches import ECM, Counting, merge_ecm
-from sketches.ecm_sizes import sizes_for_points
+from sketches.ecm_sizes import sizes_for_inner_products, sizes_for_points
 from sketches.row_hashes import RowHashes
 
 DELTA = 0.1
@@ -94,6 +94,7 @@ def _accuracy(section: Section, out: Path, sizes: Sizes) -> None:
                 [kind, eps, *(f"{number(size)} KB" for size in held)]
                 + [f"{number(pick(error))}" for pick in (np.mean, np.max) for error in errors]
                 + [number(merged.point_eps)]
+                + _join_errors(stream, kind, eps)
             )
             say(f"answers of {kind} at eps = {eps}: upper bounds hold, errors within eps")
     head = [
@@ -106,6 +107,8 @@ def _accuracy(section: Section, out: Path, sizes: Sizes) -> None:
         "greatest",
         "merged",
         "merged promise",
+        "self-join error",
+        "merged",
     ]
     section.text(
         f"{sizes.accuracy:,} arrivals, delta = {DELTA}; merged: {SITES} sites in a binary tree, four merges "
@@ -118,23 +121,26 @@ def _accuracy(section: Section, out: Path, sizes: Sizes) -> None:
     section.plot(path, "Mean error of point queries by size")
 
 
-def _sketch(kind: str, eps: float, site: int = 0) -> ECM:
-    sizes = sizes_for_points(eps, DELTA, randomised=kind == "RW")
+def _sketch(kind: str, eps: float, site: int = 0, *, joins: bool = False) -> ECM:
+    if joins:
+        sizes = sizes_for_inner_products(eps, DELTA)
+    else:
+        sizes = sizes_for_points(eps, DELTA, randomised=kind == "RW")
     counting = Counting(kind, sizes.eps_sw, delta=sizes.delta_sw, constant=CONSTANT, site=site)
     return ECM.of(RowHashes(sizes.rows, sizes.width, 1), counting, eps=eps, delta=DELTA)
 
 
-def _central(stream: Stream, kind: str, eps: float) -> ECM:
-    sketch = _sketch(kind, eps)
+def _central(stream: Stream, kind: str, eps: float, *, joins: bool = False) -> ECM:
+    sketch = _sketch(kind, eps, joins=joins)
     sketch.update(stream.keys, stream.times)
     return sketch
 
 
-def _merged(stream: Stream, kind: str, eps: float) -> ECM:
+def _merged(stream: Stream, kind: str, eps: float, *, joins: bool = False) -> ECM:
     site = np.random.default_rng(5).integers(0, SITES, len(stream.keys))
     level = []
     for number_ in range(SITES):
-        level.append(_sketch(kind, eps, number_))
+        level.append(_sketch(kind, eps, number_, joins=joins))
         level[-1].update(stream.keys[site == number_], stream.times[site == number_])
     while len(level) > 1:
         level = [merge_ecm(pair) for pair in zip(level[::2], level[1::2], strict=True)]
@@ -153,6 +159,22 @@ def _errors(sketch: ECM, stream: Stream) -> NDArray[np.float64]:
         assert (error > sketch.point_eps).mean() <= DELTA, "eps is missed more often than delta"
         errors.append(error)
     return np.concatenate(errors)
+
+
+def _join_errors(stream: Stream, kind: str, eps: float) -> list[str]:
+    """The mean error of self-joins over all ranges, over the square of the arrivals: one site, and merged."""
+    if kind == "RW":  # nothing is proved for them
+        return ["", ""]
+    shown = []
+    for made in (_central, _merged):
+        sketch, errors = made(stream, kind, eps, joins=True), []
+        for since in stream.ranges():
+            counts = np.unique(stream.keys[stream.times >= since], return_counts=True)[1]
+            true, found = int((counts**2).sum()), sketch.self_join(since)
+            assert true <= found.hi, "an upper bound does not hold"
+            errors.append(abs(found.estimate - true) / int(counts.sum()) ** 2)
+        shown.append(number(float(np.mean(errors))))
+    return shown
 
 
 def _throughput(section: Section, sizes: Sizes, eps: float, delta: float, target: float) -> None:

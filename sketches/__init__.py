@@ -31,7 +31,7 @@ from sketches.errors import (
 from sketches.frequency_bounds import FrequencyBounds
 from sketches.frequency_bounds import combine as combine_frequencies
 from sketches.gk import GK, merge
-from sketches.hashing import digest
+from sketches.hashing import digest, digest_one
 from sketches.rank_bounds import RankBounds, combine
 from sketches.target_rank import target_rank
 from sketches.window_counts import WindowCounts
@@ -58,6 +58,7 @@ __all__ = [
     "combine",
     "combine_frequencies",
     "digest",
+    "digest_one",
     "in_time_order",
     "merge",
     "merge_counts",

@@ -37,11 +37,11 @@ Purpose = Literal["points", "inner products"]
 class ECM:
     """Frequencies of keys in sliding windows, within eps of the arrivals.
 
-    >>> from sketches import digest
+    >>> from sketches import digest, digest_one
     >>> sketch = ECM(eps=0.01, delta=0.01)
     >>> sketch.update(digest(["a", "b", "a", "c"]), times=[10, 20, 20, 30])
-    >>> sketch.points(digest(["a"]), since=15)[0].hi
-    1
+    >>> sketch.point(digest_one("a"), since=15)
+    Estimate(estimate=1.0, lo=1, hi=1)
 
     Keys are given as digests, see hashing.py. A refused input changes nothing.
     """
@@ -152,6 +152,10 @@ class ECM:
         if self._asked is None or self._asked[:2] != (since, until):
             self._asked = (since, until, FrequencyBounds(self.hashes, self.counts.between(since, until)))
         return self._asked[2]
+
+    def point(self, digest: int, since: int | None = None, until: int | None = None) -> Estimate:
+        """How often one key arrived in the window, with bounds; its digest is that of `digest_one`."""
+        return self.points(np.array([digest], np.uint64), since, until)[0]
 
     def points(self, digests: Digests, since: int | None = None, until: int | None = None) -> Counts:
         """How often each key arrived in the window, with bounds."""

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sketches import ECM, InvalidInput, combine_frequencies, digest, in_time_order
+from sketches import ECM, InvalidInput, combine_frequencies, digest, digest_one, in_time_order
 from sketches.counting import Kind
 from sketches.ecm_sizes import (
     eps_of_merge_inputs,
@@ -117,6 +117,14 @@ def test_late_batches_are_sketches_of_their_own_and_add() -> None:
         assert (counts < found.lo).mean() <= 0.05
         if until is None:
             assert (np.abs(found.estimate - counts) > 0.02 * true.total()).mean() <= 0.05
+
+
+def test_one_key_is_answered_as_many_are() -> None:
+    sketch = ECM(0.1, 0.1)
+    sketch.update(digest(["a", "b", "a"]), [1, 2, 3])
+    for name, since in (("a", None), ("a", 2), ("b", 3), ("c", None)):
+        assert sketch.point(digest_one(name), since) == sketch.points(digest([name]), since)[0]
+    assert float(sketch.point(digest_one("a"))) == 2.0
 
 
 def test_arrivals_in_time_order_keep_the_order_of_equal_times() -> None:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketches import InvalidInput, digest
-from sketches.hashing import digest_one
+from sketches import InvalidInput, digest, digest_one
 from sketches.kernels import hash_rows
 from sketches.row_hashes import RowHashes
 
