@@ -73,7 +73,7 @@ class FrequencyBounds:
         slack = self.hashes.width * 2.0**-52
         eps = self.hashes.eps
         collided = eps * self.total().hi * other.total().hi
-        least = (lo * (1 - slack) - collided) / (1 - eps) if eps < 1 else 0.0
+        least = (lo * (1 - slack) - collided * (1 + slack)) / (1 - eps) if eps < 1 else 0.0
         most = max(0, math.floor(hi * (1 + slack)))
         least = min(max(0, math.ceil(least * (1 - slack))), most)
         return Estimate(min(max(float(estimate), least), most), least, most)

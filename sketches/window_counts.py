@@ -24,11 +24,13 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sketches.buckets import Buckets, Ints
+from sketches.buckets import Buckets, Ints, check
 from sketches.columns import INT64, as_column, for_loops
 from sketches.counting import FARTHEST, Counters, Counting, Kept
 from sketches.counts import Counts, exact, minus
 from sketches.errors import InvalidInput
+from sketches.exponential_histogram import check_levels
+from sketches.randomized_wave import Samples, check_samples
 
 
 class WindowCounts:
@@ -164,6 +166,16 @@ class WindowCounts:
         if since is not None and until < since:
             raise InvalidInput(f"got until = {until} before since = {since}; expected since <= until")
         return minus(whole, self.since(until))
+
+    def check_invariants(self) -> None:
+        """Raises BrokenInvariant if what is held breaks what buckets.py or randomized_wave.py promise."""
+        kept, eps = self.kept, self.counting.eps
+        if isinstance(kept, Samples):
+            check_samples(kept, self.cells, self._first, self._now)
+            return
+        check(kept, eps)
+        if self.counting.kind == "EH":
+            check_levels(kept, eps)
 
     def _widened(self, counts: Counts) -> Counts:
         """Bounds of x from those of the x' arrivals that merges left behind: |x' - x| <= skew * x.

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketches import ECM, Counting, WindowCounts, digest
-from sketches.buckets import Buckets, check
-from sketches.exponential_histogram import check_levels, most_buckets
+from sketches.exponential_histogram import most_buckets
 
 Ints = NDArray[np.int64]
 
@@ -58,11 +57,7 @@ def assert_counts(counts: WindowCounts, times: Ints, since: Iterable[int] | None
     """One cell: invariants, and bounds and error of every window that begins where it can matter."""
     times = np.sort(times)
     assert counts.n == len(times), "arrivals were lost or counted twice"
-    kept, eps = counts.kept, counts.counting.eps
-    assert isinstance(kept, Buckets)
-    check(kept, eps)
-    if counts.counting.kind == "EH":
-        check_levels(kept, eps)
+    counts.check_invariants()
     horizon = counts.horizon
     asked = since if since is not None else [t + by for t in np.unique(times).tolist() for by in (-1, 0, 1)]
     for time in asked:
@@ -87,6 +82,7 @@ def assert_points(
 ) -> None:
     """Keys that arrived, and some that did not: hi always holds, lo and eps in 1 - delta of the cases."""
     keys = np.concatenate([np.unique(history.keys), np.arange(10**6, 10**6 + 200)])
+    sketch.counts.check_invariants()
     promised = sketch.point_eps if eps is None else eps
     allowed = sketch.delta if fails is None else fails
     for since, until in windows:

@@ -1,4 +1,5 @@
 import math
+import pickle
 from collections import Counter
 from pathlib import Path
 
@@ -125,6 +126,16 @@ def test_one_key_is_answered_as_many_are() -> None:
     for name, since in (("a", None), ("a", 2), ("b", 3), ("c", None)):
         assert sketch.point(digest_one(name), since) == sketch.points(digest([name]), since)[0]
     assert float(sketch.point(digest_one("a"))) == 2.0
+
+
+@pytest.mark.parametrize("kind", ["EH", "DW", "RW"])
+def test_a_sketch_survives_the_way_to_a_task_and_back(kind: Kind) -> None:
+    history = stream(1.0, 500)
+    sketch = sketch_of(history, 0.3, 0.3, kind=kind)
+    sent = pickle.loads(pickle.dumps(sketch))
+    for one in (sketch, sent):
+        one.update(digest([1]), [20_000])
+    assert sent.to_bytes() == sketch.to_bytes()
 
 
 def test_arrivals_in_time_order_keep_the_order_of_equal_times() -> None:
