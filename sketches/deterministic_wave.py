@@ -9,8 +9,8 @@ bucket that ends at rank r holds r minus the rank kept before it.
 Proof of invariant 2 of buckets.py. Let x = later + 1, with the bucket's last arrival the oldest one
 counted; n is the last rank. Level l keeps all its ranks above n - c * 2**(l + 1), as they lie 2**(l + 1)
 apart, and so do the levels above it. Take the least l with c * 2**(l + 1) >= x + 2**l: every multiple of
-2**l from n - x + 1 down by 2**l is kept, so the bucket holds at most 2**l. If l is 0 it holds one. Else l -
-1 was too small, c * 2**l < x + 2**(l - 1), hence 2**l < x / (c - 1/2) and
+2**l from n - x + 1 down by 2**l is kept, so the bucket holds at most 2**l. If l is 0 it holds one. If not,
+the level below was too small, c * 2**l < x + 2**(l - 1), hence 2**l < x / (c - 1/2) and
 
     size / 2 <= 2**l / 2 < x / (2 c - 1) <= eps * x = eps * (1 + later).
 

@@ -43,7 +43,8 @@ class ECM:
     >>> sketch.point(digest_one("a"), since=15)
     Estimate(estimate=1.0, lo=1, hi=1)
 
-    Keys are given as digests, see hashing.py. A refused input changes nothing.
+    Keys are given as digests, see hashing.py. eps and delta are what was asked for; `point_eps` is what
+    is kept after merges. A refused input changes nothing.
     """
 
     __slots__ = ("_asked", "counts", "delta", "eps", "hashes")

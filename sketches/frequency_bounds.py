@@ -1,8 +1,8 @@
 """A Count-Min whose cells have bounds: what an ECM-sketch knows of one window; in this form sketches add.
 
 Model. Every arrival of a window is in one cell of each row, the one that its key hashes to. R_j(x), the
-number in x's cell of row j, is f(x), the arrivals of x, and those of other keys. Each cell is known as lo
-<= R <= hi.
+number in x's cell of row j, is f(x), the arrivals of x, and those of other keys. What is known of a cell is
+lo <= R <= hi.
 
 Guarantee, with n the arrivals in the window, and eps, delta those of the row hashes:
 
