@@ -22,6 +22,10 @@ Kept = Buckets | Samples
 # So that a difference of two times is no less exact than they are. Microseconds reach 146,000 years.
 FARTHEST = 2**62
 
+# Randomised waves are constant * log2(1 / delta) many: what stored bytes claim must not make billions.
+LEAST_DELTA = 1e-13
+MOST_CONSTANT = 1000
+
 
 class Counters(Protocol):
     """What updates write: the counters of one kind for all cells."""
@@ -60,10 +64,15 @@ class Counting:
         whole = isinstance(self.window, int) and not isinstance(self.window, bool)
         if self.window is not None and not (whole and 1 <= self.window <= FARTHEST):
             raise InvalidInput(f"got the window {self.window!r}; expected None or an integer from 1 to 2**62")
-        if (self.kind == "RW") != (0 < self.delta < 1) or not (0 <= self.site < 2**64 and self.constant >= 1):
+        drawn = self.kind == "RW"
+        if drawn != (self.delta != 0) or (drawn and not LEAST_DELTA <= self.delta < 1):
             raise InvalidInput(
-                f"got delta = {self.delta!r}, constant {self.constant!r}, site {self.site!r}, {self.kind}; "
-                "expected 0 < delta < 1 for RW and 0 for the others, a constant from 1, a site below 2**64"
+                f"got delta = {self.delta!r} for {self.kind}; expected 1e-13 <= delta < 1 for RW, else 0"
+            )
+        if not (0 <= self.site < 2**64 and 1 <= self.constant <= MOST_CONSTANT):
+            raise InvalidInput(
+                f"got the site {self.site!r} and the constant {self.constant!r}; expected a site below 2**64 "
+                f"and a constant from 1 to {MOST_CONSTANT}"
             )
 
     def none(self) -> Kept:

@@ -141,6 +141,9 @@ class ECM:
         times: one an arrival, never decreasing, none before the last one so far; on the clock "count" there
         are none. counts: how often each arrives, from 1; once without. InvalidInput otherwise: arrivals
         that come late go into a sketch of their own, and `combine` adds what both know.
+
+        With a window an update also costs as much as the sketch is large, because what expired is left
+        behind: bring arrivals by thousands.
         """
         self.counts.update(times, counts, cells=self._cells_of(checked_digests(digests, self.hashes)))
         self._asked = None

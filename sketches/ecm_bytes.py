@@ -121,8 +121,10 @@ def _decoded(header: tuple[Any, ...], body: bytes) -> ECM:
             kept = _buckets(lengths, numbers, kind == b"DW", first, n)
         _check_kept(kept, hashes, counting, n, first, now)
         counts = WindowCounts.of(counting, hashes.cells, kept, n=n, first=first, now=now, skew=skew)
-    elif len(numbers) > sum(lengths) or any(numbers) or first or now or skew:
-        raise _damage(104, "got entries of no arrivals, expected none")
+    else:
+        own_lengths, none = _listed(counts.kept, counting.kind, 0)
+        if (*own_lengths, first, now, skew) != (*lengths, 0, 0, 0) or not np.array_equal(numbers, none):
+            raise _damage(104, "got entries or times of no arrivals, expected none")
     return ECM.of(hashes, counting, eps=eps, delta=delta, counts=counts)
 
 

@@ -215,6 +215,8 @@ HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ")
         (8, float("nan")),
         (8, 0.01),
         (9, 0.5),
+        (10, 0),
+        (10, 2**32 - 1),
         (12, -1),
         (12, 2**63 - 1),
         (13, 0),
@@ -239,6 +241,19 @@ def test_a_header_that_no_sketch_has_is_refused(field: int, value: object) -> No
     fields[field] = value
     with pytest.raises(CorruptSketch, match="at byte"):
         ECM.from_bytes(wrap(KIND, 1, HEADER.pack(*fields) + payload[HEADER.size :]))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(8, 1e-300), (9, 0.0), (9, 5e-324), (10, 0), (10, 2**32 - 1), (18, 2**60)]
+)
+def test_waves_that_would_be_billions_are_refused(field: int, value: float) -> None:
+    """Their number follows from delta and the constant: a few bytes must not ask for gigabytes."""
+    for sketch in (small("RW"), ECM(0.5, 0.5, kind="RW")):
+        _, payload = unwrap(KIND, sketch.to_bytes())
+        fields = list(HEADER.unpack_from(payload))
+        fields[field] = value
+        with pytest.raises(CorruptSketch, match="at byte"):
+            ECM.from_bytes(wrap(KIND, 1, HEADER.pack(*fields) + payload[HEADER.size :]))
 
 
 def test_another_kind_and_a_newer_version_are_told_apart() -> None:
