@@ -30,11 +30,11 @@ from bench.plots import plot_accuracy
 from bench.report import Section, number, say, table
 from sketches import GK
 from warehouse import history, ledger, marks, steps, tables, tasks
+from warehouse.attempt import SLICE_ROWS
 from warehouse.create import read_options
 from warehouse.cuts import SortedInput, plan_slices
 from warehouse.events import Batches
 from warehouse.layout import Layout, plan_merge
-from warehouse.load import SLICE_ROWS
 from warehouse.marks import TickCounts, add_totals
 from warehouse.measures import Measure
 from warehouse.options import Options
@@ -252,7 +252,7 @@ def _sorted_run(store: Store, measure: Measure, options: Options, values: Any, s
     )
     none = np.zeros(1, dtype=np.int64)
     totals = TickCounts(ticks[:1], np.array([len(values)]), none, none)
-    return history.NewRun(run, attempt, (file,), totals)
+    return history.NewRun(run, attempt, (file,), totals, marks.to_arrow(measure, [file], totals))
 
 
 def _merge(store: Store, measure: Measure, options: Options) -> None:
@@ -286,7 +286,8 @@ def _merge(store: Store, measure: Measure, options: Options) -> None:
             grain,
             marks.span(rows, grain, len(totals.ticks)),
         )
-        new = history.NewRun(merge.output, attempt, (task(),), totals)
+        file = task()
+        new = history.NewRun(merge.output, attempt, (file,), totals, marks.to_arrow(measure, [file], totals))
         history.append_marks(store, measure, new)
         assert history.commit_merge(store, measure, merge, new)
 

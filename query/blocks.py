@@ -123,6 +123,18 @@ class BlockReader:
         except (OSError, ValueError, pa.ArrowException, KeyError) as error:
             raise self._damaged(path, error) from error
 
+    def tables(
+        self, root: str, file: RunFile, groups: Sequence[int], *, texts: Sequence[str] = ()
+    ) -> list[pa.Table]:
+        """Whole row groups of one file with all columns; `texts` come as dictionaries."""
+        path = f"{root}/{file.path}"
+        metadata = self.footer(root, file).metadata
+        try:
+            with self._open(path, metadata, texts) as opened:
+                return [opened.read_row_group(g, use_threads=False) for g in groups]
+        except (OSError, ValueError, pa.ArrowException, KeyError) as error:
+            raise self._damaged(path, error) from error
+
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
         """The first and the last value of a row group, from the footer alone: it is sorted."""
         statistics = self.footer(root, file).metadata.row_group(group).column(0).statistics
@@ -130,7 +142,8 @@ class BlockReader:
             raise self._damaged(f"{root}/{file.path}", ValueError(f"row group {group} has no statistics"))
         return statistics.min, statistics.max
 
-    def _open(self, path: str, metadata: Any = None) -> pq.ParquetFile:
+    def _open(self, path: str, metadata: Any = None, texts: Sequence[str] = ()) -> pq.ParquetFile:
+        how: dict[str, Any] = {"metadata": metadata, "read_dictionary": list(texts)}
         if self._filesystem is None:
             # Mapped: Arrow reads a file through threads of its own, which takes longer than a block does.
             file = os.open(f"{self._store.uri}/{path}", os.O_RDONLY)
@@ -138,8 +151,8 @@ class BlockReader:
                 mapped = mmap(file, 0, access=ACCESS_READ)
             finally:
                 os.close(file)
-            return pq.ParquetFile(pa.BufferReader(pa.py_buffer(mapped)), metadata=metadata)
-        return pq.ParquetFile(path, metadata=metadata, filesystem=self._filesystem)
+            return pq.ParquetFile(pa.BufferReader(pa.py_buffer(mapped)), **how)
+        return pq.ParquetFile(path, filesystem=self._filesystem, **how)
 
     def _read_footer(self, path: str, rows: int) -> Footer:
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import math
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +30,15 @@ from hypothesis.stateful import (
 )
 
 import query
+import query.keys as frequencies
 import warehouse
+from query.keyblocks import KeyHistory
 from sketches import target_rank
-from warehouse import ledger, marks, runfiles, tasks
+from warehouse import attempt, keyrows, keyruns, ledger, marks, runfiles, tasks
 from warehouse.create import read_options
 from warehouse.events import Batches
 from warehouse.storage import Store
+from warehouse.ticks import ALL_TIME, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The packages give these names to their functions.
-load_module = importlib.import_module("warehouse.load")
 append_module = importlib.import_module("stream.append")
 
 PHIS = (0, 0.07, 0.25, 0.5, 0.9, 1)
@@ -68,7 +71,7 @@ def templates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     for kind, kappa, eps in TEMPLATES:
         path = tmp_path_factory.mktemp("template") / "warehouse"
         schema = f"at timestamp, value {kind}"
-        options = {"time": "at", "eps": eps, "kappa": kappa, "grace": "0 s"}
+        options = {"key": "value", "time": "at", "eps": eps, "kappa": kappa, "grace": "0 s"}
         warehouse.create(spark, path, "value", schema=schema, **options)
         made[kind, kappa, eps] = path
     return made
@@ -82,8 +85,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     monkeypatch.setattr(marks, "CELLS", 16)
     monkeypatch.setattr(ledger, "FAN", 3)
     monkeypatch.setattr(tasks, "SORT_ROWS", 24)
-    monkeypatch.setattr(load_module, "SLICE_ROWS", 16)
-    monkeypatch.setattr(load_module, "FILE_ROWS", (32, 64))
+    monkeypatch.setattr(attempt, "SLICE_ROWS", 16)
+    monkeypatch.setattr(attempt, "FILE_ROWS", (32, 64))
+    monkeypatch.setattr(keyruns, "GROUP_ROWS", 3)
     monkeypatch.setattr(tasks, "run", lambda _, work: [task() for task in work])
     return monkeypatch
 
@@ -105,6 +109,7 @@ class Whole(RuleBasedStateMachine):
         self.rows: list[Row] = []
         self.batches: list[list[Row]] = []
         self.live = 0
+        self.loaded = 0  # how many rows are in history
         self.reader = query.open(self.path)
 
     def teardown(self) -> None:
@@ -134,7 +139,7 @@ class Whole(RuleBasedStateMachine):
         """Everything live becomes a step; again, and nothing is left to do."""
         warehouse.load(None, self.path)  # type: ignore[arg-type]
         assert warehouse.load(None, self.path).outcome == "empty"  # type: ignore[arg-type]
-        self.live = 0
+        self.live, self.loaded = 0, len(self.rows)
 
     @rule()
     def maintain(self) -> None:
@@ -153,6 +158,25 @@ class Whole(RuleBasedStateMachine):
             self._check(None)
             self._check((0, 1))
             self._check((1, 3))
+
+    @invariant()
+    def every_key_of_history_is_counted(self) -> None:
+        if hasattr(self, "path"):
+            self.reader.refresh()
+            self._check_keys(ALL_TIME)
+            self._check_keys(Window(1, 3))
+
+    def _check_keys(self, window: Window) -> None:
+        history = KeyHistory(self.reader._blocks, self.reader._snapshot.keys_view(), window)
+        rows = [value for value, tick in self.rows[: self.loaded] if window.start <= tick < window.stop]
+        truth = Counter("NaN" if is_nan(value) else value + 0 for value in rows if value is not None)
+        keys = [math.nan if key == "NaN" else key for key in truth]
+        assert frequencies.counts(history, keys) == list(truth.values())
+        assert frequencies.rows(history) == (sum(truth.values()), rows.count(None))
+        least = truth.total() / 4
+        assert sorted(count for _, count in frequencies.heavy_hitters(history, 0.25)) == sorted(
+            count for count in truth.values() if count >= least
+        )
 
     def _append(self, batch: int, rows: list[Row]) -> None:
         kind = pa.float64() if self.kind == "double" else pa.int64()
@@ -224,11 +248,11 @@ def test_any_history_of_a_warehouse_answers_as_a_plain_list_would(
     run(Whole, templates, tmp_path, LONG)
 
 
-@pytest.mark.parametrize("broken", ["ticks", "late ledger"])
+@pytest.mark.parametrize("broken", ["ticks", "late ledger", "keys"])
 def test_a_broken_warehouse_is_caught(
     broken: str, templates: dict[Any, Path], tmp_path: Path, tiny: pytest.MonkeyPatch
 ) -> None:
-    """The machine finds a span that forgets a row, and loaded rows that stay live."""
+    """The machine finds a span that forgets a row, loaded rows that stay live, keys without their ticks."""
     if broken == "ticks":
         count = runfiles._cells
 
@@ -237,6 +261,8 @@ def test_a_broken_warehouse_is_caught(
             return spans, ticks, counts // 2 * 2
 
         tiny.setattr(runfiles, "_cells", forgets)
+    elif broken == "keys":
+        tiny.setattr(tasks, "counted", lambda column, ticks: keyrows.counted(column, ticks * 0))
     else:
         tiny.setattr(ledger, "live_ranges", lambda known, _: sorted(known))
     short = settings(LONG, database=None, report_multiple_bugs=False, phases=[Phase.generate])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from deltalake import DeltaTable, Field, Schema
@@ -10,7 +11,6 @@ from pyarrow import fs
 
 from warehouse import history, ledger, steps, tables
 from warehouse.errors import InputError
-from warehouse.measures import Measure
 from warehouse.options import (
     DEFAULT_EPS,
     DEFAULT_GRACE,
@@ -76,8 +76,8 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
     if schema is not None:
         columns = column_types(fields)
         options.check_columns(columns)
-        for name in options.measure_names:
-            history.create_tables(store, Measure(name, columns[name]))
+        for projection in replace(options, columns=tuple(columns.items())).projections:
+            history.create_tables(store, projection)
     tables.create(store, STEPS, steps.SCHEMA)
     tables.create(store, LEDGER, ledger.SCHEMA)
     tables.create(store, REJECTED, REJECTED_SCHEMA)

@@ -1,4 +1,4 @@
-"""Reading `events` without a JVM: the measures' values of given batches, in bounded pieces.
+"""Reading `events` without a JVM: the values or the keys of given batches, in bounded pieces.
 
 Loads sort these rows, streams sketch them, exact answers count them: all through `read_columns`,
 so a value is stored, sketched and counted as the same number. Files are pruned by their
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from warehouse.errors import DamagedWarehouse
+from warehouse.keys import Key, KeyColumn, encode_keys
 from warehouse.measures import Column, Measure, encode, numbers
 from warehouse.storage import EVENTS
 from warehouse.tables import DataFile, files
@@ -107,18 +109,40 @@ def read_columns(
     batches: Sequence[Batches],
 ) -> Iterator[Piece]:
     """The batches' rows of the shares, decoded, a row group at a time."""
-    names = list(dict.fromkeys(["_tick", *(measure.name for measure in measures)]))
+    for rows in _read_rows(filesystem, shares, [measure.name for measure in measures], batches):
+        yield decode(rows, measures)
+
+
+def read_keys(
+    filesystem: fs.FileSystem, shares: Iterable[Share], key: Key, batches: Sequence[Batches]
+) -> Iterator[tuple[NDArray[np.int64], KeyColumn]]:
+    """The ticks and keys of the batches' rows of the shares, a row group at a time."""
+    texts = [key.name] if key.is_text else []
+    for rows in _read_rows(filesystem, shares, [key.name], batches, texts):
+        yield numbers(rows.column("_tick")), encode_keys(key, _array(rows.column(key.name)))
+
+
+def _read_rows(
+    filesystem: fs.FileSystem,
+    shares: Iterable[Share],
+    columns: Iterable[str],
+    batches: Sequence[Batches],
+    texts: Sequence[str] = (),
+) -> Iterator[pa.Table]:
+    """The batches' rows: `_tick` and the columns, of which `texts` come as dictionaries."""
+    names = list(dict.fromkeys(["_tick", *columns]))
     for share in shares:
-        with reading(share.path), pq.ParquetFile(share.path, filesystem=filesystem) as file:
+        open_file = partial(pq.ParquetFile, share.path, filesystem=filesystem, read_dictionary=list(texts))
+        with reading(share.path), open_file() as file:
             for group in range(file.num_row_groups) if share.groups is None else share.groups:
                 held = _group_held(file.metadata.row_group(group), batches)
                 if held == "none":
                     continue
-                columns = names if held == "all" else [*names, "_source", "_batch"]
-                table = file.read_row_group(group, columns=columns, use_threads=False)
+                wanted = names if held == "all" else [*names, "_source", "_batch"]
+                table = file.read_row_group(group, columns=wanted, use_threads=False)
                 rows = table if held == "all" else table.filter(_of_batches(table, batches))
                 if rows.num_rows:
-                    yield decode(rows.combine_chunks(), measures)
+                    yield rows.unify_dictionaries().combine_chunks() if texts else rows.combine_chunks()
 
 
 @contextmanager

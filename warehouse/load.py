@@ -12,7 +12,7 @@ Recovery. A crash at any point is mended by running the same load again:
     after events   the replay finds the batch, checks that its rows are the same, and goes on
     after plan     the plan is taken as it stands
     after files or marks   they are written anew; maintenance sweeps what no commit names
-    after a run's commit   that measure is skipped, the next one is done
+    after a run's commit   that measure is skipped, the next one is done; the key comes last
     in a merge     the inputs are still there: it is planned again
 
 Steps enter history in order. A loader that finds an earlier step undone does it first, so two
@@ -23,25 +23,21 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from warehouse import history, ingest, ledger, marks, tables, tasks
+from warehouse import build, history, ingest, ledger, tables
 from warehouse.create import read_options
-from warehouse.cuts import SortedInput, plan_slices
 from warehouse.errors import DamagedWarehouse, InputError
-from warehouse.events import Batches, event_files, share_out
-from warehouse.history import NewRun
-from warehouse.layout import Layout, Merge, Run, plan_merge
-from warehouse.marks import RunMarks, TickCounts, add_totals
-from warehouse.measures import Measure
+from warehouse.events import Batches, event_files
+from warehouse.history import Projection
+from warehouse.layout import Layout, plan_merge
 from warehouse.options import Options
-from warehouse.runfiles import WrittenFile
 from warehouse.steps import Plan, covered, read_plans, write_plan
-from warehouse.storage import EVENTS, LEDGER, STEPS, Store, runs_table
+from warehouse.storage import EVENTS, LEDGER, STEPS, Store
 
 if TYPE_CHECKING:
     import os
@@ -49,8 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BULK = "load:"  # the sources of bulk batches start so; a stream's name must not
-SLICE_ROWS = 2**20  # rows of a merge that a task holds at a time
-FILE_ROWS = (2**20, 2**22)  # rows of a run's file: least and most; between them one file a core
 
 
 @dataclass(slots=True)
@@ -58,7 +52,7 @@ class LoadReport:
     """What a load did.
 
     `outcome` is 'loaded', 'known' (the batch was in history before) or 'empty'. `rows`, `nans`
-    and `nulls` are those of the steps that it moved into history.
+    and `nulls` are those of the steps that it moved into history, by measure and for the key.
     """
 
     outcome: str = "loaded"
@@ -230,9 +224,9 @@ def _finish_steps(
 ) -> None:
     """Brings every planned step up to `last` into history, and merges."""
     report = watch.report
-    for measure in options.measures:
-        history.create_tables(store, measure)
-    done = min((_layout(store, measure).last_step for measure in options.measures), default=-1)
+    for projection in options.projections:
+        history.create_tables(store, projection)
+    done = min((_layout(store, one).last_step for one in options.projections), default=-1)
     pending = [plan for plan in _plans(store) if last is not None and done < plan.step <= last]
     if report.outcome == "loaded" and not pending:
         report.outcome = "known"
@@ -240,21 +234,21 @@ def _finish_steps(
         _load_step(spark, store, options, plan, watch)
         report.step, report.rows = plan.step, report.rows + plan.rows
         report.outcome = "loaded"
-    for measure in options.measures:
-        _merge_levels(spark, store, options, measure, watch)
-        report.runs_by_level[measure.name] = _layout(store, measure).levels()
+    for projection in options.projections:
+        _merge_levels(spark, store, options, projection, watch)
+        report.runs_by_level[projection.title] = _layout(store, projection).levels()
 
 
-def _layout(store: Store, measure: Measure) -> Layout:
-    return history.layout_of(tables.open_table(store, runs_table(measure.name)))
+def _layout(store: Store, projection: Projection) -> Layout:
+    return history.layout_of(tables.open_table(store, projection.runs_table))
 
 
 def _load_step(spark: SparkSession, store: Store, options: Options, plan: Plan, watch: _Watch) -> None:
-    measures = [measure for measure in options.measures if _layout(store, measure).last_step < plan.step]
+    behind = [one for one in options.projections if _layout(store, one).last_step < plan.step]
     with watch.phase("sort"):
-        runs = _sort(spark, store, options, measures, plan)
+        runs = build.sort_step(spark, store, options.eps, behind, plan)
     watch.reached("sorted")
-    for measure, new in zip(measures, runs, strict=True):
+    for projection, new in zip(behind, runs, strict=True):
         rows = new.totals.counts.sum() + new.totals.nans.sum() + new.totals.nulls.sum()
         if rows != plan.rows:
             raise DamagedWarehouse(
@@ -262,144 +256,32 @@ def _load_step(spark: SparkSession, store: Store, options: Options, plan: Plan, 
                 "Rows of events were removed or added by hand: restore them."
             )
         with watch.phase("commit"):
-            history.append_marks(store, measure, new)
+            history.append_marks(store, projection, new)
             watch.reached("marked")
-            history.commit_run(store, measure, new)
+            history.commit_run(store, projection, new)
         watch.reached("committed")
         report = watch.report
         report.bytes_written += sum(file.size for file in new.files)
-        report.nans[measure.name] = report.nans.get(measure.name, 0) + int(new.totals.nans.sum())
-        report.nulls[measure.name] = report.nulls.get(measure.name, 0) + int(new.totals.nulls.sum())
-
-
-def _sort(
-    spark: SparkSession, store: Store, options: Options, measures: Sequence[Measure], plan: Plan
-) -> list[NewRun]:
-    """The step's run of each measure, written and not committed."""
-    run = Run(plan.step, plan.step, 0)
-    attempt = tables.new_name()
-    found = event_files(tables.open_table(store, EVENTS), plan.batches)
-    shares = share_out(store.filesystem(), found, tasks.SORT_ROWS // max(1, len(measures)))
-    whole = len(shares) <= 1
-
-    def paths(i: int) -> tuple[str, ...]:
-        if whole:
-            return tuple(history.run_path(measure, run, attempt, 0) for measure in measures)
-        return tuple(f"{_chunks(measure)}/{attempt}/{i:05d}.parquet" for measure in measures)
-
-    work = [
-        tasks.SortTask(
-            store, tuple(measures), plan.batches, tuple(part), paths(i), options.eps if whole else None
-        )
-        for i, part in enumerate(shares or [[]])
-    ]
-    results = tasks.run(spark, work)
-    by_measure = [[task[i] for task in results] for i in range(len(measures))]
-    runs = []
-    for measure, chunks in zip(measures, by_measure, strict=True):
-        totals = add_totals([one for _, one in chunks])
-        files = [file for file, _ in chunks]
-        if not whole:
-            inputs = [SortedInput(((f.path, 0, f.rows),), f.rows, f.positions, f.values) for f in files]
-            files = _merge(spark, store, options, measure, inputs, totals, run, attempt)
-            store.filesystem().delete_dir(f"{_chunks(measure)}/{attempt}")
-        runs.append(NewRun(run, attempt, tuple(files), totals))
-    return runs
-
-
-def _chunks(measure: Measure) -> str:
-    """Where sorted chunks wait for their merge; Delta looks past names that start with '_'."""
-    return f"{runs_table(measure.name)}/_chunks"
-
-
-def _merge(
-    spark: SparkSession,
-    store: Store,
-    options: Options,
-    measure: Measure,
-    inputs: Sequence[SortedInput],
-    totals: TickCounts,
-    run: Run,
-    attempt: str,
-) -> list[WrittenFile]:
-    """Merges sorted inputs into the files of a run: a task a file, a bounded slice at a time."""
-    rows = sum(one.rows for one in inputs)
-    grain = marks.grain(rows, options.eps)
-    span = marks.span(rows, grain, len(totals.ticks))
-    slices = plan_slices(inputs, -(-rows // SLICE_ROWS))
-    least, most = FILE_ROWS
-    per_file = max(1, min(most, max(least, rows // _cores(spark))) // SLICE_ROWS)
-    files: list[WrittenFile] = tasks.run(
-        spark,
-        [
-            tasks.MergeTask(
-                store,
-                measure.arrow_type,
-                tuple(inputs),
-                tuple(slices[at : at + per_file]),
-                history.run_path(measure, run, attempt, at // per_file),
-                grain,
-                span,
-            )
-            for at in range(0, len(slices), per_file)
-        ],
-    )
-    written = sum(file.rows for file in files)
-    if written != rows:
-        raise DamagedWarehouse(
-            f"merging into run {run.name} of {measure.name!r} wrote {written} of {rows} values. "
-            "Nothing was committed: run verify, it names the file whose marks are wrong."
-        )
-    return files
-
-
-def _cores(spark: SparkSession) -> int:
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # noqa: BLE001  a Spark Connect session has no context, and does not tell
-        return 8
+        name = projection.title
+        report.nans[name] = report.nans.get(name, 0) + int(new.totals.nans.sum())
+        report.nulls[name] = report.nulls.get(name, 0) + int(new.totals.nulls.sum())
 
 
 def _merge_levels(
-    spark: SparkSession, store: Store, options: Options, measure: Measure, watch: _Watch
+    spark: SparkSession, store: Store, options: Options, projection: Projection, watch: _Watch
 ) -> None:
     """Merges until no level holds more than kappa runs."""
     while True:
-        table = tables.open_table(store, runs_table(measure.name))
+        table = tables.open_table(store, projection.runs_table)
         found = history.runs_of(tables.files(table))
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return
         with watch.phase("merge"):
-            inputs = [history.read_marks(store, measure, run, found[run]) for run in merge.inputs]
-            new = _merge_runs(spark, store, options, measure, merge, inputs)
+            new = build.merge_runs(spark, store, options.eps, projection, merge, found)
             watch.reached("merge sorted")
-            history.append_marks(store, measure, new)
+            history.append_marks(store, projection, new)
             watch.reached("merge marked")
-            if history.commit_merge(store, measure, merge, new):
+            if history.commit_merge(store, projection, merge, new):
                 watch.report.bytes_written += sum(file.size for file in new.files)
         watch.reached("merged")
-
-
-def _merge_runs(
-    spark: SparkSession,
-    store: Store,
-    options: Options,
-    measure: Measure,
-    merge: Merge,
-    inputs: Sequence[RunMarks],
-) -> NewRun:
-    attempt = tables.new_name()
-    totals = add_totals([one.totals for one in inputs])
-    root = runs_table(measure.name)
-    sources = [
-        SortedInput(
-            tuple((f"{root}/{f.path}", f.first, f.rows) for f in one.files),
-            one.rows,
-            one.positions,
-            one.values,
-        )
-        for one in inputs
-    ]
-    files = _merge(spark, store, options, measure, sources, totals, merge.output, attempt)
-    return NewRun(merge.output, attempt, tuple(files), totals)

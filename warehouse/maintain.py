@@ -27,12 +27,12 @@ from pyarrow import fs
 from warehouse import history, ledger, tables, tasks
 from warehouse.create import read_options
 from warehouse.events import Batches
+from warehouse.history import Projection
 from warehouse.layout import Run
-from warehouse.measures import Measure
 from warehouse.options import Options
 from warehouse.rowfiles import JoinFiles
 from warehouse.steps import Plan, read_plans
-from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store, marks_table, runs_table
+from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store
 from warehouse.tables import DataFile
 from warehouse.ticks import parse_grace
 
@@ -74,15 +74,13 @@ def maintain(
     grace_us = options.grace_us if grace is None else parse_grace(grace)
     tell = progress or (lambda _: None)
     report = MaintenanceReport()
-    held = {
-        measure.name: _held_since(store, measure) for measure in options.measures if _has_runs(store, measure)
-    }
-    for measure in options.measures:
-        if measure.name in held:
-            tell(f"marks of {measure.name}")
-            report.marks_expired += _expire_marks(store, measure, held[measure.name], grace_us)
-            tell(f"runs of {measure.name}")
-            for name in (runs_table(measure.name), marks_table(measure.name)):
+    held = {one.runs_table: _held_since(store, one) for one in options.projections if _has_runs(store, one)}
+    for one in options.projections:
+        if one.runs_table in held:
+            tell(f"marks of {one.title}")
+            report.marks_expired += _expire_marks(store, one, held[one.runs_table], grace_us)
+            tell(f"runs of {one.title}")
+            for name in (one.runs_table, one.marks_table):
                 report.swept[name] = _sweep(store, name, grace_us)
     tell("ledger and steps")
     report.ledger_rows_expired = _compact_ledger(store, options, held, grace_us, report)
@@ -96,17 +94,17 @@ def maintain(
     return report
 
 
-def _has_runs(store: Store, measure: Measure) -> bool:
-    return tables.exists(store, runs_table(measure.name))
+def _has_runs(store: Store, projection: Projection) -> bool:
+    return tables.exists(store, projection.runs_table)
 
 
 def _expired(since_ms: int, grace_us: int) -> bool:
     return since_ms * 1000 + grace_us <= time.time() * 1e6
 
 
-def _held_since(store: Store, measure: Measure) -> list[tuple[Run, int, set[str]]]:
-    """Each run of the measure, since when (milliseconds) the table has it, and its attempts' names."""
-    runs = history.runs_of(tables.files(tables.open_table(store, runs_table(measure.name))))
+def _held_since(store: Store, projection: Projection) -> list[tuple[Run, int, set[str]]]:
+    """Each run of the projection, since when (milliseconds) the table has it, and its attempts' names."""
+    runs = history.runs_of(tables.files(tables.open_table(store, projection.runs_table)))
     return [
         (run, max(f.modified for f in found), {history.attempt_of(f.path) for f in found})
         for run, found in runs.items()
@@ -114,11 +112,11 @@ def _held_since(store: Store, measure: Measure) -> list[tuple[Run, int, set[str]
 
 
 def _expire_marks(
-    store: Store, measure: Measure, held: list[tuple[Run, int, set[str]]], grace_us: int
+    store: Store, projection: Projection, held: list[tuple[Run, int, set[str]]], grace_us: int
 ) -> int:
     """Takes out the marks of runs that the table no longer has and of attempts that it never had."""
     current = {attempt for _, _, attempts in held for attempt in attempts}
-    table = tables.open_table(store, marks_table(measure.name))
+    table = tables.open_table(store, projection.marks_table)
     gone = []
     for file in tables.files(table):
         run = Run.parse(file.partition["run"])
@@ -176,7 +174,7 @@ def _compact_ledger(
     A file of one range that readers take stays as it is: they find it by its statistics.
     """
     plans = read_plans(store, tables.open_table(store, STEPS))
-    done = [plan for plan in plans if len(held) == len(options.measures) and _loaded(plan, held, grace_us)]
+    done = [plan for plan in plans if len(held) == len(options.projections) and _loaded(plan, held, grace_us)]
     gone = [batches for plan in done for batches in plan.batches]
     while True:
         table = tables.open_table(store, LEDGER)
@@ -220,7 +218,7 @@ def _compact_ledger(
 
 
 def _loaded(plan: Plan, held: dict[str, list[tuple[Run, int, set[str]]]], grace_us: int) -> bool:
-    """Whether every measure has held the step for the grace."""
+    """Whether every projection has held the step for the grace."""
     return all(
         any(run.first <= plan.step <= run.last and _expired(since, grace_us) for run, since, _ in runs)
         for runs in held.values()

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -36,10 +37,16 @@ from warehouse.layout import Run
 from warehouse.measures import Column, Measure, numbers
 from warehouse.ticks import Window
 
+if TYPE_CHECKING:
+    from warehouse.runfiles import WrittenFile
+
 ROW_GROUP_ROWS = 16_384
 CELLS = 2**18  # a run's spans x ticks at most, unless one span alone has more ticks
 MARKS = 2**16  # a run's marks at most, unless eps asks for more
 HEADER = -1
+
+BASIC = ["file", "position", "value"]  # the columns of the marks themselves
+LISTS = ["ticks", "counts", "nans", "nulls"]
 
 
 def grain(rows: int, eps: float) -> int:
@@ -121,7 +128,7 @@ def coded(ticks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64
         return ticks, ticks
     low, high = int(ticks.min()), int(ticks.max())
     if high - low <= len(ticks):
-        return np.arange(low, high + 1), ticks - low
+        return low + np.arange(high - low + 1), ticks - low  # high + 1 may be no int64
     names, code = np.unique(ticks, return_inverse=True)
     return names, code
 
@@ -225,6 +232,54 @@ class RunMarks:
             raise DamagedWarehouse(f"the marks of run {self.run.name} do not describe its {self.rows} rows.")
 
 
+def to_arrow(measure: Measure, files: Sequence[WrittenFile], totals: TickCounts) -> tuple[pa.Table, pa.Table]:
+    """The rows of the marks table for a run's files: the header, then the marks of each file in order.
+
+    The header comes in a row group of its own: a reader takes its lists and no others. Positions count from
+    the run's first row.
+    """
+    lists = [pa.array([getattr(totals, name).tolist()], pa.list_(pa.int64())) for name in LISTS]
+    header = pa.table(
+        [
+            pa.array([below_table(files[0].path)]),
+            pa.array([HEADER]),
+            pa.nulls(1, measure.arrow_type),
+            *lists,
+        ],
+        names=BASIC + LISTS,
+    )
+    parts = [header.slice(0, 0)]
+    first = 0
+    for file in files:
+        parts.append(_marks_of(measure, file, first))
+        first += file.rows
+    return header, pa.concat_tables(parts)
+
+
+def _marks_of(measure: Measure, file: WrittenFile, first: int) -> pa.Table:
+    opens = np.searchsorted(file.positions, file.span_starts)
+    lengths = np.zeros(len(file.positions), dtype=np.int32)
+    lengths[opens] = np.diff(file.span_offsets)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    nothing = pa.nulls(len(file.positions), pa.list_(pa.int64()))
+    return pa.table(
+        {
+            "file": pa.array([below_table(file.path)] * len(file.positions), pa.string()),
+            "position": pa.array(file.positions + first),
+            "value": pa.array(file.values, measure.arrow_type),
+            "ticks": pa.ListArray.from_arrays(offsets, pa.array(file.ticks)),
+            "counts": pa.ListArray.from_arrays(offsets, pa.array(file.counts)),
+            "nans": nothing,
+            "nulls": nothing,
+        }
+    )
+
+
+def below_table(path: str) -> str:
+    """The path of a run's file below its table, from its path below the warehouse."""
+    return path[path.index("run=") :]
+
+
 def from_arrow(run: Run, marks: pa.Table, header: pa.Table, spans: Callable[[], Spans]) -> RunMarks:
     """The marks of a run from its rows of the marks table.
 
@@ -233,7 +288,7 @@ def from_arrow(run: Run, marks: pa.Table, header: pa.Table, spans: Callable[[], 
     found = numbers(marks.column("position"))
     if list(np.flatnonzero(found == HEADER)) != [0] or header.num_rows != 1:
         raise DamagedWarehouse(f"the marks of run {run.name} do not begin with one header.")
-    totals = TickCounts(*(_flat(header.column(name)) for name in ("ticks", "counts", "nans", "nulls")))
+    totals = TickCounts(*(flat(header.column(name)) for name in LISTS))
     rows = int(totals.counts.sum())
     positions = found[1:]
     values = numbers(marks.column("value").slice(1))
@@ -258,10 +313,11 @@ def spans_from_arrow(table: pa.Table) -> Spans:
     return Spans(
         starts=numbers(table.column("position"))[opens],
         offsets=np.concatenate([[0], np.cumsum(lengths[opens])]),
-        ticks=_flat(table.column("ticks")),
-        counts=_flat(table.column("counts")),
+        ticks=flat(table.column("ticks")),
+        counts=flat(table.column("counts")),
     )
 
 
-def _flat(lists: pa.ChunkedArray) -> NDArray[np.int64]:
+def flat(lists: pa.ChunkedArray) -> NDArray[np.int64]:
+    """The numbers of a column of lists, one list after the other."""
     return numbers(pc.list_flatten(lists))

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from warehouse.errors import InputError
+from warehouse.storage import marks_table, runs_table
 from warehouse.ticks import DAY_US, epoch_us, from_epoch_us
 
 _EPOCH_DAY = date(1970, 1, 1)
@@ -50,6 +51,26 @@ class Measure:
                 f"measure {self.name!r} is of type {self.type}, which has no ranks here. "
                 f"Expected one of: {KNOWN_TYPES}."
             )
+
+    @property
+    def title(self) -> str:
+        """What reports call it."""
+        return self.name
+
+    @property
+    def runs_table(self) -> str:
+        """The table of the measure's runs, below the warehouse."""
+        return runs_table(self.name)
+
+    @property
+    def marks_table(self) -> str:
+        """The table of its marks, below the warehouse."""
+        return marks_table(self.name)
+
+    @property
+    def runs_schema(self) -> pa.Schema:
+        """The columns of the runs table."""
+        return pa.schema([("value", self.arrow_type), ("tick", pa.int64()), ("run", pa.string())])
 
     @property
     def is_double(self) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warehouse.errors import InputError, NotAWarehouse, OptionsMismatch
+from warehouse.keys import Key
 from warehouse.measures import Measure
 from warehouse.ticks import parse_duration, parse_grace
 
@@ -49,6 +50,18 @@ class Options:
         """The measures with their types; empty while the columns are not known."""
         types = dict(self.columns)
         return tuple(Measure(name, types[name]) for name in self.measure_names) if types else ()
+
+    @property
+    def key_column(self) -> Key | None:
+        """The key with its type; None where there is none, or it is not known yet."""
+        types = dict(self.columns)
+        return Key(self.key, types[self.key]) if self.key and types else None
+
+    @property
+    def projections(self) -> tuple[Measure | Key, ...]:
+        """What history stores sorted, in the order of loading: the measures, then the key."""
+        key = self.key_column
+        return (*self.measures, *([key] if key else []))
 
     @property
     def time_column(self) -> Measure | None:
@@ -135,6 +148,8 @@ class Options:
                     )
         for name in self.measure_names:
             Measure(name, columns[name])
+        if self.key is not None:
+            Key(self.key, columns[self.key])
         if self.time is not None and columns[self.time] not in {"timestamp", "date"}:
             raise InputError(
                 f"the time column {self.time!r} is {columns[self.time]}. Expected timestamp or date."

@@ -351,11 +351,19 @@ def _range(groups: Sequence[pq.Statistics], kind: pa.DataType) -> tuple[Any, Any
         return None, None
     low, high = min(one.min for one in groups), max(one.max for one in groups)
     if isinstance(low, str):
-        cut = high if len(high) <= _TEXT else high[:_TEXT] + _LAST
-        return low[:_TEXT], cut if cut >= high else None
+        return text_bounds(low, high)
     if isinstance(low, Decimal):
         return float(low), float(high)
     return low, high
+
+
+def text_bounds(low: str, high: str) -> tuple[str, str | None]:
+    """A short text that is not greater than `low`, and one that is not less than `high`; None: no such."""
+    cut = _TEXT
+    while high[cut : cut + 1] == _LAST and cut < 4 * _TEXT:  # nothing that is cut here is greater
+        cut += 1
+    bound = high if len(high) <= cut else high[:cut] + _LAST
+    return low[:_TEXT], bound if bound >= high else None
 
 
 def _time(count: int, unit: Literal["ms", "D"], zone: str = "") -> str | None:

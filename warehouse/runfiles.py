@@ -8,6 +8,7 @@ read); integers are DELTA_BINARY_PACKED, where sorted duplicates cost next to no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,18 @@ class WrittenFile:
     counts: NDArray[np.int64]
     tick_range: tuple[int, int] | None
 
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Delta's statistics, exact; infinities have no JSON, so a side that is infinite goes without."""
+        if not self.rows or self.tick_range is None:
+            return {"nullCount": {"value": 0, "tick": 0}}
+        low, high = self.values[0].item(), self.values[-1].item()
+        least: dict[str, Any] = {"tick": self.tick_range[0]}
+        most: dict[str, Any] = {"tick": self.tick_range[1]}
+        if math.isfinite(low) and math.isfinite(high):
+            least["value"], most["value"] = low, high
+        return {"minValues": least, "maxValues": most, "nullCount": {"value": 0, "tick": 0}}
+
 
 def sort_rows(values: NDArray[Any], ticks: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Rows by value; the order of ticks among equal values is free."""
@@ -75,23 +88,38 @@ def merge_slice(
 def read_rows(
     filesystem: fs.FileSystem, one: SortedInput, start: int, stop: int
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Rows start..stop (exclusive) of a sorted input, through the row groups that hold them."""
+    """Rows start..stop (exclusive) of a sorted input."""
+    table = pa.concat_tables(read_tables(filesystem, one.files, start, stop))
+    return numbers(table.column("value")), numbers(table.column("tick"))
+
+
+def read_tables(
+    filesystem: fs.FileSystem,
+    files: Sequence[tuple[str, int, int]],
+    start: int,
+    stop: int,
+    *,
+    texts: Sequence[str] = (),
+) -> list[pa.Table]:
+    """Rows start..stop (exclusive) of files in order, through the row groups that hold them.
+
+    The columns `texts` come as dictionaries.
+    """
     parts = []
-    for path, first, rows in one.files:
+    for path, first, rows in files:
         lo, hi = max(start - first, 0), min(stop - first, rows)
         if lo >= hi:
             continue
         try:
-            parts.append(_read_slice(filesystem, path, lo, hi))
+            parts.append(_read_slice(filesystem, path, lo, hi, texts))
         except (OSError, pa.ArrowException) as error:
             raise DamagedWarehouse(f"cannot read {path}: {error}. Restore the file, or the table.") from error
-    table = pa.concat_tables(parts)
-    return numbers(table.column("value")), numbers(table.column("tick"))
+    return parts
 
 
-def _read_slice(filesystem: fs.FileSystem, path: str, lo: int, hi: int) -> pa.Table:
+def _read_slice(filesystem: fs.FileSystem, path: str, lo: int, hi: int, texts: Sequence[str]) -> pa.Table:
     """Rows lo..hi (exclusive) of a file."""
-    with pq.ParquetFile(path, filesystem=filesystem) as file:
+    with pq.ParquetFile(path, filesystem=filesystem, read_dictionary=list(texts)) as file:
         edges = np.cumsum([0] + [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)])
         g0 = int(np.searchsorted(edges, lo, side="right")) - 1
         g1 = int(np.searchsorted(edges, hi, side="left"))

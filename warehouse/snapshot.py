@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -23,13 +23,19 @@ from warehouse import history, ledger, tables
 from warehouse.create import read_options
 from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.events import Batches
+from warehouse.history import Projection
+from warehouse.keymarks import KeyMarks
+from warehouse.keys import Key
 from warehouse.layout import Layout, Run
 from warehouse.ledger import LiveRow
 from warehouse.marks import RunMarks
 from warehouse.measures import Measure
 from warehouse.options import Options
 from warehouse.steps import covered, read_plans
-from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store, runs_table
+from warehouse.storage import EVENTS, KEYS, LEDGER, REJECTED, STEPS, Store, runs_table
+
+P = TypeVar("P", Measure, Key)
+M = TypeVar("M", RunMarks, KeyMarks)
 
 _LISTING_SECONDS = 60.0  # a log that was cleaned can hide its next version: list it anew this often
 
@@ -48,6 +54,20 @@ class View:
     root: str
     batches: tuple[Batches, ...]
     live: tuple[LiveRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeysView:
+    """The key at one moment: the marks of its runs, and the ranges of batches that these do not hold.
+
+    `root` is the runs table's path below the warehouse; `versions` are those of the tables read.
+    """
+
+    key: Key
+    versions: Mapping[str, int]
+    runs: tuple[KeyMarks, ...]
+    root: str
+    batches: tuple[Batches, ...]
 
 
 @dataclass(slots=True)
@@ -77,10 +97,11 @@ class Snapshot:
         self._events = tables.open_table(store, EVENTS)
         self.options: Options = read_options(store, self._events)
         self._known: dict[str, _Known] = {}
-        self._marks: dict[str, dict[str, RunMarks]] = {}
+        self._marks: dict[str, dict[str, Any]] = {}
         self._live: dict[str, dict[Batches, list[LiveRow]]] = {}
         self._ranges: ledger.RangeCache = {}
         self._views: dict[str, View] = {}
+        self._keys: KeysView | None = None
         self.refresh()
 
     def refresh(self) -> bool:
@@ -88,10 +109,13 @@ class Snapshot:
         if not self.options.columns:
             self._events = tables.open_table(self.store, EVENTS)
             self.options = read_options(self.store, self._events)
-        names = [runs_table(name) for name in self.options.measure_names if self.options.columns]
-        changed = [self._update(name) for name in [*names, STEPS, LEDGER]]
+        names = [runs_table(name) for name in self.options.measure_names]
+        names += [KEYS] if self.options.key else []
+        known = names if self.options.columns else []
+        changed = [self._update(name) for name in [*known, STEPS, LEDGER]]
         if any(changed):
             self._views.clear()
+            self._keys = None
         return any(changed)
 
     def view(self, measure: str | None = None) -> View:
@@ -101,9 +125,22 @@ class Snapshot:
             self._views[wanted.name] = self._view(wanted)
         return self._views[wanted.name]
 
+    def keys_view(self) -> KeysView:
+        """The key as of the last refresh; InputError where the warehouse has none."""
+        key = self.options.key_column
+        if key is None:
+            raise InputError(
+                "the warehouse has no rows yet: its first batch will fix the columns' types."
+                if self.options.key
+                else "the warehouse was created without a key. Create one with key='column' and load it."
+            )
+        if self._keys is None:
+            self._keys = self._view_keys(key)
+        return self._keys
+
     def info(self) -> dict[str, Any]:
-        """Steps, runs by level and bytes of each measure, live batches and rows, table versions."""
-        ahead = max(self.options.measures, key=lambda m: self._layout(m).last_step, default=None)
+        """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
+        ahead = max(self.options.measures, key=lambda m: self._runs(m)[0].last_step, default=None)
         live = self.view(ahead.name) if ahead is not None else None
         return {
             "warehouse": self.store.uri,
@@ -113,15 +150,16 @@ class Snapshot:
             "live_batches": sum(one.last - one.first + 1 for one in live.batches) if live else 0,
             "live_rows": sum(row.rows for row in live.live) if live else 0,
             "rejected": rejected_counts(self.store),
-            "measures": {measure.name: self._measure_info(measure) for measure in self.options.measures},
+            "measures": {measure.name: self._runs_info(measure) for measure in self.options.measures},
+            **({"keys": self._runs_info(self.options.key_column)} if self.options.key_column else {}),
             "versions": {name: known.version for name, known in self._known.items()},
         }
 
-    def _measure_info(self, measure: Measure) -> dict[str, Any]:
-        table = self._known[runs_table(measure.name)].table
+    def _runs_info(self, projection: Projection) -> dict[str, Any]:
+        table = self._known[projection.runs_table].table
         found = tables.files(table) if table is not None else []
         return {
-            "type": measure.type,
+            "type": projection.type,
             "rows": sum(file.rows for file in found),
             "bytes": sum(file.size for file in found),
             "files": len(found),
@@ -151,29 +189,45 @@ class Snapshot:
         known = self._known[STEPS]
         return read_plans(self.store, known.opened, known.cache)
 
-    def _layout(self, measure: Measure) -> Layout:
-        known = self._known[runs_table(measure.name)]
-        return history.layout_of(known.table) if known.table is not None else Layout(())
-
     def _view(self, measure: Measure) -> View:
-        known, live = self._known[runs_table(measure.name)], self._known[LEDGER]
-        found = history.runs_of(tables.files(known.table)) if known.table is not None else {}
-        layout = Layout.of(found)
-        held = ledger.ranges_by_file(self.store, live.opened, self._ranges)
-        loaded = covered(self._plans(), layout.last_step)
-        batches = ledger.live_ranges(chain.from_iterable(held.values()), loaded)
+        layout, found = self._runs(measure)
+        held = self._ranges_held()
+        batches = self._live_batches(layout, held)
         return View(
             measure=measure,
-            versions={
-                "runs": known.version,
-                "steps": self._known[STEPS].version,
-                "ledger": live.version,
-            },
-            runs=self._run_marks(measure, layout, found),
-            root=runs_table(measure.name),
+            versions=self._versions(measure),
+            runs=self._run_marks(measure, layout, found, history.read_marks),
+            root=measure.runs_table,
             batches=tuple(batches),
             live=self._live_rows(measure, batches, held),
         )
+
+    def _view_keys(self, key: Key) -> KeysView:
+        layout, found = self._runs(key)
+        return KeysView(
+            key=key,
+            versions=self._versions(key),
+            runs=self._run_marks(key, layout, found, history.read_key_marks),
+            root=key.runs_table,
+            batches=tuple(self._live_batches(layout, self._ranges_held())),
+        )
+
+    def _runs(self, projection: Projection) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:
+        known = self._known[projection.runs_table]
+        found = history.runs_of(tables.files(known.table)) if known.table is not None else {}
+        return Layout.of(found), found
+
+    def _versions(self, projection: Projection) -> dict[str, int]:
+        names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
+        return {role: self._known[name].version for role, name in names.items()}
+
+    def _ranges_held(self) -> dict[str, list[Batches]]:
+        return ledger.ranges_by_file(self.store, self._known[LEDGER].opened, self._ranges)
+
+    def _live_batches(self, layout: Layout, held: Mapping[str, list[Batches]]) -> list[Batches]:
+        """The ranges of the ledger that the steps in history do not cover."""
+        loaded = covered(self._plans(), layout.last_step)
+        return ledger.live_ranges(chain.from_iterable(held.values()), loaded)
 
     def _live_rows(
         self, measure: Measure, batches: list[Batches], held: Mapping[str, list[Batches]]
@@ -189,14 +243,19 @@ class Snapshot:
         return tuple(row for one in batches for row in now[one])
 
     def _run_marks(
-        self, measure: Measure, layout: Layout, found: Mapping[Run, list[tables.DataFile]]
-    ) -> tuple[RunMarks, ...]:
+        self,
+        projection: P,
+        layout: Layout,
+        found: Mapping[Run, list[tables.DataFile]],
+        read: Callable[[Store, P, Run, list[tables.DataFile]], M],
+    ) -> tuple[M, ...]:
         """The marks of every run; those of runs seen before are kept."""
-        before, now = self._marks.get(measure.name, {}), {}
+        root = projection.runs_table
+        before, now = self._marks.get(root, {}), {}
         for run in layout.runs:
             path = found[run][0].path
-            now[path] = before.get(path) or history.read_marks(self.store, measure, run, found[run])
-        self._marks[measure.name] = now
+            now[path] = before.get(path) or read(self.store, projection, run, found[run])
+        self._marks[root] = now
         return tuple(now.values())
 
 

@@ -20,6 +20,8 @@ EVENTS = "events"
 STEPS = "steps"
 LEDGER = "ledger"
 REJECTED = "rejected"
+KEYS = "keys"
+KEY_MARKS = "key_marks"
 
 
 @dataclass(frozen=True, slots=True)

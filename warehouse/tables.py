@@ -149,7 +149,9 @@ def describe(
     if partition is None:
         partition = dict(part.split("=", 1) for part in path.split("/")[:-1])
     facts = {"numRecords": rows, **(stats or {})}
-    return AddAction(path, size, partition, int(time.time() * 1000), new_rows, json.dumps(facts))
+    # Not by escapes: delta-rs reads those of a character beyond the first 65,536 as another one.
+    told = json.dumps(facts, ensure_ascii=False)
+    return AddAction(path, size, partition, int(time.time() * 1000), new_rows, told)
 
 
 def remove(file: DataFile, *, gone_rows: bool = True) -> RemoveAction:

@@ -19,7 +19,12 @@ import pyarrow as pa
 from warehouse import marks
 from warehouse.cuts import Slice, SortedInput
 from warehouse.errors import told_in
-from warehouse.events import Batches, Share, read_columns
+from warehouse.events import Batches, Share, read_columns, read_keys
+from warehouse.keycollect import WrittenKeys
+from warehouse.keycuts import KeySlice, SortedKeys
+from warehouse.keyfiles import merge_key_slice, write_keys
+from warehouse.keyrows import KeyRows, counted, no_rows, summed
+from warehouse.keys import Key
 from warehouse.marks import TickCounts, add_totals, tick_counts
 from warehouse.measures import Column, Measure
 from warehouse.runfiles import WrittenFile, merge_slice, sort_rows, write_sorted
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
 SORT_ROWS = (
     2**21
 )  # rows that a task sorts in memory: 32 MB of values and ticks, a few times that while sorting
+HELD_BYTES = 2**28  # of distinct keys and their counts that a task holds at a time
 WHOLE = 2**62  # a span longer than any file: tick counts of the file in one piece
 
 
@@ -86,6 +92,67 @@ class MergeTask:
         pieces = (merge_slice(filesystem, self.inputs, piece) for piece in self.slices)
         path = _own(self.path)
         return write_sorted(filesystem, path, self.arrow_type, pieces, grain=self.grain, span=self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class SortKeysTask:
+    """Count the batches' rows of some shares of events by key and tick.
+
+    `path` is given where the shares are all of a run: then it is the run's file. What does not fit into
+    memory at once, or is not all of a run, becomes chunks that a merge will read.
+    """
+
+    store: Store
+    key: Key
+    batches: tuple[Batches, ...]
+    shares: tuple[Share, ...]
+    path: str | None
+    chunk: str
+    group_rows: int
+
+    def __call__(self) -> tuple[list[WrittenKeys], TickCounts]:
+        """The files, and the rows by tick, with a key and without."""
+        filesystem = self.store.filesystem()
+        held, totals, files = [no_rows(self.key)], [], []
+        for ticks, column in read_keys(filesystem, self.shares, self.key, self.batches):
+            no_nan = np.zeros(len(ticks), dtype=bool)
+            totals.append(tick_counts(ticks, Column(ticks, no_nan, column.null)))
+            held.append(counted(column, ticks))
+            if sum(one.nbytes for one in held) > HELD_BYTES:
+                held = [summed(held)]
+                if held[0].nbytes > HELD_BYTES // 2:
+                    files.append(self._write(self.chunk, held[0], None))
+                    held = [no_rows(self.key)]
+        all_totals = add_totals(totals)
+        if self.path is not None and not files:
+            return [self._write(self.path, summed(held), all_totals)], all_totals
+        return [*files, self._write(self.chunk, summed(held), None)], all_totals
+
+    def _write(self, path: str, rows: KeyRows, totals: TickCounts | None) -> WrittenKeys:
+        pieces = iter([rows] if len(rows) else [])
+        filesystem = self.store.filesystem()
+        return write_keys(filesystem, _own(path), self.key, pieces, group_rows=self.group_rows, totals=totals)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeKeysTask:
+    """Merge neighbouring slices of sorted key rows into one file of a run of these totals."""
+
+    store: Store
+    key: Key
+    inputs: tuple[SortedKeys, ...]
+    slices: tuple[KeySlice, ...]
+    path: str
+    group_rows: int
+    totals: TickCounts
+
+    def __call__(self) -> WrittenKeys:
+        """The file written."""
+        filesystem = self.store.filesystem()
+        merged = (merge_key_slice(filesystem, self.key, self.inputs, piece) for piece in self.slices)
+        pieces = (rows for rows in merged if len(rows))
+        path = _own(self.path)
+        return write_keys(filesystem, path, self.key, pieces, group_rows=self.group_rows, totals=self.totals)
 
 
 @dataclass(frozen=True, slots=True)

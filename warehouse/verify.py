@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from warehouse import ledger, tables
+from warehouse import ledger, tables, verifykeys
 from warehouse.errors import TidemarkError
 from warehouse.events import Batches, event_files, read_columns, share_out
 from warehouse.layout import Layout
 from warehouse.marks import RunMarks, TickCounts, add_totals, tick_counts
 from warehouse.measures import Column, Measure, numbers
-from warehouse.snapshot import Snapshot, View, open_snapshot, rejected_counts
+from warehouse.snapshot import KeysView, Snapshot, View, open_snapshot, rejected_counts
 from warehouse.steps import Plan, covered, read_plans
-from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store, marks_table, runs_table
+from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store
 
 _READ_ROWS = 2**20
 
@@ -78,6 +78,15 @@ def verify(
             if progress:
                 progress(f"{measure.name}: {name}")
             checks.append(_guard(f"{measure.name}: {name}", lambda c=check, m=measure: c(snapshot, m)))  # type: ignore[misc]
+    if snapshot.options.key and snapshot.options.columns:
+        for name, check_key in (
+            ("runs partition the steps, at most kappa a level", _keys_layout),
+            ("runs are sorted and summed, marks are exact", verifykeys.runs_exact),
+            ("nothing is lost or counted twice", verifykeys.conserved),
+        ):
+            if progress:
+                progress(f"keys: {name}")
+            checks.append(_guard(f"keys: {name}", lambda c=check_key: c(snapshot)))  # type: ignore[misc]
     return Report(snapshot.store.uri, tuple(checks))
 
 
@@ -95,8 +104,8 @@ def _guard(name: str, check: Callable[[], str]) -> Check:
 def _files_exist(snapshot: Snapshot) -> str:
     store = snapshot.store
     names = [EVENTS, STEPS, LEDGER]
-    for measure in snapshot.options.measures:
-        names += [runs_table(measure.name), marks_table(measure.name)]
+    for one in snapshot.options.projections:
+        names += [one.runs_table, one.marks_table]
     filesystem, count = store.filesystem(), 0
     for name in names:
         if not tables.exists(store, name):
@@ -159,7 +168,14 @@ def _plans(store: Store) -> list[Plan]:
 
 
 def _layout(snapshot: Snapshot, measure: Measure) -> str:
-    view = snapshot.view(measure.name)
+    return _layout_of(snapshot, snapshot.view(measure.name))
+
+
+def _keys_layout(snapshot: Snapshot) -> str:
+    return _layout_of(snapshot, snapshot.keys_view())
+
+
+def _layout_of(snapshot: Snapshot, view: View | KeysView) -> str:
     layout = Layout.of(one.run for one in view.runs)
     over = {level: count for level, count in layout.levels().items() if count > snapshot.options.kappa}
     if over:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sketches import GK
-from warehouse import history, ledger, steps, tables
+from warehouse import history, ledger, marks, steps, tables
 from warehouse.events import Batches
 from warehouse.history import NewRun
 from warehouse.layout import Layout, Run, plan_merge
@@ -57,7 +57,8 @@ def new_run(store: Store, run: Run, rows: int) -> NewRun:
     path = history.run_path(MEASURE, run, attempt, 0)
     file = write_sorted(store.filesystem(), path, MEASURE.arrow_type, pieces, grain=10, span=100)
     zero = np.zeros(1, np.int64)
-    return NewRun(run, attempt, (file,), TickCounts(np.array([run.first]), np.array([rows]), zero, zero))
+    totals = TickCounts(np.array([run.first]), np.array([rows]), zero, zero)
+    return NewRun(run, attempt, (file,), totals, marks.to_arrow(MEASURE, [file], totals))
 
 
 @pytest.fixture
@@ -175,4 +176,4 @@ def test_tables_that_are_created_several_times_at_once_are_created_once(tmp_path
         store = Store.of(tmp_path / str(round_))
         assert at_once([lambda s=store: history.create_tables(s, MEASURE)] * RACERS) == [None] * RACERS
         assert layout(store) == (Layout(()), 0)
-        assert tables.exists(store, history.marks_table(MEASURE.name))
+        assert tables.exists(store, MEASURE.marks_table)

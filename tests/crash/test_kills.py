@@ -25,7 +25,7 @@ from tests.crash.processes import PATIENCE, LoaderProcess, kill, start, submit
 KILLS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "20"))
 AT_ONCE = 4  # loads that one driver is in the middle of when it is killed at a random moment
 
-# Every point of a load that merges, and whether it is reached for the first measure or the second.
+# Every point of a load that merges, and whether it is reached for the first measure, the second or the key.
 POINTS = [
     ("check", 1),
     ("append", 1),
@@ -34,8 +34,8 @@ POINTS = [
     ("planned", 1),
     ("sort", 1),
     ("sorted", 1),
-    *((point, nth) for point in ("commit", "marked", "committed") for nth in (1, 2)),
-    *((point, nth) for point in ("merge", "merge sorted", "merge marked", "merged") for nth in (1, 2)),
+    *((point, nth) for point in ("commit", "marked", "committed") for nth in (1, 2, 3)),
+    *((point, nth) for point in ("merge", "merge sorted", "merge marked", "merged") for nth in (1, 2, 3)),
 ]
 STREAM_POINTS = [
     ("plan", 1),
@@ -44,6 +44,7 @@ STREAM_POINTS = [
     ("marked", 1),
     ("committed", 1),
     ("committed", 2),
+    ("committed", 3),
     ("merge marked", 1),
     ("merged", 1),
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,12 +22,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import query
+import query.keys as frequencies
+from query.blocks import BlockReader
+from query.keyblocks import KeyHistory
 from warehouse import Snapshot, open_snapshot, tables, verify
 from warehouse.storage import EVENTS
+from warehouse.ticks import ALL_TIME
 
 MEASURES = ("delay", "size")
-SCHEMA = "delay double, size bigint, time timestamp"
-OPTIONS = {"time": "time", "eps": 0.02, "kappa": 2}
+SCHEMA = "delay double, size bigint, time timestamp, page string"
+OPTIONS = {"key": "page", "time": "time", "eps": 0.02, "kappa": 2}
 PHIS = (0, 0.001, 0.07, 0.25, 0.5, 0.75, 0.9, 0.97, 0.999, 1)
 _DAY_US = 86_400_000_000
 _FILES = 2  # each batch lies in several files, so `events` gets several and a load sorts in chunks
@@ -47,6 +52,7 @@ def batch_rows(number: int) -> pa.Table:
             "delay": pa.array(delay, mask=random.random(rows) < 0.02),
             "size": pa.array(size, mask=random.random(rows) < 0.03),
             "time": pa.array(time, pa.timestamp("us", tz="UTC")),
+            "page": pa.array([f"/{number}" for number in random.zipf(1.5, rows).tolist()]),
         }
     )
 
@@ -201,7 +207,25 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
             found.append(
                 f"{measure}: {answers[0].nans} NaN, {answers[0].nulls} NULL, true are {nans}, {nulls}"
             )
-    return found
+    return found + (_wrong_keys(asked._snapshot, truth) if asked._snapshot.options.key else [])
+
+
+def _wrong_keys(snapshot: Snapshot, truth: Truth) -> list[str]:
+    """Every way in which the keys of history differ from those of the rows that are not live."""
+    history = KeyHistory(BlockReader(snapshot.store), snapshot.keys_view(), ALL_TIME)
+    counts: Counter[str] = Counter()
+    for number in truth.arrived:
+        counts.update(batch_rows(number).column("page").to_pylist())
+    live = {(one.source, one.first, one.last) for one in history.view.batches}
+    held = {(row.source, row.first_batch, row.last_batch) for row in snapshot.view(MEASURES[0]).live}
+    if live != held:
+        return [f"keys: {live} are live, of the measures {held}"]
+    rows = sum(counts.values()) - sum(row.rows for row in snapshot.view(MEASURES[0]).live)
+    if frequencies.rows(history) != (rows, 0):
+        return [f"keys: {frequencies.rows(history)} rows in history, true are {rows}"]
+    found = frequencies.counts(history, list(counts))
+    wrong = {key: had for key, had in zip(counts, found, strict=True) if had != counts[key]}
+    return [f"keys: counts are {wrong}"] if wrong and not live else []
 
 
 def _wrong_events(uri: str, truth: Truth) -> list[str]:

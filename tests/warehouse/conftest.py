@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import stream
 import warehouse
-from warehouse import tasks
+from warehouse import attempt, keyruns, tasks
 
 SCHEMA = "t timestamp, k string, x double, n bigint"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -89,9 +88,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def small_pieces(patch: pytest.MonkeyPatch) -> None:
     """Sorts of 60 rows, slices of 32 and files of one slice: all that else needs millions of rows."""
     patch.setattr(tasks, "SORT_ROWS", 120)  # shared by two measures
-    loading = sys.modules["warehouse.load"]  # the package's own name `load` is the function
-    patch.setattr(loading, "SLICE_ROWS", 32)
-    patch.setattr(loading, "FILE_ROWS", (32, 32))
+    patch.setattr(attempt, "SLICE_ROWS", 32)
+    patch.setattr(attempt, "FILE_ROWS", (32, 32))
+    patch.setattr(keyruns, "GROUP_ROWS", 4)
 
 
 def frame(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:

@@ -21,7 +21,18 @@ from warehouse import tables
 from warehouse.storage import Store
 
 COMPARE = {"=": operator.eq, "<=": operator.le, ">": operator.gt, "<": operator.lt, ">=": operator.ge}
-TABLES = ["events", "ledger", "marks/n", "marks/x", "rejected", "runs/n", "runs/x", "steps"]
+TABLES = [
+    "events",
+    "key_marks",
+    "keys",
+    "ledger",
+    "marks/n",
+    "marks/x",
+    "rejected",
+    "runs/n",
+    "runs/x",
+    "steps",
+]
 
 
 def comparable(rows: list[dict[str, Any]], names: list[str]) -> list[str]:

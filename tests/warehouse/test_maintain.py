@@ -46,6 +46,9 @@ def plant_orphans(uri: Path) -> list[Path]:
         uri / "runs/x/run=L00-0000000003-0000000003/orphan-00000.parquet",
         uri / "marks/x/run=L00-0000000003-0000000003/orphan.parquet",
         uri / "runs/x/_chunks/attempt/00000.parquet",
+        uri / "keys/run=L00-0000000003-0000000003/orphan-00000.parquet",
+        uri / "key_marks/run=L00-0000000003-0000000003/orphan.parquet",
+        uri / "keys/_chunks/attempt/00000.parquet",
         uri / "ledger/orphan.parquet",
     ]
     for path in planted:
@@ -72,16 +75,16 @@ def test_after_the_grace_the_old_is_gone_and_the_current_is_all_there(
     uri, before = copied.uri, answers(copied.uri)
     planted = plant_orphans(uri)
     report = warehouse.maintain(spark, uri, grace="0 s")
-    assert report.marks_expired == 6
+    assert report.marks_expired == 9
     assert not [path for path in planted if path.exists()]
-    for measure in ("x", "n"):
-        assert data_files(uri, f"runs/{measure}") == current(uri, f"runs/{measure}")
-        assert len(current(uri, f"marks/{measure}")) == 2
+    for name, marks in (("runs/x", "marks/x"), ("runs/n", "marks/n"), ("keys", "key_marks")):
+        assert data_files(uri, name) == current(uri, name)
+        assert len(current(uri, marks)) == 2
     assert data_files(uri, "events") == current(uri, "events")
     assert answers(uri) == before
     warehouse.maintain(spark, uri, grace="0 s")
-    for measure in ("x", "n"):
-        assert data_files(uri, f"marks/{measure}") == current(uri, f"marks/{measure}")
+    for marks in ("marks/x", "marks/n", "key_marks"):
+        assert data_files(uri, marks) == current(uri, marks)
     assert answers(uri) == before
     report_of_checks = warehouse.verify(uri)
     assert report_of_checks.ok, str(report_of_checks)

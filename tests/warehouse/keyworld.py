@@ -1,0 +1,147 @@
+"""A warehouse with a key, loaded in this process, and the oracle beside it: a Counter of (key, tick).
+
+Rows are appended to `events` by delta-rs and each step is planned by hand; the load, its tasks, commits and
+files are the real ones. Ticks are days.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import types as T
+
+import warehouse
+from query.blocks import BlockReader
+from query.keyblocks import KeyHistory
+from warehouse import attempt, keyruns, steps, tables, tasks
+from warehouse.events import Batches
+from warehouse.keys import Key
+from warehouse.snapshot import Snapshot
+from warehouse.steps import Plan
+from warehouse.storage import STEPS, Store
+from warehouse.ticks import ALL_TIME, NO_TICK, Window
+
+DAY_US = 86_400_000_000
+Row = tuple[Any, int | None]  # a key (None: NULL) and its tick (None: no time)
+
+# Spark's type and Arrow's of a key's column, by Delta's name.
+TYPES: dict[str, tuple[T.DataType, pa.DataType]] = {
+    "string": (T.StringType(), pa.string()),
+    "binary": (T.BinaryType(), pa.binary()),
+    "boolean": (T.BooleanType(), pa.bool_()),
+    "byte": (T.ByteType(), pa.int8()),
+    "short": (T.ShortType(), pa.int16()),
+    "integer": (T.IntegerType(), pa.int32()),
+    "long": (T.LongType(), pa.int64()),
+    "float": (T.FloatType(), pa.float32()),
+    "double": (T.DoubleType(), pa.float64()),
+    "date": (T.DateType(), pa.date32()),
+    "timestamp": (T.TimestampType(), pa.timestamp("us", tz="UTC")),
+    "decimal(18,4)": (T.DecimalType(18, 4), pa.decimal128(18, 4)),
+}
+
+
+def in_this_process(patch: pytest.MonkeyPatch) -> None:
+    """Tasks are called one after the other, without Spark."""
+    patch.setattr(tasks, "run", lambda _, work: [task() for task in work])
+
+
+def tiny_pieces(patch: pytest.MonkeyPatch) -> None:
+    """Blocks of 4 rows, slices of two blocks, files of a slice, and sorts of 20 rows."""
+    patch.setattr(tasks, "SORT_ROWS", 20)
+    patch.setattr(attempt, "SLICE_ROWS", 8)
+    patch.setattr(attempt, "FILE_ROWS", (8, 16))
+    patch.setattr(keyruns, "GROUP_ROWS", 4)
+
+
+@dataclass
+class KeyWorld:
+    """Where it lies, its key's type, and all rows that were loaded, by step."""
+
+    uri: Path
+    type: str = "string"
+    kappa: int = 2
+    loaded: list[list[Row]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        schema = T.StructType(
+            [
+                T.StructField("at", T.TimestampType()),
+                T.StructField("x", T.DoubleType()),
+                T.StructField("k", TYPES[self.type][0]),
+            ]
+        )
+        how: dict[str, Any] = {"time": "at", "eps": 0.1, "kappa": self.kappa}
+        warehouse.create(None, self.uri, "x", key="k", schema=schema, **how)  # type: ignore[arg-type]
+        self.store = Store.of(self.uri)
+
+    @property
+    def key(self) -> Key:
+        return Key("k", self.type)
+
+    def append(self, rows: Sequence[Row], *, files: int = 1) -> None:
+        """Rows in `events`, and their step's plan."""
+        step = len(self.loaded)
+        each = max(1, -(-len(rows) // files))
+        for at in range(0, len(rows), each):
+            write_deltalake(
+                self.store.table("events"), self._table(rows[at : at + each], step), mode="append"
+            )
+        plan = Plan(step, ((Batches("load:b", step, step), len(rows)),))
+        steps.write_plan(self.store, tables.open_table(self.store, STEPS), plan)
+        self.loaded.append(list(rows))
+
+    def load(self, rows: Sequence[Row], *, files: int = 1) -> Any:
+        """One more step in history."""
+        self.append(rows, files=files)
+        return warehouse.load(None, self.uri)  # type: ignore[arg-type]
+
+    def history(self, window: Window = ALL_TIME) -> KeyHistory:
+        """As a reader that comes now sees it."""
+        snapshot = Snapshot(self.store)
+        return KeyHistory(BlockReader(self.store), snapshot.keys_view(), window)
+
+    def truth(self, window: Window = ALL_TIME) -> Counter[Any]:
+        """The rows in the window of each key, as plain values; NaN by the word."""
+        found: Counter[Any] = Counter()
+        for (key, tick), count in self.pairs().items():
+            if window == ALL_TIME or window.start <= tick < window.stop:
+                found[key] += count
+        return found
+
+    def pairs(self, of: Sequence[int] | None = None) -> Counter[Any]:
+        """The rows of each (key, tick) that has a key, of all steps or of those."""
+        rows = [row for i, step in enumerate(self.loaded) if of is None or i in of for row in step]
+        return Counter(
+            (plain(key), NO_TICK if tick is None else tick) for key, tick in rows if key is not None
+        )
+
+    def _table(self, rows: Sequence[Row], step: int) -> pa.Table:
+        ticks = [tick for _, tick in rows]
+        return pa.table(
+            {
+                "_source": pa.array(["load:b"] * len(rows), pa.string()),
+                "_batch": pa.array([step] * len(rows), pa.int64()),
+                "_tick": pa.array([NO_TICK if tick is None else tick for tick in ticks], pa.int64()),
+                "at": pa.array(
+                    [None if tick is None else tick * DAY_US for tick in ticks], pa.timestamp("us", tz="UTC")
+                ),
+                "x": pa.array([1.0] * len(rows), pa.float64()),
+                "k": pa.array([key for key, _ in rows], TYPES[self.type][1]),
+            }
+        )
+
+
+def plain(key: Any) -> Any:
+    """What groups as one key, as one value: NaN is the word, the zeroes are one."""
+    if isinstance(key, float):
+        return "NaN" if math.isnan(key) else key + 0.0
+    return key

@@ -1,0 +1,68 @@
+"""An attempt to make a run: where its files go, and how its rows are shared out among tasks.
+
+An attempt has a name that no other has, so two loaders that make the same run never write the same
+file, and what the one that loses has written is swept by maintenance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from warehouse.history import Projection, run_path
+from warehouse.layout import Run
+from warehouse.storage import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+SLICE_ROWS = 2**20  # rows of a merge that a task holds at a time
+FILE_ROWS = (2**20, 2**22)  # rows of a run's file: least and most; between them one file a core
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at a run, by its name; `eps` is the warehouse's promise."""
+
+    spark: SparkSession
+    store: Store
+    eps: float
+    run: Run
+    name: str
+
+    def path(self, projection: Projection, number: int) -> str:
+        """Where the run's file of that number goes."""
+        return run_path(projection, self.run, self.name, number)
+
+    def chunk(self, projection: Projection, number: int) -> str:
+        """Where a sorted chunk waits for its merge."""
+        return f"{self._chunks(projection)}/{number:05d}.parquet"
+
+    def drop_chunks(self, projection: Projection) -> None:
+        """Deletes the chunks: they are merged."""
+        self.store.filesystem().delete_dir(self._chunks(projection))
+
+    @property
+    def slice_rows(self) -> int:
+        """Rows of a merge that a task holds at a time."""
+        return SLICE_ROWS
+
+    def by_file(self, slices: Sequence[T], rows: int) -> list[tuple[T, ...]]:
+        """The slices of a merge of so many rows, shared out: those of one file, and one task, together."""
+        least, most = FILE_ROWS
+        each = max(1, min(most, max(least, rows // self._cores())) // SLICE_ROWS)
+        return [tuple(slices[at : at + each]) for at in range(0, len(slices), each)]
+
+    def _chunks(self, projection: Projection) -> str:
+        # Delta looks past names that start with '_'.
+        return f"{projection.runs_table}/_chunks/{self.name}"
+
+    def _cores(self) -> int:
+        try:
+            return int(self.spark.sparkContext.defaultParallelism)
+        except Exception:  # noqa: BLE001  a Spark Connect session has no context, and does not tell
+            return 8
