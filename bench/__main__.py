@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench [query load stream accuracy sketches] [--rows N] [--quick]``."""
+"""The command line: ``python -m bench [query keys load stream accuracy sketches] [--rows N] [--quick]``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench import accuracy, frequencies, latency, load_cost, report, streaming
+from bench import accuracy, frequencies, key_latency, latency, load_cost, report, streaming
 from bench.engines import start_spark
 
 QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 0.25, 20_000, 2_000, 1)
@@ -49,6 +49,9 @@ def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) 
         return load_cost.run(
             spark, work, rows=rows, repeats=1 if quick else 5, steps=4 if quick else 40, growth=growth
         )
+    if part == "keys":
+        sizes = latency.Sizes(30_000, 3, 2, 10, ()) if quick else latency.Sizes(asked.rows, 25, 10, 200, ())
+        return key_latency.run(spark, work, sizes)
     if part == "stream":
         small = streaming.Sizes(2_000, 5, 2, 70, (2, 4))
         return streaming.run(spark, work, small if quick else streaming.Sizes())

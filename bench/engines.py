@@ -39,6 +39,13 @@ class Duck:
         self._connection.execute("SET parquet_metadata_cache = true")
         self._files = list(files)
 
+    def count(self, column: str, value: Any) -> int:
+        """The rows whose column has the value."""
+        asked = f'SELECT count(*) FROM read_parquet(?) WHERE "{column}" = ?'
+        found = self._connection.execute(asked, [self._files, value]).fetchone()
+        assert found is not None
+        return int(found[0])
+
     def quantile(self, phi: float) -> Any:
         """The exact quantile, quantile_disc."""
         asked = "SELECT quantile_disc(value, ?) FROM read_parquet(?)"

@@ -81,7 +81,7 @@ def run(spark: SparkSession, work: Path, out: Path, sizes: Sizes) -> Section:
     for name in sizes.distributions:
         folder = work / "query" / name
         filled = [
-            _fill(spark, folder / f"{rows}", name, rows, sizes) for rows in (sizes.rows // 10, sizes.rows)
+            fill(spark, folder / f"{rows}", name, rows, sizes) for rows in (sizes.rows // 10, sizes.rows)
         ]
         measured = _measure(spark, section, name, filled, sizes)
         bars[name] = {engine: measured[engine] for engine in ENGINES}
@@ -101,7 +101,10 @@ ENGINES = ("quick", "accurate", "exact", "DuckDB", "Spark")
 COLUMNS = (*ENGINES, "accurate p90", "100 phis", "fresh process")
 
 
-def _fill(spark: SparkSession, folder: Path, name: str, rows: int, sizes: Sizes) -> Filled:
+def fill(
+    spark: SparkSession, folder: Path, name: str, rows: int, sizes: Sizes, *, key: str | None = None
+) -> Filled:
+    """A warehouse of that many rows and a hundredth of them live."""
     say(f"query: {name}, filling a warehouse of {rows:,} rows in {sizes.runs} loads")
     history = year(name, rows, sizes.runs, days=DAYS, mixed=name == "uniform")
     today = FIRST_DAY + DAYS
@@ -111,12 +114,13 @@ def _fill(spark: SparkSession, folder: Path, name: str, rows: int, sizes: Sizes)
     ]
     uri = str(folder / "warehouse")
     began = time.perf_counter()
-    with _sources(history + live, folder / "source") as sources:
+    with _sources(history + live, folder / "source", keys=key is not None) as sources:
         for part, source in zip(history + live, sources, strict=True):
             frame = spark.read.parquet(str(source))
             if part is history[0]:
+                kappa = max(2, sizes.runs)
                 warehouse.create(
-                    spark, uri, ["value"], time="time", eps=EPS, kappa=max(2, sizes.runs), schema=frame
+                    spark, uri, ["value"], key=key, time="time", eps=EPS, kappa=kappa, schema=frame
                 )
             if part.step < len(history):
                 warehouse.load(spark, uri, frame, batch=f"{part.step}")
@@ -128,14 +132,14 @@ def _fill(spark: SparkSession, folder: Path, name: str, rows: int, sizes: Sizes)
 
 
 @contextmanager
-def _sources(parts: Sequence[Rows], folder: Path) -> Iterator[Iterator[Path]]:
+def _sources(parts: Sequence[Rows], folder: Path, *, keys: bool) -> Iterator[Iterator[Path]]:
     """The folders of the parts' files, which a process beside this one makes a few ahead."""
     with ProcessPoolExecutor(1, get_context("spawn")) as maker:
 
         def made() -> Iterator[Path]:
             waiting: list[Future[Path]] = []
             for part in parts:
-                waiting.append(maker.submit(_write, part, folder / f"{part.step}"))
+                waiting.append(maker.submit(_write, part, folder / f"{part.step}", keys))
                 if len(waiting) > 3:
                     yield waiting.pop(0).result()
             for one in waiting:
@@ -144,8 +148,8 @@ def _sources(parts: Sequence[Rows], folder: Path) -> Iterator[Iterator[Path]]:
         yield made()
 
 
-def _write(part: Rows, path: Path) -> Path:
-    part.write(path, files=2, keys=False)
+def _write(part: Rows, path: Path, keys: bool) -> Path:
+    part.write(path, files=2, keys=keys)
     return path
 
 
@@ -186,7 +190,7 @@ def _ask(readers: Sequence[Any], oracle: Oracle, questions: int) -> tuple[dict[s
     blocks = 0
 
     def ask(kind: str, wh: Any, phi: Any, mode: str) -> Any:
-        taken, answer = _timed(partial(wh.quantile, phi, mode=mode))
+        taken, answer = timed(partial(wh.quantile, phi, mode=mode))
         seconds.setdefault(kind, []).append(taken)
         return answer
 
@@ -204,7 +208,8 @@ def _ask(readers: Sequence[Any], oracle: Oracle, questions: int) -> tuple[dict[s
     return seconds, blocks / questions
 
 
-def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Its seconds and its result."""
     began = time.perf_counter()
     result = work()
     return time.perf_counter() - began, result
@@ -230,13 +235,13 @@ def _window_oracle(filled: Filled, days: int) -> Oracle:
 
 def _ask_window(section: Section, name: str, wh: Any, days: int, oracle: Oracle) -> None:
     chance = random.Random(days)
-    first, answer = _timed(lambda: wh.quantile(0.5, last=f"{days}d"))
+    first, answer = timed(lambda: wh.quantile(0.5, last=f"{days}d"))
     later = []
     blocks = []
     for at in range(30):
         phi = chance.random()
         if at:
-            taken, answer = _timed(lambda phi=phi: wh.quantile(phi, last=f"{days}d"))
+            taken, answer = timed(lambda phi=phi: wh.quantile(phi, last=f"{days}d"))
             later.append(taken)
             blocks.append(answer.blocks_read)
         assert len(oracle.values) == answer.N, answer
@@ -250,7 +255,7 @@ def _time_fresh(section: Section, name: str, uri: str) -> float:
     """Milliseconds of a process that imports, opens, answers and ends."""
     command = [sys.executable, "-c", FRESH, uri]
     start = partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL)
-    median = statistics.median(_timed(start)[0] for _ in range(7))
+    median = statistics.median(timed(start)[0] for _ in range(7))
     section.add(f"{name}: a fresh process imports, opens and answers, median of 7", median, "s", 1.5)
     return median * MS
 
@@ -276,13 +281,13 @@ def _time_peers(
     times: dict[str, list[float]] = {"DuckDB": [], "Spark": []}
     for turn in range(4):
         phi = chance.random()
-        taken, value = _timed(lambda phi=phi: duck.quantile(phi))
+        taken, value = timed(lambda phi=phi: duck.quantile(phi))
         assert oracle.error(phi, value) <= 1, ("DuckDB", phi, value)
         if turn:
             times["DuckDB"].append(taken)
     for _ in range(2 if big.rows < 5_000_000 else 1):  # the loads have warmed it
         phi = chance.random()
-        taken, value = _timed(lambda phi=phi: spark_percentile(spark, runs, phi))
+        taken, value = timed(lambda phi=phi: spark_percentile(spark, runs, phi))
         assert oracle.error(phi, value) <= 1e-3 * len(oracle.values), ("Spark", phi, value)
         times["Spark"].append(taken)
     medians = {engine: statistics.median(found) * MS for engine, found in times.items()}

@@ -64,10 +64,10 @@ def _put(part: Rows, made: Path, target: Path) -> None:
     (made / "0.parquet").rename(target)
 
 
-def _create(spark: SparkSession, folder: Path, source: Path) -> str:
+def _create(spark: SparkSession, folder: Path, source: Path, key: str | None = "key") -> str:
     uri = str(folder / "warehouse")
     frame = spark.read.parquet(str(source))
-    warehouse.create(spark, uri, ["value"], key="key", time="time", schema=frame)
+    warehouse.create(spark, uri, ["value"], key=key, time="time", schema=frame)
     return uri
 
 
@@ -207,7 +207,7 @@ def _many_batches(spark: SparkSession, folder: Path, section: Section, sizes: Si
     source = folder / "history"
     history = _rows(0, 100_000)
     history.write(source)
-    uri = _create(spark, folder, source)
+    uri = _create(spark, folder, source, key=None)
     warehouse.load(spark, uri, spark.read.parquet(str(source)), "history")
     alone = _opened(uri)
     store = Store.of(uri)

@@ -154,7 +154,7 @@ class Bin:
     hi: int
 
 
-A = TypeVar("A", Answer, RankAnswer, CdfAnswer, Bin)
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -162,7 +162,7 @@ class Answers(Sequence[A], Generic[A]):
     """Several answers of one call, in the order of the question. `kind` is their class."""
 
     items: tuple[A, ...]
-    kind: type[A]
+    kind: type[Any]
     caption: str
 
     @overload

@@ -8,7 +8,7 @@ share one round of reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -29,11 +29,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyHistory:
-    """What is asked: the history of a view, in a window, through the blocks' reader."""
+    """What is asked: the history of a view, in a window, through the blocks' reader.
+
+    `live` brings rows that are counted beside it where every key is counted.
+    """
 
     blocks: BlockReader
     view: KeysView
     window: Window
+    live: Callable[[], Iterator[KeyRows]] | None = None
 
     @property
     def runs(self) -> tuple[KeyMarks, ...]:

@@ -28,7 +28,7 @@ from query.keyblocks import KeyHistory, count_between, count_names
 from warehouse.errors import InputError
 from warehouse.heavy import Heavy
 from warehouse.keymarks import KeyMarks
-from warehouse.keys import Name, Names, name_at, take, unify
+from warehouse.keys import Name, Names, name_at, no_names, take, unify
 from warehouse.ticks import Window
 
 Counted = list[tuple[Any, int]]  # keys in their own type, with their rows: most first, then by key
@@ -66,7 +66,7 @@ def heavy_hitters(history: KeyHistory, phi: Any) -> Counted:
         raise InputError(f"phi must lie in (0, 1], got {phi!r}. 0.01: keys with a hundredth of the rows.")
     n, _ = rows(history)
     least = max(1, math.ceil(Fraction(str(phi)) * n))
-    listed = _listed(history)
+    listed = listed_names(history)
     if listed.unseen >= least:  # the marks are not complete down to phi
         return _values(history, keyscan.reaching(history, least))
     return _values(history, [one for one in _exact(history, listed, least) if one[1] >= least])
@@ -76,7 +76,7 @@ def top(history: KeyHistory, k: int) -> Counted:
     """The k keys with most rows in the window, of equally many the least; fewer where there are no more."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
-    listed = _listed(history)
+    listed = listed_names(history)
     if len(listed.names) >= k:
         least = int(np.partition(listed.rows, -k)[-k])
         if listed.unseen < least:
@@ -98,7 +98,7 @@ def inner_product(a: KeyHistory, b: KeyHistory) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Listed:
+class Listed:
     """What the marks say of a window.
 
     Of names (k,), each once: their listed `rows`, and how many `more` they may have. A name that is listed
@@ -111,17 +111,18 @@ class _Listed:
     unseen: int
 
 
-def _listed(history: KeyHistory) -> _Listed:
+def listed_names(history: KeyHistory) -> Listed:
+    """What the marks of the runs say of the window."""
     cells = [_cells(run, history.window) for run in history.runs]
     unseen = sum(int((one.floors - 1).sum()) for one in cells)
     if not cells:
-        return _Listed(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), 0)
+        return Listed(no_names(history.view.key), np.empty(0, np.int64), np.empty(0, np.int64), 0)
     names, codes = unify([one.keys for one in cells])
     code = np.concatenate(codes)
     listed, known = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
     np.add.at(listed, code, np.concatenate([one.counts for one in cells]))
     np.add.at(known, code, np.concatenate([one.floors[one.cells] - 1 for one in cells]))
-    return _Listed(names, listed, unseen - known, unseen)
+    return Listed(names, listed, unseen - known, unseen)
 
 
 def _cells(run: KeyMarks, window: Window) -> Heavy:
@@ -141,7 +142,7 @@ def _cells(run: KeyMarks, window: Window) -> Heavy:
     return by_tick
 
 
-def _exact(history: KeyHistory, listed: _Listed, least: int) -> list[tuple[Name, int]]:
+def _exact(history: KeyHistory, listed: Listed, least: int) -> list[tuple[Name, int]]:
     """The listed names that may have `least` rows, with all their rows: most first, then by name."""
     may = np.flatnonzero(listed.rows + listed.more >= least)
     known = {name_at(listed.names, i): int(listed.rows[i]) for i in may.tolist()}

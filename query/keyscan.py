@@ -34,6 +34,11 @@ def most(history: KeyHistory, k: int) -> list[tuple[Name, int]]:
     return _ask({"a": history}, f"SELECT name, rows FROM a ORDER BY rows DESC, name LIMIT {int(k)}")
 
 
+def names(history: KeyHistory) -> list[Name]:
+    """Every name that has rows in the window, ascending."""
+    return [name for (name,) in _ask({"a": history}, "SELECT name FROM a ORDER BY name")]
+
+
 def second_moment(history: KeyHistory) -> int:
     """The sum over all keys of the square of their rows in the window."""
     return int(_ask({"a": history}, "SELECT sum(rows * rows) FROM a")[0][0] or 0)
@@ -82,6 +87,8 @@ def _batches(
                 for table in history.blocks.tables(root, file, some, texts=texts):
                     for rows in key_rows(key, table):
                         yield _by_name(history, rows, schema)
+        for rows in history.live() if history.live else ():
+            yield _by_name(history, rows, schema)
     except DamagedWarehouse as error:
         failed.append(error)
         raise

@@ -8,26 +8,41 @@ maintenance swept it after a merge, the question is put again to the newer view.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from numpy.typing import NDArray
 
 from query.answer import Answer, Answers, CdfAnswer, Histogram, RankAnswer
 from query.blocks import BlockReader
+from query.frequency import MODES as KEY_MODES
+from query.frequency import (
+    KeyQuestion,
+    frequencies,
+    heavy_hitters,
+    inner_product,
+    key_range,
+    self_join,
+    top,
+)
 from query.histogram import check_bins, histogram
 from query.info import Info
-from query.known import Memory
+from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
+from query.keywindows import KeyWindow, key_window
+from query.known import Memory, tick_range
+from query.livekeys import Sketches, parts_of
 from query.question import Question, cdf, check_mode, check_phis, quantiles, ranks, several
 from query.refine import Source
 from query.windows import choose_window, empty_window, shown_window
-from warehouse.errors import DamagedWarehouse
-from warehouse.live import live_values
+from warehouse.errors import DamagedWarehouse, InputError
+from warehouse.keyrows import KeyRows
+from warehouse.live import live_key_rows, live_values
 from warehouse.measures import Measure
-from warehouse.snapshot import Snapshot, View
+from warehouse.snapshot import KeysView, Snapshot, View
 from warehouse.ticks import Window
 
 Mode = Literal["quick", "accurate", "exact"]
+KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")
 
 ATTEMPTS = 3  # files gone three times under three newer views are damage, not maintenance
@@ -53,6 +68,7 @@ class Warehouse:
         self._snapshot = snapshot
         self._blocks = BlockReader(snapshot.store)
         self._memory = Memory()
+        self._sketches = Sketches(snapshot.store)
         self._lock = threading.Lock()
 
     @property
@@ -157,6 +173,89 @@ class Warehouse:
         checked = check_bins(bins)
         return self._ask(lambda question: histogram(question, checked), measure, last, between, mode)
 
+    def frequency(
+        self, key: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+    ) -> FrequencyAnswer | Answers[FrequencyAnswer]:
+        """How many rows have the key; `key` is of the key column's type, or a sequence of such."""
+        asked = list(key) if several(key) else [key]
+        found = self._ask_keys(lambda question: frequencies(question, asked), last, between, mode)
+        return _answers(found, FrequencyAnswer) if several(key) else found[0]
+
+    def heavy_hitters(
+        self, phi: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+    ) -> Answers[HitterAnswer]:
+        """Every key with at least phi of the rows that have a key, most rows first.
+
+        Among them may be some of which it is not certain: each says so.
+        """
+        found = self._ask_keys(lambda question: heavy_hitters(question, phi), last, between, mode)
+        return _answers(found, HitterAnswer)
+
+    def top(
+        self, k: int = 10, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+    ) -> Answers[HitterAnswer]:
+        """The k keys with most rows; `certain` says that no key that is left out has more."""
+        found = self._ask_keys(lambda question: top(question, k), last, between, mode)
+        return _answers(found, HitterAnswer)
+
+    def key_range(self, low: Any, high: Any, *, last: Any = None, between: Any = None) -> CountAnswer:
+        """The rows with low <= key < high, None for an open side; reads the live rows.
+
+        Numbers order by value with NaN last, text by its bytes.
+        """
+        return self._ask_keys(lambda question: key_range(question, low, high), last, between, "exact")
+
+    def self_join(self, *, last: Any = None, between: Any = None) -> CountAnswer:
+        """The sum over all keys of the square of their rows (F2); counts every key, and takes whole ticks."""
+        return self._ask_keys(self_join, last, between, "exact")
+
+    def inner_product(self, other: Warehouse, *, last: Any = None, between: Any = None) -> CountAnswer:
+        """The size of the join with another warehouse on the keys, in the same window of both.
+
+        Counts every key of both, and takes whole ticks.
+        """
+
+        def join(question: KeyQuestion) -> CountAnswer:
+            return other._ask_keys(lambda theirs: inner_product(question, theirs), last, between, "exact")
+
+        return self._ask_keys(join, last, between, "exact")
+
+    def _ask_keys(self, answer: Callable[[KeyQuestion], T], last: Any, between: Any, mode: Any) -> T:
+        if mode not in KEY_MODES:
+            raise InputError(f"mode must be one of {', '.join(KEY_MODES)}, got {mode!r}.")
+        view = self._newest_keys()
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return answer(self._key_question(view, last, between, mode))
+            except DamagedWarehouse:
+                newer = self._newest_keys()
+                if newer is view:
+                    raise
+                view = newer
+        return answer(self._key_question(view, last, between, mode))
+
+    def _newest_keys(self) -> KeysView:
+        with self._lock:
+            self._snapshot.refresh()
+            return self._snapshot.keys_view()
+
+    def _key_question(self, view: KeysView, last: Any, between: Any, mode: str) -> KeyQuestion:
+        options = self._snapshot.options
+        window = key_window(view, last, between, options.tick_us)
+        parts = parts_of(view.live, window, options.key_promise, self._sketches.of)
+        return KeyQuestion(
+            view=view,
+            window=window,
+            mode=mode,
+            promise=options.key_promise,
+            blocks=self._blocks,
+            live_rows=lambda: self._live_keys(view, window),
+            parts=tuple(parts),
+        )
+
+    def _live_keys(self, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
+        return live_key_rows(self._snapshot, view, window.touched, window.since, window.until)
+
     def _ask(
         self, answer: Callable[[Question], T], measure: str | None, last: Any, between: Any, mode: Any
     ) -> T:
@@ -179,7 +278,7 @@ class Warehouse:
 
     def _question(self, view: View, last: Any, between: Any, mode: str) -> Question:
         options = self._snapshot.options
-        window = choose_window(view, last, between, options.tick_us)
+        window = choose_window(lambda: tick_range(view), last, between, options.tick_us)
         known = self._memory.of(view, window)
         if known.rows == 0:
             raise empty_window(view, window, known.nulls, options.tick_us)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from query.known import tick_range
@@ -11,13 +12,15 @@ from warehouse.snapshot import View
 from warehouse.ticks import ALL_TIME, NO_TICK, Window, from_epoch_us, window_between, window_last
 
 
-def choose_window(view: View, last: Any, between: Any, tick_us: int | None) -> Window:
-    """The ticks that `last` or `between` means; all rows where neither is given."""
+def choose_window(
+    ticks: Callable[[], tuple[int, int] | None], last: Any, between: Any, tick_us: int | None
+) -> Window:
+    """The ticks that `last` or `between` means, of the data's `ticks`; all rows where neither is given."""
     if last is not None and between is not None:
         raise InputError(f"last={last!r} and between={between!r} exclude each other. Give one of them.")
     if last is not None:
-        ticks = tick_range(view)
-        return window_last(last, ticks[1] if ticks else 0, tick_us)
+        span = ticks()
+        return window_last(last, span[1] if span else 0, tick_us)
     if between is None:
         return ALL_TIME
     if not isinstance(between, (tuple, list)) or len(between) != 2:

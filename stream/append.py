@@ -85,10 +85,10 @@ def _summarise(spark: SparkSession, store: Store, options: Options, batch: Batch
     eps = ledger.level_eps(options.eps, 0)
     found = event_files(tables.open_table(store, EVENTS), [batch])
     work = [
-        tasks.SummariseTask(store, options.measures, options.time_column, (batch,), tuple(shares), eps)
+        tasks.SummariseTask(store, options, (batch,), tuple(shares), eps)
         for shares in share_out(store.filesystem(), found, tasks.SORT_ROWS // len(options.measures))
     ]
-    summaries = Summaries(options.measures, options.time_column, eps)
+    summaries = Summaries(options, eps)
     for part in tasks.run(spark, work):
         summaries.join(part)
     return summaries.finish()

@@ -9,12 +9,14 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 from pyarrow import fs
 
-from warehouse import history, ledger, steps, tables
+from warehouse import history, ledgerrows, steps, tables
 from warehouse.errors import InputError
 from warehouse.options import (
     DEFAULT_EPS,
     DEFAULT_GRACE,
     DEFAULT_KAPPA,
+    DEFAULT_KEY_DELTA,
+    DEFAULT_KEY_EPS,
     DEFAULT_TICK,
     SYSTEM_COLUMNS,
     Options,
@@ -43,6 +45,8 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
     eps: float | None = None,
     kappa: int | None = None,
     grace: str | None = None,
+    key_eps: float | None = None,
+    key_delta: float | None = None,
     schema: StructType | DataFrame | str | None = None,
     storage_options: dict[str, str] | None = None,
 ) -> Options:
@@ -55,12 +59,24 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
     eps       the promise, in (0, 0.5), default 0.001
     kappa     the merge threshold, at least 2, default 10
     grace     how long what readers may still see is kept, default '7 days'
+    key_eps, key_delta
+              a live count of a key errs by at most key_eps * m with probability 1 - key_delta; 0.01 each
     schema    the user's columns (a StructType, DDL text or a DataFrame); without it the first
               batch fixes them
 
     Raises InputError for a bad option, OptionsMismatch where the warehouse has others.
     """
-    given = parse_given(measures, key, time, tick, eps, kappa, grace)
+    given = parse_given(
+        measures=measures,
+        key=key,
+        time=time,
+        tick=tick,
+        eps=eps,
+        kappa=kappa,
+        grace=grace,
+        key_eps=key_eps,
+        key_delta=key_delta,
+    )
     store = Store.of(uri, storage_options)
     if tables.exists(store, EVENTS):
         options = read_options(store)
@@ -79,7 +95,7 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
         for projection in replace(options, columns=tuple(columns.items())).projections:
             history.create_tables(store, projection)
     tables.create(store, STEPS, steps.SCHEMA)
-    tables.create(store, LEDGER, ledger.SCHEMA)
+    tables.create(store, LEDGER, ledgerrows.SCHEMA)
     tables.create(store, REJECTED, REJECTED_SCHEMA)
     system = [Field(name, PrimitiveType(kind)) for name, kind in SYSTEM_COLUMNS.items()]
     tables.create(store, EVENTS, Schema([*system, *fields]), properties=options.properties())
@@ -122,6 +138,8 @@ def _with_defaults(given: dict[str, Any]) -> Options:
         eps=DEFAULT_EPS if given["eps"] is None else given["eps"],
         kappa=DEFAULT_KAPPA if given["kappa"] is None else given["kappa"],
         grace_us=parse_duration(DEFAULT_GRACE) if given["grace"] is None else given["grace"],
+        key_eps=DEFAULT_KEY_EPS if given["key_eps"] is None else given["key_eps"],
+        key_delta=DEFAULT_KEY_DELTA if given["key_delta"] is None else given["key_delta"],
     )
 
 

@@ -58,10 +58,11 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Decoded rows: the tick and each measure's column; all of one length."""
+    """Decoded rows: the tick, each measure's column, and the key where it is asked for; all of one length."""
 
     ticks: NDArray[np.int64]
     columns: tuple[Column, ...]
+    keys: KeyColumn | None = None
 
 
 def event_files(table: DeltaTable, batches: Iterable[Batches]) -> list[DataFile]:
@@ -107,10 +108,13 @@ def read_columns(
     shares: Iterable[Share],
     measures: Sequence[Measure],
     batches: Sequence[Batches],
+    key: Key | None = None,
 ) -> Iterator[Piece]:
     """The batches' rows of the shares, decoded, a row group at a time."""
-    for rows in _read_rows(filesystem, shares, [measure.name for measure in measures], batches):
-        yield decode(rows, measures)
+    names = [*(measure.name for measure in measures), *([key.name] if key else [])]
+    texts = [key.name] if key and key.is_text else []
+    for rows in _read_rows(filesystem, shares, names, batches, texts):
+        yield decode(rows, measures, key)
 
 
 def read_keys(
@@ -180,10 +184,11 @@ def _range(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | None:
     return stats.min, stats.max
 
 
-def decode(rows: pa.Table, measures: Sequence[Measure]) -> Piece:
-    """The measures' columns and the ticks of rows of `events`."""
+def decode(rows: pa.Table, measures: Sequence[Measure], key: Key | None = None) -> Piece:
+    """The measures' columns, the keys and the ticks of rows of `events`."""
     columns = tuple(encode(measure, _array(rows.column(measure.name))) for measure in measures)
-    return Piece(numbers(rows.column("_tick")), columns)
+    keys = encode_keys(key, _array(rows.column(key.name))) if key else None
+    return Piece(numbers(rows.column("_tick")), columns, keys)
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

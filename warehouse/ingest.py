@@ -111,10 +111,7 @@ def _write(
     sieve: Sieve,
 ) -> tuple[Appended, list[AddAction], list[AddAction]]:
     """Writes the files of the rows, and of those refused; their add actions."""
-    measures = () if eps is None else options.measures
-    work = WriteRows(
-        store, schema, batch, options.time_column, options.tick_us, step, sieve, measures, eps or 0.0
-    )
+    work = WriteRows(store, schema, batch, options, step, sieve, eps)
     # mapInArrow looks columns up by name, and does not find those with a dot or a backquote in theirs.
     typed = _cast(options, rows, list(TOLD) if sieve.reasons else [])
     typed = typed.toDF(*[f"c{i}" for i in range(len(typed.columns))])
@@ -122,7 +119,7 @@ def _write(
         found = typed.mapInArrow(work, WRITTEN).collect()
     files = {kind: [NewRows(*one[1:5]) for one in found if one.kind == kind] for kind in (EVENTS, REJECTED)}
     counts = {kind: sum(one.rows for one in files[kind]) for kind in files}
-    summaries = Summaries(measures, options.time_column, eps or 0.0)
+    summaries = Summaries(options, eps or 0.0)
     for one in found:
         if one.summaries is not None:
             summaries.join(pickle.loads(one.summaries))  # noqa: S301  our own tasks wrote it

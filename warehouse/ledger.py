@@ -1,9 +1,8 @@
 """The ledger, S(R): summaries of every batch that streamed in, by batch range and tick.
 
-A row holds, for the batches first..last of a source and one tick: how many rows, their time
-range, and for each measure its NaN and NULL counts and the GK summary of its values. A batch
-exists for readers and loads from the moment its rows exist; they are appended in one commit,
-which a second append of the same batch finds and leaves alone.
+What a row holds is told in ledgerrows.py. A batch exists for readers and loads from the moment
+its rows exist; they are appended in one commit, which a second append of the same batch finds and
+leaves alone.
 
 The cascade. With every 32nd batch of a source go rows for all of those 32, with every 32nd of
 these rows for 1,024, and so on: they repeat what their parts say with fewer rows. Readers take
@@ -17,73 +16,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from sketches import GK, SketchError
 from warehouse import tables
-from warehouse.errors import DamagedWarehouse
 from warehouse.events import Batches
+from warehouse.ledgerrows import RANGE, SCHEMA, from_arrow, to_arrow
 from warehouse.steps import covered, read_plans
 from warehouse.storage import LEDGER, STEPS, Store
-from warehouse.summaries import Summary, TickSummary, join
-from warehouse.ticks import epoch_us, from_epoch_us
+from warehouse.summaries import TickSummary, join
 
 FAN = 32  # batches, or ranges of the level below, that one range of the cascade repeats
 LEVELS = 4  # the widest range holds a million batches
 
-RANGE = ("source", "first_batch", "last_batch")  # the columns that name a batch range
-
 _LEAST, _MOST = ([f"{end}.{name}" for name in RANGE] for end in ("min", "max"))  # statistics of a file
 
 RangeCache = dict[str, list[Batches]]  # the ranges of files that hold several, by path
-
-_TIME = pa.timestamp("us", tz="UTC")
-SCHEMA = pa.schema(
-    [
-        ("source", pa.string()),
-        ("first_batch", pa.int64()),
-        ("last_batch", pa.int64()),
-        ("tick", pa.int64()),
-        ("rows", pa.int64()),
-        ("min_time", _TIME),
-        ("max_time", _TIME),
-        (
-            "measures",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("measure", pa.string()),
-                        ("nans", pa.int64()),
-                        ("nulls", pa.int64()),
-                        ("sketch", pa.binary()),
-                    ]
-                )
-            ),
-        ),
-        ("keys", pa.binary()),
-        ("arrived", _TIME),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveRow:
-    """One tick of a range of live batches, seen from one measure; stored values = rows - nans - nulls."""
-
-    source: str
-    first_batch: int
-    last_batch: int
-    tick: int
-    rows: int
-    nans: int
-    nulls: int
-    sketch: GK
 
 
 def level_eps(eps: float, level: int) -> float:
@@ -128,7 +78,7 @@ def _wider(
             continue
         missing = [part for part in parts if part not in made]
         rows = [one for part in parts if part in made for one in made[part]]
-        rows += _from_arrow(read_rows(store, found, missing))
+        rows += from_arrow(read_rows(store, found, missing))
         by_tick: dict[int, list[TickSummary]] = {}
         for row in rows:
             by_tick.setdefault(row.tick, []).append(row)
@@ -163,48 +113,6 @@ def write_rows(store: Store, batches: Batches, rows: pa.Table) -> AddAction:
     return tables.write_file(store, LEDGER, rows, f"{tables.new_name()}.parquet", stats=stats)
 
 
-def to_arrow(batches: Batches, summaries: Iterable[TickSummary]) -> pa.Table:
-    """The ledger rows of a batch range."""
-    now = datetime.now(UTC)
-    rows = [
-        {
-            "source": batches.source,
-            "first_batch": batches.first,
-            "last_batch": batches.last,
-            "tick": one.tick,
-            "rows": one.rows,
-            "min_time": from_epoch_us(one.times[0]) if one.times else None,
-            "max_time": from_epoch_us(one.times[1]) if one.times else None,
-            "measures": [
-                {"measure": m.measure, "nans": m.nans, "nulls": m.nulls, "sketch": m.sketch.to_bytes()}
-                for m in one.measures
-            ],
-            "keys": None,
-            "arrived": now,
-        }
-        for one in summaries
-    ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def _from_arrow(rows: pa.Table) -> list[TickSummary]:
-    found = []
-    for row in rows.to_pylist():
-        batches = Batches(row["source"], row["first_batch"], row["last_batch"])
-        times = (epoch_us(row["min_time"]), epoch_us(row["max_time"])) if row["min_time"] else None
-        measures = tuple(
-            Summary(
-                one["measure"],
-                one["nans"],
-                one["nulls"],
-                _sketch(one["sketch"], batches, row["tick"], one["measure"]),
-            )
-            for one in row["measures"]
-        )
-        found.append(TickSummary(row["tick"], row["rows"], times, measures))
-    return found
-
-
 def ranges_by_file(
     store: Store, table: DeltaTable, cache: RangeCache | None = None
 ) -> dict[str, list[Batches]]:
@@ -230,18 +138,26 @@ def ranges_by_file(
     return found
 
 
-def read_rows(store: Store, found: Mapping[str, list[Batches]], wanted: Iterable[Batches]) -> pa.Table:
-    """The ledger rows of these ranges, of files whose ranges are known."""
+def read_rows(
+    store: Store,
+    found: Mapping[str, list[Batches]],
+    wanted: Iterable[Batches],
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """The ledger rows of these ranges, of files whose ranges are known; all columns where none are named.
+
+    The columns of the range have to be among them.
+    """
     ranges = set(wanted)
-    parts = [pa.Table.from_batches([], SCHEMA)]
+    parts = [] if columns else [SCHEMA.empty_table()]
     for path, held in found.items():
         here = ranges.intersection(held)
         if here:
-            rows = tables.read_file(store, LEDGER, path)
+            rows = tables.read_file(store, LEDGER, path, columns)
             if len(here) < len(held):
                 rows = only(rows, *here)
             parts.append(rows)
-    return pa.concat_tables(parts)
+    return pa.concat_tables(parts) if parts else SCHEMA.empty_table()
 
 
 def row_counts(rows: pa.Table) -> dict[Batches, int]:
@@ -297,40 +213,3 @@ def _merged(ranges: Iterable[Batches]) -> dict[str, tuple[list[int], list[int]]]
             firsts.append(one.first)
             lasts.append(one.last)
     return found
-
-
-def live_rows(rows: pa.Table, measure: str) -> list[LiveRow]:
-    """Ledger rows as one measure sees them; rows of empty batches are left out."""
-    found = []
-    for row in rows.select(["source", "first_batch", "last_batch", "tick", "rows", "measures"]).to_pylist():
-        if row["rows"]:
-            batches = Batches(row["source"], row["first_batch"], row["last_batch"])
-            found.append(_live_row(batches, row["tick"], row["rows"], row["measures"], measure))
-    return found
-
-
-def _live_row(
-    batches: Batches, tick: int, rows: int, summaries: list[dict[str, Any]], measure: str
-) -> LiveRow:
-    mine = [one for one in summaries if one["measure"] == measure]
-    if len(mine) != 1:
-        raise DamagedWarehouse(
-            f"the ledger row of {batches} has {len(mine)} summaries of {measure!r}, expected 1."
-        )
-    one = mine[0]
-    sketch = _sketch(one["sketch"], batches, tick, measure)
-    if sketch.n != rows - one["nans"] - one["nulls"]:
-        raise DamagedWarehouse(
-            f"the summary of {measure!r} in {batches} holds {sketch.n} values of {rows} rows."
-        )
-    return LiveRow(batches.source, batches.first, batches.last, tick, rows, one["nans"], one["nulls"], sketch)
-
-
-def _sketch(data: bytes, batches: Batches, tick: int, measure: str) -> GK:
-    try:
-        return GK.from_bytes(data)
-    except SketchError as error:
-        raise DamagedWarehouse(
-            f"the ledger's summary of {measure!r} in {batches}, tick {tick}, is damaged: {error}. "
-            "Restore the ledger's file, or load the batch from a copy."
-        ) from error

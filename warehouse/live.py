@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
 from warehouse import tables
-from warehouse.events import Batches, event_files, read_columns, share_out
-from warehouse.snapshot import Snapshot, View
+from warehouse.events import Batches, Piece, event_files, read_columns, share_out
+from warehouse.keyrows import KeyRows, counted
+from warehouse.keys import Key, KeyColumn
+from warehouse.measures import Measure, epoch_micros
+from warehouse.snapshot import KeysView, Snapshot, View
 from warehouse.storage import EVENTS
 from warehouse.ticks import Window
 
 _READ_ROWS = 2**20
 
 
-def live_values(snapshot: Snapshot, view: View, window: Window) -> Iterator[NDArray[Any]]:
-    """The stored values of the view's live batches in the window, in bounded pieces.
+def live_key_rows(
+    snapshot: Snapshot, view: KeysView, window: Window, since: int | None = None, until: int | None = None
+) -> Iterator[KeyRows]:
+    """The keys of the view's live batches in the window, counted, in bounded pieces.
 
-    NaN and NULL are left out. `events` is read at its newest version: it has every batch that
-    the ledger has.
+    `since` (inclusive) and `until` are event times in microseconds where the window's ends lie inside a tick;
+    None leaves the end to the ticks. NULL is left out.
     """
-    rows = [row for row in view.live if not window.misses(row.tick, row.tick)]
-    batches = sorted({Batches(row.source, row.first_batch, row.last_batch) for row in rows})
+    live = [one for one in view.live if not window.misses(one.tick, one.tick)]
+    time = snapshot.options.time_column if since is not None or until is not None else None
+    for piece in _pieces(snapshot, sorted({one.batches for one in live}), [time] if time else [], view.key):
+        keys, inside = piece.keys, window.holds(piece.ticks)
+        if keys is None:
+            continue
+        if time is not None:
+            moments = epoch_micros(time, piece.columns[0].stored)
+            inside &= ~piece.columns[0].null
+            inside &= (moments >= since) if since is not None else True
+            inside &= (moments < until) if until is not None else True
+        yield counted(KeyColumn(keys.names, keys.codes, keys.null | ~inside), piece.ticks)
+
+
+def _pieces(
+    snapshot: Snapshot, batches: Sequence[Batches], measures: Sequence[Measure], key: Key | None = None
+) -> Iterator[Piece]:
+    """The batches' rows of `events`, at its newest version: it has every batch that the ledger has."""
     if not batches:
         return
-    store = snapshot.store
-    filesystem = store.filesystem()
-    found = event_files(tables.open_table(store, EVENTS), batches)
+    filesystem = snapshot.store.filesystem()
+    found = event_files(tables.open_table(snapshot.store, EVENTS), batches)
     for shares in share_out(filesystem, found, _READ_ROWS):
-        for piece in read_columns(filesystem, shares, [view.measure], batches):
-            column = piece.columns[0]
-            yield column.stored[window.holds(piece.ticks) & ~column.nan & ~column.null]
+        yield from read_columns(filesystem, shares, measures, batches, key)
+
+
+def live_values(snapshot: Snapshot, view: View, window: Window) -> Iterator[NDArray[Any]]:
+    """The stored values of the view's live batches in the window, in bounded pieces; no NaN, no NULL."""
+    rows = [row for row in view.live if not window.misses(row.tick, row.tick)]
+    batches = sorted({Batches(row.source, row.first_batch, row.last_batch) for row in rows})
+    for piece in _pieces(snapshot, batches, [view.measure]):
+        column = piece.columns[0]
+        yield column.stored[window.holds(piece.ticks) & ~column.nan & ~column.null]

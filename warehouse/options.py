@@ -14,6 +14,7 @@ from typing import Any
 
 from warehouse.errors import InputError, NotAWarehouse, OptionsMismatch
 from warehouse.keys import Key
+from warehouse.keysummaries import KeyPromise
 from warehouse.measures import Measure
 from warehouse.ticks import parse_duration, parse_grace
 
@@ -26,6 +27,8 @@ DEFAULT_TICK = "1 day"
 DEFAULT_EPS = 0.001
 DEFAULT_KAPPA = 10
 DEFAULT_GRACE = "7 days"
+DEFAULT_KEY_EPS = 0.01
+DEFAULT_KEY_DELTA = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Options:
     eps: float
     kappa: int
     grace_us: int
+    key_eps: float = DEFAULT_KEY_EPS
+    key_delta: float = DEFAULT_KEY_DELTA
     columns: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -69,6 +74,11 @@ class Options:
         types = dict(self.columns)
         return Measure(self.time, types[self.time]) if self.time and types else None
 
+    @property
+    def key_promise(self) -> KeyPromise:
+        """What live counts of keys promise."""
+        return KeyPromise(self.key_eps, self.key_delta)
+
     def measure(self, name: str | None = None) -> Measure:
         """The measure of that name; without a name the first one."""
         if name is not None and name not in self.measure_names:
@@ -89,6 +99,8 @@ class Options:
             "eps": repr(self.eps),
             "kappa": str(self.kappa),
             "grace_us": str(self.grace_us),
+            "key_eps": repr(self.key_eps),
+            "key_delta": repr(self.key_delta),
         }
         return {_PREFIX + name: value for name, value in values.items()}
 
@@ -109,6 +121,9 @@ class Options:
                 f"{uri} is of format {found['format']}, this version reads {FORMAT}. Use a newer tidemark."
             )
 
+        # Warehouses of before there were sketches of keys have these.
+        found = {"key_eps": repr(DEFAULT_KEY_EPS), "key_delta": repr(DEFAULT_KEY_DELTA), **found}
+
         def read(name: str) -> Any:
             try:
                 return json.loads(found[name])
@@ -126,6 +141,8 @@ class Options:
             eps=float(read("eps")),
             kappa=int(read("kappa")),
             grace_us=int(read("grace_us")),
+            key_eps=float(read("key_eps")),
+            key_delta=float(read("key_delta")),
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
@@ -165,6 +182,8 @@ class Options:
             "eps": self.eps,
             "kappa": self.kappa,
             "grace": self.grace_us,
+            "key_eps": self.key_eps,
+            "key_delta": self.key_delta,
         }
         for name, value in given.items():
             if value is not None and value != stored[name]:
@@ -174,8 +193,17 @@ class Options:
                 )
 
 
-def parse_given(
-    measures: Any, key: Any, time: Any, tick: Any, eps: Any, kappa: Any, grace: Any
+def parse_given(  # noqa: PLR0913  every option
+    *,
+    measures: Any,
+    key: Any,
+    time: Any,
+    tick: Any,
+    eps: Any,
+    kappa: Any,
+    grace: Any,
+    key_eps: Any = None,
+    key_delta: Any = None,
 ) -> dict[str, Any]:
     """The caller's options, checked one by one; None stays None (not given)."""
     if isinstance(measures, str):
@@ -189,13 +217,15 @@ def parse_given(
     for role, name in (("key", key), ("time", time)):
         if name is not None and (not isinstance(name, str) or not name):
             raise InputError(f"{role} must be a column's name, got {name!r}.")
-    if eps is not None and (
-        isinstance(eps, bool)
-        or not isinstance(eps, (int, float))
-        or not math.isfinite(eps)
-        or not 0 < eps < 0.5
-    ):
-        raise InputError(f"eps must lie in (0, 0.5), got {eps!r}. 0.001 is the default.")
+    shares = {"eps": (eps, DEFAULT_EPS), "key_eps": (key_eps, DEFAULT_KEY_EPS)}
+    for name, (share, default) in {**shares, "key_delta": (key_delta, DEFAULT_KEY_DELTA)}.items():
+        if share is not None and (
+            isinstance(share, bool)
+            or not isinstance(share, (int, float))
+            or not math.isfinite(share)
+            or not 0 < share < 0.5
+        ):
+            raise InputError(f"{name} must lie in (0, 0.5), got {share!r}. {default} is the default.")
     if kappa is not None and (isinstance(kappa, bool) or not isinstance(kappa, int) or kappa < 2):
         raise InputError(f"kappa must be a whole number of at least 2, got {kappa!r}. 10 is the default.")
     return {
@@ -206,4 +236,6 @@ def parse_given(
         "eps": None if eps is None else float(eps),
         "kappa": kappa,
         "grace": None if grace is None else parse_grace(grace),
+        "key_eps": None if key_eps is None else float(key_eps),
+        "key_delta": None if key_delta is None else float(key_delta),
     }

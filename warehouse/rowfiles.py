@@ -25,7 +25,7 @@ from deltalake.transaction import AddAction
 from warehouse.errors import InputError
 from warehouse.events import GROUP_ROWS, Batches, decode, reading
 from warehouse.measures import Column, Measure, encode, epoch_micros
-from warehouse.options import SYSTEM_COLUMNS
+from warehouse.options import SYSTEM_COLUMNS, Options
 from warehouse.storage import EVENTS, REJECTED, Store
 from warehouse.summaries import Summaries
 from warehouse.tables import describe, new_name, write_file
@@ -84,23 +84,21 @@ class WriteRows:
     """Writes the rows of one partition of a batch as a file of `events`.
 
     `schema` is that of `events`, system columns first; the rows have the others, in that order, by
-    whatever name. `time` is the column that the tick is cut from; where there is none, every row
-    has the tick `step`. With `measures`, the rows are summarised by tick on the way, to `eps`.
+    whatever name. Where there is no time column every row has the tick `step`. With `eps`, the
+    rows are summarised by tick on the way.
     """
 
     store: Store
     schema: pa.Schema
     batch: Batches
-    time: Measure | None
-    tick_us: int | None
+    options: Options
     step: int
     sieve: Sieve
-    measures: tuple[Measure, ...]
-    eps: float
+    eps: float | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The file as one row of `WRITTEN`, where there are rows, and one of the rows that are refused."""
-        summaries = Summaries(self.measures, self.time, self.eps)
+        summaries = None if self.eps is None else Summaries(self.options, self.eps)
         refused: list[dict[str, Any]] = []
         with RowFile(self.store, self.schema) as file:
             for batch in batches:
@@ -108,10 +106,10 @@ class WriteRows:
                 if taken.num_rows:
                     table = self._complete(taken)
                     file.write(table)
-                    if self.measures:
-                        summaries.add(decode(table, summaries.columns))
+                    if summaries is not None:
+                        summaries.add(decode(table, summaries.columns, self.options.key_column))
         if file.rows:
-            found = pickle.dumps(summaries.finish()) if self.measures else None
+            found = None if summaries is None else pickle.dumps(summaries.finish())
             yield _row("events", file.written(), found)
         if refused:
             yield _row("rejected", self._write_refused(refused), None)
@@ -127,10 +125,11 @@ class WriteRows:
             raise InputError(f"the rows do not fit the warehouse's columns: {error}.") from error
 
     def _ticks(self, batch: pa.RecordBatch) -> pa.Array:
-        if self.time is None or self.tick_us is None:
+        time, tick_us = self.options.time_column, self.options.tick_us
+        if time is None or tick_us is None:
             return pa.repeat(self.step, batch.num_rows)
-        column = self._times(batch, self.time)
-        ticks = np.floor_divide(epoch_micros(self.time, column.stored), self.tick_us)
+        column = self._times(batch, time)
+        ticks = np.floor_divide(epoch_micros(time, column.stored), tick_us)
         return pa.array(np.where(column.null, NO_TICK, ticks))
 
     def _times(self, batch: pa.RecordBatch, time: Measure) -> Column:
@@ -141,11 +140,10 @@ class WriteRows:
         reasons = []
         if self.sieve.reasons:
             reasons.append(batch.column(batch.num_columns - 1).is_valid())
-        if self.sieve.latest is not None and self.time is not None:
-            times = self._times(batch, self.time)
-            reasons.append(
-                pa.array(~times.null & (epoch_micros(self.time, times.stored) > self.sieve.latest))
-            )
+        time = self.options.time_column
+        if self.sieve.latest is not None and time is not None:
+            times = self._times(batch, time)
+            reasons.append(pa.array(~times.null & (epoch_micros(time, times.stored) > self.sieve.latest)))
         bad = reduce(pc.or_, reasons) if reasons else None
         if bad is None or not pc.any(bad).as_py():
             return batch
@@ -159,8 +157,7 @@ class WriteRows:
 
     def _too_early(self) -> str:
         latest = np.datetime64(self.sieve.latest or 0, "us")
-        name = self.time.name if self.time else ""
-        return f"{name} lies too far in the future, after {latest}Z"
+        return f"{self.options.time} lies too far in the future, after {latest}Z"
 
     def _write_refused(self, refused: list[dict[str, Any]]) -> NewRows:
         own = {"source": self.batch.source, "batch": self.batch.first, "rejected_at": datetime.now(UTC)}

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from warehouse import history, ledger, tables
+from warehouse import history, ledger, liverows, tables
 from warehouse.create import read_options
 from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.events import Batches
@@ -27,7 +27,7 @@ from warehouse.history import Projection
 from warehouse.keymarks import KeyMarks
 from warehouse.keys import Key
 from warehouse.layout import Layout, Run
-from warehouse.ledger import LiveRow
+from warehouse.liverows import LiveKeys, LiveRow
 from warehouse.marks import RunMarks
 from warehouse.measures import Measure
 from warehouse.options import Options
@@ -60,7 +60,8 @@ class View:
 class KeysView:
     """The key at one moment: the marks of its runs, and the ranges of batches that these do not hold.
 
-    `root` is the runs table's path below the warehouse; `versions` are those of the tables read.
+    `root` is the runs table's path below the warehouse; `versions` are those of the tables read; `live` are
+    the ledger rows of the batches.
     """
 
     key: Key
@@ -68,6 +69,7 @@ class KeysView:
     runs: tuple[KeyMarks, ...]
     root: str
     batches: tuple[Batches, ...]
+    live: tuple[LiveKeys, ...]
 
 
 @dataclass(slots=True)
@@ -102,6 +104,8 @@ class Snapshot:
         self._ranges: ledger.RangeCache = {}
         self._views: dict[str, View] = {}
         self._keys: KeysView | None = None
+        self._live_keys: dict[Batches, list[LiveKeys]] = {}
+        self._ledger_files: dict[str, list[Batches]] | None = None
         self.refresh()
 
     def refresh(self) -> bool:
@@ -115,7 +119,7 @@ class Snapshot:
         changed = [self._update(name) for name in [*known, STEPS, LEDGER]]
         if any(changed):
             self._views.clear()
-            self._keys = None
+            self._keys = self._ledger_files = None
         return any(changed)
 
     def view(self, measure: str | None = None) -> View:
@@ -191,25 +195,26 @@ class Snapshot:
 
     def _view(self, measure: Measure) -> View:
         layout, found = self._runs(measure)
-        held = self._ranges_held()
-        batches = self._live_batches(layout, held)
+        batches = self._live_batches(layout)
         return View(
             measure=measure,
             versions=self._versions(measure),
             runs=self._run_marks(measure, layout, found, history.read_marks),
             root=measure.runs_table,
             batches=tuple(batches),
-            live=self._live_rows(measure, batches, held),
+            live=self._live_rows(measure, batches),
         )
 
     def _view_keys(self, key: Key) -> KeysView:
         layout, found = self._runs(key)
+        batches = self._live_batches(layout)
         return KeysView(
             key=key,
             versions=self._versions(key),
             runs=self._run_marks(key, layout, found, history.read_key_marks),
             root=key.runs_table,
-            batches=tuple(self._live_batches(layout, self._ranges_held())),
+            batches=tuple(batches),
+            live=self._live_keys_of(batches),
         )
 
     def _runs(self, projection: Projection) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:
@@ -221,23 +226,33 @@ class Snapshot:
         names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
         return {role: self._known[name].version for role, name in names.items()}
 
-    def _ranges_held(self) -> dict[str, list[Batches]]:
-        return ledger.ranges_by_file(self.store, self._known[LEDGER].opened, self._ranges)
-
-    def _live_batches(self, layout: Layout, held: Mapping[str, list[Batches]]) -> list[Batches]:
+    def _live_batches(self, layout: Layout) -> list[Batches]:
         """The ranges of the ledger that the steps in history do not cover."""
         loaded = covered(self._plans(), layout.last_step)
-        return ledger.live_ranges(chain.from_iterable(held.values()), loaded)
+        return ledger.live_ranges(chain.from_iterable(self._held().values()), loaded)
 
-    def _live_rows(
-        self, measure: Measure, batches: list[Batches], held: Mapping[str, list[Batches]]
-    ) -> tuple[LiveRow, ...]:
-        """The ledger rows of the ranges, from the files that hold them; those seen before are kept."""
+    def _held(self) -> dict[str, list[Batches]]:
+        """The ranges of each file of the ledger."""
+        if self._ledger_files is None:
+            self._ledger_files = ledger.ranges_by_file(self.store, self._known[LEDGER].opened, self._ranges)
+        return self._ledger_files
+
+    def _live_keys_of(self, batches: list[Batches]) -> tuple[LiveKeys, ...]:
+        """What the ledger says of the keys of the ranges; what was read before is kept."""
+        new = [one for one in batches if one not in self._live_keys]
+        now: dict[Batches, list[LiveKeys]] = {one: self._live_keys.get(one, []) for one in batches}
+        for live in liverows.live_keys(self.store, self._held(), new):
+            now[live.batches].append(live)
+        self._live_keys = now
+        return tuple(live for one in batches for live in now[one])
+
+    def _live_rows(self, measure: Measure, batches: list[Batches]) -> tuple[LiveRow, ...]:
+        """The ledger rows of the ranges; those of ranges seen before are kept."""
         before = self._live.get(measure.name, {})
         new = [one for one in batches if one not in before]
-        rows = ledger.read_rows(self.store, held, new)
+        rows = ledger.read_rows(self.store, self._held(), new, liverows.LIVE)
         now: dict[Batches, list[LiveRow]] = {one: before.get(one, []) for one in batches}
-        for row in ledger.live_rows(rows, measure.name):
+        for row in liverows.live_rows(rows, measure.name):
             now[Batches(row.source, row.first_batch, row.last_batch)].append(row)
         self._live[measure.name] = now
         return tuple(row for one in batches for row in now[one])

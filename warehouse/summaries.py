@@ -7,13 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sketches import GK, merge
 from warehouse.events import Piece
+from warehouse.keys import KeyColumn, unify
+from warehouse.keysummaries import KeySummary, summarise
+from warehouse.keysummaries import join as join_keys
 from warehouse.measures import Column, Measure, epoch_micros
+from warehouse.options import Options
 from warehouse.ticks import NO_TICK
 
 _HELD_ROWS = 2**20  # rows that are summarised at once
+_HELD_PARTS = 64  # summaries of a tick that are held before they are joined: each joining costs some accuracy
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,31 +34,35 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class TickSummary:
-    """What a batch brought to one tick. The time range is in microseconds, inclusive; None: no times."""
+    """What a batch brought to one tick. The time range is in microseconds, inclusive; None: no times.
+
+    `keys` is None where the warehouse has no key.
+    """
 
     tick: int
     rows: int
     times: tuple[int, int] | None
     measures: tuple[Summary, ...]
+    keys: KeySummary | None = None
 
 
 @dataclass(slots=True)
 class Summaries:
     """Grows piece by piece; one summary a tick, each certified to `eps` of its rows."""
 
-    measures: Sequence[Measure]
-    time: Measure | None
+    options: Options
     eps: float
-    _by_tick: dict[int, TickSummary] = field(default_factory=dict)
+    _by_tick: dict[int, list[TickSummary]] = field(default_factory=dict)
     _held: list[Piece] = field(default_factory=list)
 
     @property
     def columns(self) -> tuple[Measure, ...]:
-        """What a piece has to hold: the measures, then the time."""
-        return (*self.measures, *([self.time] if self.time else []))
+        """What a piece has to hold beside the keys: the measures, then the time."""
+        time = self.options.time_column
+        return (*self.options.measures, *([time] if time else []))
 
     def add(self, piece: Piece) -> None:
-        """Takes the rows of a piece with `columns`."""
+        """Takes the rows of a piece with `columns`, and the keys where there is a key."""
         self._held.append(piece)
         if sum(len(held.ticks) for held in self._held) >= _HELD_ROWS:
             self._summarise()
@@ -60,13 +70,15 @@ class Summaries:
     def join(self, others: Iterable[TickSummary]) -> None:
         """Takes summaries of other rows that promise `eps` too."""
         for one in others:
-            known = self._by_tick.get(one.tick)
-            self._by_tick[one.tick] = one if known is None else join([known, one], self.eps)
+            parts = self._by_tick.setdefault(one.tick, [])
+            parts.append(one)
+            if len(parts) == _HELD_PARTS:
+                self._by_tick[one.tick] = [join(parts, self.eps)]
 
     def finish(self) -> list[TickSummary]:
         """The summaries, by tick; one of no rows where there were none."""
         self._summarise()
-        found = sorted(self._by_tick.values(), key=lambda one: one.tick)
+        found = [join(parts, self.eps) for _, parts in sorted(self._by_tick.items())]
         return found or [TickSummary(NO_TICK, 0, None, ())]
 
     def _summarise(self) -> None:
@@ -77,21 +89,27 @@ class Summaries:
         order = np.argsort(piece.ticks, kind="stable")
         ticks, starts = np.unique(piece.ticks[order], return_index=True)
         for tick, rows in zip(ticks.tolist(), np.split(order, starts[1:]), strict=True):
-            self.join([self._summary(tick, rows, piece.columns)])
+            self.join([self._summary(tick, rows, piece)])
 
-    def _summary(self, tick: int, rows: Any, columns: tuple[Column, ...]) -> TickSummary:
+    def _summary(self, tick: int, rows: Any, piece: Piece) -> TickSummary:
         measures = []
-        for measure, column in zip(self.measures, columns, strict=False):
+        for measure, column in zip(self.options.measures, piece.columns, strict=False):
             nan, null = column.nan[rows], column.null[rows]
             values = np.sort(column.stored[rows][~(nan | null)])
             sketch = GK.from_sorted(values, self.eps, measure.dtype)
             measures.append(Summary(measure.name, int(nan.sum()), int(null.sum()), sketch))
-        times = None
-        if self.time:
-            column = columns[-1]
-            known = epoch_micros(self.time, column.stored[rows][~column.null[rows]])
-            times = (int(known.min()), int(known.max())) if len(known) else None
-        return TickSummary(tick, len(rows), times, tuple(measures))
+        moments, times = np.zeros(len(rows), np.int64), None
+        time = self.options.time_column
+        if time:
+            column = piece.columns[-1]
+            known = ~column.null[rows]
+            moments[known] = epoch_micros(time, column.stored[rows][known])
+            times = (int(moments[known].min()), int(moments[known].max())) if known.any() else None
+        keys = None
+        if piece.keys is not None:
+            mine = KeyColumn(piece.keys.names, _codes(piece.keys)[rows], piece.keys.null[rows])
+            keys = summarise(mine, moments, self.options.key_promise)
+        return TickSummary(tick, len(rows), times, tuple(measures), keys)
 
 
 def _joined(pieces: Sequence[Piece]) -> Piece:
@@ -99,14 +117,24 @@ def _joined(pieces: Sequence[Piece]) -> Piece:
         Column(*(np.concatenate([getattr(one, part) for one in same]) for part in ("stored", "nan", "null")))
         for same in zip(*(piece.columns for piece in pieces), strict=True)
     )
-    return Piece(np.concatenate([piece.ticks for piece in pieces]), columns)
+    parts = [piece.keys for piece in pieces if piece.keys is not None]
+    keys = None
+    if parts:
+        names, places = unify([one.names for one in parts])
+        codes = [place[_codes(one)] for one, place in zip(parts, places, strict=True)]
+        keys = KeyColumn(names, np.concatenate(codes), np.concatenate([one.null for one in parts]))
+    return Piece(np.concatenate([piece.ticks for piece in pieces]), columns, keys)
+
+
+def _codes(keys: KeyColumn) -> NDArray[np.int64]:
+    return np.arange(len(keys.null)) if keys.codes is None else keys.codes
 
 
 def join(parts: Sequence[TickSummary], eps: float) -> TickSummary:
     """The summary of several of one tick, pruned no further than `eps`, which each keeps."""
-    if not any(part.rows for part in parts):
-        return parts[0]  # empty batches have no sketches
-    parts = [part for part in parts if part.rows]
+    filled = [part for part in parts if part.rows]
+    if len(filled) < 2:
+        return filled[0] if filled else parts[0]  # empty batches have no sketches
     measures = tuple(
         Summary(
             same[0].measure,
@@ -114,8 +142,9 @@ def join(parts: Sequence[TickSummary], eps: float) -> TickSummary:
             sum(one.nulls for one in same),
             merge([one.sketch for one in same], eps),
         )
-        for same in zip(*(part.measures for part in parts), strict=True)
+        for same in zip(*(part.measures for part in filled), strict=True)
     )
-    ends = [part.times for part in parts if part.times]
+    ends = [part.times for part in filled if part.times]
     times = (min(t[0] for t in ends), max(t[1] for t in ends)) if ends else None
-    return TickSummary(parts[0].tick, sum(part.rows for part in parts), times, measures)
+    keys = join_keys([part.keys for part in filled if part.keys is not None])
+    return TickSummary(filled[0].tick, sum(part.rows for part in filled), times, measures, keys)

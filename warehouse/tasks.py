@@ -27,6 +27,7 @@ from warehouse.keyrows import KeyRows, counted, no_rows, summed
 from warehouse.keys import Key
 from warehouse.marks import TickCounts, add_totals, tick_counts
 from warehouse.measures import Column, Measure
+from warehouse.options import Options
 from warehouse.runfiles import WrittenFile, merge_slice, sort_rows, write_sorted
 from warehouse.storage import Store
 from warehouse.summaries import Summaries, TickSummary
@@ -160,16 +161,16 @@ class SummariseTask:
     """Summarise the batches' rows of some shares of events by tick."""
 
     store: Store
-    measures: tuple[Measure, ...]
-    time: Measure | None
+    options: Options
     batches: tuple[Batches, ...]
     shares: tuple[Share, ...]
     eps: float
 
     def __call__(self) -> list[TickSummary]:
         """One summary a tick."""
-        found = Summaries(self.measures, self.time, self.eps)
-        for piece in read_columns(self.store.filesystem(), self.shares, found.columns, self.batches):
+        found, filesystem = Summaries(self.options, self.eps), self.store.filesystem()
+        key = self.options.key_column
+        for piece in read_columns(filesystem, self.shares, found.columns, self.batches, key):
             found.add(piece)
         return found.finish()
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from warehouse import ledger, tables, verifykeys
+from warehouse import ledger, ledgerrows, tables, verifykeys
 from warehouse.errors import TidemarkError
 from warehouse.events import Batches, event_files, read_columns, share_out
 from warehouse.layout import Layout
@@ -83,6 +83,7 @@ def verify(
             ("runs partition the steps, at most kappa a level", _keys_layout),
             ("runs are sorted and summed, marks are exact", verifykeys.runs_exact),
             ("nothing is lost or counted twice", verifykeys.conserved),
+            ("live counts hold their bounds", verifykeys.live_hold),
         ):
             if progress:
                 progress(f"keys: {name}")
@@ -134,7 +135,7 @@ def _ledger_sums(snapshot: Snapshot) -> str:
     store = snapshot.store
     rows = tables.read(store, LEDGER, tables.open_table(store, LEDGER))
     counts: dict[Batches, dict[int, int]] = {}
-    names = [rows.column(name).to_pylist() for name in (*ledger.RANGE, "tick", "rows")]
+    names = [rows.column(name).to_pylist() for name in (*ledgerrows.RANGE, "tick", "rows")]
     for source, first, last, tick, count in zip(*names, strict=True):
         ticks = counts.setdefault(Batches(source, first, last), {})
         if tick in ticks:

@@ -14,15 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from sketches import FrequencyBounds
+from sketches.counts import exact
 from warehouse import tables
 from warehouse.errors import DamagedWarehouse
-from warehouse.events import event_files, read_keys, share_out
+from warehouse.events import Batches, event_files, read_keys, share_out
 from warehouse.heavy import Heavy
 from warehouse.keycollect import KeyCollector, WrittenKeys
 from warehouse.keyfiles import key_rows
 from warehouse.keymarks import KeyMarks
-from warehouse.keyrows import KeyRows, counted
-from warehouse.keys import Name, Names, join_names, name_at, unify
+from warehouse.keyrows import KeyRows, counted, no_rows, summed
+from warehouse.keys import Name, Names, join_names, name_at, take, unify
+from warehouse.keysummaries import digests, most_of
+from warehouse.liverows import LiveKeys
 from warehouse.marks import RunFile, TickCounts, add_totals, tick_counts
 from warehouse.measures import Column
 from warehouse.snapshot import KeysView, Snapshot
@@ -175,6 +179,33 @@ def conserved(snapshot: Snapshot) -> str:
     if _rows(told) != expected:
         raise DamagedWarehouse(f"the plans expect {expected} rows, events holds {_rows(told)}")
     return f"{_rows(said)} rows in history"
+
+
+def live_hold(snapshot: Snapshot) -> str:
+    """Cells count no key too low, listings bound every count, and both know all the rows."""
+    view, store = snapshot.keys_view(), snapshot.store
+    hashes = snapshot.options.key_promise.hashes
+    by_range: dict[Batches, list[LiveKeys]] = {}
+    for live in view.live:
+        by_range.setdefault(live.batches, []).append(live)
+    for batches, lives in by_range.items():
+        found = event_files(tables.open_table(store, EVENTS), [batches])
+        rows, nulls = [no_rows(view.key)], []
+        for shares in share_out(store.filesystem(), found, _READ_ROWS):
+            for ticks, column in read_keys(store.filesystem(), shares, view.key, [batches]):
+                rows.append(counted(column, ticks))
+                nulls.append(ticks[column.null])
+        every, empty = summed(rows), np.concatenate([np.empty(0, np.int64), *nulls])
+        for live in lives:
+            here = np.flatnonzero(every.ticks == live.tick)
+            names, counts = take(every.names, every.codes[here]), every.counts[here]
+            cells = FrequencyBounds(hashes, exact(live.cells)).points(digests(names)).hi
+            least, most = most_of(live, names)
+            if (live.rows, live.nulls) != (int(counts.sum()), int(np.count_nonzero(empty == live.tick))):
+                raise DamagedWarehouse(f"tick {live.tick} of {batches} has other rows in events")
+            if np.any(counts > np.minimum(cells, most)) or np.any(counts < least):
+                raise DamagedWarehouse(f"the counts of keys of tick {live.tick} in {batches} are no bounds")
+    return f"{len(view.live)} ledger rows"
 
 
 def _rows(totals: TickCounts) -> int:

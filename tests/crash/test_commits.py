@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sketches import GK
-from warehouse import history, ledger, marks, steps, tables
+from warehouse import history, ledger, ledgerrows, marks, steps, tables
 from warehouse.events import Batches
 from warehouse.history import NewRun
 from warehouse.layout import Layout, Run, plan_merge
@@ -66,7 +66,7 @@ def store(tmp_path: Path) -> Store:
     store = Store.of(tmp_path / "w")
     history.create_tables(store, MEASURE)
     tables.create(store, STEPS, steps.SCHEMA)
-    tables.create(store, LEDGER, ledger.SCHEMA)
+    tables.create(store, LEDGER, ledgerrows.SCHEMA)
     return store
 
 

@@ -79,7 +79,7 @@ def check(history: KeyHistory, truth: Counter[str], monkeypatch: pytest.MonkeyPa
     for scanned in (False, True):
         with monkeypatch.context() as patch:
             if scanned:
-                patch.setattr(frequencies, "_listed", listed_nowhere)
+                patch.setattr(frequencies, "listed_names", listed_nowhere)
             for phi in PHIS:
                 share = Fraction(phi)
                 true_heavy = [one for one in ranked(truth) if n and one[1] >= Fraction(str(phi)) * n]
@@ -91,7 +91,7 @@ def check(history: KeyHistory, truth: Counter[str], monkeypatch: pytest.MonkeyPa
 
 def listed_nowhere(_: KeyHistory) -> Any:
     none = np.empty(0, np.int64)
-    return frequencies._Listed(none, none, none, 2**62)
+    return frequencies.Listed(none, none, none, 2**62)
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)

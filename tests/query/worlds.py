@@ -25,7 +25,7 @@ from query.reader import Warehouse
 from query.refine import Source
 from sketches import GK
 from warehouse.layout import Run
-from warehouse.ledger import LiveRow
+from warehouse.liverows import LiveRow
 from warehouse.marks import RunFile, RunMarks, Spans, TickCounts
 from warehouse.measures import Measure
 from warehouse.options import Options

@@ -21,16 +21,19 @@ from pyspark.sql import types as T
 import warehouse
 from query.blocks import BlockReader
 from query.keyblocks import KeyHistory
-from warehouse import attempt, keyruns, steps, tables, tasks
-from warehouse.events import Batches
+from warehouse import attempt, keyruns, ledger, steps, tables, tasks
+from warehouse.create import read_options
+from warehouse.events import Batches, decode
 from warehouse.keys import Key
 from warehouse.snapshot import Snapshot
 from warehouse.steps import Plan
 from warehouse.storage import STEPS, Store
+from warehouse.summaries import Summaries
 from warehouse.ticks import ALL_TIME, NO_TICK, Window
 
 DAY_US = 86_400_000_000
 Row = tuple[Any, int | None]  # a key (None: NULL) and its tick (None: no time)
+Event = tuple[Any, int | None]  # a key and its time in microseconds
 
 # Spark's type and Arrow's of a key's column, by Delta's name.
 TYPES: dict[str, tuple[T.DataType, pa.DataType]] = {
@@ -70,6 +73,8 @@ class KeyWorld:
     type: str = "string"
     kappa: int = 2
     loaded: list[list[Row]] = field(default_factory=list)
+    streamed: list[list[Event]] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         schema = T.StructType(
@@ -79,7 +84,7 @@ class KeyWorld:
                 T.StructField("k", TYPES[self.type][0]),
             ]
         )
-        how: dict[str, Any] = {"time": "at", "eps": 0.1, "kappa": self.kappa}
+        how: dict[str, Any] = {"time": "at", "eps": 0.1, "kappa": self.kappa, **self.options}
         warehouse.create(None, self.uri, "x", key="k", schema=schema, **how)  # type: ignore[arg-type]
         self.store = Store.of(self.uri)
 
@@ -104,6 +109,22 @@ class KeyWorld:
         self.append(rows, files=files)
         return warehouse.load(None, self.uri)  # type: ignore[arg-type]
 
+    def stream(self, events: Sequence[Event]) -> None:
+        """One more live batch of the source `s`."""
+        number, options = len(self.streamed), read_options(self.store)
+        rows = [(key, None if at is None else at // DAY_US) for key, at in events]
+        table = self._table(rows, number, "s", [at for _, at in events])
+        write_deltalake(self.store.table("events"), table, mode="append")
+        eps = ledger.level_eps(options.eps, 0)
+        summaries = Summaries(options, eps)
+        for at in range(0, len(events), 100):  # in pieces, as rows come
+            summaries.add(
+                decode(table.slice(at, 100).combine_chunks(), summaries.columns, options.key_column)
+            )
+            summaries._summarise()
+        assert ledger.append_batch(self.store, options.eps, "s", number, summaries.finish())
+        self.streamed.append(list(events))
+
     def history(self, window: Window = ALL_TIME) -> KeyHistory:
         """As a reader that comes now sees it."""
         snapshot = Snapshot(self.store)
@@ -124,16 +145,17 @@ class KeyWorld:
             (plain(key), NO_TICK if tick is None else tick) for key, tick in rows if key is not None
         )
 
-    def _table(self, rows: Sequence[Row], step: int) -> pa.Table:
+    def _table(
+        self, rows: Sequence[Row], step: int, source: str = "load:b", times: Sequence[int | None] = ()
+    ) -> pa.Table:
         ticks = [tick for _, tick in rows]
+        times = times or [None if tick is None else tick * DAY_US for tick in ticks]
         return pa.table(
             {
-                "_source": pa.array(["load:b"] * len(rows), pa.string()),
+                "_source": pa.array([source] * len(rows), pa.string()),
                 "_batch": pa.array([step] * len(rows), pa.int64()),
                 "_tick": pa.array([NO_TICK if tick is None else tick for tick in ticks], pa.int64()),
-                "at": pa.array(
-                    [None if tick is None else tick * DAY_US for tick in ticks], pa.timestamp("us", tz="UTC")
-                ),
+                "at": pa.array(times, pa.timestamp("us", tz="UTC")),
                 "x": pa.array([1.0] * len(rows), pa.float64()),
                 "k": pa.array([key for key, _ in rows], TYPES[self.type][1]),
             }

@@ -50,7 +50,7 @@ def rewrite(uri: Path, table: str, run: str, change: Callable[[pa.Table], pa.Tab
 def test_a_sound_warehouse_passes_every_check(grown: Grown) -> None:
     report = warehouse.verify(grown.uri)
     assert report.ok, str(report)
-    assert len(report.checks) == 4 + 4 * 2 + 3
+    assert len(report.checks) == 4 + 4 * 2 + 4
     assert "360 rows in history, 180 live" in str(report)
 
 

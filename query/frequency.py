@@ -1,0 +1,280 @@
+"""Frequencies over history and stream: exact counts of the one, bounds of the other, put together.
+
+    lo <= rows of the key <= hi        history is exact, so only the live side and ticks that are cut widen it
+
+approximate   the live side by its sketches: |count - true| <= key_eps * m with probability 1 - key_delta
+exact         the live rows are counted in `events`; only history's part of a cut tick is left open
+
+Heavy hitters have no false negative. A key that no run and no ledger row lists has fewer rows than the sum of
+their floors; where that is not fewer than asked for, all keys are counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from query import keys, keyscan
+from query.blocks import BlockReader
+from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
+from query.keyblocks import KeyHistory, count_between, count_names
+from query.keywindows import KeyWindow
+from query.livekeys import LiveCounts, Part, count, listed
+from warehouse.errors import InputError
+from warehouse.keyrows import KeyRows, no_rows, summed
+from warehouse.keys import Name, Names, name_at, names_from, take, unify
+from warehouse.keysummaries import KeyPromise
+from warehouse.snapshot import KeysView
+from warehouse.ticks import Window
+
+MODES = ("approximate", "exact")
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyQuestion:
+    """A window of the keys, how it is to be answered, and where rows are read from.
+
+    `live_rows` reads the window's live rows from `events`, piece by piece; `parts` are those of the ledger.
+    """
+
+    view: KeysView
+    window: KeyWindow
+    mode: str
+    promise: KeyPromise
+    blocks: BlockReader
+    live_rows: Callable[[], Iterator[KeyRows]]
+    parts: tuple[Part, ...]
+
+    def history(self, window: Window) -> KeyHistory:
+        """History in a window of ticks."""
+        return KeyHistory(self.blocks, self.view, window)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counts:
+    """Of names (k,), ascending: rows in history's whole ticks, in its cut ticks at most, and live."""
+
+    whole: Ints
+    cut_estimate: NDArray[np.float64]
+    cut_most: Ints
+    live: LiveCounts
+
+    @property
+    def estimate(self) -> Ints:
+        return np.rint(self.whole + self.cut_estimate + self.live.estimate).astype(np.int64)
+
+    @property
+    def least(self) -> Ints:
+        """Certainly there."""
+        return self.whole + self.live.least
+
+    @property
+    def likely(self) -> Ints:
+        """There with probability 1 - delta."""
+        return self.whole + self.live.likely
+
+    @property
+    def most(self) -> Ints:
+        return self.whole + self.cut_most + self.live.most
+
+
+def frequencies(question: KeyQuestion, asked: Sequence[Any]) -> list[FrequencyAnswer]:
+    """How often each key is there, in one round of reads."""
+    key = question.view.key
+    names = [key.name_of(one) for one in asked]
+    known = sorted({name for name in names if name is not None})
+    counts = _counts(question, names_from(key, known), question.parts)
+    place = {name: i for i, name in enumerate(known)}
+    scope, found = _scope(question), []
+    for value, name in zip(asked, names, strict=True):
+        i = place.get(name)
+        four = (counts.estimate, counts.likely, counts.most, counts.whole)
+        number, lo, hi, past = (0, 0, 0, 0) if i is None else (int(one[i]) for one in four)
+        number = min(max(number, lo), hi)
+        found.append(FrequencyAnswer(**scope, value=value, count=number, lo=lo, hi=hi, in_history=past))
+    return found
+
+
+def heavy_hitters(question: KeyQuestion, phi: Any) -> list[HitterAnswer]:
+    """Every key with at least phi of the window's rows that have a key, and some that may have it."""
+    if isinstance(phi, bool) or not isinstance(phi, (int, float, Fraction)) or not 0 < phi <= 1:
+        raise InputError(f"phi must lie in (0, 1], got {phi!r}. 0.01: keys with a hundredth of the rows.")
+    least_rows, most_rows = _rows(question)
+    least, sure = (max(1, math.ceil(Fraction(str(phi)) * rows)) for rows in (least_rows, most_rows))
+    names, counts = _candidates(question, least)
+    kept = np.flatnonzero(counts.most >= least)
+    return _hitters(question, names, counts, kept, counts.least >= sure)
+
+
+def top(question: KeyQuestion, k: Any) -> list[HitterAnswer]:
+    """The k keys with most rows; `certain` where no key that is left out can have more."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
+    names, counts = _candidates(question, None, k)
+    if not len(names):
+        return []
+    order = np.lexsort([np.arange(len(names)), -counts.estimate])
+    kept, out = order[:k], order[k:]
+    others = int(counts.most[out].max(initial=0))
+    return _hitters(question, names, counts, kept, counts.least >= others)
+
+
+def key_range(question: KeyQuestion, low: Any, high: Any) -> CountAnswer:
+    """The rows with low <= key < high; the live ones are counted in `events`."""
+    key, window = question.view.key, question.window
+    ends = [None if end is None else key.bound_of(end) for end in (low, high)]
+    whole = count_between(question.history(window.whole), *ends) if window.whole else 0
+    cut = [
+        (one, count_between(question.history(Window(one.tick, one.tick + 1)), *ends)) for one in window.cuts
+    ]
+    live = sum(_between(rows, *ends) for rows in question.live_rows())
+    most = whole + live + sum(rows for _, rows in cut)
+    about = whole + live + round(sum(one.share * rows for one, rows in cut))
+    return CountAnswer(**_scope(question, exact=True), count=about, lo=whole + live, hi=most)
+
+
+def self_join(question: KeyQuestion) -> CountAnswer:
+    """The sum over all keys of the square of their rows: exact, by counting every key."""
+    return _exactly(question, keyscan.second_moment(_everything(question)))
+
+
+def inner_product(question: KeyQuestion, other: KeyQuestion) -> CountAnswer:
+    """The size of the join of two warehouses on their keys: exact, by counting every key of both."""
+    types = [one.view.key.type for one in (question, other)]
+    if types[0] != types[1]:
+        raise InputError(f"keys of types {types[0]} and {types[1]} do not join. Cast one of them.")
+    return _exactly(question, keyscan.inner_product(_everything(question), _everything(other)))
+
+
+def _exactly(question: KeyQuestion, rows: int) -> CountAnswer:
+    return CountAnswer(**_scope(question, exact=True), count=rows, lo=rows, hi=rows)
+
+
+def _everything(question: KeyQuestion) -> KeyHistory:
+    """History's whole window with the live rows beside it."""
+    if question.window.cuts:
+        raise InputError(
+            "joins are counted by whole ticks. Give a window whose edges are ticks, such as last='7d'."
+        )
+    return KeyHistory(question.blocks, question.view, question.window.touched, question.live_rows)
+
+
+def _candidates(question: KeyQuestion, least: int | None, k: int = 0) -> tuple[Names, _Counts]:
+    """Names, among them every one with `least` rows or of the k most frequent, and their counts."""
+    history, parts = question.history(question.window.touched), question.parts
+    past = keys.listed_names(history)
+    live_names, unseen = listed(parts)
+    names, _ = unify([past.names, *live_names])
+    low, high = _from_memory(question, past, names)
+    if least is None:
+        # With k names that certainly have as many rows, no other can be among the k most frequent.
+        least = int(np.partition(low, -k)[-k]) if len(low) >= k else 0
+    if past.unseen + unseen < least:
+        names = take(names, np.flatnonzero(high >= least))
+    else:
+        beside = KeyHistory(question.blocks, question.view, history.window, question.live_rows)
+        names = names_from(question.view.key, keyscan.names(beside))
+    return names, _counts(question, names, parts)
+
+
+def _from_memory(question: KeyQuestion, past: keys.Listed, names: Names) -> tuple[Ints, Ints]:
+    """Certain bounds of the rows of names, ascending, before anything is read.
+
+    `past` speaks of all ticks that the window touches: too many for a lower bound where some are cut.
+    """
+    window, live = question.window, count(question.parts, names)
+    inner = past
+    if window.cuts and window.whole:
+        inner = keys.listed_names(question.history(window.whole))
+    joined, (outer_place, inner_place, place) = unify([past.names, inner.names, names])
+    low, high = np.zeros(len(joined), np.int64), np.full(len(joined), past.unseen, dtype=np.int64)
+    high[outer_place] = past.rows + past.more
+    if window.whole:
+        low[inner_place] = inner.rows
+    return low[place] + live.least, high[place] + live.most
+
+
+def _counts(question: KeyQuestion, names: Names, parts: Sequence[Part]) -> _Counts:
+    plain = [name_at(names, i) for i in range(len(names))]
+    window = question.window
+    zero = np.zeros(len(plain), np.int64)
+    whole = count_names(question.history(window.whole), plain) if window.whole and plain else zero
+    cut_estimate, cut_most = zero.astype(np.float64), zero
+    for cut in window.cuts if plain else ():
+        rows = count_names(question.history(Window(cut.tick, cut.tick + 1)), plain)
+        cut_estimate, cut_most = cut_estimate + cut.share * rows, cut_most + rows
+    live = count(parts, names) if question.mode == "approximate" else _live_exactly(question, names)
+    return _Counts(whole, cut_estimate, cut_most, live)
+
+
+def _live_exactly(question: KeyQuestion, names: Names) -> LiveCounts:
+    rows = summed([no_rows(question.view.key), *question.live_rows()])
+    sums = np.add.reduceat(rows.counts, rows.starts()) if len(rows) else rows.counts
+    joined, (mine, theirs) = unify([rows.names, names])
+    found = np.zeros(len(joined), np.int64)
+    found[mine] = sums
+    exact = found[theirs]
+    return LiveCounts(exact.astype(np.float64), exact, exact, exact)
+
+
+def _between(rows: KeyRows, low: Name | None, high: Name | None) -> int:
+    start = 0 if low is None else rows.before(low, -(2**63))
+    stop = len(rows) if high is None else rows.before(high, -(2**63))
+    return int(rows.counts[start:stop].sum())
+
+
+def _hitters(
+    question: KeyQuestion, names: Names, counts: _Counts, kept: Ints, certain: NDArray[np.bool_]
+) -> list[HitterAnswer]:
+    """The kept names, most rows first."""
+    key, scope = question.view.key, _scope(question)
+    about = np.clip(counts.estimate, counts.least, counts.most)
+    order = kept[np.lexsort([kept, -about[kept]])]
+    return [
+        HitterAnswer(
+            **scope,
+            value=key.value_of(name_at(names, i)),
+            count=int(about[i]),
+            lo=int(counts.least[i]),
+            hi=int(counts.most[i]),
+            certain=bool(certain[i]),
+        )
+        for i in order.tolist()
+    ]
+
+
+def _rows(question: KeyQuestion) -> tuple[int, int]:
+    """Rows of the window that have a key: certainly, and at most."""
+    least = most = 0
+    if question.window.whole:
+        least = most = keys.rows(question.history(question.window.whole))[0]
+    for cut in question.window.cuts:
+        most += keys.rows(question.history(Window(cut.tick, cut.tick + 1)))[0]
+    totals = [part.bounds.total() for part in question.parts]
+    return least + sum(one.lo for one in totals), most + sum(one.hi for one in totals)
+
+
+def _scope(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:
+    window, parts = question.window, question.parts
+    n, nulls = keys.rows(question.history(window.whole)) if window.whole else (0, 0)
+    for cut in window.cuts:
+        n += round(cut.share * keys.rows(question.history(Window(cut.tick, cut.tick + 1)))[0])
+    exact = exact or question.mode == "exact"
+    return {
+        "n": n,
+        "m": round(sum(part.rows for part in parts)),
+        "nulls": nulls + sum(part.live.nulls for part in parts if part.whole),
+        "eps": 0.0 if exact else question.promise.eps,
+        "confidence": 1.0 if exact else 1.0 - question.promise.delta,
+        "mode": "exact" if exact else question.mode,
+        "key": question.view.key.name,
+        "window": window.shown,
+        "as_of": dict(question.view.versions),
+    }
