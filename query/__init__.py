@@ -4,9 +4,11 @@
 >>> wh = query.open("flights")                                      # doctest: +SKIP
 >>> wh.quantile(0.99)                                               # doctest: +SKIP
 >>> wh.quantile([0.5, 0.9], measure="delay", last="7d")             # doctest: +SKIP
+>>> wh.frequency("ATL", last="90m")                                 # doctest: +SKIP
 
-The functions `quantile`, `rank`, `cdf`, `histogram` and `info` ask the warehouse that `use` chose, or the
-one that the variable TIDEMARK_WAREHOUSE names. They take what the methods of `Warehouse` take.
+The functions `quantile`, `rank`, `cdf`, `histogram`, `frequency`, `heavy_hitters`, `top` and `info` ask the
+warehouse that `use` chose, or the one that the variable TIDEMARK_WAREHOUSE names. They take what the methods
+of `Warehouse` take.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 
 from query.answer import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
 from query.info import Info
+from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
 from query.reader import Warehouse
 from warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
 from warehouse.snapshot import open_snapshot
@@ -55,6 +58,21 @@ def histogram(bins: Any = 20, measure: str | None = None, **options: Any) -> His
     return _chosen().histogram(bins, measure, **options)
 
 
+def frequency(key: Any, **options: Any) -> Any:
+    """See `Warehouse.frequency`."""
+    return _chosen().frequency(key, **options)
+
+
+def heavy_hitters(phi: Any, **options: Any) -> Answers[HitterAnswer]:
+    """See `Warehouse.heavy_hitters`."""
+    return _chosen().heavy_hitters(phi, **options)
+
+
+def top(k: int = 10, **options: Any) -> Answers[HitterAnswer]:
+    """See `Warehouse.top`."""
+    return _chosen().top(k, **options)
+
+
 def info() -> Info:
     """See `Warehouse.info`."""
     return _chosen().info()
@@ -78,9 +96,12 @@ __all__ = [
     "Answers",
     "Bin",
     "CdfAnswer",
+    "CountAnswer",
     "DamagedWarehouse",
     "EmptyWindow",
+    "FrequencyAnswer",
     "Histogram",
+    "HitterAnswer",
     "Info",
     "InputError",
     "NotAWarehouse",
@@ -88,10 +109,13 @@ __all__ = [
     "TidemarkError",
     "Warehouse",
     "cdf",
+    "frequency",
+    "heavy_hitters",
     "histogram",
     "info",
     "open",
     "quantile",
     "rank",
+    "top",
     "use",
 ]

@@ -244,6 +244,7 @@ def _hitters(
             count=int(about[i]),
             lo=int(counts.least[i]),
             hi=int(counts.most[i]),
+            in_history=int(counts.whole[i]),
             certain=bool(certain[i]),
         )
         for i in order.tolist()

@@ -84,11 +84,15 @@ class FrequencyAnswer(_Counted):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HitterAnswer(_Counted):
-    """A frequent key: `lo` and `hi` always hold, and `certain` says that it surely is what was asked for."""
+    """A frequent key: `lo` and `hi` always hold, and `certain` says that it surely is what was asked for.
 
-    COLUMNS: ClassVar = ("value", "count", "lo", "hi", "share", "certain")
+    `in_history` rows of it lie in history, which is exact.
+    """
+
+    COLUMNS: ClassVar = ("value", "count", "lo", "hi", "in_history", "share", "certain")
 
     value: Any
+    in_history: int
     certain: bool
 
     @property

@@ -73,6 +73,7 @@ class Flow:
         warehouse.create(spark, self.uri, ["value"], time="at", key="name", eps=0.05, kappa=3, schema=SCHEMA)
         self.producer = Producer(broker, topic)
         self.sent: list[float] = []
+        self.names: Counter[str] = Counter()
         self.figures: Counter[str] = Counter()
         self.random = random.Random(topic)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -92,12 +93,14 @@ class Flow:
             back = timedelta(minutes=10**6 if late else self.random.randrange(3000))
             at = datetime.now(UTC) + timedelta(days=30) if ahead else datetime.now(UTC) - back
             value = round(self.random.gauss(0, 100), 2)
-            records.append(json.dumps({"at": at.isoformat(), "value": value, "name": "a"}))
+            name = self.random.choice("aaab") + str(int(self.random.paretovariate(1)))
+            records.append(json.dumps({"at": at.isoformat(), "value": value, "name": name}))
             if ahead:
                 self.figures["from the future"] += 1
                 continue
             self.figures["late by two years"] += late
             self.sent.append(value)
+            self.names[name] += 1
         self.producer.send(records)
 
     def _start(self, command: list[str]) -> tuple[subprocess.Popen[bytes], Path]:
@@ -173,6 +176,10 @@ class Flow:
         assert len(ordered) == answers[0].N
         expected = [ordered[max(1, -(-i * len(ordered) // 20)) - 1] for i in range(21)]
         assert [answer.value for answer in answers] == expected
+        counted = query.open(self.uri).frequency(sorted(self.names))
+        assert all(one.lo <= self.names[one.value] <= one.hi for one in counted)
+        counted = query.open(self.uri).frequency(sorted(self.names), mode="exact")
+        assert {one.value: one.count for one in counted} == self.names
         refused = self.figures["malformed"] + self.figures["from the future"]
         assert query.open(self.uri).info()["rejected"] == {self.topic: refused}
         report = warehouse.verify(self.uri)
