@@ -227,6 +227,8 @@ def _many_batches(spark: SparkSession, folder: Path, section: Section, sizes: Si
         r = max(1, int(np.ceil(answer.phi * len(ordered))))
         assert len(ordered) == answer.N
         assert max(0, r - le, lt + 1 - r) <= answer.error_bound <= eps * answer.m, answer
+        assert answer.rank_lo <= le <= answer.rank_hi, answer
+        assert answer.low <= ordered[r - 1] <= answer.high, answer
     say("  answers of many batches keep their promise")
     section.add(f"opening and answering, {sizes.live:,} live batches more", _opened(uri) - alone, "s", 1.0)
 

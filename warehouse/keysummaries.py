@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketches import ECM, Counting, digest, merge_ecm
+from sketches.counting import FARTHEST
 from sketches.ecm_sizes import eps_of_merge_inputs, sizes_for_points
 from sketches.row_hashes import RowHashes
 from warehouse.heavy import BYTES as LISTED_BYTES
@@ -88,10 +89,11 @@ def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) 
     used = np.bincount(codes, minlength=len(column.names)) > 0
     names, (place,) = unify([take(column.names, np.flatnonzero(used))])
     code = place[np.cumsum(used)[codes] - 1]
-    order = np.argsort(times[kept], kind="stable")
+    moments = np.clip(times[kept], -FARTHEST, FARTHEST)  # a time of another geological age stays in its tick
+    order = np.argsort(moments, kind="stable")
     sketch = promise.sketch()
     if len(code):
-        sketch.update(digests(names)[code][order], times[kept][order])
+        sketch.update(digests(names)[code][order], moments[order])
     counts = np.bincount(code, minlength=len(names)).astype(np.int64)
     floor = max(1, -(-len(code) // THETA))
     return _listed(int(column.null.sum()), sketch, names, counts, np.zeros_like(counts), floor)
