@@ -46,9 +46,9 @@ class Options:
     eps: float
     kappa: int
     grace_us: int
+    columns: tuple[tuple[str, str], ...] = ()
     key_eps: float = DEFAULT_KEY_EPS
     key_delta: float = DEFAULT_KEY_DELTA
-    columns: tuple[tuple[str, str], ...] = ()
 
     @property
     def measures(self) -> tuple[Measure, ...]:
