@@ -14,7 +14,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check soak bench clean
+.PHONY: help setup demo test check soak bench dist clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ soak: $(READY) ## hundreds of kills, and a stream from Kafka under mixed faults 
 
 bench: $(READY) ## measure against other engines on this machine
 	@.venv/bin/python -m bench
+
+dist: $(READY) ## build a wheel, an sdist and a zip for spark-submit --py-files into dist/
+	@.venv/bin/python -m jobs.dist
 
 clean: ## remove .venv and what tools leave behind
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from warehouse import InputError
+from jobs.arguments import FORMATS
+from warehouse import InputError, TidemarkError
 from warehouse.schema import ddl
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from warehouse.options import Options
 
-FORMATS = ("parquet", "csv", "tsv", "json", "delta")
 _ENDINGS = {
     "parquet": "parquet",
     "csv": "csv",
@@ -59,7 +59,7 @@ def read_batch(
 def as_input_error(error: Exception, path: str) -> Exception:
     """The package's error where Spark cannot find or parse the input; else the error itself."""
     text = str(error)
-    if isinstance(error, InputError) or not _UNREADABLE.search(text):
+    if isinstance(error, TidemarkError) or not _UNREADABLE.search(text):
         return error
     reason = next((line for line in text.splitlines() if _UNREADABLE.search(line)), text).strip()
     return InputError(

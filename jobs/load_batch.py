@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -20,10 +22,13 @@ from rich.console import Console
 from rich.table import Table
 
 import warehouse
-from jobs.inputs import FORMATS, as_input_error, read_batch
+from jobs import arguments
+from jobs.inputs import as_input_error, read_batch
+from jobs.outcome import ended
 from jobs.progress import shown
 from jobs.session import spark_session
-from warehouse.errors import InputError, NotAWarehouse, TidemarkError
+from query.plain import json_text
+from warehouse.errors import InputError, NotAWarehouse
 from warehouse.load import LoadReport
 from warehouse.options import Options
 from warehouse.ticks import from_epoch_us, parse_duration
@@ -39,70 +44,58 @@ def parser() -> argparse.ArgumentParser:
     args = argparse.ArgumentParser(
         prog="load_batch.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    args.add_argument("--warehouse", required=True, metavar="PATH", help="the warehouse's folder or address")
-    what = args.add_mutually_exclusive_group(required=True)
-    what.add_argument("--input", metavar="PATH", help="a file or a folder of files, or a Delta table")
-    what.add_argument(
-        "--from-stream", action="store_true", help="load what the streams brought since the last load"
-    )
-    args.add_argument("--format", choices=FORMATS, help="the input's format (default: by its name)")
-    args.add_argument("--batch", metavar="ID", help="the batch's name: the same name again changes nothing")
-    args.add_argument(
-        "--batch-every", metavar="SPAN", help="cut the input by event time into batches of this length"
-    )
-    create = args.add_argument_group("at first use, creates the warehouse; later these must agree with it")
-    create.add_argument(
-        "--measure", action="append", metavar="COLUMN", help="a numeric column; may be repeated"
-    )
-    create.add_argument("--key", metavar="COLUMN", help="the column that frequencies are asked of")
-    create.add_argument("--time", metavar="COLUMN", help="the event time, a timestamp or date")
-    create.add_argument("--tick", metavar="SPAN", help="the grain of windows (default 1 day)")
-    create.add_argument("--eps", type=float, help="the promise, in (0, 0.5) (default 0.001)")
-    create.add_argument("--kappa", type=int, help="the merge threshold, at least 2 (default 10)")
+    arguments.load(args)
     return args
 
 
 def main(argv: list[str] | None = None, progress: Callable[[str], None] | None = None) -> int:
     """Runs the job; returns its exit code. `progress` is told each point that a load reaches."""
-    args = parser()
-    given = args.parse_args(argv)
+    return ended(partial(run, progress=progress), parser().parse_args(argv))
+
+
+def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None) -> int:
+    """Loads what the arguments say."""
     if given.input and not given.batch:
-        args.error("--batch is needed with --input: a name that stays the same when the job is run again")
-    console, errors = Console(), Console(stderr=True)
+        given.parser.error(
+            "--batch is needed with --input: a name that stays the same when the job is run again"
+        )
     try:
         spark = spark_session("tidemark load")
-        _run(spark, given, console, progress)
-        return 0
-    except TidemarkError as error:
-        errors.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
-        return 2 if isinstance(error, InputError) else 1
+        with shown(spark, Console(stderr=True)) as tell:
+            done = list(_load(spark, given, lambda point: _tell(point, tell, progress)))
     except Exception as error:
         readable = as_input_error(error, given.input or given.warehouse)
-        if not isinstance(readable, InputError):
+        if readable is error:
             raise
-        errors.print(f"[bold red]error:[/] {readable}", highlight=False, soft_wrap=True)
-        return 2
+        raise readable from error
+    if given.json:
+        print(json_text({"batches": [{"batch": name, **asdict(report)} for name, report in done]}))
+    return 0
 
 
-def _run(
-    spark: SparkSession, given: argparse.Namespace, console: Console, progress: Callable[[str], None] | None
-) -> None:
-    with shown(spark, console) as tell:
+def _tell(point: str, *listeners: Callable[[str], None] | None) -> None:
+    for listener in listeners:
+        if listener:
+            listener(point)
 
-        def told(point: str) -> None:
-            tell(point)
-            if progress:
-                progress(point)
 
-        if given.from_stream:
-            _summary(console, "from stream", warehouse.load(spark, given.warehouse, progress=told))
-            return
-        rows = _open(spark, given)
-        for name, part in _batches(rows, given):
-            began = time.perf_counter()
-            report = warehouse.load(spark, given.warehouse, part, name, progress=told)
-            report.seconds["in all"] = time.perf_counter() - began
-            _summary(console, name, report)
+def _load(
+    spark: SparkSession, given: argparse.Namespace, progress: Callable[[str], None]
+) -> Iterator[tuple[str | None, LoadReport]]:
+    """Each batch's name, None for what the streams brought, with its report, as they are loaded."""
+    console = Console(quiet=given.json)
+    if given.from_stream:
+        report = warehouse.load(spark, given.warehouse, progress=progress)
+        _summary(console, "from stream", report)
+        yield None, report
+        return
+    rows = _open(spark, given)
+    for name, part in _batches(rows, given):
+        began = time.perf_counter()
+        report = warehouse.load(spark, given.warehouse, part, name, progress=progress)
+        report.seconds["in all"] = time.perf_counter() - began
+        _summary(console, name, report)
+        yield name, report
 
 
 def _open(spark: SparkSession, given: argparse.Namespace) -> DataFrame:

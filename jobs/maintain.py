@@ -13,9 +13,12 @@ import sys
 from rich.console import Console
 
 import warehouse
+from jobs import arguments
+from jobs.outcome import ended
 from jobs.progress import shown
 from jobs.session import spark_session
-from warehouse.errors import InputError, TidemarkError
+from query.plain import json_text
+from warehouse.maintain import MaintenanceReport
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,29 +26,41 @@ def main(argv: list[str] | None = None) -> int:
     args = argparse.ArgumentParser(
         prog="maintain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    args.add_argument("--warehouse", required=True, metavar="PATH", help="the warehouse's folder or address")
-    args.add_argument(
-        "--grace", metavar="SPAN", help="for this once instead of the warehouse's own grace period"
-    )
-    given = args.parse_args(argv)
-    console, errors = Console(), Console(stderr=True)
-    try:
-        warehouse.open_snapshot(given.warehouse)
-        spark = spark_session("tidemark maintain")
-        with shown(spark, console) as tell:
-            report = warehouse.maintain(spark, given.warehouse, grace=given.grace, progress=tell)
-    except TidemarkError as error:
-        errors.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
-        return 2 if isinstance(error, InputError) else 1
-    for name, count in report.swept.items():
-        console.print(f"{name}: {count} files swept", highlight=False)
-    for name, (before, after) in report.compacted.items():
-        console.print(f"{name}: {before} files became {after}", highlight=False)
-    console.print(
-        f"ledger rows expired: {report.ledger_rows_expired}; marks expired: {report.marks_expired}",
-        highlight=False,
-    )
+    arguments.maintain(args)
+    return ended(run, args.parse_args(argv))
+
+
+def run(given: argparse.Namespace) -> int:
+    """Maintains the warehouse and says what was done."""
+    warehouse.open_snapshot(given.warehouse)
+    spark = spark_session("tidemark maintain")
+    with shown(spark, Console(stderr=True)) as tell:
+        report = warehouse.maintain(spark, given.warehouse, grace=given.grace, progress=tell)
+    if given.json:
+        print(json_text(_facts(report)))
+    else:
+        _print(report)
     return 0
+
+
+def _facts(report: MaintenanceReport) -> dict[str, object]:
+    compacted = {
+        name: {"before": before, "after": after} for name, (before, after) in report.compacted.items()
+    }
+    return {
+        "swept": report.swept,
+        "compacted": compacted,
+        "ledger_rows_expired": report.ledger_rows_expired,
+        "marks_expired": report.marks_expired,
+    }
+
+
+def _print(report: MaintenanceReport) -> None:
+    for name, count in report.swept.items():
+        print(f"{name}: {count} files swept")
+    for name, (before, after) in report.compacted.items():
+        print(f"{name}: {before} files became {after}")
+    print(f"ledger rows expired: {report.ledger_rows_expired}; marks expired: {report.marks_expired}")
 
 
 if __name__ == "__main__":

@@ -1,31 +1,36 @@
-"""Progress of long work on the terminal: the phase, Spark's tasks, and how long it has taken."""
+"""Progress of long work on the terminal: the phase, Spark's tasks, and how long it has taken.
+
+rich is imported when there is something to show: most answers are there before it would be.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from rich.console import Console
 
 _EVERY_SECONDS = 0.3
+_SLOW_SECONDS = 1.0
 
 
 @contextmanager
 def shown(spark: SparkSession, console: Console) -> Iterator[Callable[[str], None]]:
     """Shows a bar of Spark's tasks until the work is done; call what it yields with each phase."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -34,7 +39,14 @@ def shown(spark: SparkSession, console: Console) -> Iterator[Callable[[str], Non
         TimeElapsedColumn(),
     )
     done = threading.Event()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    bar = Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        redirect_stdout=sys.stdout.isatty(),  # what goes to a file is not to be written on the terminal
+    )
+    with bar:
         task = bar.add_task("starting", total=None)
 
         def watch() -> None:
@@ -54,3 +66,28 @@ def shown(spark: SparkSession, console: Console) -> Iterator[Callable[[str], Non
             done.set()
             if watcher.is_alive():
                 watcher.join()
+
+
+@contextmanager
+def told_when_slow(what: str) -> Iterator[None]:
+    """Shows a line on the terminal once the work inside takes over a second; it is gone at the end."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def show() -> None:
+        if done.wait(_SLOW_SECONDS):
+            return
+        from rich.console import Console
+
+        with Console(stderr=True).status(what):
+            done.wait()
+
+    watcher = threading.Thread(target=show, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()

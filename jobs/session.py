@@ -19,6 +19,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
+from warehouse.errors import TidemarkError
+
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -59,7 +61,7 @@ NEEDED_AT_START = (
 )
 
 
-class SessionError(RuntimeError):
+class SessionError(TidemarkError, RuntimeError):
     """Spark cannot be used as it was started."""
 
 

@@ -20,21 +20,24 @@ import signal
 import sys
 import threading
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import functions as F
-from rich.console import Console
 
 import query
 import stream
 import warehouse
+from jobs import arguments
 from jobs.inputs import as_input_error
+from jobs.outcome import ended
 from jobs.session import spark_session
+from query.plain import json_text
 from stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
-from warehouse.errors import InputError, TidemarkError, told_in
+from warehouse.errors import InputError, told_in
 from warehouse.storage import Store
 
 if TYPE_CHECKING:
@@ -55,64 +58,33 @@ def parser() -> argparse.ArgumentParser:
     args = argparse.ArgumentParser(
         prog="stream_events.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    args.add_argument("--warehouse", required=True, metavar="PATH", help="the warehouse's folder or address")
-    args.add_argument(
-        "--source", required=True, choices=["kafka", "files", "delta"], help="where events come from"
-    )
-    args.add_argument("--name", help="the stream's name in the warehouse (default: the topic or the folder)")
-    args.add_argument(
-        "--checkpoint", metavar="PATH", help="this stream's own folder (default: below the warehouse)"
-    )
-    args.add_argument("--bootstrap", metavar="HOST:PORT", help="Kafka's servers")
-    args.add_argument("--topic", help="Kafka's topic")
-    args.add_argument("--path", metavar="PATH", help="the folder that files come into, or the Delta table")
-    args.add_argument("--format", choices=["json", "csv"], default="json", help="of a record (default json)")
-    args.add_argument("--columns", metavar="A,B,C", help="CSV's fields (default: the warehouse's columns)")
-    args.add_argument(
-        "--starting-offsets",
-        default="earliest",
-        metavar="WHERE",
-        help="where a new Kafka stream begins: earliest (the default), latest, or Spark's JSON",
-    )
-    args.add_argument(
-        "--max-per-batch", type=int, metavar="N", help="records (Kafka) or files of a batch at most"
-    )
-    args.add_argument("--trigger", metavar="SPAN", help="time between batches, such as '10 seconds'")
-    args.add_argument("--once", action="store_true", help="take what is there now, and end")
-    args.add_argument(
-        "--ahead",
-        default=DEFAULT_AHEAD,
-        metavar="SPAN",
-        help=f"events further ahead of the clock are rejected (default {DEFAULT_AHEAD})",
-    )
-    args.add_argument(
-        "--max-rejected-fraction", type=float, metavar="F", help="stop where more of a batch is rejected"
-    )
+    arguments.stream(args)
     return args
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    args = parser()
-    given = args.parse_args(argv)
+    return ended(run, parser().parse_args(argv))
+
+
+def run(given: argparse.Namespace) -> int:
+    """Streams what the arguments say until it is told to stop."""
     needed = ["bootstrap", "topic"] if given.source == "kafka" else ["path"]
     for name in needed:
         if not getattr(given, name):
-            args.error(f"--{name} is needed with --source {given.source}")
-    console, errors = Console(), Console(stderr=True)
+            given.parser.error(f"--{name} is needed with --source {given.source}")
     stopping = threading.Event()
     try:
         spark = spark_session("tidemark stream")
         with _told_to_stop(stopping), _java_waits(spark, stopping):
-            _run(spark, given, console, stopping)
+            _run(spark, given, stopping)
         return 0
-    except (TidemarkError, PySparkException) as error:
-        own = error if isinstance(error, TidemarkError) else told_in(str(error))  # or Spark's thread told it
-        said = own or as_input_error(error, given.path or given.topic)
-        if not isinstance(said, TidemarkError):
+    except PySparkException as error:
+        own = told_in(str(error))  # told by Spark's thread
+        readable = own or as_input_error(error, given.path or given.topic)
+        if readable is error:
             raise
-        errors.print(f"[bold red]error:[/] {said}", highlight=False, soft_wrap=True)
-        return 2 if isinstance(said, InputError) else 1
+        raise readable from error
 
 
 @contextmanager
@@ -175,7 +147,7 @@ def _java_waits(spark: SparkSession, stopping: threading.Event) -> Iterator[None
             hooks.removeShutdownHook(thread)
 
 
-def _run(spark: SparkSession, given: argparse.Namespace, console: Console, stopping: threading.Event) -> None:
+def _run(spark: SparkSession, given: argparse.Namespace, stopping: threading.Event) -> None:
     options = warehouse.open_snapshot(given.warehouse).options
     name = given.name or (given.topic if given.source == "kafka" else Path(given.path).name)
     busy, reports = threading.Lock(), {}
@@ -189,32 +161,40 @@ def _run(spark: SparkSession, given: argparse.Namespace, console: Console, stopp
         source=name,
         checkpoint=given.checkpoint or Store.of(given.warehouse).spark_path(f"checkpoints/{name}"),
         trigger=AVAILABLE_NOW if given.once else given.trigger,
-        ahead=given.ahead,
+        ahead=given.ahead or DEFAULT_AHEAD,
         max_rejected_fraction=given.max_rejected_fraction,
         progress=keep,
         busy=busy,
     )
-    console.print(f"{name}: streaming into {given.warehouse}; SIGTERM or Ctrl-C stops it", highlight=False)
+    if not given.json:
+        _say(f"{name}: streaming into {given.warehouse}; SIGTERM or Ctrl-C stops it")
     reader = query.open(given.warehouse)
     shown = -1
     while running.isActive and not stopping.is_set():
         running.awaitTermination(_LOOK_SECONDS)
-        shown = _show(running, reports, reader, console, shown)
+        shown = _show(running, reports, reader, shown, in_json=given.json)
     with busy:  # the batch in work ends first
         running.stop()
-    _show(running, reports, reader, console, shown)
+    _show(running, reports, reader, shown, in_json=given.json)
     failed = running.exception()
     if failed is not None and not stopping.is_set():
         raise failed
-    console.print(f"{name}: stopped", highlight=False)
+    if not given.json:
+        _say(f"{name}: stopped")
+
+
+def _say(line: str) -> None:
+    """A line at once, also into a pipe."""
+    print(line, flush=True)
 
 
 def _show(
     running: StreamingQuery,
     reports: dict[int, BatchReport],
     reader: query.Warehouse,
-    console: Console,
     shown: int,
+    *,
+    in_json: bool,
 ) -> int:
     """One line for each batch that ended since; the number of the last one shown."""
     for progress in [dict(one) for one in running.recentProgress]:
@@ -223,12 +203,15 @@ def _show(
         if number <= shown or report is None:
             continue
         shown = number
+        behind, live = _behind(progress), reader.info()["live_rows"]
+        if in_json:
+            _say(json_text({**asdict(report), "behind": behind, "live_rows": live}))
+            continue
         rate = report.rows / report.seconds if report.seconds else 0.0
-        line = (
+        _say(
             f"batch {number}: {report.rows:,} rows, {report.rejected:,} rejected, {report.seconds:.2f} s, "
-            f"{rate:,.0f} rows/s, behind {_behind(progress)}, live m {reader.info()['live_rows']:,}"
+            f"{rate:,.0f} rows/s, behind {behind}, live m {live:,}"
         )
-        console.print(line, highlight=False, soft_wrap=True)
     return shown
 
 

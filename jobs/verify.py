@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 
 from rich.console import Console
 
 import warehouse
-from warehouse.errors import TidemarkError
+from jobs import arguments
+from jobs.outcome import ended
+from query.plain import json_text
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,16 +24,15 @@ def main(argv: list[str] | None = None) -> int:
     args = argparse.ArgumentParser(
         prog="verify.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    args.add_argument("--warehouse", required=True, metavar="PATH", help="the warehouse's folder or address")
-    given = args.parse_args(argv)
-    console, errors = Console(), Console(stderr=True)
-    try:
-        with console.status("verifying") as status:
-            report = warehouse.verify(given.warehouse, progress=status.update)
-    except TidemarkError as error:
-        errors.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
-        return 2
-    console.print(str(report), highlight=False, soft_wrap=True)
+    arguments.common(args)
+    return ended(run, args.parse_args(argv))
+
+
+def run(given: argparse.Namespace) -> int:
+    """Checks every invariant; 1 where one does not hold."""
+    with Console(stderr=True).status("verifying") as status:
+        report = warehouse.verify(given.warehouse, progress=status.update)
+    print(json_text({"ok": report.ok, **asdict(report)}) if given.json else report)
     return 0 if report.ok else 1
 
 

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import pyarrow as pa
 
-from query.show import html_table, text_of, text_table, window_text
+from query.plain import json_text, window_facts
+from query.show import html_table, interval_bar, text_of, text_table, window_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -51,6 +52,13 @@ class Scope:
         how = f"{self.mode}, eps = {self.eps:g}, {self.blocks_read:,} blocks read"
         return f"{self.measure}, {window}: N = {self.N:,} ({rows}), {how}"
 
+    @property
+    def scope_facts(self) -> dict[str, Any]:
+        """The scope by name, for programs."""
+        names = ("n", "m", "nans", "nulls", "eps", "mode", "as_of", "blocks_read")
+        facts = {name: getattr(self, name) for name in names}
+        return {"measure": self.measure, "window": window_facts(self.window), "N": self.N, **facts}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Answer(Scope):
@@ -62,6 +70,7 @@ class Answer(Scope):
     """
 
     COLUMNS: ClassVar = ("phi", "value", "low", "high", "rank_lo", "rank_hi", "error_bound")
+    INTERVAL: ClassVar = ("low", "value", "high")
 
     phi: float
     value: Any
@@ -83,7 +92,11 @@ class Answer(Scope):
         return f"{text_of(self.value)} ({bounds}) = quantile {self.phi:g} of {self.scope_text}"
 
     def _repr_html_(self) -> str:
-        return html_table(self.COLUMNS, [_cells(self, self.COLUMNS)], self.scope_text)
+        return _html(self.COLUMNS, [self], self.scope_text)
+
+    def to_json(self) -> str:
+        """The answer and its scope as one JSON document, see query/plain.py."""
+        return json_text({**_named(self), **self.scope_facts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -91,6 +104,7 @@ class RankAnswer(Scope):
     """How many rows are <= value: about `rank`, certainly rank_lo to rank_hi. NaN is <= nothing."""
 
     COLUMNS: ClassVar = ("value", "rank", "rank_lo", "rank_hi", "error_bound")
+    INTERVAL: ClassVar = ("rank_lo", "rank", "rank_hi")
 
     value: Any
     rank: int
@@ -113,7 +127,11 @@ class RankAnswer(Scope):
         return f"{self.rank:,} ({bounds}) rows <= {text_of(self.value)} of {self.scope_text}"
 
     def _repr_html_(self) -> str:
-        return html_table(self.COLUMNS, [_cells(self, self.COLUMNS)], self.scope_text)
+        return _html(self.COLUMNS, [self], self.scope_text)
+
+    def to_json(self) -> str:
+        """The answer and its scope as one JSON document, see query/plain.py."""
+        return json_text({**_named(self), **self.scope_facts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -121,6 +139,7 @@ class CdfAnswer(Scope):
     """The share of the N rows that are <= value: about `cdf`, certainly cdf_lo to cdf_hi."""
 
     COLUMNS: ClassVar = ("value", "cdf", "cdf_lo", "cdf_hi")
+    INTERVAL: ClassVar = ("cdf_lo", "cdf", "cdf_hi")
 
     value: Any
     cdf: float
@@ -135,7 +154,11 @@ class CdfAnswer(Scope):
         return f"{self.cdf:.10g} ({bounds}) of the rows <= {text_of(self.value)} in {self.scope_text}"
 
     def _repr_html_(self) -> str:
-        return html_table(self.COLUMNS, [_cells(self, self.COLUMNS)], self.scope_text)
+        return _html(self.COLUMNS, [self], self.scope_text)
+
+    def to_json(self) -> str:
+        """The answer and its scope as one JSON document, see query/plain.py."""
+        return json_text({**_named(self), **self.scope_facts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +169,7 @@ class Bin:
     """
 
     COLUMNS: ClassVar = ("left", "right", "count", "lo", "hi")
+    INTERVAL: ClassVar = ("lo", "count", "hi")
 
     left: Any
     right: Any
@@ -189,14 +213,23 @@ class Answers(Sequence[A], Generic[A]):
         """The same as a pandas DataFrame; needs pandas."""
         return self.to_arrow().to_pandas()
 
+    def to_polars(self) -> Any:
+        """The same as a polars DataFrame; needs polars."""
+        import polars as pl
+
+        return pl.from_arrow(self.to_arrow())
+
+    def to_json(self) -> str:
+        """The answers and their scope as one JSON document, see query/plain.py."""
+        scope: dict[str, Any] = getattr(self.items[0], "scope_facts", {}) if self.items else {}
+        return json_text({**scope, "answers": [_named(one) for one in self.items]})
+
     def __repr__(self) -> str:
-        return f"{text_table(self.kind.COLUMNS, self._rows())}\n{self.caption}"
+        rows = [_cells(one, self.kind.COLUMNS) for one in self.items]
+        return f"{text_table(self.kind.COLUMNS, rows)}\n{self.caption}"
 
     def _repr_html_(self) -> str:
-        return html_table(self.kind.COLUMNS, self._rows(), self.caption)
-
-    def _rows(self) -> list[list[Any]]:
-        return [_cells(one, self.kind.COLUMNS) for one in self.items]
+        return _html(self.kind.COLUMNS, self.items, self.caption)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -234,6 +267,14 @@ class Histogram(Scope, Sequence[Bin]):
         """The same as a pandas DataFrame; needs pandas."""
         return self.bins.to_pandas()
 
+    def to_polars(self) -> Any:
+        """The same as a polars DataFrame; needs polars."""
+        return self.bins.to_polars()
+
+    def to_json(self) -> str:
+        """The bins and their scope as one JSON document, see query/plain.py."""
+        return json_text({**self.scope_facts, "bins": [_named(one) for one in self.bins]})
+
     def __repr__(self) -> str:
         most = max(1, *self.counts)
         bars = ["#" * round(40 * one.count / most) for one in self.bins]
@@ -242,8 +283,18 @@ class Histogram(Scope, Sequence[Bin]):
         return f"{text_table(names, rows)}\n{self.scope_text}"
 
     def _repr_html_(self) -> str:
-        return html_table(Bin.COLUMNS, [_cells(one, Bin.COLUMNS) for one in self.bins], self.scope_text)
+        return _html(Bin.COLUMNS, self.bins, self.scope_text)
 
 
 def _cells(one: Any, names: Sequence[str]) -> list[Any]:
     return [getattr(one, name) for name in names]
+
+
+def _named(one: Any) -> dict[str, Any]:
+    return dict(zip(one.COLUMNS, _cells(one, one.COLUMNS), strict=True))
+
+
+def _html(names: Sequence[str], items: Sequence[Any], caption: str) -> str:
+    """The items as a table, each with a drawing of its certified interval."""
+    bars = [interval_bar(*_cells(one, one.INTERVAL)) for one in items]
+    return html_table(names, [_cells(one, names) for one in items], caption, bars)

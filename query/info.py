@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from query.plain import json_text
 from query.show import html_table, text_of
 
 
@@ -24,6 +25,10 @@ class Info(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._facts)
+
+    def to_json(self) -> str:
+        """The facts as one JSON document."""
+        return json_text(self._facts)
 
     def __repr__(self) -> str:
         rows = list(_flat("", self._facts))

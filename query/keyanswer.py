@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from query.show import html_table, text_of, window_text
+from query.plain import json_text, window_facts
+from query.show import html_table, interval_bar, text_of, window_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -46,10 +47,20 @@ class KeyScope:
         rows = f"N = {self.N:,} ({self.n:,} history + {self.m:,} live{nulls})"
         return f"{self.key}, {window_text(self.window)}: {rows}, {self.mode}{promise}"
 
+    @property
+    def scope_facts(self) -> dict[str, Any]:
+        """The scope by name, for programs."""
+        names = ("n", "m", "nulls", "eps", "confidence", "mode", "as_of")
+        facts = {name: getattr(self, name) for name in names}
+        return {"key": self.key, "window": window_facts(self.window), "N": self.N, **facts}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Counted(KeyScope):
     """lo <= the true count <= hi; `lo` holds with the answer's confidence, `hi` always."""
+
+    COLUMNS: ClassVar[tuple[str, ...]] = ("count", "lo", "hi")
+    INTERVAL: ClassVar = ("lo", "count", "hi")
 
     count: int
     lo: int
@@ -60,6 +71,17 @@ class _Counted(KeyScope):
 
     def __float__(self) -> float:
         return float(self.count)
+
+    def to_json(self) -> str:
+        """The answer and its scope as one JSON document, see query/plain.py."""
+        return json_text({**{name: getattr(self, name) for name in self.COLUMNS}, **self.scope_facts})
+
+    def _repr_html_(self) -> str:
+        cells, bar = (
+            [getattr(self, name) for name in self.COLUMNS],
+            interval_bar(self.lo, self.count, self.hi),
+        )
+        return html_table(self.COLUMNS, [cells], self.scope_text, [bar])
 
     def _told(self) -> str:
         exact = self.lo == self.hi
@@ -77,9 +99,6 @@ class FrequencyAnswer(_Counted):
 
     def __repr__(self) -> str:
         return f"{self._told()} rows with {text_of(self.value)} of {self.scope_text}"
-
-    def _repr_html_(self) -> str:
-        return html_table(self.COLUMNS, [[getattr(self, name) for name in self.COLUMNS]], self.scope_text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -108,10 +127,5 @@ class HitterAnswer(_Counted):
 class CountAnswer(_Counted):
     """A number of rows, or of pairs of rows: of a range of keys, of a join."""
 
-    COLUMNS: ClassVar = ("count", "lo", "hi")
-
     def __repr__(self) -> str:
         return f"{self._told()} of {self.scope_text}"
-
-    def _repr_html_(self) -> str:
-        return html_table(self.COLUMNS, [[self.count, self.lo, self.hi]], self.scope_text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
 
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
 from query.keywindows import KeyWindow, key_window
 from query.known import Memory, tick_range
 from query.livekeys import Sketches, parts_of
+from query.plots import Plots
 from query.question import Question, cdf, check_mode, check_phis, quantiles, ranks, several
 from query.refine import Source
 from query.windows import choose_window, empty_window, shown_window
@@ -80,6 +82,31 @@ class Warehouse:
     def eps(self) -> float:
         """The promise, fixed when the warehouse was created."""
         return float(self._snapshot.options.eps)
+
+    @property
+    def tick(self) -> timedelta | None:
+        """The grain of windows; None where the warehouse has no time column and windows are of steps."""
+        tick_us = self._snapshot.options.tick_us
+        return None if tick_us is None else timedelta(microseconds=tick_us)
+
+    @property
+    def plot(self) -> Plots:
+        """Figures: `plot.cdf()`, `plot.quantiles()` and `plot.histogram()`; they need matplotlib."""
+        return Plots(self)
+
+    def span(self, measure: str | None = None, *, last: Any = None, between: Any = None) -> tuple[Any, Any]:
+        """(start, end) of the window's ticks between the data's first and last, the end exclusive.
+
+        Both are times or step numbers. EmptyWindow where no tick of the data lies in the window.
+        """
+        view, tick_us = self._newest(measure), self._snapshot.options.tick_us
+        ticks = tick_range(view)
+        window = choose_window(lambda: ticks, last, between, tick_us)
+        if ticks is None or window.misses(*ticks):
+            raise empty_window(view, window, 0, tick_us)
+        held = Window(max(window.start, ticks[0]), min(window.stop, ticks[1] + 1))
+        start, end = shown_window(held, tick_us) or (None, None)
+        return start, end
 
     def refresh(self) -> bool:
         """Looks for newer data, as every question does by itself; whether there was any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from html import escape
@@ -39,10 +40,42 @@ def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def html_table(names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
-    """The same as an HTML table."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    lines = ("".join(f"<td>{escape(text_of(cell))}</td>" for cell in row) for row in rows)
+def html_table(
+    names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, bars: Sequence[str] = ()
+) -> str:
+    """The same as an HTML table; `bars` are drawings, one at the end of each row."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in [*names, *(["within"] if bars else [])])
+    lines = ["".join(f"<td>{escape(text_of(cell))}</td>" for cell in row) for row in rows]
+    if bars:
+        lines = [f"{line}<td>{bar}</td>" for line, bar in zip(lines, bars, strict=True)]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     title = f"<caption>{escape(caption)}</caption>"
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def interval_bar(low: Any, value: Any, high: Any) -> str:
+    """A drawing of the value inside its certified interval; nothing where an end is not finite.
+
+    It is as wide as the interval, whatever that is in rows: the ends are certain, the dot is the answer. A
+    value that is certain by itself is a dot alone. It has the colour of the text around it, dark or light.
+    """
+    at = _share(low, value, high)
+    if at is None:
+        return ""
+    told = escape(f"{text_of(value)} in [{text_of(low)}, {text_of(high)}]")
+    line = "" if low == high else '<path d="M8 3v8M8 7h80M88 3v8" fill="none" stroke-opacity="0.5"/>'
+    return (
+        f'<svg width="96" height="14" viewBox="0 0 96 14" role="img" aria-label="{told}" '
+        f'fill="currentColor" stroke="currentColor"><title>{told}</title>{line}'
+        f'<circle cx="{8 + 80 * at:.1f}" cy="7" r="3.5" stroke="none"/></svg>'
+    )
+
+
+def _share(low: Any, value: Any, high: Any) -> float | None:
+    """Where the value lies between the ends, from 0 to 1; the middle where they are one."""
+    if low == high:
+        return 0.5
+    width = high - low
+    if isinstance(width, float) and not math.isfinite(width):
+        return None
+    return float((value - low) / width)

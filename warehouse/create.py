@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def create(  # noqa: PLR0913  a warehouse is named by its options, all by keyword
-    spark: SparkSession,
+    spark: SparkSession | None,
     uri: str | os.PathLike[str],
     measures: str | list[str] | None = None,
     *,
@@ -62,7 +62,7 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
     key_eps, key_delta
               a live count of a key errs by at most key_eps * m with probability 1 - key_delta; 0.01 each
     schema    the user's columns (a StructType, DDL text or a DataFrame); without it the first
-              batch fixes them
+              batch fixes them. Spark is needed for DDL text alone
 
     Raises InputError for a bad option, OptionsMismatch where the warehouse has others.
     """
@@ -143,7 +143,9 @@ def _with_defaults(given: dict[str, Any]) -> Options:
     )
 
 
-def _struct(spark: SparkSession, schema: StructType | DataFrame | str) -> StructType:
+def _struct(spark: SparkSession | None, schema: StructType | DataFrame | str) -> StructType:
     if isinstance(schema, str):
+        if spark is None:
+            raise InputError(f"the schema {schema!r} is text, which Spark reads: give a session, got None.")
         schema = spark.createDataFrame([], schema)
     return cast("StructType", getattr(schema, "schema", schema))

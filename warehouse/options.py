@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from warehouse.errors import InputError, NotAWarehouse, OptionsMismatch
+from warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
 from warehouse.keys import Key
 from warehouse.keysummaries import KeyPromise
 from warehouse.measures import Measure
@@ -84,7 +84,7 @@ class Options:
         if name is not None and name not in self.measure_names:
             raise InputError(f"no measure {name!r} here. Expected one of: {', '.join(self.measure_names)}.")
         if not self.columns:
-            raise InputError("the warehouse has no rows yet: its first batch will fix the columns' types.")
+            raise EmptyWindow("the warehouse has no rows yet: its first batch will fix the columns' types.")
         wanted = name or self.measure_names[0]
         return next(measure for measure in self.measures if measure.name == wanted)
 

@@ -83,8 +83,8 @@ def open_table(store: Store, name: str) -> DeltaTable:
         return DeltaTable(store.table(name), storage_options=store.options)
     except (TableNotFoundError, DeltaError) as error:
         raise NotAWarehouse(
-            f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} ({error}). "
-            "Create it with warehouse.create or jobs/load_batch.py --measure."
+            f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
+            f"({str(error).splitlines()[0]}). Create it with warehouse.create or `tidemark create`."
         ) from error
 
 

@@ -1,0 +1,146 @@
+"""The commands that answer: they ask the Python API, and print a table, plain text or JSON.
+
+A terminal gets rich's tables. Anything else gets the text that the answers have in Python, which nothing
+cuts or wraps.
+"""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+import query
+from jobs.progress import told_when_slow
+from query.show import text_of
+from warehouse.errors import InputError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.table import Table
+
+    from warehouse.measures import Measure
+
+
+BAR = 20  # letters of a histogram's longest bar
+
+
+def info(given: argparse.Namespace) -> int:
+    """Prints the facts of the warehouse."""
+    found = query.open(given.warehouse).info()
+    print(found.to_json() if given.json else found)
+    return 0
+
+
+def quantile(given: argparse.Namespace) -> int:
+    """Answers `tidemark quantile`."""
+    wh = query.open(given.warehouse)
+    with told_when_slow("asking"):
+        answers = wh.quantile([phi_of(text) for text in given.phi], given.measure, **asked(wh, given))
+    return _told(given, answers)
+
+
+def rank(given: argparse.Namespace) -> int:
+    """Answers `tidemark rank`."""
+    wh = query.open(given.warehouse)
+    with told_when_slow("asking"):
+        answers = wh.rank(points_of(wh, given.measure, given.x), given.measure, **asked(wh, given))
+    return _told(given, answers)
+
+
+def cdf(given: argparse.Namespace) -> int:
+    """Answers `tidemark cdf`."""
+    wh = query.open(given.warehouse)
+    with told_when_slow("asking"):
+        answers = wh.cdf(points_of(wh, given.measure, given.x), given.measure, **asked(wh, given))
+    return _told(given, answers)
+
+
+def histogram(given: argparse.Namespace) -> int:
+    """Answers `tidemark histogram`."""
+    wh = query.open(given.warehouse)
+    with told_when_slow("asking"):
+        answers = wh.histogram(bins_of(wh, given), given.measure, **asked(wh, given))
+    return _told(given, answers)
+
+
+def asked(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
+    """Window and mode as the Python API has them."""
+    last = int(given.last) if given.last and given.last.isdecimal() else given.last
+    between = given.between and tuple(_edge(wh, text) for text in given.between)
+    return {"last": last, "between": between, "mode": given.mode}
+
+
+def _edge(wh: query.Warehouse, text: str) -> Any:
+    """A time as text, or a step number where the warehouse has no time column; - is an open side."""
+    if text == "-":
+        return None
+    return int(text) if wh.tick is None and text.lstrip("-").isdecimal() else text
+
+
+def phi_of(text: str) -> Any:
+    """The number, or the text itself, which the API refuses with a reason."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def points_of(wh: query.Warehouse, name: str | None, texts: list[str]) -> list[Any]:
+    """Points in the measure's own type; an unknown measure is told by whoever is asked next."""
+    measure = next((one for one in wh.measures if one.name == name), wh.measures[0])
+    return [_point(measure, text) for text in texts]
+
+
+def _point(measure: Measure, text: str) -> Any:
+    """A double stays one: as an exact decimal 0.1 lies below the double that is stored for it."""
+    if measure.type in {"date", "timestamp"}:
+        return text
+    try:
+        if measure.is_double:
+            return float(text)
+        exact = Decimal(text)
+        return int(exact) if exact.is_finite() and exact == int(exact) else exact
+    except (ValueError, InvalidOperation):
+        raise InputError(
+            f"not a number: {text!r}. {measure.name!r} is of type {measure.type}: give numbers such as 60."
+        ) from None
+
+
+def bins_of(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """The number of bins, or their edges."""
+    return points_of(wh, given.measure, given.edges) if given.edges else given.bins
+
+
+def _told(given: argparse.Namespace, answers: Any) -> int:
+    if given.json:
+        print(answers.to_json())
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(rich_table(answers))
+    else:
+        print(answers)
+    return 0
+
+
+def rich_table(answers: query.Answers[Any] | query.Histogram) -> Table:
+    """Answers or a histogram as a table for the terminal, their scope below it."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    shown: query.Answers[Any]
+    if isinstance(answers, query.Histogram):
+        shown, caption, most = answers.bins, answers.scope_text, max(1, *answers.counts)
+    else:
+        shown, caption, most = answers, answers.caption, 0
+    table = Table(box=SIMPLE_HEAD, caption=caption, caption_justify="left")
+    for name in shown.kind.COLUMNS:
+        table.add_column(name, justify="right", overflow="fold")
+    if most:
+        table.add_column("", min_width=BAR)
+    for one in shown:
+        cells = [text_of(getattr(one, name)) for name in shown.kind.COLUMNS]
+        table.add_row(*cells, *(["█" * round(BAR * one.count / most)] if most else []))
+    return table

@@ -1,0 +1,81 @@
+"""The command `tidemark`: the warehouse's words on a command line.
+
+    tidemark quantile 0.99 -w flights        (or: python -m jobs.command ...)
+
+The pages are in jobs/manual.py. What a command needs is imported when it runs: one that answers starts no
+Java and loads no Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from jobs import arguments
+from jobs.manual import ABOUT, COMMANDS, ENDING, Command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    top = argparse.ArgumentParser(
+        prog="tidemark",
+        description=ABOUT,
+        epilog=ENDING,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    arguments.warehouse(top)
+    levels = {"": top.add_subparsers(title="commands", metavar="COMMAND", required=True)}
+    for command in COMMANDS:
+        *above, word = command.name.split()
+        page = levels[" ".join(above)].add_parser(
+            word,
+            help=command.summary,
+            description=command.text,
+            epilog=_ending(command),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        if command.options is None:
+            levels[command.name] = page.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        else:
+            command.options(page)
+            page.set_defaults(run=command.run, needs_warehouse=command.needs_warehouse)
+    return top
+
+
+def _ending(command: Command) -> str:
+    examples = "".join(f"  {one}\n" for one in command.examples)
+    return f"examples:\n{examples}\n{ENDING}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    given = parser().parse_args(argv)
+    module, name = given.run.split(":")
+    try:
+        run = getattr(import_module(module), name)
+        code = _with_warehouse(run, given) if given.needs_warehouse else int(run(given))
+        sys.stdout.flush()  # here, where a reader that has gone is told
+        return code
+    except KeyboardInterrupt:
+        return 1
+    except BrokenPipeError:  # whoever read the answers has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _with_warehouse(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
+    from jobs.outcome import ended
+
+    return ended(run, given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

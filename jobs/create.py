@@ -1,0 +1,74 @@
+"""Makes a warehouse. Spark starts only where --schema is to be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import warehouse
+from query.plain import json_text
+from warehouse.errors import NotAWarehouse
+from warehouse.ticks import parse_duration
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import SparkSession
+
+    from warehouse.options import Options
+
+
+def run(given: argparse.Namespace) -> int:
+    """Makes the warehouse, or finds that the one there has these options."""
+    outcome = "known" if _is_there(given.warehouse) else "created"
+    options = warehouse.create(
+        _session(given.schema),
+        given.warehouse,
+        given.measure,
+        key=given.key,
+        time=given.time,
+        tick=given.tick,
+        eps=given.eps,
+        kappa=given.kappa,
+        grace=given.grace,
+        key_eps=given.key_eps,
+        key_delta=given.key_delta,
+        schema=given.schema,
+    )
+    if given.json:
+        print(json_text({"warehouse": given.warehouse, "outcome": outcome, **_facts(options)}))
+    else:
+        said = {"created": "created", "known": "was there with these options, nothing changed"}
+        print(f"{given.warehouse}: {said[outcome]}")
+        for name, value in _facts(options).items():
+            print(f"  {name}: {value}")
+    return 0
+
+
+def _is_there(uri: str) -> bool:
+    try:
+        warehouse.open_snapshot(uri)
+        return True
+    except NotAWarehouse:
+        return False
+
+
+def _session(schema: str | None) -> SparkSession | None:
+    if schema is None:
+        return None
+    from jobs.session import spark_session
+
+    return spark_session("tidemark create")
+
+
+def _facts(options: Options) -> dict[str, object]:
+    second = parse_duration("1 s")
+    return {
+        "measures": list(options.measure_names),
+        "key": options.key,
+        "time": options.time,
+        "tick_seconds": None if options.tick_us is None else options.tick_us / second,
+        "eps": options.eps,
+        "kappa": options.kappa,
+        "grace_seconds": options.grace_us / second,
+        "columns": dict(options.columns),
+    }

@@ -1,0 +1,45 @@
+"""The pages: each has examples that parse, and each command is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib import import_module
+
+import pytest
+
+from jobs import command
+from jobs.manual import COMMANDS
+from tests.jobs.said import ROOT, tidemark
+
+
+@pytest.mark.parametrize("page", [one.name for one in COMMANDS])
+def test_each_page_has_examples_that_parse(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = tidemark(capsys, *page.split(), "--help")
+    assert said.code == 0
+    assert "exit codes:" in said.out
+    (found,) = [one for one in COMMANDS if one.name == page]
+    assert found.examples
+    for example in found.examples:
+        assert example in said.out
+        command.parser().parse_args(_argv(example))
+
+
+def test_the_lines_of_the_readme_parse() -> None:
+    lines = re.findall(r"^    (tidemark .+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(lines) >= 5
+    for line in lines:
+        command.parser().parse_args(_argv(line))
+
+
+def _argv(line: str) -> list[str]:
+    """What follows the command's name, up to a pipe; also where the shell is to evaluate what it prints."""
+    words = shlex.split(re.sub(r'"\$\((.*)\)"|\\\n', r" \1", line), comments=True)
+    behind = words[words.index("tidemark") + 1 :]
+    return behind[: behind.index("|")] if "|" in behind else behind
+
+
+def test_every_command_is_reached_by_its_module(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [one.run.split(":") for one in COMMANDS if one.run]
+    assert all(callable(getattr(import_module(module), name)) for module, name in runs)
+    assert tidemark(capsys, "--help").out.count("quantile") >= 1

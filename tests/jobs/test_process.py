@@ -1,0 +1,139 @@
+"""The command as a process: what it loads, how long it takes, terminals, pipes and signals."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import query
+from jobs.progress import shown
+from tests.jobs.said import ROOT, environment, process
+
+
+def test_a_warehouse_is_made_without_spark(tmp_path: Path) -> None:
+    said = process("create", "-w", tmp_path / "w", "--measure", "x", "--time", "at", "--tick", "1 h")
+    assert said.code == 0, said.err
+    assert "tick_seconds: 3600.0" in said.out
+    assert process("quantile", 0.5, "-w", tmp_path / "w").err.startswith("error: ")
+
+
+LOADED = """
+import sys
+from jobs.command import main
+code = main(sys.argv[1:])
+unwanted = {"pyspark", "py4j", "delta", "pandas", "matplotlib", "rich"}
+print(code, *sorted(unwanted & set(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "line", ["quantile 0.99", "rank 60 --json", "cdf 60", "histogram", "info", "watch --times 1"]
+)
+def test_an_answer_loads_neither_spark_nor_what_it_does_not_print_with(line: str, flights: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *line.split(), "-w", str(flights)],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.split() == ["0"]
+
+
+def test_an_answer_takes_less_than_a_second_of_the_processor(flights: Path) -> None:
+    """Of the processor, so that it holds on a busy machine; the least of three, so that disks are warm."""
+    line = [sys.executable, "-m", "jobs.command", "quantile", "0.99", "-w", str(flights)]
+    spent = []
+    for _ in range(3):
+        child = os.posix_spawn(
+            sys.executable,
+            line,
+            environment(),
+            file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
+        )
+        _, status, usage = os.wait4(child, 0)
+        assert status == 0
+        spent.append(usage.ru_utime + usage.ru_stime)
+    assert min(spent) < 1
+
+
+def test_a_terminal_gets_a_table_that_is_not_cut(flights: Path) -> None:
+    said = _in_a_terminal("quantile", "0.5", "0.99", "-w", str(flights))
+    assert "─" in said
+    answers = query.open(flights).quantile([0.5, 0.99])
+    for answer in answers:
+        assert f"{answer.rank_hi:,}" in said
+    assert "…" not in said
+    assert "█" in _in_a_terminal("histogram", "-w", str(flights))
+    watched = _in_a_terminal("watch", "-w", str(flights), "--times", "2", "--every", "0.1")
+    assert "0.99" in watched
+
+
+def _in_a_terminal(*argv: str) -> str:
+    """What the command writes to a terminal of 80 columns."""
+    outer, inner = os.openpty()
+    line = [sys.executable, "-m", "jobs.command", *argv]
+    env = environment(COLUMNS="80", TERM="xterm")
+    with subprocess.Popen(line, cwd=ROOT, env=env, stdout=inner, stderr=inner, stdin=inner) as child:
+        os.close(inner)
+        found = b""
+        while True:
+            try:
+                found += os.read(outer, 65536)
+            except OSError:  # the terminal is closed: the command has ended
+                break
+        os.close(outer)
+        assert child.wait(60) == 0, found
+    return found.decode()
+
+
+def test_whoever_has_read_enough_ends_the_command_quietly(flights: Path) -> None:
+    line = f"{shlex.quote(sys.executable)} -m jobs.command histogram --bins 20000 -w {flights} | head -1"
+    done = subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", line],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "count" in done.stdout
+
+
+def test_control_c_ends_watching_as_done(flights: Path) -> None:
+    line = [sys.executable, "-m", "jobs.command", "watch", "-w", str(flights), "--every", "0.05", "--json"]
+    with subprocess.Popen(
+        line, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        for _ in range(2):
+            assert b'"answers"' in child.stdout.readline()
+        began = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=30)
+        assert (child.returncode, err) == (0, b"")
+        assert time.monotonic() - began < 10
+
+
+def test_a_bar_on_the_terminal_leaves_what_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """`tidemark load > log` has its lines in the log, also while a bar moves on the terminal."""
+    tracker = SimpleNamespace(getActiveStageIds=list)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
+    with shown(spark, Console(stderr=True, force_terminal=True)) as tell:
+        tell("sorting")
+        print("b: loaded")
+    out, err = capsys.readouterr()
+    assert out == "b: loaded\n"
+    assert "sorting" in err
