@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from query.answer import Answers
+from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
 from query.plain import json_text
 from query.show import interval_bar
 from tests.query.worlds import HandMade, World, open_world
