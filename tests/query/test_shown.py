@@ -117,6 +117,30 @@ def test_frames_and_json_hold_the_same(wh: HandMade) -> None:
     assert json.loads(wh.info().to_json())["steps"] == 1
 
 
+def test_polars_gets_the_same_columns(wh: HandMade) -> None:
+    pl = pytest.importorskip("polars")
+    for shown in (wh.quantile([0.1, 0.9]), wh.rank([5.0]), wh.histogram(4)):
+        assert isinstance(shown.to_polars(), pl.DataFrame)
+        assert shown.to_polars().to_dicts() == shown.to_arrow().to_pylist()
+
+
+def test_counts_of_keys_are_drawn_and_told_too() -> None:
+    scope: dict[str, Any] = {"n": 90, "m": 10, "nulls": 0, "eps": 0.01, "confidence": 0.99, "key": "origin"}
+    scope |= {"mode": "approximate", "window": (None, datetime(2001, 3, 1, tzinfo=UTC)), "as_of": {"keys": 3}}
+    counts = {"count": 20, "lo": 18, "hi": 22}
+    kept = FrequencyAnswer(value="ATL", in_history=15, **counts, **scope)
+    hitter = HitterAnswer(value="ATL", in_history=15, certain=True, **counts, **scope)
+    for one in (kept, hitter, CountAnswer(**counts, **scope)):
+        assert at(drawings(one._repr_html_())[0]) == (8, 48, 88)
+        document = json.loads(one.to_json())
+        assert document["window"] == {"start": None, "end": "2001-03-01T00:00:00+00:00"}
+        assert [document[name] for name in ("count", "lo", "hi", "N", "key")] == [20, 18, 22, 100, "origin"]
+    document = json.loads(Answers((hitter,), HitterAnswer, "").to_json())
+    assert document["confidence"] == 0.99
+    assert document["answers"][0]["share"] == 0.2
+    assert len(drawings(Answers((hitter, hitter), HitterAnswer, "")._repr_html_())) == 2
+
+
 @given(
     st.floats()
     | st.integers()
