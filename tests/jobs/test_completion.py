@@ -67,7 +67,7 @@ COMPLETED = {
     "completion ": {"bash", "zsh", "fish"},
     "load --format c": {"csv"},
     "load --batch ": set(),
-    "create --measure load --ke": {"--key"},
+    "create --measure load --ke": {"--key", "--key-eps", "--key-delta"},
 }
 
 
