@@ -17,7 +17,7 @@ Source: Papapetrou, Garofalakis and Deligiannakis, "Sketching distributed slidin
 Journal 2015, section 4; the sizes are in ecm_sizes.py.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -110,6 +110,10 @@ class ECM:
         from sketches.ecm_bytes import encode_ecm
 
         return encode_ecm(self)
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        """Pickled as it is stored, which is a fraction of what it is in memory."""
+        return ECM.from_bytes, (self.to_bytes(),)
 
     @property
     def n(self) -> int:

@@ -20,6 +20,7 @@ Source: Papapetrou et al., VLDB Journal 2015, sections 3, 4.2 and 5.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -104,6 +105,15 @@ class WindowCounts:
             kept = self._counters.kept()
             self._kept = kept if self.horizon is None else kept.after(self.horizon)
         return self._kept or self.counting.none()
+
+    def settle(self) -> None:
+        """Lets go of the arrays that updates write, many times what is held; the next one makes them anew."""
+        self._kept, self._counters = self.kept, None
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        """What pickle takes: what is held, without the arrays that updates write."""
+        state = {name: getattr(self, name) for name in self.__slots__}
+        return None, {**state, "_kept": self.kept, "_counters": None}
 
     def update(
         self, times: ArrayLike | None = None, counts: ArrayLike | None = None, *, cells: Ints | None = None

@@ -94,6 +94,7 @@ def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) 
     sketch = promise.sketch()
     if len(code):
         sketch.update(digests(names)[code][order], moments[order])
+        sketch.counts.settle()
     counts = np.bincount(code, minlength=len(names)).astype(np.int64)
     floor = max(1, -(-len(code) // THETA))
     return _listed(int(column.null.sum()), sketch, names, counts, np.zeros_like(counts), floor)

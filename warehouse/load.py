@@ -35,6 +35,7 @@ from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.events import Batches, event_files
 from warehouse.history import Projection
 from warehouse.layout import Layout, plan_merge
+from warehouse.ledgerrows import RANGE
 from warehouse.options import Options
 from warehouse.steps import Plan, covered, read_plans, write_plan
 from warehouse.storage import EVENTS, LEDGER, STEPS, Store
@@ -162,7 +163,7 @@ def _plan_live(store: Store, watch: _Watch) -> int | None:
     def choose(planned: list[Batches]) -> list[tuple[Batches, int]]:
         held = ledger.ranges_by_file(store, tables.open_table(store, LEDGER))
         live = ledger.live_ranges(chain.from_iterable(held.values()), planned)
-        counts = ledger.row_counts(ledger.read_rows(store, held, live))
+        counts = ledger.row_counts(ledger.read_rows(store, held, live, [*RANGE, "rows"]))
         by_source: dict[str, list[Batches]] = {}
         for one in live:
             by_source.setdefault(one.source, []).append(one)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -133,9 +133,11 @@ def _plans_disjoint(snapshot: Snapshot) -> str:
 def _ledger_sums(snapshot: Snapshot) -> str:
     """Each tick of a range is there once, and a wide range counts what the widest ranges inside it count."""
     store = snapshot.store
-    rows = tables.read(store, LEDGER, tables.open_table(store, LEDGER))
+    held = ledger.ranges_by_file(store, tables.open_table(store, LEDGER))
+    wanted = [*ledgerrows.RANGE, "tick", "rows"]
+    rows = ledger.read_rows(store, held, chain.from_iterable(held.values()), wanted)
     counts: dict[Batches, dict[int, int]] = {}
-    names = [rows.column(name).to_pylist() for name in (*ledgerrows.RANGE, "tick", "rows")]
+    names = [rows.column(name).to_pylist() for name in wanted]
     for source, first, last, tick, count in zip(*names, strict=True):
         ticks = counts.setdefault(Batches(source, first, last), {})
         if tick in ticks:
