@@ -32,7 +32,7 @@ def main(folder: Path, rows: int, after: list[int]) -> None:
         for part in parts:
             frame = spark.read.parquet(str(source / f"{part.step}"))
             if part.step == 0:
-                warehouse.create(spark, uri, ["value"], key="key", time="time", schema=frame)
+                warehouse.create(spark, uri, ["value"], time="time", schema=frame)
             warehouse.load(spark, uri, frame, batch=f"step {part.step}")
             if part.step + 1 in after:
                 found.append(

@@ -60,7 +60,7 @@ def _append_plainly(frame: Any, path: Path) -> None:
 
 def _create(spark: SparkSession, path: Path, frame: Any, kappa: int = KAPPA) -> str:
     uri = str(path)
-    warehouse.create(spark, uri, ["value"], key="key", time="time", kappa=kappa, schema=frame)
+    warehouse.create(spark, uri, ["value"], time="time", kappa=kappa, schema=frame)
     return uri
 
 
