@@ -25,10 +25,10 @@ from query.blocks import BlockReader
 from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
 from query.keyblocks import KeyHistory, count_between, count_names
 from query.keywindows import KeyWindow
-from query.livekeys import LiveCounts, Part, count, listed
+from query.livekeys import LiveCounts, LiveSide
 from warehouse.errors import InputError
 from warehouse.keyrows import KeyRows, no_rows, summed
-from warehouse.keys import Name, Names, name_at, names_from, take, unify
+from warehouse.keys import Name, Names, name_at, names_from, positions, take, unify
 from warehouse.keysummaries import KeyPromise
 from warehouse.snapshot import KeysView
 from warehouse.ticks import Window
@@ -41,7 +41,8 @@ Ints = NDArray[np.int64]
 class KeyQuestion:
     """A window of the keys, how it is to be answered, and where rows are read from.
 
-    `live_rows` reads the window's live rows from `events`, piece by piece; `parts` are those of the ledger.
+    `live_rows` reads the window's live rows from `events`, piece by piece; `live` is what the ledger says,
+    `listed` what the marks say.
     """
 
     view: KeysView
@@ -50,7 +51,8 @@ class KeyQuestion:
     promise: KeyPromise
     blocks: BlockReader
     live_rows: Callable[[], Iterator[KeyRows]]
-    parts: tuple[Part, ...]
+    live: LiveSide
+    listed: Callable[[KeyHistory], keys.Listed]
 
     def history(self, window: Window) -> KeyHistory:
         """History in a window of ticks."""
@@ -90,7 +92,7 @@ def frequencies(question: KeyQuestion, asked: Sequence[Any]) -> list[FrequencyAn
     key = question.view.key
     names = [key.name_of(one) for one in asked]
     known = sorted({name for name in names if name is not None})
-    counts = _counts(question, names_from(key, known), question.parts)
+    counts = _counts(question, names_from(key, known))
     place = {name: i for i, name in enumerate(known)}
     scope, found = _scope(question), []
     for value, name in zip(asked, names, strict=True):
@@ -168,20 +170,30 @@ def _everything(question: KeyQuestion) -> KeyHistory:
 
 def _candidates(question: KeyQuestion, least: int | None, k: int = 0) -> tuple[Names, _Counts]:
     """Names, among them every one with `least` rows or of the k most frequent, and their counts."""
-    history, parts = question.history(question.window.touched), question.parts
-    past = keys.listed_names(history)
-    live_names, unseen = listed(parts)
-    names, _ = unify([past.names, *live_names])
+    history = question.history(question.window.touched)
+    past = question.listed(history)
+    names, _ = unify([past.names, question.live.names])
+    known: Ints | None = None
     low, high = _from_memory(question, past, names)
     if least is None:
         # With k names that certainly have as many rows, no other can be among the k most frequent.
         least = int(np.partition(low, -k)[-k]) if len(low) >= k else 0
-    if past.unseen + unseen < least:
+    if past.unseen + question.live.unseen < least:
         names = take(names, np.flatnonzero(high >= least))
+        known = _known(past, names)
     else:
         beside = KeyHistory(question.blocks, question.view, history.window, question.live_rows)
         names = names_from(question.view.key, keyscan.names(beside))
-    return names, _counts(question, names, parts)
+    return names, _counts(question, names, None if question.window.cuts else known)
+
+
+def _known(past: keys.Listed, names: Names) -> Ints:
+    """The rows of names in history where the marks tell them exactly; -1 elsewhere."""
+    at = positions(past.names, names)
+    listed = at >= 0
+    known = np.full(len(at), 0 if past.unseen == 0 else -1, dtype=np.int64)
+    known[listed] = np.where(past.more[at[listed]] == 0, past.rows[at[listed]], -1)
+    return known
 
 
 def _from_memory(question: KeyQuestion, past: keys.Listed, names: Names) -> tuple[Ints, Ints]:
@@ -189,10 +201,10 @@ def _from_memory(question: KeyQuestion, past: keys.Listed, names: Names) -> tupl
 
     `past` speaks of all ticks that the window touches: too many for a lower bound where some are cut.
     """
-    window, live = question.window, count(question.parts, names)
+    window, live = question.window, question.live.count(names)
     inner = past
     if window.cuts and window.whole:
-        inner = keys.listed_names(question.history(window.whole))
+        inner = question.listed(question.history(window.whole))
     joined, (outer_place, inner_place, place) = unify([past.names, inner.names, names])
     low, high = np.zeros(len(joined), np.int64), np.full(len(joined), past.unseen, dtype=np.int64)
     high[outer_place] = past.rows + past.more
@@ -201,16 +213,21 @@ def _from_memory(question: KeyQuestion, past: keys.Listed, names: Names) -> tupl
     return low[place] + live.least, high[place] + live.most
 
 
-def _counts(question: KeyQuestion, names: Names, parts: Sequence[Part]) -> _Counts:
+def _counts(question: KeyQuestion, names: Names, known: Ints | None = None) -> _Counts:
+    """Where `known` is given, those of its counts that are not -1 are history's, and need no reads."""
     plain = [name_at(names, i) for i in range(len(names))]
     window = question.window
     zero = np.zeros(len(plain), np.int64)
-    whole = count_names(question.history(window.whole), plain) if window.whole and plain else zero
+    whole = zero if known is None else known.copy()
+    open_ = np.arange(len(plain)) if known is None else np.flatnonzero(known < 0)
+    if window.whole and len(open_):
+        whole = whole.copy()
+        whole[open_] = count_names(question.history(window.whole), [plain[i] for i in open_.tolist()])
     cut_estimate, cut_most = zero.astype(np.float64), zero
     for cut in window.cuts if plain else ():
         rows = count_names(question.history(Window(cut.tick, cut.tick + 1)), plain)
         cut_estimate, cut_most = cut_estimate + cut.share * rows, cut_most + rows
-    live = count(parts, names) if question.mode == "approximate" else _live_exactly(question, names)
+    live = question.live.count(names) if question.mode == "approximate" else _live_exactly(question, names)
     return _Counts(whole, cut_estimate, cut_most, live)
 
 
@@ -258,20 +275,20 @@ def _rows(question: KeyQuestion) -> tuple[int, int]:
         least = most = keys.rows(question.history(question.window.whole))[0]
     for cut in question.window.cuts:
         most += keys.rows(question.history(Window(cut.tick, cut.tick + 1)))[0]
-    totals = [part.bounds.total() for part in question.parts]
-    return least + sum(one.lo for one in totals), most + sum(one.hi for one in totals)
+    live_least, live_most = question.live.row_bounds()
+    return least + live_least, most + live_most
 
 
 def _scope(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:
-    window, parts = question.window, question.parts
+    window = question.window
     n, nulls = keys.rows(question.history(window.whole)) if window.whole else (0, 0)
     for cut in window.cuts:
         n += round(cut.share * keys.rows(question.history(Window(cut.tick, cut.tick + 1)))[0])
     exact = exact or question.mode == "exact"
     return {
         "n": n,
-        "m": round(sum(part.rows for part in parts)),
-        "nulls": nulls + sum(part.live.nulls for part in parts if part.whole),
+        "m": question.live.rows,
+        "nulls": nulls + question.live.nulls,
         "eps": 0.0 if exact else question.promise.eps,
         "confidence": 1.0 if exact else 1.0 - question.promise.delta,
         "mode": "exact" if exact else question.mode,

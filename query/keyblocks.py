@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from query.blocks import GROUPS_A_TASK, BlockReader, in_parallel
 from warehouse.keyfiles import key_rows
 from warehouse.keymarks import KeyMarks
 from warehouse.keyrows import KeyRows
-from warehouse.keys import Name, pairs_before
+from warehouse.keys import Name, names_of, pairs_before
 from warehouse.marks import RunFile
+from warehouse.measures import numbers
 from warehouse.snapshot import KeysView
 from warehouse.ticks import ALL_TIME, NO_TICK, Window
 
@@ -54,8 +56,14 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
             for block in _blocks_of(run, name, history.window):
                 needs.setdefault((at, block), []).append(i)
 
-    def count(at: tuple[int, int], rows: KeyRows) -> list[tuple[int, int]]:
-        return [(i, _count(rows, names[i], history.window)) for i in needs[at]]
+    def count(at: tuple[int, int], table: pa.Table) -> list[tuple[int, int]]:
+        if not history.view.key.is_text:
+            return _count_numbers(history, table, [(i, names[i]) for i in needs[at]])
+        return [
+            (i, _count(rows, names[i], history.window))
+            for rows in key_rows(history.view.key, table)
+            for i in needs[at]
+        ]
 
     counts = np.zeros(len(names), dtype=np.int64)
     for found in _read(history, runs, list(needs), count):
@@ -79,10 +87,13 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
         else:
             needs |= {(at, block): None for block in range(first, last + 1)}
 
-    def count(_: tuple[int, int], rows: KeyRows) -> int:
-        start = 0 if low is None else rows.before(low, NO_TICK)
-        stop = len(rows) if high is None else rows.before(high, NO_TICK)
-        return _in_window(rows, start, stop, history.window)
+    def count(_: tuple[int, int], table: pa.Table) -> int:
+        found = 0
+        for rows in key_rows(history.view.key, table):
+            start = 0 if low is None else rows.before(low, NO_TICK)
+            stop = len(rows) if high is None else rows.before(high, NO_TICK)
+            found += _in_window(rows, start, stop, history.window)
+        return found
 
     return total + sum(_read(history, runs, list(needs), count))
 
@@ -99,6 +110,21 @@ def _last_at(run: KeyMarks, pair: tuple[Name, int]) -> int:
     return pairs_before(run.keys, run.ticks, pair, equal=True) - 1
 
 
+def _count_numbers(
+    history: KeyHistory, table: pa.Table, asked: Sequence[tuple[int, Name]]
+) -> list[tuple[int, int]]:
+    """The rows of some names in a block, without more of it in memory than they need."""
+    found = names_of(history.view.key, table.column("key"))
+    ticks, counts = numbers(table.column("tick")), numbers(table.column("count"))
+    result = []
+    for i, name in asked:
+        start, stop = np.searchsorted(found, name, "left"), np.searchsorted(found, name, "right")
+        rows = slice(int(start), int(stop))
+        inside = history.window.holds(ticks[rows])
+        result.append((i, int(counts[rows][inside].sum())))
+    return result
+
+
 def _count(rows: KeyRows, name: Name, window: Window) -> int:
     return _in_window(rows, *rows.of(name), window)
 
@@ -112,9 +138,9 @@ def _read(
     history: KeyHistory,
     runs: Sequence[KeyMarks],
     needed: Sequence[tuple[int, int]],
-    take: Callable[[tuple[int, int], KeyRows], T],
+    take: Callable[[tuple[int, int], pa.Table], T],
 ) -> list[T]:
-    """What `take` makes of the rows of the needed blocks, (run, block) each; a few blocks a task."""
+    """What `take` makes of the needed blocks, (run, block) each; a few blocks a task."""
     root, key = history.view.root, history.view.key
     by_file: dict[tuple[int, RunFile], dict[int, int]] = {}
     for at, block in sorted(needed):
@@ -131,11 +157,7 @@ def _read(
         at, file, groups = task
         texts = ("key",) if key.is_text else ()
         read = history.blocks.tables(root, file, list(groups), texts=texts)
-        return [
-            take((at, block), rows)
-            for block, table in zip(groups.values(), read, strict=True)
-            for rows in key_rows(key, table)
-        ]
+        return [take((at, block), table) for block, table in zip(groups.values(), read, strict=True)]
 
     return [one for some in in_parallel(work, tasks, history.blocks.threads) for one in some]
 

@@ -22,8 +22,8 @@ from query.keywindows import Cut, KeyWindow
 from sketches import ECM, FrequencyBounds, combine_frequencies
 from sketches.counts import exact
 from warehouse.events import Batches
-from warehouse.keys import Names
-from warehouse.keysummaries import KeyPromise, digests, most_of
+from warehouse.keys import Key, Names, no_names, positions, unify
+from warehouse.keysummaries import KeyPromise, digests
 from warehouse.liverows import LiveKeys, read_sketch
 from warehouse.storage import Store
 
@@ -82,26 +82,93 @@ def _holds(cut: Cut, one: LiveKeys) -> bool:
     return one.times is not None and cut.since <= one.times[0] and one.times[1] < cut.until
 
 
-def count(parts: Sequence[Part], names: Names) -> LiveCounts:
-    """What the parts say of names, ascending."""
-    zero = np.zeros(len(names), np.int64)
-    if not parts or not len(names):
-        return LiveCounts(zero.astype(np.float64), zero, zero, zero)
-    asked = digests(names)
-    least, most = zero, zero
-    for part in parts:
-        known, listed = most_of(part.live, names)
-        hi = part.bounds.points(asked).hi
-        most = most + np.minimum(hi, listed)
-        least = least + (known if part.whole else 0)
-    together = combine_frequencies([part.bounds for part in parts]).points(asked)
-    likely = np.clip(together.lo, least, most)
-    return LiveCounts(np.clip(together.estimate, least, most), least, most, likely)
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveSide:
+    """The window's parts of the live side, laid out once for many questions.
 
+    highest: (parts, cells), upper bounds of each part's cells; `together` is the Count-Min of all parts, None
+    where there is none. names: ascending, all that some part lists; name i has the entries starts[i] to
+    starts[i + 1] of owners (the part), known and most. floors: (parts,).
+    """
 
-def listed(parts: Sequence[Part]) -> tuple[list[Names], int]:
-    """The names that the parts list, and how many rows a name may have that none of them lists."""
-    return [part.live.names for part in parts], sum(part.live.floor - 1 for part in parts)
+    parts: tuple[Part, ...]
+    highest: Ints
+    together: FrequencyBounds | None
+    names: Names
+    starts: Ints
+    owners: Ints
+    known: Ints
+    most: Ints
+    floors: Ints
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], key: Key) -> LiveSide:
+        """The parts laid out."""
+        names, places = unify([no_names(key), *(part.live.names for part in parts)])
+        code = np.concatenate(places)
+        order = np.argsort(code, kind="stable")
+        none = [np.empty(0, np.int64)]
+        known = np.concatenate([*none, *(part.live.known for part in parts)])[order]
+        slack = np.concatenate([*none, *(part.live.slack for part in parts)])[order]
+        owners = np.repeat(np.arange(len(parts)), [len(part.live.known) for part in parts])[order]
+        whole = np.array([part.whole for part in parts], dtype=bool)
+        return cls(
+            parts=tuple(parts),
+            highest=np.array([part.bounds.cells.hi for part in parts]),
+            together=combine_frequencies([part.bounds for part in parts]) if parts else None,
+            names=names,
+            starts=np.searchsorted(code[order], np.arange(len(names) + 1)),
+            owners=owners,
+            known=np.where(whole[owners], known, 0) if len(parts) else known,
+            most=known + slack,
+            floors=np.array([part.live.floor for part in parts], dtype=np.int64),
+        )
+
+    @property
+    def unseen(self) -> int:
+        """How many rows a name may have that no part lists."""
+        return int((self.floors - 1).sum())
+
+    @property
+    def rows(self) -> int:
+        """The rows with a key, about."""
+        return round(sum(part.rows for part in self.parts))
+
+    @property
+    def nulls(self) -> int:
+        """The rows without a key, of parts that the window has whole."""
+        return sum(part.live.nulls for part in self.parts if part.whole)
+
+    def row_bounds(self) -> tuple[int, int]:
+        """The rows with a key, certainly and at most."""
+        totals = [part.bounds.total() for part in self.parts]
+        return sum(one.lo for one in totals), sum(one.hi for one in totals)
+
+    def count(self, names: Names) -> LiveCounts:
+        """What is known of the rows of names, ascending."""
+        zero = np.zeros(len(names), np.int64)
+        if self.together is None or not len(names):
+            return LiveCounts(zero.astype(np.float64), zero, zero, zero)
+        asked = digests(names)
+        cells = self.together.hashes.cells_of(asked)
+        highest = self.highest[:, cells].min(axis=1)  # (parts, names)
+        most, least = np.minimum(highest, (self.floors - 1)[:, None]), np.zeros_like(highest)
+        entries, column = self._entries(names)
+        owners = self.owners[entries]
+        most[owners, column] = np.minimum(highest[owners, column], self.most[entries])
+        least[owners, column] = self.known[entries]
+        low, high = least.sum(axis=0), most.sum(axis=0)
+        found = self.together.points(asked)
+        return LiveCounts(np.clip(found.estimate, low, high), low, high, np.clip(found.lo, low, high))
+
+    def _entries(self, names: Names) -> tuple[Ints, Ints]:
+        """All entries of the names, and of which name each is."""
+        at = positions(self.names, names)
+        listed = np.flatnonzero(at >= 0)
+        first, last = self.starts[at[listed]], self.starts[at[listed] + 1]
+        lengths = last - first
+        within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.repeat(first, lengths) + within, np.repeat(listed, lengths)
 
 
 class Sketches:

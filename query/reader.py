@@ -8,7 +8,7 @@ maintenance swept it after a merge, the question is put again to the newer view.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
 
@@ -29,9 +29,10 @@ from query.frequency import (
 from query.histogram import check_bins, histogram
 from query.info import Info
 from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
+from query.keys import listed_names
 from query.keywindows import KeyWindow, key_window
 from query.known import Memory, tick_range
-from query.livekeys import Sketches, parts_of
+from query.livekeys import LiveSide, Sketches, parts_of
 from query.plots import Plots
 from query.question import Question, cdf, check_mode, check_phis, quantiles, ranks, several
 from query.refine import Source
@@ -47,6 +48,7 @@ Mode = Literal["quick", "accurate", "exact"]
 KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")
 
+WINDOWS = 16  # of which what the ledger and the marks say of keys is kept laid out
 ATTEMPTS = 3  # files gone three times under three newer views are damage, not maintenance
 
 
@@ -71,6 +73,7 @@ class Warehouse:
         self._blocks = BlockReader(snapshot.store)
         self._memory = Memory()
         self._sketches = Sketches(snapshot.store)
+        self._made: tuple[KeysView | None, dict[Hashable, Any]] = (None, {})
         self._lock = threading.Lock()
 
     @property
@@ -269,7 +272,6 @@ class Warehouse:
     def _key_question(self, view: KeysView, last: Any, between: Any, mode: str) -> KeyQuestion:
         options = self._snapshot.options
         window = key_window(view, last, between, options.tick_us)
-        parts = parts_of(view.live, window, options.key_promise, self._sketches.of)
         return KeyQuestion(
             view=view,
             window=window,
@@ -277,8 +279,27 @@ class Warehouse:
             promise=options.key_promise,
             blocks=self._blocks,
             live_rows=lambda: self._live_keys(view, window),
-            parts=tuple(parts),
+            live=self._kept(view, (window.whole, window.cuts), lambda: self._live_side(view, window)),
+            listed=lambda asked: self._kept(view, asked.window, lambda: listed_names(asked)),
         )
+
+    def _live_side(self, view: KeysView, window: KeyWindow) -> LiveSide:
+        """What the ledger says of the window."""
+        promise = self._snapshot.options.key_promise
+        return LiveSide.of(parts_of(view.live, window, promise, self._sketches.of), view.key)
+
+    def _kept(self, view: KeysView, name: Hashable, make: Callable[[], T]) -> T:
+        """What was made of this view under the name; made now where it was not asked of late."""
+        with self._lock:
+            if self._made[0] is not view:
+                self._made = (view, {})
+            made = self._made[1]
+        if name not in made:
+            if len(made) >= WINDOWS:
+                made.clear()
+            made[name] = make()
+        found: T = made[name]
+        return found
 
     def _live_keys(self, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
         return live_key_rows(self._snapshot, view, window.touched, window.since, window.until)

@@ -33,6 +33,7 @@ Name = Any  # an int, or bytes
 Names = Any  # (k,) int64, or a pyarrow array of large binary without NULL
 
 _TEXTS = {"string": pa.string(), "binary": pa.binary()}
+FEW = 16  # names that are looked up one by one
 _LOW_BITS = np.int64(2**63 - 1)
 
 
@@ -269,6 +270,18 @@ def name_at(names: Names, i: int) -> Name:
 def lower(names: Names, name: Name) -> int:
     """How many of ascending names are less than the name."""
     return bisect_left(range(len(names)), name, key=lambda i: name_at(names, i))
+
+
+def positions(names: Names, asked: Names) -> NDArray[np.int64]:
+    """Where each of the names asked for stands among ascending names; -1 where it is not there."""
+    if len(asked) < FEW:
+        found = [lower(names, name_at(asked, i)) for i in range(len(asked))]
+        same = [at < len(names) and name_at(names, at) == name_at(asked, i) for i, at in enumerate(found)]
+        return np.where(same, found, -1).astype(np.int64)
+    joined, (mine, theirs) = unify([names, asked])
+    place = np.full(len(joined), -1, dtype=np.int64)
+    place[mine] = np.arange(len(names))
+    return place[theirs]
 
 
 def pairs_before(names: Names, ticks: NDArray[np.int64], pair: tuple[Name, int], *, equal: bool) -> int:

@@ -33,10 +33,9 @@ from sketches.ecm_sizes import eps_of_merge_inputs, sizes_for_points
 from sketches.row_hashes import RowHashes
 from warehouse.heavy import BYTES as LISTED_BYTES
 from warehouse.heavy import ENTRIES, THETA
-from warehouse.keys import KeyColumn, Names, lower, name_at, sizes, take, unify
+from warehouse.keys import KeyColumn, Names, positions, sizes, take, unify
 
 SEED = 0  # of the row hashes: the same in all warehouses, so that their sketches have inner products
-FEW = 16  # names that are looked up one by one
 MERGES = 5  # one above the other at most: the tasks' parts, and the levels of the cascade
 
 
@@ -134,21 +133,9 @@ def _listed(
 
 def most_of(one: Any, asked: Names) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """What a listing (`names`, `known`, `slack`, `floor`) says of names, ascending: least and most."""
-    if len(asked) < FEW:
-        return _most_of_few(one, asked)
-    joined, (mine, theirs) = unify([one.names, asked])
-    known = np.zeros(len(joined), np.int64)
-    most = np.full(len(joined), one.floor - 1, dtype=np.int64)
-    known[mine], most[mine] = one.known, one.known + one.slack
-    return known[theirs], most[theirs]
-
-
-def _most_of_few(one: Any, asked: Names) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    least = np.zeros(len(asked), np.int64)
-    most = np.full(len(asked), one.floor - 1, dtype=np.int64)
-    for i in range(len(asked)):
-        name = name_at(asked, i)
-        at = lower(one.names, name)
-        if at < len(one.names) and name_at(one.names, at) == name:
-            least[i], most[i] = one.known[at], one.known[at] + one.slack[at]
+    at = positions(one.names, asked)
+    listed = at >= 0
+    least, most = np.zeros(len(at), np.int64), np.full(len(at), one.floor - 1, dtype=np.int64)
+    least[listed] = one.known[at[listed]]
+    most[listed] = least[listed] + one.slack[at[listed]]
     return least, most
