@@ -150,8 +150,8 @@ class Flow:
         """A whole batch comes a second time, from another process."""
         events = spark.read.format("delta").load(str(self.uri / "events"))
         found = events.where(f"_source = '{self.topic}'").selectExpr("max(_batch)").first()
-        if found is None or found[0] is None:
-            return
+        if found is None or not found[0]:
+            return  # no batch yet, or one
         number = self.random.randrange(found[0])  # one below the newest, whose ledger row may still be due
         rows = events.where(f"_source = '{self.topic}' AND _batch = {number}").select("at", "value", "name")
         assert not stream.append(spark, self.uri, rows, source=self.topic, batch=number)
