@@ -56,6 +56,12 @@ def creation(args: Any) -> None:
     args.add_argument("--kappa", type=int, help="the merge threshold, at least 2 (default 10)")
 
 
+def created_with(given: argparse.Namespace) -> dict[str, Any]:
+    """What was given of `creation`, as `warehouse.create` takes it."""
+    names = {"measures": "measure", **{name: name for name in ("key", "time", "tick", "eps", "kappa")}}
+    return {name: getattr(given, option) for name, option in names.items()}
+
+
 def create(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark create`."""
     common(args)

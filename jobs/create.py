@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import warehouse
+from jobs import arguments
 from query.plain import json_text
 from warehouse.errors import NotAWarehouse
 from warehouse.ticks import parse_duration
@@ -23,12 +24,7 @@ def run(given: argparse.Namespace) -> int:
     options = warehouse.create(
         _session(given.schema),
         given.warehouse,
-        given.measure,
-        key=given.key,
-        time=given.time,
-        tick=given.tick,
-        eps=given.eps,
-        kappa=given.kappa,
+        **arguments.created_with(given),
         grace=given.grace,
         key_eps=given.key_eps,
         key_delta=given.key_delta,

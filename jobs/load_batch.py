@@ -105,12 +105,7 @@ def _open(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
     warehouse.create(
         spark,
         given.warehouse,
-        given.measure,
-        key=given.key,
-        time=given.time,
-        tick=given.tick,
-        eps=given.eps,
-        kappa=given.kappa,
+        **arguments.created_with(given),
         schema=rows,
     )
     return rows

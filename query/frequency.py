@@ -11,10 +11,8 @@ their floors; where that is not fewer than asked for, all keys are counted.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -106,10 +104,7 @@ def frequencies(question: KeyQuestion, asked: Sequence[Any]) -> list[FrequencyAn
 
 def heavy_hitters(question: KeyQuestion, phi: Any) -> list[HitterAnswer]:
     """Every key with at least phi of the window's rows that have a key, and some that may have it."""
-    if isinstance(phi, bool) or not isinstance(phi, (int, float, Fraction)) or not 0 < phi <= 1:
-        raise InputError(f"phi must lie in (0, 1], got {phi!r}. 0.01: keys with a hundredth of the rows.")
-    least_rows, most_rows = _rows(question)
-    least, sure = (max(1, math.ceil(Fraction(str(phi)) * rows)) for rows in (least_rows, most_rows))
+    least, sure = (keys.least_rows(phi, rows) for rows in _rows(question))
     names, counts = _candidates(question, least)
     kept = np.flatnonzero(counts.most >= least)
     return _hitters(question, names, counts, kept, counts.least >= sure)
@@ -117,8 +112,7 @@ def heavy_hitters(question: KeyQuestion, phi: Any) -> list[HitterAnswer]:
 
 def top(question: KeyQuestion, k: Any) -> list[HitterAnswer]:
     """The k keys with most rows; `certain` where no key that is left out can have more."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
+    keys.check_k(k)
     names, counts = _candidates(question, None, k)
     if not len(names):
         return []
@@ -144,15 +138,12 @@ def key_range(question: KeyQuestion, low: Any, high: Any) -> CountAnswer:
 
 def self_join(question: KeyQuestion) -> CountAnswer:
     """The sum over all keys of the square of their rows: exact, by counting every key."""
-    return _exactly(question, keyscan.second_moment(_everything(question)))
+    return _exactly(question, keys.second_moment(_everything(question)))
 
 
 def inner_product(question: KeyQuestion, other: KeyQuestion) -> CountAnswer:
     """The size of the join of two warehouses on their keys: exact, by counting every key of both."""
-    types = [one.view.key.type for one in (question, other)]
-    if types[0] != types[1]:
-        raise InputError(f"keys of types {types[0]} and {types[1]} do not join. Cast one of them.")
-    return _exactly(question, keyscan.inner_product(_everything(question), _everything(other)))
+    return _exactly(question, keys.inner_product(_everything(question), _everything(other)))
 
 
 def _exactly(question: KeyQuestion, rows: int) -> CountAnswer:
@@ -218,10 +209,9 @@ def _counts(question: KeyQuestion, names: Names, known: Ints | None = None) -> _
     plain = [name_at(names, i) for i in range(len(names))]
     window = question.window
     zero = np.zeros(len(plain), np.int64)
-    whole = zero if known is None else known.copy()
+    whole = (zero if known is None else known).copy()
     open_ = np.arange(len(plain)) if known is None else np.flatnonzero(known < 0)
     if window.whole and len(open_):
-        whole = whole.copy()
         whole[open_] = count_names(question.history(window.whole), [plain[i] for i in open_.tolist()])
     cut_estimate, cut_most = zero.astype(np.float64), zero
     for cut in window.cuts if plain else ():

@@ -60,12 +60,22 @@ def range_count(history: KeyHistory, low: Any = None, high: Any = None) -> int:
     return count_between(history, *bounds)
 
 
-def heavy_hitters(history: KeyHistory, phi: Any) -> Counted:
-    """Every key with at least phi of the window's rows that have a key, with its rows; phi in (0, 1]."""
+def least_rows(phi: Any, n: int) -> int:
+    """The rows that are phi of n rows or more, at least 1; InputError unless phi is a number in (0, 1]."""
     if isinstance(phi, bool) or not isinstance(phi, (int, float, Fraction)) or not 0 < phi <= 1:
         raise InputError(f"phi must lie in (0, 1], got {phi!r}. 0.01: keys with a hundredth of the rows.")
-    n, _ = rows(history)
-    least = max(1, math.ceil(Fraction(str(phi)) * n))
+    return max(1, math.ceil(Fraction(str(phi)) * n))
+
+
+def check_k(k: Any) -> None:
+    """InputError unless k is a number of keys."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
+
+
+def heavy_hitters(history: KeyHistory, phi: Any) -> Counted:
+    """Every key with at least phi of the window's rows that have a key, with its rows; phi in (0, 1]."""
+    least = least_rows(phi, rows(history)[0])
     listed = listed_names(history)
     if listed.unseen >= least:  # the marks are not complete down to phi
         return _values(history, keyscan.reaching(history, least))
@@ -74,8 +84,7 @@ def heavy_hitters(history: KeyHistory, phi: Any) -> Counted:
 
 def top(history: KeyHistory, k: int) -> Counted:
     """The k keys with most rows in the window, of equally many the least; fewer where there are no more."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
+    check_k(k)
     listed = listed_names(history)
     if len(listed.names) >= k:
         least = int(np.partition(listed.rows, -k)[-k])

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warehouse.keys import Key, KeyColumn, Name, Names, lower, name_at, no_names, take, unify
-from warehouse.marks import coded
+from warehouse.marks import TickCounts, coded, tick_counts
+from warehouse.measures import Column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +81,11 @@ def counted(column: KeyColumn, ticks: NDArray[np.int64]) -> KeyRows:
     names, (place,) = unify([names])
     codes = place if codes is None else place[codes]
     return _ordered(names, codes, ticks, None)
+
+
+def tick_totals(column: KeyColumn, ticks: NDArray[np.int64]) -> TickCounts:
+    """The rows of a decoded column by tick: with a key, and NULL."""
+    return tick_counts(ticks, Column(ticks, np.zeros(len(ticks), dtype=bool), column.null))
 
 
 def summed(parts: Sequence[KeyRows]) -> KeyRows:

@@ -23,7 +23,7 @@ from warehouse.events import Batches, Share, read_columns, read_keys
 from warehouse.keycollect import WrittenKeys
 from warehouse.keycuts import KeySlice, SortedKeys
 from warehouse.keyfiles import merge_key_slice, write_keys
-from warehouse.keyrows import KeyRows, counted, no_rows, summed
+from warehouse.keyrows import KeyRows, counted, no_rows, summed, tick_totals
 from warehouse.keys import Key
 from warehouse.marks import TickCounts, add_totals, tick_counts
 from warehouse.measures import Column, Measure
@@ -116,8 +116,7 @@ class SortKeysTask:
         filesystem = self.store.filesystem()
         held, totals, files = [no_rows(self.key)], [], []
         for ticks, column in read_keys(filesystem, self.shares, self.key, self.batches):
-            no_nan = np.zeros(len(ticks), dtype=bool)
-            totals.append(tick_counts(ticks, Column(ticks, no_nan, column.null)))
+            totals.append(tick_totals(column, ticks))
             held.append(counted(column, ticks))
             if sum(one.nbytes for one in held) > HELD_BYTES:
                 held = [summed(held)]

@@ -23,12 +23,11 @@ from warehouse.heavy import Heavy
 from warehouse.keycollect import KeyCollector, WrittenKeys
 from warehouse.keyfiles import key_rows
 from warehouse.keymarks import KeyMarks
-from warehouse.keyrows import KeyRows, counted, no_rows, summed
+from warehouse.keyrows import KeyRows, counted, no_rows, summed, tick_totals
 from warehouse.keys import Name, Names, join_names, name_at, take, unify
 from warehouse.keysummaries import digests, most_of
 from warehouse.liverows import LiveKeys
-from warehouse.marks import RunFile, TickCounts, add_totals, tick_counts
-from warehouse.measures import Column
+from warehouse.marks import RunFile, TickCounts, add_totals
 from warehouse.snapshot import KeysView, Snapshot
 from warehouse.steps import covered, read_plans
 from warehouse.storage import EVENTS, STEPS
@@ -161,8 +160,7 @@ def conserved(snapshot: Snapshot) -> str:
     found = event_files(tables.open_table(store, EVENTS), batches)
     for shares in share_out(store.filesystem(), found, _READ_ROWS):
         for ticks, column in read_keys(store.filesystem(), shares, view.key, batches):
-            no_nan = np.zeros(len(ticks), dtype=bool)
-            totals.append(tick_counts(ticks, Column(ticks, no_nan, column.null)))
+            totals.append(tick_totals(column, ticks))
             ingested += _digest(counted(column, ticks))
     for run in view.runs:
         for file in run.files:
