@@ -39,8 +39,8 @@ Ints = NDArray[np.int64]
 class KeyQuestion:
     """A window of the keys, how it is to be answered, and where rows are read from.
 
-    `live_rows` reads the window's live rows from `events`, piece by piece; `live` is what the ledger says,
-    `listed` what the marks say.
+    `history` is that of some ticks and `listed` what its marks say; `live` is what the ledger says of the
+    window, and `live_rows` reads its live rows from `events`, piece by piece.
     """
 
     view: KeysView
@@ -48,13 +48,10 @@ class KeyQuestion:
     mode: str
     promise: KeyPromise
     blocks: BlockReader
-    live_rows: Callable[[], Iterator[KeyRows]]
-    live: LiveSide
+    history: Callable[[Window], KeyHistory]
     listed: Callable[[KeyHistory], keys.Listed]
-
-    def history(self, window: Window) -> KeyHistory:
-        """History in a window of ticks."""
-        return KeyHistory(self.blocks, self.view, window)
+    live: LiveSide
+    live_rows: Callable[[], Iterator[KeyRows]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,18 +259,19 @@ def _rows(question: KeyQuestion) -> tuple[int, int]:
     """Rows of the window that have a key: certainly, and at most."""
     least = most = 0
     if question.window.whole:
-        least = most = keys.rows(question.history(question.window.whole))[0]
+        least = most = question.history(question.window.whole).rows
     for cut in question.window.cuts:
-        most += keys.rows(question.history(Window(cut.tick, cut.tick + 1)))[0]
+        most += question.history(Window(cut.tick, cut.tick + 1)).rows
     live_least, live_most = question.live.row_bounds()
     return least + live_least, most + live_most
 
 
 def _scope(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:
     window = question.window
-    n, nulls = keys.rows(question.history(window.whole)) if window.whole else (0, 0)
+    past = question.history(window.whole) if window.whole else None
+    n, nulls = (past.rows, past.nulls) if past else (0, 0)
     for cut in window.cuts:
-        n += round(cut.share * keys.rows(question.history(Window(cut.tick, cut.tick + 1)))[0])
+        n += round(cut.share * question.history(Window(cut.tick, cut.tick + 1)).rows)
     exact = exact or question.mode == "exact"
     return {
         "n": n,

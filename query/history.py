@@ -68,7 +68,7 @@ def read_intervals(
     def work(task: _Task) -> list[tuple[int, Piece]]:
         edges = blocks.footer(history.root, task.file).edges
         pieces = []
-        for block in blocks.read(history.root, task.file, task.needs, ticks=task.ticks):
+        for block in blocks.read(history.root, task.file, list(task.needs), ticks=task.ticks):
             first = task.file.first + int(edges[block.group])
             for need in task.needs[block.group]:
                 around = intervals[need.interval]

@@ -20,53 +20,70 @@ from query.blocks import GROUPS_A_TASK, BlockReader, in_parallel
 from warehouse.keyfiles import key_rows
 from warehouse.keymarks import KeyMarks
 from warehouse.keyrows import KeyRows
-from warehouse.keys import Name, names_of, pairs_before
+from warehouse.keys import Key, Name, lower, names_of, pairs_before
 from warehouse.marks import RunFile
 from warehouse.measures import numbers
 from warehouse.snapshot import KeysView
 from warehouse.ticks import ALL_TIME, NO_TICK, Window
 
+COLUMNS = ("key", "tick", "count")
+WITHOUT_TICKS = ("key", "count")
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class KeyShare:
+    """What a run has in a window: rows with a key, and whether these are all of its keys."""
+
+    marks: KeyMarks
+    rows: int
+    whole: bool
+
+
 class KeyHistory:
     """What is asked: the history of a view, in a window, through the blocks' reader.
 
-    `live` brings rows that are counted beside it where every key is counted.
+    `shares` are those of the runs that have keys in the window; `rows` and `nulls` the window's rows with a
+    key and without. `live` brings rows that are counted beside it where every key is counted.
     """
 
-    blocks: BlockReader
-    view: KeysView
-    window: Window
-    live: Callable[[], Iterator[KeyRows]] | None = None
-
-    @property
-    def runs(self) -> tuple[KeyMarks, ...]:
-        """The runs that have keys in the window."""
-        return tuple(run for run in self.view.runs if run.totals.within(self.window)[0])
+    def __init__(
+        self,
+        blocks: BlockReader,
+        view: KeysView,
+        window: Window,
+        live: Callable[[], Iterator[KeyRows]] | None = None,
+    ) -> None:
+        self.blocks, self.view, self.window, self.live = blocks, view, window, live
+        found = [(marks, *marks.totals.within(window)) for marks in view.runs]
+        self.shares = tuple(KeyShare(marks, rows, rows == marks.count) for marks, rows, _, _ in found if rows)
+        self.rows, self.nulls = sum(one[1] for one in found), sum(one[3] for one in found)
 
 
 def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]:
     """The rows in the window of each name."""
+    key, window = history.view.key, history.window
+    counts = np.zeros(len(names), dtype=np.int64)
     needs: dict[tuple[int, int], list[int]] = {}
-    runs = history.runs
-    for at, run in enumerate(runs):
-        for i, name in enumerate(names):
-            for block in _blocks_of(run, name, history.window):
+    for at, share in enumerate(history.shares):
+        marks = share.marks
+        for i, (first, last) in enumerate(_blocks_of(marks, names, window)):
+            blocks: Sequence[int] = range(first, last + 1)
+            if share.whole and len(blocks) > 2:  # those between have no other name
+                counts[i] += marks.before[last] - marks.before[first + 1]
+                blocks = (first, last)
+            for block in blocks:
                 needs.setdefault((at, block), []).append(i)
 
     def count(at: tuple[int, int], table: pa.Table) -> list[tuple[int, int]]:
-        if not history.view.key.is_text:
-            return _count_numbers(history, table, [(i, names[i]) for i in needs[at]])
-        return [
-            (i, _count(rows, names[i], history.window))
-            for rows in key_rows(history.view.key, table)
-            for i in needs[at]
-        ]
+        asked = [(i, names[i]) for i in needs[at]]
+        if not key.is_text:
+            return _count_numbers(key, table, asked, window)
+        parts = key_rows(key, table)
+        return [(i, _in_window(rows, *rows.of(name), window)) for rows in parts for i, name in asked]
 
-    counts = np.zeros(len(names), dtype=np.int64)
-    for found in _read(history, runs, list(needs), count):
+    for found in _read(history, list(needs), count, timeless=not key.is_text):
         for i, rows in found:
             counts[i] += rows
     return counts
@@ -77,12 +94,13 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
     if low is not None and high is not None and high <= low:
         return 0
     needs: dict[tuple[int, int], None] = {}
-    runs, total = history.runs, 0
-    for at, run in enumerate(runs):
-        first = 0 if low is None else max(0, _last_at(run, (low, NO_TICK)))
-        last = len(run.positions) - 1 if high is None else _last_at(run, (high, NO_TICK))
-        if last - first > 1 and run.covered_by(history.window):
-            total += int(run.before[last] - run.before[first + 1])
+    total = 0
+    for at, share in enumerate(history.shares):
+        marks = share.marks
+        first = 0 if low is None else max(0, lower(marks.keys, low) - 1)
+        last = (len(marks.positions) if high is None else lower(marks.keys, high)) - 1
+        if last - first > 1 and share.whole:
+            total += int(marks.before[last] - marks.before[first + 1])
             needs |= {(at, first): None, (at, last): None}
         else:
             needs |= {(at, block): None for block in range(first, last + 1)}
@@ -95,38 +113,49 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
             found += _in_window(rows, start, stop, history.window)
         return found
 
-    return total + sum(_read(history, runs, list(needs), count))
+    return total + sum(_read(history, list(needs), count))
 
 
-def _blocks_of(run: KeyMarks, name: Name, window: Window) -> range:
-    """The blocks that may hold rows of the name in the window."""
-    end = 2**63 if window == ALL_TIME else window.stop
-    last = pairs_before(run.keys, run.ticks, (name, end), equal=False) - 1
-    return range(max(0, _last_at(run, (name, window.start))), last + 1)
+def _blocks_of(marks: KeyMarks, names: Sequence[Name], window: Window) -> list[tuple[int, int]]:
+    """For each name the first and last block that may hold rows of it in the window; none: last < first."""
+    if isinstance(marks.keys, np.ndarray):
+        starts = marks.keys.searchsorted(names).tolist()
+        stops = marks.keys.searchsorted(names, "right").tolist()
+    else:
+        starts = [lower(marks.keys, name) for name in names]
+        stops = [lower(marks.keys, name, equal=True) for name in names]
+    found = [(max(0, start - 1), stop - 1) for start, stop in zip(starts, stops, strict=True)]
+    if window == ALL_TIME:
+        return found
+    return [
+        (first, last) if first >= last else _narrowed(marks, name, window)
+        for name, (first, last) in zip(names, found, strict=True)
+    ]
 
 
-def _last_at(run: KeyMarks, pair: tuple[Name, int]) -> int:
-    """The last block whose mark is at or before the pair; -1 where there is none."""
-    return pairs_before(run.keys, run.ticks, pair, equal=True) - 1
+def _narrowed(marks: KeyMarks, name: Name, window: Window) -> tuple[int, int]:
+    """The first and last block of a name in the window, where the name begins some block."""
+    first = pairs_before(marks.keys, marks.ticks, (name, window.start), equal=True) - 1
+    return max(0, first), pairs_before(marks.keys, marks.ticks, (name, window.stop), equal=False) - 1
 
 
 def _count_numbers(
-    history: KeyHistory, table: pa.Table, asked: Sequence[tuple[int, Name]]
+    key: Key, table: pa.Table, asked: Sequence[tuple[int, Name]], window: Window
 ) -> list[tuple[int, int]]:
-    """The rows of some names in a block, without more of it in memory than they need."""
-    found = names_of(history.view.key, table.column("key"))
-    ticks, counts = numbers(table.column("tick")), numbers(table.column("count"))
+    """The rows of some names in a block, without more of it in memory than they need.
+
+    A table without ticks lies in the window.
+    """
+    found, counts = names_of(key, table.column("key")), numbers(table.column("count"))
+    ticks = numbers(table.column("tick")) if "tick" in table.column_names else None
     result = []
     for i, name in asked:
-        start, stop = np.searchsorted(found, name, "left"), np.searchsorted(found, name, "right")
-        rows = slice(int(start), int(stop))
-        inside = history.window.holds(ticks[rows])
-        result.append((i, int(counts[rows][inside].sum())))
+        start, stop = int(found.searchsorted(name)), int(found.searchsorted(name, "right"))
+        rows = counts[start:stop]
+        if ticks is not None:
+            rows = rows[window.holds(ticks[start:stop])]
+        result.append((i, int(rows.sum())))
     return result
-
-
-def _count(rows: KeyRows, name: Name, window: Window) -> int:
-    return _in_window(rows, *rows.of(name), window)
 
 
 def _in_window(rows: KeyRows, start: int, stop: int, window: Window) -> int:
@@ -136,15 +165,19 @@ def _in_window(rows: KeyRows, start: int, stop: int, window: Window) -> int:
 
 def _read(
     history: KeyHistory,
-    runs: Sequence[KeyMarks],
     needed: Sequence[tuple[int, int]],
     take: Callable[[tuple[int, int], pa.Table], T],
+    *,
+    timeless: bool = False,
 ) -> list[T]:
-    """What `take` makes of the needed blocks, (run, block) each; a few blocks a task."""
+    """What `take` makes of the needed blocks, (run, block) each; a few blocks a task.
+
+    With `timeless` the ticks of runs that lie in the window are not read.
+    """
     root, key = history.view.root, history.view.key
     by_file: dict[tuple[int, RunFile], dict[int, int]] = {}
     for at, block in sorted(needed):
-        file, group = _place(runs[at], block)
+        file, group = _place(history.shares[at].marks, block)
         by_file.setdefault((at, file), {})[group] = block
     history.blocks.fetch_footers(root, [file for _, file in by_file])
     tasks = [
@@ -155,15 +188,20 @@ def _read(
 
     def work(task: tuple[int, RunFile, Mapping[int, int]]) -> list[T]:
         at, file, groups = task
-        texts = ("key",) if key.is_text else ()
-        read = history.blocks.tables(root, file, list(groups), texts=texts)
+        columns = WITHOUT_TICKS if timeless and history.shares[at].whole else COLUMNS
+        read = history.blocks.tables(root, file, list(groups), columns, texts_of(key))
         return [take((at, block), table) for block, table in zip(groups.values(), read, strict=True)]
 
     return [one for some in in_parallel(work, tasks, history.blocks.threads) for one in some]
 
 
-def _place(run: KeyMarks, block: int) -> tuple[RunFile, int]:
+def texts_of(key: Key) -> tuple[str, ...]:
+    """The columns of key files that are read as dictionaries."""
+    return ("key",) if key.is_text else ()
+
+
+def _place(marks: KeyMarks, block: int) -> tuple[RunFile, int]:
     """The file of a block of the run, and the row group there: each row group has one mark."""
-    position = int(run.positions[block])
-    file = next(file for file in run.files if file.first <= position < file.first + file.rows)
-    return file, block - int(np.searchsorted(run.positions, file.first))
+    position = int(marks.positions[block])
+    file = next(file for file in marks.files if file.first <= position < file.first + file.rows)
+    return file, block - int(marks.positions.searchsorted(file.first))

@@ -24,20 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from query import keyscan
-from query.keyblocks import KeyHistory, count_between, count_names
+from query.keyblocks import KeyHistory, KeyShare, count_between, count_names
 from warehouse.errors import InputError
 from warehouse.heavy import Heavy
-from warehouse.keymarks import KeyMarks
 from warehouse.keys import Name, Names, name_at, no_names, take, unify
 from warehouse.ticks import Window
 
 Counted = list[tuple[Any, int]]  # keys in their own type, with their rows: most first, then by key
-
-
-def rows(history: KeyHistory) -> tuple[int, int]:
-    """Rows of history in the window: with a key, and without (NULL)."""
-    found = [run.totals.within(history.window) for run in history.view.runs]
-    return sum(one[0] for one in found), sum(one[2] for one in found)
 
 
 def counts(history: KeyHistory, keys: Sequence[Any]) -> list[int]:
@@ -75,7 +68,7 @@ def check_k(k: Any) -> None:
 
 def heavy_hitters(history: KeyHistory, phi: Any) -> Counted:
     """Every key with at least phi of the window's rows that have a key, with its rows; phi in (0, 1]."""
-    least = least_rows(phi, rows(history)[0])
+    least = least_rows(phi, history.rows)
     listed = listed_names(history)
     if listed.unseen >= least:  # the marks are not complete down to phi
         return _values(history, keyscan.reaching(history, least))
@@ -122,7 +115,7 @@ class Listed:
 
 def listed_names(history: KeyHistory) -> Listed:
     """What the marks of the runs say of the window."""
-    cells = [_cells(run, history.window) for run in history.runs]
+    cells = [_cells(share, history.window) for share in history.shares]
     unseen = sum(int((one.floors - 1).sum()) for one in cells)
     if not cells:
         return Listed(no_names(history.view.key), np.empty(0, np.int64), np.empty(0, np.int64), 0)
@@ -134,10 +127,10 @@ def listed_names(history: KeyHistory) -> Listed:
     return Listed(names, listed, unseen - known, unseen)
 
 
-def _cells(run: KeyMarks, window: Window) -> Heavy:
-    """The listing of the run's rows in the window that leaves least open: by tick, or of the run as one."""
-    keys, pairs = run.heavy()
-    inside = window.holds(run.totals.ticks)
+def _cells(share: KeyShare, window: Window) -> Heavy:
+    """The listing of a run's rows in the window that leaves least open: by tick, or of the run as one."""
+    keys, pairs = share.marks.heavy()
+    inside = window.holds(share.marks.totals.ticks)
     place = np.cumsum(inside) - 1
     chosen = inside[pairs.cells]
     by_tick = Heavy(
@@ -146,7 +139,7 @@ def _cells(run: KeyMarks, window: Window) -> Heavy:
         pairs.counts[chosen],
         pairs.floors[inside],
     )
-    if run.covered_by(window) and int(keys.floors.sum()) - 1 < int((by_tick.floors - 1).sum()):
+    if share.whole and int(keys.floors.sum()) - 1 < int((by_tick.floors - 1).sum()):
         return keys
     return by_tick
 

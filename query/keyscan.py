@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from query.keyblocks import KeyHistory
+from query.keyblocks import COLUMNS, KeyHistory, texts_of
 from warehouse.errors import DamagedWarehouse
 from warehouse.keyfiles import key_rows
 from warehouse.keyrows import KeyRows
@@ -78,13 +78,12 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows in the window by name, a batch a block."""
     root, key = history.view.root, history.view.key
-    texts = ("key",) if key.is_text else ()
     try:
-        for file in (file for run in history.runs for file in run.files):
+        for file in (file for share in history.shares for file in share.marks.files):
             groups = range(len(history.blocks.footer(root, file).edges) - 1)
             for at in range(0, len(groups), GROUPS_A_READ):
                 some = groups[at : at + GROUPS_A_READ]
-                for table in history.blocks.tables(root, file, some, texts=texts):
+                for table in history.blocks.tables(root, file, some, COLUMNS, texts_of(key)):
                     for rows in key_rows(key, table):
                         yield _by_name(history, rows, schema)
         for rows in history.live() if history.live else ():

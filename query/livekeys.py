@@ -88,7 +88,8 @@ class LiveSide:
 
     highest: (parts, cells), upper bounds of each part's cells; `together` is the Count-Min of all parts, None
     where there is none. names: ascending, all that some part lists; name i has the entries starts[i] to
-    starts[i + 1] of owners (the part), known and most. floors: (parts,).
+    starts[i + 1] of owners (the part), known and most. floors: (parts,). rows: with a
+    key, about; nulls: without one, of parts that the window has whole.
     """
 
     parts: tuple[Part, ...]
@@ -100,6 +101,8 @@ class LiveSide:
     known: Ints
     most: Ints
     floors: Ints
+    rows: int
+    nulls: int
 
     @classmethod
     def of(cls, parts: Sequence[Part], key: Key) -> LiveSide:
@@ -122,22 +125,14 @@ class LiveSide:
             known=np.where(whole[owners], known, 0) if len(parts) else known,
             most=known + slack,
             floors=np.array([part.live.floor for part in parts], dtype=np.int64),
+            rows=round(sum(part.rows for part in parts)),
+            nulls=sum(part.live.nulls for part in parts if part.whole),
         )
 
     @property
     def unseen(self) -> int:
         """How many rows a name may have that no part lists."""
         return int((self.floors - 1).sum())
-
-    @property
-    def rows(self) -> int:
-        """The rows with a key, about."""
-        return round(sum(part.rows for part in self.parts))
-
-    @property
-    def nulls(self) -> int:
-        """The rows without a key, of parts that the window has whole."""
-        return sum(part.live.nulls for part in self.parts if part.whole)
 
     def row_bounds(self) -> tuple[int, int]:
         """The rows with a key, certainly and at most."""

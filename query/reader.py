@@ -29,6 +29,7 @@ from query.frequency import (
 from query.histogram import check_bins, histogram
 from query.info import Info
 from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
+from query.keyblocks import KeyHistory
 from query.keys import listed_names
 from query.keywindows import KeyWindow, key_window
 from query.known import Memory, tick_range
@@ -48,7 +49,7 @@ Mode = Literal["quick", "accurate", "exact"]
 KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")
 
-WINDOWS = 16  # of which what the ledger and the marks say of keys is kept laid out
+LAID_OUT = 64  # what the ledger and the marks say of keys in some windows is kept
 ATTEMPTS = 3  # files gone three times under three newer views are damage, not maintenance
 
 
@@ -267,7 +268,9 @@ class Warehouse:
     def _newest_keys(self) -> KeysView:
         with self._lock:
             self._snapshot.refresh()
-            return self._snapshot.keys_view()
+            view = self._snapshot.keys_view()
+            self._blocks.at(view.root, view.versions["runs"])
+            return view
 
     def _key_question(self, view: KeysView, last: Any, between: Any, mode: str) -> KeyQuestion:
         options = self._snapshot.options
@@ -278,9 +281,10 @@ class Warehouse:
             mode=mode,
             promise=options.key_promise,
             blocks=self._blocks,
-            live_rows=lambda: self._live_keys(view, window),
+            history=lambda ticks: self._kept(view, ticks, lambda: KeyHistory(self._blocks, view, ticks)),
+            listed=lambda past: self._kept(view, ("listed", past.window), lambda: listed_names(past)),
             live=self._kept(view, (window.whole, window.cuts), lambda: self._live_side(view, window)),
-            listed=lambda asked: self._kept(view, asked.window, lambda: listed_names(asked)),
+            live_rows=lambda: self._live_keys(view, window),
         )
 
     def _live_side(self, view: KeysView, window: KeyWindow) -> LiveSide:
@@ -295,7 +299,7 @@ class Warehouse:
                 self._made = (view, {})
             made = self._made[1]
         if name not in made:
-            if len(made) >= WINDOWS:
+            if len(made) >= LAID_OUT:
                 made.clear()
             made[name] = make()
         found: T = made[name]
@@ -322,7 +326,9 @@ class Warehouse:
     def _newest(self, measure: str | None) -> View:
         with self._lock:
             self._snapshot.refresh()
-            return self._snapshot.view(measure)
+            view = self._snapshot.view(measure)
+            self._blocks.at(view.root, view.versions["runs"])
+            return view
 
     def _question(self, view: View, last: Any, between: Any, mode: str) -> Question:
         options = self._snapshot.options

@@ -106,7 +106,7 @@ def _encoding(key: Key) -> dict[str, Any]:
     plain = {**common, "use_dictionary": ["tick", "count"]}
     if key.is_double:
         return {**plain, "write_statistics": ["tick", "count"]}
-    return {**plain, "compression": "zstd", "column_encoding": {"key": "DELTA_BINARY_PACKED"}}
+    return {**plain, "column_encoding": {"key": "DELTA_BINARY_PACKED"}}
 
 
 def _group_edges(rows: KeyRows, group_rows: int) -> list[int]:

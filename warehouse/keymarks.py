@@ -36,7 +36,6 @@ from warehouse.keys import Key, Name, Names, join_names, names_from, names_of, n
 from warehouse.layout import Run
 from warehouse.marks import RunFile, TickCounts, below_table, flat
 from warehouse.measures import numbers
-from warehouse.ticks import Window
 
 HEADER, MARKS, HEAVY = range(3)  # the row groups
 
@@ -83,10 +82,6 @@ class KeyMarks:
     def count(self) -> int:
         """Rows of `events` that have a key."""
         return int(self.totals.counts.sum())
-
-    def covered_by(self, window: Window) -> bool:
-        """Whether every row of the run that has a key lies in the window."""
-        return self.totals.within(window)[0] == self.count
 
     def check_invariants(self) -> None:
         """The first row of every file is marked, and what is counted ascends."""

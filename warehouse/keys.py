@@ -267,9 +267,10 @@ def name_at(names: Names, i: int) -> Name:
     return one
 
 
-def lower(names: Names, name: Name) -> int:
-    """How many of ascending names are less than the name."""
-    return bisect_left(range(len(names)), name, key=lambda i: name_at(names, i))
+def lower(names: Names, name: Name, *, equal: bool = False) -> int:
+    """How many of ascending names are less than the name, or also `equal` to it."""
+    find = bisect_right if equal else bisect_left
+    return find(range(len(names)), name, key=lambda i: name_at(names, i))
 
 
 def positions(names: Names, asked: Names) -> NDArray[np.int64]:
