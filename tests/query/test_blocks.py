@@ -1,0 +1,100 @@
+"""Files that stay open: told from what their names stand for now, closed with their version, never shared."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from query.blocks import BlockReader
+from tests.query.worlds import HandMade, World, open_world
+from warehouse.errors import DamagedWarehouse
+
+ROWS = tuple((float(i), 0) for i in range(1000))
+WORLD = World((ROWS, ROWS[:700]), eps=0.3)
+
+
+def files_of(wh: HandMade) -> list[Path]:
+    return sorted(Path(wh._snapshot.store.uri).rglob("*.parquet"))
+
+
+def remove_all(wh: HandMade) -> None:
+    for file in files_of(wh):
+        file.unlink()
+
+
+def is_mapped(file: Path) -> bool:
+    return str(file.resolve()) in Path("/proc/self/maps").read_text()
+
+
+@pytest.fixture
+def wh(tmp_path: Path) -> HandMade:
+    found = open_world(tmp_path, WORLD)
+    assert found.rank(450.5).rank == 902
+    return found
+
+
+def test_a_file_that_went_missing_while_it_was_open_is_named(wh: HandMade) -> None:
+    remove_all(wh)
+    with pytest.raises(DamagedWarehouse, match="is missing"):
+        wh.rank(450.5)
+
+
+def test_without_a_look_at_the_name_a_missing_file_goes_unseen(
+    wh: HandMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BlockReader, "_identity", lambda *_: ())
+    wh.rank(450.5)
+    remove_all(wh)
+    assert wh.rank(450.5).rank == 902  # so the test above would fail
+
+
+def test_a_file_that_came_back_as_another_is_opened_anew(wh: HandMade) -> None:
+    for file in files_of(wh):
+        whole = file.read_bytes()
+        file.unlink()
+        file.write_bytes(whole)
+    assert wh.rank(450.5).rank == 902
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell what is mapped")
+def test_files_are_closed_with_their_version(wh: HandMade) -> None:
+    files = files_of(wh)
+    assert any(map(is_mapped, files))
+    (view,) = wh.snapshot.views
+    wh._blocks.at(view.root, view.versions["runs"])
+    assert any(map(is_mapped, files))
+    wh._blocks.at(view.root, view.versions["runs"] + 1)
+    assert not any(map(is_mapped, files))
+
+
+def test_threads_that_ask_at_once_never_share_an_open_file(
+    wh: HandMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside: set[int] = set()
+    lock = threading.Lock()
+    real = BlockReader._open
+
+    class Watched:
+        def __init__(self, file: object) -> None:
+            self.file = file
+
+        def read_row_group(self, *args: object, **kwargs: object) -> object:
+            with lock:
+                assert id(self) not in inside
+                inside.add(id(self))
+            try:
+                return self.file.read_row_group(*args, **kwargs)  # type: ignore[attr-defined]
+            finally:
+                with lock:
+                    inside.discard(id(self))
+
+    points = [n + 0.5 for n in range(0, 700, 7)] * 4
+    wh.rank(points)  # footers are read by other files
+    monkeypatch.setattr(BlockReader, "_open", lambda *args: Watched(real(*args)))
+    wh._blocks.at(wh.snapshot.views[0].root, -1)
+    with ThreadPoolExecutor(8) as pool:
+        ranks = list(pool.map(lambda x: wh.rank(x).rank, points))
+    assert ranks == [2 * (int(x) + 1) for x in points]
