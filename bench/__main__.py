@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from bench import accuracy, frequencies, key_latency, latency, load_cost, report, streaming
 from bench.engines import start_spark
 
-QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 0.25, 20_000, 2_000, 1)
+QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
 
 
