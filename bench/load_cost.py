@@ -17,21 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 import query
-import query.keys as frequencies
 import warehouse
+from bench import key_cost
 from bench.data import Oracle, Rows, year
 from bench.report import Section, say, table
-from query.blocks import BlockReader
-from query.keyblocks import KeyHistory
-from warehouse.ticks import ALL_TIME
 
 KAPPA = 4
-KEYS = {"BIGINT": "key", "text": "concat('https://example.org/', key)"}
 
 
 def run(
@@ -41,7 +35,7 @@ def run(
     section = Section("load", "Load: cost and memory")
     folder = work / "load"
     _bulk(spark, folder, section, rows, repeats)
-    _keys(spark, folder, section, rows, repeats)
+    key_cost.measure(spark, folder, section, rows, repeats)
     for each in (rows // steps, rows // 10):
         _steps(spark, folder, section, each, steps)
     _growth(folder, section, growth, rows // 100)
@@ -92,48 +86,6 @@ def _bulk(spark: SparkSession, folder: Path, section: Section, rows: int, repeat
     section.add(f"whole bulk load / plain Delta write, {size}", _ratio(seconds, 2), "x", 2.6)
     head = ["turn", "plain write (s)", "run and marks (s)", "whole load (s)", "phases of the load (s)"]
     section.text(f"A bulk load of {size} (time, value, key) from Parquet files:\n\n" + table(head, lines))
-
-
-def _keys(spark: SparkSession, folder: Path, section: Section, rows: int, repeats: int) -> None:
-    say(f"load: what keys add to a load of {rows:,} rows, {repeats} times in turn with a plain Delta write")
-    part = year("lognormal", rows, 1, days=30, mixed=True)[0]
-    source = folder / "source"
-    keys = part.keys()
-    for kind, key in KEYS.items():
-        part.write(source, files=4)
-        frame = spark.read.parquet(str(source)).withColumn("key", F.expr(key))
-        frame.write.parquet(str(folder / "typed"))
-        frame = spark.read.parquet(str(folder / "typed"))
-        seconds: list[tuple[float, ...]] = []
-        for turn in range(-1, repeats):
-            plain, _ = _timed(lambda frame=frame: _append_plainly(frame, folder / "plain"))
-            taken = []
-            for name in (None, "key"):
-                uri = str(folder / "warehouse")
-                warehouse.create(spark, uri, ["value"], key=name, time="time", schema=frame)
-                taken.append(_timed(partial(warehouse.load, spark, uri, frame, batch="all"))[0])
-                if name:
-                    _assert_keys(uri, keys, kind)
-                shutil.rmtree(uri)
-            shutil.rmtree(folder / "plain")
-            if turn >= 0:
-                seconds.append((plain, taken[1] - taken[0]))
-                say(f"  {kind}: plain {plain:.2f} s, load {taken[0]:.2f} s, with keys {taken[1]:.2f} s")
-        size = f"{rows / 1e6:g} M rows"
-        section.add(f"{kind} keys on top / plain Delta write, {size}", _ratio(seconds, 1), "x", 1.5)
-        for name in ("source", "typed"):
-            shutil.rmtree(folder / name)
-
-
-def _assert_keys(uri: str, keys: Any, kind: str) -> None:
-    """The ten most frequent keys have the very counts."""
-    snapshot = warehouse.open_snapshot(uri)
-    history = KeyHistory(BlockReader(snapshot.store), snapshot.keys_view(), ALL_TIME)
-    found, counts = np.unique(keys, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:10]
-    asked = [int(key) if kind == "BIGINT" else f"https://example.org/{key}" for key in found[order]]
-    assert frequencies.counts(history, asked) == counts[order].tolist()
-    assert frequencies.rows(history) == (len(keys), 0)
 
 
 def _phases(seconds: Mapping[str, float]) -> str:

@@ -221,8 +221,8 @@ def _wrong_keys(snapshot: Snapshot, truth: Truth) -> list[str]:
     if live != held:
         return [f"keys: {live} are live, of the measures {held}"]
     rows = sum(counts.values()) - sum(row.rows for row in snapshot.view(MEASURES[0]).live)
-    if frequencies.rows(history) != (rows, 0):
-        return [f"keys: {frequencies.rows(history)} rows in history, true are {rows}"]
+    if (history.rows, history.nulls) != (rows, 0):
+        return [f"keys: {history.rows} rows in history and {history.nulls} NULL, true are {rows}"]
     found = frequencies.counts(history, list(counts))
     wrong = {key: had for key, had in zip(counts, found, strict=True) if had != counts[key]}
     return [f"keys: counts are {wrong}"] if wrong and not live else []
