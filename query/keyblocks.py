@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from query.blocks import GROUPS_A_TASK, BlockReader, in_parallel
 from warehouse.keyfiles import key_rows
 from warehouse.keymarks import KeyMarks
 from warehouse.keyrows import KeyRows
-from warehouse.keys import Key, Name, lower, names_of, pairs_before
+from warehouse.keys import Key, Name, Names, lower, name_at, names_of, pairs_before
 from warehouse.marks import RunFile
 from warehouse.measures import numbers
 from warehouse.snapshot import KeysView
@@ -77,13 +77,9 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
                 needs.setdefault((at, block), []).append(i)
 
     def count(at: tuple[int, int], table: pa.Table) -> list[tuple[int, int]]:
-        asked = [(i, names[i]) for i in needs[at]]
-        if not key.is_text:
-            return _count_numbers(key, table, asked, window)
-        parts = key_rows(key, table)
-        return [(i, _in_window(rows, *rows.of(name), window)) for rows in parts for i, name in asked]
+        return _count(key, table, [(i, names[i]) for i in needs[at]], window)
 
-    for found in _read(history, list(needs), count, timeless=not key.is_text):
+    for found in _read(history, list(needs), count, timeless=True):
         for i, rows in found:
             counts[i] += rows
     return counts
@@ -139,23 +135,40 @@ def _narrowed(marks: KeyMarks, name: Name, window: Window) -> tuple[int, int]:
     return max(0, first), pairs_before(marks.keys, marks.ticks, (name, window.stop), equal=False) - 1
 
 
-def _count_numbers(
+def _count(
     key: Key, table: pa.Table, asked: Sequence[tuple[int, Name]], window: Window
 ) -> list[tuple[int, int]]:
     """The rows of some names in a block, without more of it in memory than they need.
 
     A table without ticks lies in the window.
     """
-    found, counts = names_of(key, table.column("key")), numbers(table.column("count"))
+    counts = numbers(table.column("count"))
     ticks = numbers(table.column("tick")) if "tick" in table.column_names else None
-    result = []
-    for i, name in asked:
-        start, stop = int(found.searchsorted(name)), int(found.searchsorted(name, "right"))
-        rows = counts[start:stop]
-        if ticks is not None:
-            rows = rows[window.holds(ticks[start:stop])]
-        result.append((i, int(rows.sum())))
+    result, first = [], 0
+    for chunk in table.column("key").chunks:
+        names, codes = _as_stored(key, chunk)
+        for i, name in asked:
+            code = name if codes is names else lower(names, name)
+            if codes is not names and (code == len(names) or name_at(names, code) != name):
+                continue
+            start, stop = (
+                first + int(codes.searchsorted(code)),
+                first + int(codes.searchsorted(code, "right")),
+            )
+            rows = counts[start:stop]
+            if ticks is not None:
+                rows = rows[window.holds(ticks[start:stop])]
+            result.append((i, int(rows.sum())))
+        first += len(chunk)
     return result
+
+
+def _as_stored(key: Key, stored: pa.Array) -> tuple[Names, NDArray[Any]]:
+    """Sorted keys as names and codes of them, neither copied; numbers are their own codes."""
+    if key.is_text:
+        return stored.dictionary.view(pa.binary()), numbers(stored.indices)
+    names = names_of(key, stored)
+    return names, names
 
 
 def _in_window(rows: KeyRows, start: int, stop: int, window: Window) -> int:
