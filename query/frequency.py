@@ -24,7 +24,6 @@ from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
 from query.keyblocks import KeyHistory, count_between, count_names
 from query.keywindows import KeyWindow
 from query.livekeys import LiveCounts, LiveSide
-from warehouse.errors import InputError
 from warehouse.keyrows import KeyRows, no_rows, summed
 from warehouse.keys import Name, Names, name_at, names_from, positions, take, unify
 from warehouse.keysummaries import KeyPromise
@@ -134,26 +133,29 @@ def key_range(question: KeyQuestion, low: Any, high: Any) -> CountAnswer:
 
 
 def self_join(question: KeyQuestion) -> CountAnswer:
-    """The sum over all keys of the square of their rows: exact, by counting every key."""
-    return _exactly(question, keys.second_moment(_everything(question)))
+    """The sum over all keys of the square of their rows, by counting every key."""
+    return _joined(question, keyscan.second_moment(_everything(question)))
 
 
 def inner_product(question: KeyQuestion, other: KeyQuestion) -> CountAnswer:
-    """The size of the join of two warehouses on their keys: exact, by counting every key of both."""
-    return _exactly(question, keys.inner_product(_everything(question), _everything(other)))
+    """The size of the join of two warehouses on their keys, by counting every key of both."""
+    keys.check_joinable(question.view.key, other.view.key)
+    return _joined(question, keyscan.inner_product(_everything(question), _everything(other)))
 
 
-def _exactly(question: KeyQuestion, rows: int) -> CountAnswer:
-    return CountAnswer(**_scope(question, exact=True), count=rows, lo=rows, hi=rows)
+def _joined(question: KeyQuestion, bounds: keyscan.Bounds) -> CountAnswer:
+    low, about, high = bounds
+    return CountAnswer(
+        **_scope(question, exact=True), count=min(max(round(about), low), high), lo=low, hi=high
+    )
 
 
-def _everything(question: KeyQuestion) -> KeyHistory:
-    """History's whole window with the live rows beside it."""
-    if question.window.cuts:
-        raise InputError(
-            "joins are counted by whole ticks. Give a window whose edges are ticks, such as last='7d'."
-        )
-    return KeyHistory(question.blocks, question.view, question.window.touched, question.live_rows)
+def _everything(question: KeyQuestion) -> keyscan.Parts:
+    """History's whole ticks with the live rows beside them, and the ticks that the window cuts."""
+    blocks, view, window = question.blocks, question.view, question.window
+    whole = KeyHistory(blocks, view, window.whole or Window(0, 0), question.live_rows)
+    cuts = [(question.history(Window(cut.tick, cut.tick + 1)), cut.share) for cut in window.cuts]
+    return [(whole, 1.0), *cuts]
 
 
 def _candidates(question: KeyQuestion, least: int | None, k: int = 0) -> tuple[Names, _Counts]:

@@ -27,7 +27,7 @@ from query import keyscan
 from query.keyblocks import KeyHistory, KeyShare, count_between, count_names
 from warehouse.errors import InputError
 from warehouse.heavy import Heavy
-from warehouse.keys import Name, Names, name_at, no_names, take, unify
+from warehouse.keys import Key, Name, Names, name_at, no_names, take, unify
 from warehouse.ticks import Window
 
 Counted = list[tuple[Any, int]]  # keys in their own type, with their rows: most first, then by key
@@ -88,15 +88,19 @@ def top(history: KeyHistory, k: int) -> Counted:
 
 def second_moment(history: KeyHistory) -> int:
     """The sum over all keys of the square of their rows in the window: the size of the self-join."""
-    return keyscan.second_moment(history)
+    return keyscan.second_moment([(history, 1.0)])[2]
 
 
 def inner_product(a: KeyHistory, b: KeyHistory) -> int:
     """The size of the join of two histories on their keys, which are of one type."""
-    types = [one.view.key.type for one in (a, b)]
-    if types[0] != types[1]:
-        raise InputError(f"keys of types {types[0]} and {types[1]} do not join. Cast one of them.")
-    return keyscan.inner_product(a, b)
+    check_joinable(a.view.key, b.view.key)
+    return keyscan.inner_product([(a, 1.0)], [(b, 1.0)])[2]
+
+
+def check_joinable(a: Key, b: Key) -> None:
+    """InputError unless the two are of one type."""
+    if a.type != b.type:
+        raise InputError(f"keys of types {a.type} and {b.type} do not join. Cast one of them.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,11 +8,12 @@ which order and equal one another as keys do. What does not fit into memory Duck
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from query.keyblocks import COLUMNS, KeyHistory, texts_of
 from warehouse.errors import DamagedWarehouse
@@ -22,49 +23,62 @@ from warehouse.keys import Name
 
 GROUPS_A_READ = 32
 
+# Histories that are counted together, each with the share of its rows that is about inside the window.
+Parts = Sequence[tuple[KeyHistory, float]]
+Bounds = tuple[int, float, int]  # certainly at least, about, at most: what has a share below 1 may be outside
+SUMMED = """
+SELECT name, sum(rows)::HUGEINT AS rows, sum(rows * share) AS about,
+    coalesce(sum(rows) FILTER (share = 1), 0)::HUGEINT AS sure
+FROM read GROUP BY name
+"""
+
 
 def reaching(history: KeyHistory, least: int) -> list[tuple[Name, int]]:
     """Every name with at least so many rows in the window, and its rows: most first, then by name."""
     question = f"SELECT name, rows FROM a WHERE rows >= {int(least)} ORDER BY rows DESC, name"
-    return _ask({"a": history}, question)
+    return _ask({"a": [(history, 1.0)]}, question)
 
 
 def most(history: KeyHistory, k: int) -> list[tuple[Name, int]]:
     """The k names with most rows in the window; of equally many the least names."""
-    return _ask({"a": history}, f"SELECT name, rows FROM a ORDER BY rows DESC, name LIMIT {int(k)}")
+    return _ask({"a": [(history, 1.0)]}, f"SELECT name, rows FROM a ORDER BY rows DESC, name LIMIT {int(k)}")
 
 
 def names(history: KeyHistory) -> list[Name]:
     """Every name that has rows in the window, ascending."""
-    return [name for (name,) in _ask({"a": history}, "SELECT name FROM a ORDER BY name")]
+    return [name for (name,) in _ask({"a": [(history, 1.0)]}, "SELECT name FROM a ORDER BY name")]
 
 
-def second_moment(history: KeyHistory) -> int:
+def second_moment(parts: Parts) -> Bounds:
     """The sum over all keys of the square of their rows in the window."""
-    return int(_ask({"a": history}, "SELECT sum(rows * rows) FROM a")[0][0] or 0)
+    return _bounds({"a": parts}, "a.{0} * a.{0}", "a")
 
 
-def inner_product(a: KeyHistory, b: KeyHistory) -> int:
+def inner_product(a: Parts, b: Parts) -> Bounds:
     """The sum over all keys of their rows in the one window times their rows in the other."""
-    question = "SELECT sum(a.rows * b.rows) FROM a JOIN b ON a.name = b.name"
-    return int(_ask({"a": a, "b": b}, question)[0][0] or 0)
+    return _bounds({"a": a, "b": b}, "a.{0} * b.{0}", "a JOIN b ON a.name = b.name")
 
 
-def _ask(inputs: dict[str, KeyHistory], question: str) -> list[tuple[Any, ...]]:
-    """The answer over tables (name, rows), one an input."""
+def _bounds(inputs: dict[str, Parts], term: str, tables: str) -> Bounds:
+    sums = ", ".join(f"sum({term.format(column)})" for column in ("sure", "about", "rows"))
+    low, about, high = _ask(inputs, f"SELECT {sums} FROM {tables}")[0]
+    return int(low or 0), float(about or 0), int(high or 0)
+
+
+def _ask(inputs: dict[str, Parts], question: str) -> list[tuple[Any, ...]]:
+    """The answer over tables (name, rows, sure, about), one an input."""
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, duckdb.connect() as connection:
         connection.execute("SET temp_directory = ?", [folder])
-        for table, history in inputs.items():
+        for table, parts in inputs.items():
             failed: list[DamagedWarehouse] = []
-            kind = pa.large_binary() if history.view.key.is_text else pa.int64()
-            schema = pa.schema([("name", kind), ("rows", pa.int64())])
-            reader = pa.RecordBatchReader.from_batches(schema, _batches(history, schema, failed))
+            kind = pa.large_binary() if parts[0][0].view.key.is_text else pa.int64()
+            schema = pa.schema([("name", kind), ("rows", pa.int64()), ("share", pa.float64())])
+            reader = pa.RecordBatchReader.from_batches(schema, _batches(parts, schema, failed))
             connection.register("read", reader)
-            summed = "SELECT name, sum(rows)::HUGEINT AS rows FROM read GROUP BY name"
             try:
-                connection.execute(f"CREATE TEMP TABLE {table} AS {summed}")
+                connection.execute(f"CREATE TEMP TABLE {table} AS {SUMMED}")
             except duckdb.Error:
                 if failed:  # what the reader met crosses DuckDB as text
                     raise failed[0] from None
@@ -73,30 +87,35 @@ def _ask(inputs: dict[str, KeyHistory], question: str) -> list[tuple[Any, ...]]:
         return connection.execute(question).fetchall()
 
 
-def _batches(
-    history: KeyHistory, schema: pa.Schema, failed: list[DamagedWarehouse]
-) -> Iterator[pa.RecordBatch]:
-    """The rows in the window by name, a batch a block."""
-    root, key = history.view.root, history.view.key
+def _batches(parts: Parts, schema: pa.Schema, failed: list[DamagedWarehouse]) -> Iterator[pa.RecordBatch]:
+    """The rows of all parts by name, a batch a block."""
     try:
-        for file in (file for share in history.shares for file in share.marks.files):
-            groups = range(len(history.blocks.footer(root, file).edges) - 1)
-            for at in range(0, len(groups), GROUPS_A_READ):
-                some = groups[at : at + GROUPS_A_READ]
-                for table in history.blocks.tables(root, file, some, COLUMNS, texts_of(key)):
-                    for rows in key_rows(key, table):
-                        yield _by_name(history, rows, schema)
-        for rows in history.live() if history.live else ():
-            yield _by_name(history, rows, schema)
+        for history, share in parts:
+            for rows in _stored(history):
+                yield _by_name(rows, history.window.holds(rows.ticks), share, schema)
+            for rows in history.live() if history.live else ():
+                yield _by_name(rows, np.ones(len(rows), dtype=bool), 1.0, schema)
     except DamagedWarehouse as error:
         failed.append(error)
         raise
 
 
-def _by_name(history: KeyHistory, rows: KeyRows, schema: pa.Schema) -> pa.RecordBatch:
-    inside = np.where(history.window.holds(rows.ticks), rows.counts, 0)
-    sums = np.add.reduceat(inside, rows.starts()) if len(rows) else inside
+def _stored(history: KeyHistory) -> Iterator[KeyRows]:
+    """All rows of the runs that have some in the window."""
+    root, key = history.view.root, history.view.key
+    for file in (file for share in history.shares for file in share.marks.files):
+        groups = range(len(history.blocks.footer(root, file).edges) - 1)
+        for at in range(0, len(groups), GROUPS_A_READ):
+            some = groups[at : at + GROUPS_A_READ]
+            for table in history.blocks.tables(root, file, some, COLUMNS, texts_of(key)):
+                yield from key_rows(key, table)
+
+
+def _by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema: pa.Schema) -> pa.RecordBatch:
+    counts = np.where(inside, rows.counts, 0)
+    sums = np.add.reduceat(counts, rows.starts()) if len(rows) else counts
     seen = sums > 0
     names = pa.array(rows.names) if isinstance(rows.names, np.ndarray) else rows.names
-    batch = pa.RecordBatch.from_arrays([names, pa.array(sums)], schema=schema)
+    shares = pa.array(np.full(len(sums), share))
+    batch = pa.RecordBatch.from_arrays([names, pa.array(sums), shares], schema=schema)
     return batch if seen.all() else batch.filter(pa.array(seen))

@@ -229,27 +229,33 @@ class Warehouse:
         found = self._ask_keys(lambda question: top(question, k), last, between, mode)
         return _answers(found, HitterAnswer)
 
-    def key_range(self, low: Any, high: Any, *, last: Any = None, between: Any = None) -> CountAnswer:
-        """The rows with low <= key < high, None for an open side; reads the live rows.
+    def key_range(
+        self, low: Any, high: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+    ) -> CountAnswer:
+        """The rows with low <= key < high, None for an open side; either mode counts the live rows.
 
         Numbers order by value with NaN last, text by its bytes.
         """
-        return self._ask_keys(lambda question: key_range(question, low, high), last, between, "exact")
+        return self._ask_keys(lambda question: key_range(question, low, high), last, between, mode)
 
-    def self_join(self, *, last: Any = None, between: Any = None) -> CountAnswer:
-        """The sum over all keys of the square of their rows (F2); counts every key, and takes whole ticks."""
-        return self._ask_keys(self_join, last, between, "exact")
+    def self_join(
+        self, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+    ) -> CountAnswer:
+        """The sum over all keys of the square of their rows (F2); either mode counts every key."""
+        return self._ask_keys(self_join, last, between, mode)
 
-    def inner_product(self, other: Warehouse, *, last: Any = None, between: Any = None) -> CountAnswer:
+    def inner_product(
+        self, other: Warehouse, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+    ) -> CountAnswer:
         """The size of the join with another warehouse on the keys, in the same window of both.
 
-        Counts every key of both, and takes whole ticks.
+        Either mode counts every key of both.
         """
 
         def join(question: KeyQuestion) -> CountAnswer:
-            return other._ask_keys(lambda theirs: inner_product(question, theirs), last, between, "exact")
+            return other._ask_keys(lambda theirs: inner_product(question, theirs), last, between, mode)
 
-        return self._ask_keys(join, last, between, "exact")
+        return self._ask_keys(join, last, between, mode)
 
     def _ask_keys(self, answer: Callable[[KeyQuestion], T], last: Any, between: Any, mode: Any) -> T:
         if mode not in KEY_MODES:

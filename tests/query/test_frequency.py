@@ -192,8 +192,25 @@ def test_joins_and_ranges_are_exact(made: tuple[KeyWorld, Truth]) -> None:
     assert wh.key_range("key-1", "key-2", last="90m").hi == sum(
         count for key, count in recent.items() if "key-1" <= key < "key-2"
     )
-    with pytest.raises(InputError, match="whole ticks"):
-        wh.self_join(last="90m")
+    with pytest.raises(InputError, match="mode"):
+        wh.self_join(mode="quick")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_joins_over_any_window_hold_the_truth(made: tuple[KeyWorld, Truth], window: str) -> None:
+    world, truth = made
+    wh = query.open(world.uri)
+    which, start, stop = WINDOWS[window]
+    past, live = truth.counts(start, stop)
+    answer = wh.self_join(**which)
+    assert answer.lo <= sum(count * count for count in (past + live).values()) <= answer.hi
+    assert answer.lo <= answer.count <= answer.hi
+    assert answer.lo >= sum(count * count for count in live.values())
+    assert answer.mode == "exact"
+    joined = wh.inner_product(wh, **which, mode="exact")
+    assert (joined.count, joined.lo, joined.hi) == (answer.count, answer.lo, answer.hi)
+    if window in {"90 minutes", "inside one day"}:  # no tick is whole, and history has some of the cut one's
+        assert answer.lo == sum(count * count for count in live.values())
 
 
 def test_a_load_moves_live_keys_into_history_and_no_answer_changes(tmp_path: Path) -> None:
