@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from warehouse.keys import Key
     from warehouse.measures import Measure
 
 
@@ -38,7 +39,7 @@ def quantile(given: argparse.Namespace) -> int:
     wh = query.open(given.warehouse)
     with told_when_slow("asking"):
         answers = wh.quantile([phi_of(text) for text in given.phi], given.measure, **asked(wh, given))
-    return _told(given, answers)
+    return told(given, answers)
 
 
 def rank(given: argparse.Namespace) -> int:
@@ -46,7 +47,7 @@ def rank(given: argparse.Namespace) -> int:
     wh = query.open(given.warehouse)
     with told_when_slow("asking"):
         answers = wh.rank(points_of(wh, given.measure, given.x), given.measure, **asked(wh, given))
-    return _told(given, answers)
+    return told(given, answers)
 
 
 def cdf(given: argparse.Namespace) -> int:
@@ -54,7 +55,7 @@ def cdf(given: argparse.Namespace) -> int:
     wh = query.open(given.warehouse)
     with told_when_slow("asking"):
         answers = wh.cdf(points_of(wh, given.measure, given.x), given.measure, **asked(wh, given))
-    return _told(given, answers)
+    return told(given, answers)
 
 
 def histogram(given: argparse.Namespace) -> int:
@@ -62,7 +63,7 @@ def histogram(given: argparse.Namespace) -> int:
     wh = query.open(given.warehouse)
     with told_when_slow("asking"):
         answers = wh.histogram(bins_of(wh, given), given.measure, **asked(wh, given))
-    return _told(given, answers)
+    return told(given, answers)
 
 
 def asked(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
@@ -90,21 +91,22 @@ def phi_of(text: str) -> Any:
 def points_of(wh: query.Warehouse, name: str | None, texts: list[str]) -> list[Any]:
     """Points in the measure's own type; an unknown measure is told by whoever is asked next."""
     measure = next((one for one in wh.measures if one.name == name), wh.measures[0])
-    return [_point(measure, text) for text in texts]
+    return [text if measure.type in {"date", "timestamp"} else number_of(measure, text) for text in texts]
 
 
-def _point(measure: Measure, text: str) -> Any:
-    """A double stays one: as an exact decimal 0.1 lies below the double that is stored for it."""
-    if measure.type in {"date", "timestamp"}:
-        return text
+def number_of(column: Measure | Key, text: str) -> Any:
+    """The number that the text stands for, of a column of numbers.
+
+    A double stays one: as an exact decimal 0.1 lies below the double that is stored for it.
+    """
     try:
-        if measure.is_double:
+        if column.is_double:
             return float(text)
         exact = Decimal(text)
         return int(exact) if exact.is_finite() and exact == int(exact) else exact
     except (ValueError, InvalidOperation):
         raise InputError(
-            f"not a number: {text!r}. {measure.name!r} is of type {measure.type}: give numbers such as 60."
+            f"not a number: {text!r}. {column.name!r} is of type {column.type}: give numbers such as 60."
         ) from None
 
 
@@ -113,7 +115,8 @@ def bins_of(wh: query.Warehouse, given: argparse.Namespace) -> Any:
     return points_of(wh, given.measure, given.edges) if given.edges else given.bins
 
 
-def _told(given: argparse.Namespace, answers: Any) -> int:
+def told(given: argparse.Namespace, answers: Any) -> int:
+    """Prints answers as JSON, a table for the terminal or text."""
     if given.json:
         print(answers.to_json())
     elif sys.stdout.isatty():
@@ -129,6 +132,7 @@ def rich_table(answers: query.Answers[Any] | query.Histogram) -> Table:
     """Answers or a histogram as a table for the terminal, their scope below it."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     shown: query.Answers[Any]
     if isinstance(answers, query.Histogram):
@@ -141,6 +145,6 @@ def rich_table(answers: query.Answers[Any] | query.Histogram) -> Table:
     if most:
         table.add_column("", min_width=BAR)
     for one in shown:
-        cells = [text_of(getattr(one, name)) for name in shown.kind.COLUMNS]
+        cells = [Text(text_of(getattr(one, name))) for name in shown.kind.COLUMNS]  # a key is no markup
         table.add_row(*cells, *(["█" * round(BAR * one.count / most)] if most else []))
     return table

@@ -14,6 +14,7 @@ from typing import Any
 VARIABLE = "TIDEMARK_WAREHOUSE"
 FORMATS = ("parquet", "csv", "tsv", "json", "delta")
 MODES = ("quick", "accurate", "exact")
+KEY_MODES = ("approximate", "exact")
 SHELLS = ("bash", "zsh", "fish")
 FILE, FOLDER = "FILE", "PATH"  # what shells complete with names of files
 
@@ -143,10 +144,9 @@ def maintain(args: argparse.ArgumentParser) -> None:
     )
 
 
-def question(args: argparse.ArgumentParser) -> None:
+def window(args: argparse.ArgumentParser) -> None:
     """What every question takes."""
     common(args)
-    args.add_argument("--measure", metavar="COLUMN", help="the measure (default: the warehouse's first)")
     args.add_argument(
         "--last",
         metavar="SPAN",
@@ -159,6 +159,12 @@ def question(args: argparse.ArgumentParser) -> None:
         metavar=("START", "END"),
         help="a window in ISO times or step numbers, the end exclusive; - leaves a side open",
     )
+
+
+def question(args: argparse.ArgumentParser) -> None:
+    """What every question about a measure takes."""
+    window(args)
+    args.add_argument("--measure", metavar="COLUMN", help="the measure (default: the warehouse's first)")
     args.add_argument(
         "--mode",
         choices=MODES,
@@ -195,6 +201,42 @@ def bins(args: argparse.ArgumentParser, default: int) -> None:
     how.add_argument("--edges", nargs="+", metavar="X", help="the bins' edges instead, ascending")
 
 
+def key_question(args: argparse.ArgumentParser) -> None:
+    """What every question about keys takes."""
+    window(args)
+    args.add_argument(
+        "--mode",
+        choices=KEY_MODES,
+        default="approximate",
+        help="approximate (the default): the live rows by their sketches. exact: reads the live rows",
+    )
+
+
+def frequency(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark freq`."""
+    args.add_argument("key", nargs="+", metavar="KEY", help="a key, written as its column's type is")
+    key_question(args)
+
+
+def hitters(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark hitters`."""
+    args.add_argument("phi", metavar="PHI", help="a share of the rows with a key, above 0 and at most 1")
+    key_question(args)
+
+
+def top(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark top`."""
+    how_many(args, 10)
+    key_question(args)
+
+
+def how_many(args: argparse.ArgumentParser, default: int) -> None:
+    """A number of keys."""
+    args.add_argument(
+        "k", nargs="?", type=int, default=default, metavar="K", help=f"how many keys (default {default})"
+    )
+
+
 def watch(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark watch`."""
     args.add_argument(
@@ -205,14 +247,26 @@ def watch(args: argparse.ArgumentParser) -> None:
         "--every", type=float, default=2.0, metavar="SECONDS", help="time between two looks (default 2)"
     )
     args.add_argument("--times", type=int, metavar="N", help="end after N looks (default: at Ctrl-C)")
+    args.add_argument(
+        "--top",
+        type=int,
+        default=5,
+        metavar="K",
+        help="the K most frequent keys too, where the warehouse has a key (default 5; 0: none)",
+    )
 
 
-def picture(args: argparse.ArgumentParser) -> None:
-    """What every plot takes."""
-    question(args)
+def output(args: argparse.ArgumentParser) -> None:
+    """Where a picture goes."""
     args.add_argument(
         "-o", "--output", required=True, metavar=FILE, help="the picture; its ending says png, svg or pdf"
     )
+
+
+def picture(args: argparse.ArgumentParser) -> None:
+    """What every plot of a measure takes."""
+    question(args)
+    output(args)
 
 
 def plot_quantiles(args: argparse.ArgumentParser) -> None:
@@ -230,6 +284,13 @@ def plot_histogram(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark plot histogram`."""
     picture(args)
     bins(args, 40)
+
+
+def plot_top(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark plot top`."""
+    how_many(args, 20)
+    key_question(args)
+    output(args)
 
 
 def completion(args: argparse.ArgumentParser) -> None:

@@ -173,12 +173,49 @@ holds about `count` rows, certainly `lo` to `hi`; it is closed on the left, the 
         "jobs.answers:histogram",
     ),
     Command(
+        "freq",
+        "how many rows have a key",
+        """\
+Counts the rows that have each KEY: about `count`, `in_history` of them in history, which is exact. `hi`
+is certain, `lo` holds with the confidence that the last line says; where the two are one, the count is
+exact. Keys are written as their column's type is: 42, 2001-03-19, 12.50, true; binary in hexadecimal digits.
+Rows whose key is NULL are told in the last line. Keys that begin with a dash go behind a --.""",
+        (
+            "tidemark freq ATL ORD -w flights --last 14d",
+            "tidemark freq ATL -w flights --mode exact --json | jq '.answers[0].count'",
+            "tidemark freq -w readings -- -1e3",
+        ),
+        arguments.frequency,
+        "jobs.key_answers:frequency",
+    ),
+    Command(
+        "top",
+        "the most frequent keys",
+        """\
+The K keys with most rows, most first. `lo` to `hi` certainly holds the rows of each; `certain` says that no
+key that is left out has more.""",
+        ("tidemark top -w flights", "tidemark top 5 -w flights --last 7d --mode exact"),
+        arguments.top,
+        "jobs.key_answers:top",
+    ),
+    Command(
+        "hitters",
+        "every key with a share of the rows",
+        """\
+Every key with at least PHI of the rows that have a key, most first: none is missed. `lo` to `hi` certainly
+holds its rows; `certain` says that it surely has as many, the others may have.""",
+        ("tidemark hitters 0.01 -w flights", "tidemark hitters 0.001 -w flights --between 2001-03-01 -"),
+        arguments.hitters,
+        "jobs.key_answers:hitters",
+    ),
+    Command(
         "plot",
         "pictures of answers with their certified bands",
         "Draws answers into a file, whose ending says the format: png, svg or pdf. Needs matplotlib.",
         (
             "tidemark plot cdf -w flights -o delays.png",
             "tidemark plot quantiles -w flights -o week.svg --over 7d",
+            "tidemark plot top -w flights -o origins.png",
         ),
     ),
     Command(
@@ -206,11 +243,21 @@ holds about `count` rows, certainly `lo` to `hi`; it is closed on the left, the 
         "jobs.pictures:histogram",
     ),
     Command(
+        "plot top",
+        "the most frequent keys",
+        """\
+Draws the keys with most rows as bars: what history holds, which is exact, and what is live, with the
+certain interval of each.""",
+        ("tidemark plot top 10 -w flights -o origins.png --last 7d",),
+        arguments.plot_top,
+        "jobs.pictures:top",
+    ),
+    Command(
         "watch",
-        "quantiles that are redrawn as data arrives",
+        "quantiles and top keys that are redrawn as data arrives",
         """\
 Asks again every few seconds until Ctrl-C, or --times times. Where output is no terminal each look is
-printed below the last one. With --json it prints one document for each look.""",
+printed below the last one. With --json it prints one document for each look, the keys in its `top`.""",
         ("tidemark watch -w flights", "tidemark watch 0.99 0.999 -w flights --last 1d --every 5 --times 12"),
         arguments.watch,
         "jobs.watch:run",

@@ -8,7 +8,7 @@ ones; `error_bound` is what was certified this time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import pyarrow as pa
@@ -183,11 +183,15 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answers(Sequence[A], Generic[A]):
-    """Several answers of one call, in the order of the question. `kind` is their class."""
+    """Several answers of one call, in the order of the question.
+
+    `kind` is their class, `caption` their scope in one line, `facts` their scope by name.
+    """
 
     items: tuple[A, ...]
     kind: type[Any]
     caption: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @overload
     def __getitem__(self, at: int) -> A: ...
@@ -195,7 +199,7 @@ class Answers(Sequence[A], Generic[A]):
     def __getitem__(self, at: slice) -> Answers[A]: ...
     def __getitem__(self, at: int | slice) -> A | Answers[A]:
         """One answer, or the answers of a slice."""
-        return Answers(self.items[at], self.kind, self.caption) if isinstance(at, slice) else self.items[at]
+        return replace(self, items=self.items[at]) if isinstance(at, slice) else self.items[at]
 
     def __len__(self) -> int:
         return len(self.items)
@@ -221,8 +225,7 @@ class Answers(Sequence[A], Generic[A]):
 
     def to_json(self) -> str:
         """The answers and their scope as one JSON document, see query/plain.py."""
-        scope: dict[str, Any] = getattr(self.items[0], "scope_facts", {}) if self.items else {}
-        return json_text({**scope, "answers": [_named(one) for one in self.items]})
+        return json_text({**self.facts, "answers": [_named(one) for one in self.items]})
 
     def __repr__(self) -> str:
         rows = [_cells(one, self.kind.COLUMNS) for one in self.items]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from query import keys, keyscan
 from query.blocks import BlockReader
-from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
+from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
 from query.keyblocks import KeyHistory, count_between, count_names
 from query.keywindows import KeyWindow
 from query.livekeys import LiveCounts, LiveSide
@@ -266,6 +266,11 @@ def _rows(question: KeyQuestion) -> tuple[int, int]:
         most += question.history(Window(cut.tick, cut.tick + 1)).rows
     live_least, live_most = question.live.row_bounds()
     return least + live_least, most + live_most
+
+
+def key_scope(question: KeyQuestion) -> KeyScope:
+    """What the answers to the question speak of, also where there are none."""
+    return KeyScope(**_scope(question))
 
 
 def _scope(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:

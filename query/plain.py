@@ -3,14 +3,16 @@
     times and dates     ISO 8601 text, times with their zone
     decimals            text, digit by digit
     NaN, infinities     the texts "NaN", "Infinity" and "-Infinity", which JSON has no numbers for
+    bytes               hexadecimal digits; a byte of a text that is no UTF-8 is an escape such as \\udc80
 
-Python reads each back with datetime.fromisoformat, Decimal and float.
+Python reads each back with datetime.fromisoformat, Decimal, float and bytes.fromhex.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
@@ -22,7 +24,8 @@ import numpy as np
 
 def json_text(value: Any) -> str:
     """The value as one line of JSON."""
-    return json.dumps(plain(value), allow_nan=False, ensure_ascii=False)
+    text = json.dumps(plain(value), allow_nan=False, ensure_ascii=False)
+    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def window_facts(window: tuple[Any, Any] | None) -> dict[str, Any] | None:
@@ -40,6 +43,8 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else _not_finite(value)
     if isinstance(value, date):  # a datetime is one too
         return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, (Decimal, Fraction)):

@@ -23,6 +23,7 @@ from query.frequency import (
     heavy_hitters,
     inner_product,
     key_range,
+    key_scope,
     self_join,
     top,
 )
@@ -40,6 +41,7 @@ from query.refine import Source
 from query.windows import choose_window, empty_window, shown_window
 from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.keyrows import KeyRows
+from warehouse.keys import Key
 from warehouse.live import live_key_rows, live_values
 from warehouse.measures import Measure
 from warehouse.snapshot import KeysView, Snapshot, View
@@ -81,6 +83,11 @@ class Warehouse:
     def measures(self) -> tuple[Measure, ...]:
         """The measures, the first being the one that is meant where none is named."""
         return tuple(self._snapshot.options.measures)
+
+    @property
+    def key(self) -> Key | None:
+        """The key's column; None where the warehouse has none, or knows no columns yet."""
+        return self._snapshot.options.key_column
 
     @property
     def eps(self) -> float:
@@ -219,15 +226,13 @@ class Warehouse:
 
         Among them may be some of which it is not certain: each says so.
         """
-        found = self._ask_keys(lambda question: heavy_hitters(question, phi), last, between, mode)
-        return _answers(found, HitterAnswer)
+        return self._ask_keys(lambda asked: _hitters(asked, heavy_hitters(asked, phi)), last, between, mode)
 
     def top(
         self, k: int = 10, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
     ) -> Answers[HitterAnswer]:
         """The k keys with most rows; `certain` says that no key that is left out has more."""
-        found = self._ask_keys(lambda question: top(question, k), last, between, mode)
-        return _answers(found, HitterAnswer)
+        return self._ask_keys(lambda asked: _hitters(asked, top(asked, k)), last, between, mode)
 
     def key_range(
         self, low: Any, high: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
@@ -350,4 +355,13 @@ class Warehouse:
 
 
 def _answers(found: list[Any], kind: type[Any]) -> Answers[Any]:
-    return Answers(tuple(found), kind, found[0].scope_text if found else "nothing was asked")
+    """Answers of one question, whose scope each of them knows."""
+    if not found:
+        return Answers((), kind, "nothing was asked")
+    return Answers(tuple(found), kind, found[0].scope_text, found[0].scope_facts)
+
+
+def _hitters(question: KeyQuestion, found: list[HitterAnswer]) -> Answers[HitterAnswer]:
+    """Keys that were found, where there may be none, with the scope that was looked at."""
+    scope = key_scope(question)
+    return Answers(tuple(found), HitterAnswer, scope.scope_text, scope.scope_facts)

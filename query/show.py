@@ -10,7 +10,10 @@ from typing import Any
 
 
 def text_of(value: Any) -> str:
-    """A value as people read it: thousands apart, times in UTC without saying so."""
+    """A value as people read it: thousands apart, times in UTC without saying so, bytes in hexadecimal.
+
+    What text has of line ends, control characters and broken UTF-8 is shown as escapes.
+    """
     if isinstance(value, bool) or value is None:
         return "" if value is None else str(value)
     if isinstance(value, int):
@@ -19,7 +22,9 @@ def text_of(value: Any) -> str:
         return f"{value:,.10g}"
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(sep=" ")
-    return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
 
 
 def window_text(window: tuple[Any, Any] | None) -> str:

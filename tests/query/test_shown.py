@@ -135,7 +135,7 @@ def test_counts_of_keys_are_drawn_and_told_too() -> None:
         document = json.loads(one.to_json())
         assert document["window"] == {"start": None, "end": "2001-03-01T00:00:00+00:00"}
         assert [document[name] for name in ("count", "lo", "hi", "N", "key")] == [20, 18, 22, 100, "origin"]
-    document = json.loads(Answers((hitter,), HitterAnswer, "").to_json())
+    document = json.loads(Answers((hitter,), HitterAnswer, "", hitter.scope_facts).to_json())
     assert document["confidence"] == 0.99
     assert document["answers"][0]["share"] == 0.2
     assert len(drawings(Answers((hitter, hitter), HitterAnswer, "")._repr_html_())) == 2
