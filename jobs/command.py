@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     arguments.warehouse(top)
+    top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     levels = {"": top.add_subparsers(title="commands", metavar="COMMAND", required=True)}
     for command in COMMANDS:
         *above, word = command.name.split()
@@ -50,6 +51,19 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for: to find it takes longer than to parse a line."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"{parser.prog} {version('tidemark')}")
+        except PackageNotFoundError:  # from the zip for clusters, or a tree that was not installed
+            print(f"{parser.prog}, not installed as a package: its version is not known")
+        parser.exit()
+
+
 def _ending(command: Command) -> str:
     examples = "".join(f"  {one}\n" for one in command.examples)
     return f"examples:\n{examples}\n{ENDING}"
@@ -57,15 +71,15 @@ def _ending(command: Command) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
-    given = parser().parse_args(argv)
-    module, name = given.run.split(":")
     try:
+        given = parser().parse_args(argv)
+        module, name = given.run.split(":")
         run = getattr(import_module(module), name)
         code = _with_warehouse(run, given) if given.needs_warehouse else int(run(given))
         sys.stdout.flush()  # here, where a reader that has gone is told
         return code
-    except KeyboardInterrupt:
-        return 1
+    except KeyboardInterrupt:  # while modules were loaded; later jobs/outcome.py hears of it
+        return 130
     except BrokenPipeError:  # whoever read the answers has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

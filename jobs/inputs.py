@@ -1,7 +1,8 @@
 """Reading a batch from files: Parquet, CSV, JSON lines or a Delta table; a folder or one file.
 
 Text is read with the warehouse's own types and fails on the first record that does not parse:
-a batch is loaded whole or not at all.
+a batch is loaded whole or not at all. An input that is to make a warehouse, or to be cut into several
+batches, is read to its end before anything is made: bad rows must leave nothing behind.
 """
 
 from __future__ import annotations
@@ -36,11 +37,7 @@ _UNREADABLE = re.compile(
 def read_batch(
     spark: SparkSession, path: str, kind: str | None, options: Options | None, *, cut: bool = False
 ) -> DataFrame:
-    """The rows at `path`; `options` are the warehouse's where it is there already.
-
-    Where it is not, or where the input will be `cut` into several batches, text is parsed once to
-    its end, so that a bad record is found before anything is made.
-    """
+    """The rows at `path`; `options` are the warehouse's where it is there already; `cut`: into batches."""
     try:
         chosen = kind or _guess(spark, path)
         reader = spark.read.format("csv" if chosen == "tsv" else chosen)
@@ -49,7 +46,7 @@ def read_batch(
         elif chosen == "json":
             reader = _json(spark, reader, path, options)
         rows = reader.load(path)
-        if (options is None or cut) and chosen in ("csv", "tsv", "json"):
+        if options is None or cut:
             rows.write.format("noop").mode("overwrite").save()
         return rows
     except Exception as error:

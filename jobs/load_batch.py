@@ -30,7 +30,8 @@ from jobs.session import spark_session
 from query.plain import json_text
 from warehouse.errors import InputError, NotAWarehouse
 from warehouse.load import LoadReport
-from warehouse.options import Options
+from warehouse.options import Options, parse_given
+from warehouse.storage import Store
 from warehouse.ticks import from_epoch_us, parse_duration
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
         given.parser.error(
             "--batch is needed with --input: a name that stays the same when the job is run again"
         )
+    _check(given)
     try:
         spark = spark_session("tidemark load")
         with shown(spark, Console(stderr=True)) as tell:
@@ -71,6 +73,21 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
     if given.json:
         print(json_text({"batches": [{"batch": name, **asdict(report)} for name, report in done]}))
     return 0
+
+
+def _check(given: argparse.Namespace) -> None:
+    """What can be told before Spark starts, which takes seconds."""
+    chosen = parse_given(**arguments.created_with(given), grace=None)
+    span = given.batch_every and parse_duration(given.batch_every)
+    if given.from_stream:
+        options: Options | None = warehouse.open_snapshot(given.warehouse).options
+    else:
+        options = _options(given)
+    Store.of(given.warehouse).check_place(writing=True)
+    if options is not None:
+        options.check_same(chosen)
+    if span and (options.time if options else given.time) is None:
+        raise InputError("--batch-every needs a time column, and this warehouse has none.")
 
 
 def _tell(point: str, *listeners: Callable[[str], None] | None) -> None:
@@ -126,8 +143,6 @@ def _batches(rows: DataFrame, given: argparse.Namespace) -> Iterator[tuple[str, 
         yield given.batch, rows
         return
     time_column = warehouse.open_snapshot(given.warehouse).options.time
-    if time_column is None:
-        raise InputError("--batch-every needs a time column, and this warehouse has none.")
     span = parse_duration(given.batch_every)
     at = F.unix_micros(F.col(f"`{time_column}`").cast("timestamp"))
     found = rows.select(F.min(at), F.max(at), F.sum(F.when(at.isNull(), 1).otherwise(0))).collect()[0]

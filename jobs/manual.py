@@ -22,9 +22,10 @@ of JSON: times in ISO 8601 with their zone, decimals as text, NaN and infinities
 "-Infinity".
 
 exit codes:
-  0  done
-  2  bad usage or bad input, and nothing was changed
-  1  anything else
+  0    done
+  2    bad usage or bad input, and nothing was changed
+  130  ended by Ctrl-C; `stream` and `watch` end so with 0
+  1    anything else
 """
 
 

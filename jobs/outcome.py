@@ -1,7 +1,8 @@
-"""How a job ends: 0 done, 2 bad usage or input and nothing was changed, 1 anything else."""
+"""How a job ends: 0 done, 2 bad usage or input and nothing was changed, 130 Ctrl-C, 1 anything else."""
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,22 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-DONE, FAILED, REFUSED = 0, 1, 2
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of delta-rs
+DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 
 def ended(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Runs a job with its warehouse named, and tells an error of ours in one line; its exit code."""
+    """Runs a job with its warehouse named, and tells an error in one line; its exit code.
+
+    An error that is neither ours nor the system's is a mistake of ours: it keeps its traceback.
+    """
     given.warehouse = warehouse_of(given)
     try:
         return run(given)
-    except TidemarkError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        raise
+    except (TidemarkError, OSError) as error:
+        print(f"error: {' '.join(_COLOURS.sub('', str(error)).split())}", file=sys.stderr)
         return REFUSED if isinstance(error, InputError) else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED

@@ -10,6 +10,7 @@ import query
 from jobs.answers import asked, bins_of, phi_of
 from jobs.progress import told_when_slow
 from query.plain import json_text
+from query.plots import size_for
 from warehouse.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ENDINGS = (".png", ".svg", ".pdf")
-SIZE = (8, 4.5)  # inches
 DPI = 150
 
 
@@ -38,13 +38,20 @@ def histogram(given: argparse.Namespace) -> int:
     return _drawn(given, lambda wh, how: wh.plot.histogram(bins_of(wh, given), given.measure, **how))
 
 
-def _drawn(given: argparse.Namespace, draw: Callable[[query.Warehouse, dict[str, Any]], Any]) -> int:
+def top(given: argparse.Namespace) -> int:
+    """Draws `tidemark plot top`."""
+    return _drawn(given, lambda wh, how: wh.plot.top(given.k, **how), given.k)
+
+
+def _drawn(
+    given: argparse.Namespace, draw: Callable[[query.Warehouse, dict[str, Any]], Any], bars: int = 0
+) -> int:
     path = _checked(given.output)
     wh = query.open(given.warehouse)
     with told_when_slow("drawing"):
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=SIZE, layout="constrained")
+        figure = Figure(figsize=size_for(bars), layout="constrained")
         draw(wh, {**asked(wh, given), "ax": figure.subplots()})
         figure.savefig(path, dpi=DPI)
     print(json_text({"file": str(path)}) if given.json else path)

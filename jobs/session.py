@@ -12,10 +12,12 @@ lack is an error that tells what to type.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
@@ -24,6 +26,11 @@ from warehouse.errors import TidemarkError
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+JAVA_REMEDY = (
+    "Spark 4.2 needs Java 17 or 21: install one, set JAVA_HOME to its folder, or run `make setup`, "
+    "which brings one. Questions need no Java."
+)
 
 DEFAULTS = {
     "spark.master": "local[*]",
@@ -86,8 +93,21 @@ def spark_session(app_name: str, **conf: str) -> SparkSession:
     return builder.config(map=dict(settings)).getOrCreate()
 
 
+def _check_java() -> None:
+    """SessionError where Spark's scripts would find no Java; `make setup` leaves a script that looks further."""
+    home, conf = os.environ.get("JAVA_HOME"), os.environ.get("SPARK_CONF_DIR")
+    scripts = Path(conf) if conf else Path(_find_spark_home()) / "conf"
+    if "PYSPARK_GATEWAY_PORT" in os.environ or (scripts / "spark-env.sh").exists():
+        return
+    if home and shutil.which("java", path=str(Path(home, "bin"))) is None:
+        raise SessionError(f"JAVA_HOME is {home}, where there is no bin/java. {JAVA_REMEDY}")
+    if not home and shutil.which("java") is None:
+        raise SessionError(f"there is no Java: JAVA_HOME is not set and PATH has no java. {JAVA_REMEDY}")
+
+
 def _start_java(conf: dict[str, str]) -> dict[str, str]:
     """Start Spark's Java process unless spark-submit has, and return the settings that it knows."""
+    _check_java()
     launch = SparkConf(loadDefaults=False)
     for name, value in conf.items():
         if name.startswith(NEEDED_AT_START):
@@ -96,7 +116,12 @@ def _start_java(conf: dict[str, str]) -> dict[str, str]:
         packages = [DELTA_PACKAGE, conf.get("spark.jars.packages", "")]
         launch.set("spark.jars.packages", ",".join(filter(None, packages)))
     # The user's settings can be asked for only once Java runs, and there is no public call to start it.
-    SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001
+    try:
+        SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise SessionError(f"Spark's Java process did not start, see above. {JAVA_REMEDY}") from None
     java = SparkContext._jvm  # noqa: SLF001
     if java is None or not java.org.apache.spark.util.Utils.classIsLoadable(DELTA_EXTENSION):
         raise SessionError(

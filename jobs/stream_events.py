@@ -73,6 +73,8 @@ def run(given: argparse.Namespace) -> int:
     for name in needed:
         if not getattr(given, name):
             given.parser.error(f"--{name} is needed with --source {given.source}")
+    warehouse.open_snapshot(given.warehouse)
+    Store.of(given.warehouse).check_place(writing=True)
     stopping = threading.Event()
     try:
         spark = spark_session("tidemark stream")

@@ -4,6 +4,7 @@
                 is at least what is certain at the left one and at most what is certain at the right one
     quantiles   a few quantiles, one answer a span of ticks. The band is low to high
     histogram   counts in bins. The band is the fewest to the most rows that a bin certainly holds
+    top         the most frequent keys, see query/keyplot.py
 
 matplotlib is imported when a figure is drawn. Each function returns the Axes: whoever wants other labels or
 limits sets them there.
@@ -16,9 +17,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from query.answer import Answer, Answers, CdfAnswer, Scope
+from query.keyanswer import KeyScope
+from query.keyplot import draw_keys
 from query.show import window_text
 from warehouse.errors import EmptyWindow, InputError
 from warehouse.ticks import parse_duration
@@ -35,6 +38,8 @@ MIDDLE = (0.005, 0.995)  # the quantiles that a cdf is shown between, so that a 
 TITLE_POINTS = 9
 LEGEND_ROOM = 0.4  # of the height: the legend stands above the lines
 MOST_SPANS = 1000  # wider than this no screen shows
+MOST_KEYS = 200
+WIDTH, HEIGHT, BAR = 8, 4.5, 0.2  # inches
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,6 +153,25 @@ class Plots:
         axes.legend()
         return _finished(axes, found)
 
+    def top(
+        self,
+        k: int = 20,
+        *,
+        last: Any = None,
+        between: Any = None,
+        mode: Any = "approximate",
+        ax: Axes | None = None,
+    ) -> Axes:
+        """The k keys with most rows as bars, history's part and the live part apart, each with its interval."""
+        found = self.warehouse.top(k, last=last, between=between, mode=mode)
+        if k > MOST_KEYS:
+            raise InputError(f"a figure shows {MOST_KEYS} keys at most, got k = {k:,}.")
+        if not len(found):
+            raise EmptyWindow("nothing to draw: the window has no rows with a key.")
+        axes = ax if ax is not None else _new_axes(len(found))
+        draw_keys(axes, found)
+        return _finished(axes, found[0], grid="x")
+
     def _width(self, over: Any) -> Any:
         """How long a span is: a timedelta of whole ticks, or a number of steps."""
         tick = self.warehouse.tick
@@ -190,25 +214,33 @@ def _over_text(over: Any, is_steps: bool) -> str:
     return f"steps, {over} an answer" if is_steps else f"time (UTC), {over} an answer"
 
 
-def _new_axes() -> Axes:
+def _new_axes(bars: int = 0) -> Axes:
     import matplotlib.pyplot as plt
 
-    _, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    _, axes = plt.subplots(figsize=size_for(bars), layout="constrained")
     return axes
 
 
-def _finished(axes: Axes, scope: Scope) -> Axes:
+def size_for(bars: int = 0) -> tuple[float, float]:
+    """A figure's width and height in inches; many bars below each other make it higher."""
+    return WIDTH, max(HEIGHT, 1.6 + BAR * bars)
+
+
+def _finished(
+    axes: Axes, scope: Scope | KeyScope, grid: Literal["both", "x"] = "both"
+) -> Axes:
     """Says above the figure what it shows, in as many lines as its width asks for."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     versions = ", ".join(f"{name} {version}" for name, version in scope.as_of.items())
     rows = f"N = {scope.N:,} ({scope.n:,} history + {scope.m:,} live), {scope.mode}, eps = {scope.eps:g}"
-    parts = [f"{scope.measure}, {window_text(scope.window)}", rows, f"as of {versions}"]
+    name = scope.key if isinstance(scope, KeyScope) else scope.measure
+    parts = [f"{name}, {window_text(scope.window)}", rows, f"as of {versions}"]
     inches = axes.get_window_extent().width / axes.figure.dpi
     letters = int(inches * 72 / (0.6 * TITLE_POINTS))
     lines = [line for part in parts for line in textwrap.wrap(part, max(16, letters))]
     axes.set_title("\n".join(lines), fontsize=TITLE_POINTS, loc="left")
-    axes.grid(visible=True, alpha=0.3)
+    axes.grid(visible=True, alpha=0.3, axis=grid)
     if isinstance(axes.xaxis.get_major_locator(), AutoDateLocator):
         locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)

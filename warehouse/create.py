@@ -78,6 +78,7 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
         key_delta=key_delta,
     )
     store = Store.of(uri, storage_options)
+    store.check_place()
     if tables.exists(store, EVENTS):
         options = read_options(store)
         options.check_same(given)
@@ -86,6 +87,7 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
         raise InputError(
             f"{store.uri} is a Delta table itself. Expected a folder that is new or a warehouse."
         )
+    store.check_place(writing=True)
     _check_nobody_s(store)
     options = _with_defaults(given)
     fields = [] if schema is None else delta_fields(_struct(spark, schema))

@@ -56,6 +56,21 @@ class Store:
         """Whether the folder is one of this machine's file systems."""
         return "://" not in self.uri
 
+    def check_place(self, *, writing: bool = False) -> None:
+        """InputError where a local path is below a file, or in a folder that may not be read (or written)."""
+        if not self.is_local:
+            return
+        place = Path(self.uri)
+        while not os.path.lexists(place) and place != place.parent:
+            place = place.parent
+        if not place.is_dir():
+            raise InputError(f"{place} is a file. A warehouse is a folder: give another path.")
+        if not os.access(place, os.R_OK | os.X_OK | (os.W_OK if writing else 0)):
+            raise InputError(
+                f"no permission to {'write into' if writing else 'read'} the folder {place}. "
+                "Ask its owner for it, or choose another path."
+            )
+
     @property
     def options(self) -> dict[str, str] | None:
         """The storage options as delta-rs takes them."""

@@ -82,6 +82,7 @@ def open_table(store: Store, name: str) -> DeltaTable:
     try:
         return DeltaTable(store.table(name), storage_options=store.options)
     except (TableNotFoundError, DeltaError) as error:
+        store.check_place()
         raise NotAWarehouse(
             f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
             f"({str(error).splitlines()[0]}). Create it with warehouse.create or `tidemark create`."

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 import query
-from jobs import pictures
+from query.plots import size_for
 from tests.jobs.said import tidemark
 
 KINDS = {
@@ -41,7 +41,7 @@ def test_the_command_draws_a_picture(
 WINDOWS = ({}, {"last": "14d"}, {"between": ("2001-01-15 05:00", "2001-03-05")})
 
 
-@pytest.mark.parametrize("size", [pictures.SIZE, (4, 3.2)])
+@pytest.mark.parametrize("size", [size_for(), (4, 3.2)])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_text_is_within_the_figure_and_apart_from_the_others(
     size: tuple[float, float], window: dict[str, str], flights: Path
