@@ -163,9 +163,9 @@ class Plots:
         ax: Axes | None = None,
     ) -> Axes:
         """The k keys with most rows as bars, history's part and the live part apart, each with its interval."""
-        found = self.warehouse.top(k, last=last, between=between, mode=mode)
-        if k > MOST_KEYS:
+        if isinstance(k, int) and k > MOST_KEYS:
             raise InputError(f"a figure shows {MOST_KEYS} keys at most, got k = {k:,}.")
+        found = self.warehouse.top(k, last=last, between=between, mode=mode)
         if not len(found):
             raise EmptyWindow("nothing to draw: the window has no rows with a key.")
         axes = ax if ax is not None else _new_axes(len(found))

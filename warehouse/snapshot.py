@@ -207,6 +207,7 @@ class Snapshot:
 
     def _view_keys(self, key: Key) -> KeysView:
         layout, found = self._runs(key)
+        self._check_caught_up(layout.last_step)
         batches = self._live_batches(layout)
         return KeysView(
             key=key,
@@ -216,6 +217,20 @@ class Snapshot:
             batches=tuple(batches),
             live=self._live_keys_of(batches),
         )
+
+    def _check_caught_up(self, last_step: int) -> None:
+        """The key is at most the one step behind the first measure that a load is about to commit.
+
+        Where it is further behind, or has no table at all, the steps between were loaded before keys were
+        kept: their rows are on neither side, and counts would be too small.
+        """
+        ahead = self._runs(self.options.measures[0])[0].last_step
+        if ahead > last_step + 1 or (ahead > last_step and self._known[KEYS].table is None):
+            steps = f"step {ahead}" if ahead == last_step + 1 else f"steps {last_step + 1} to {ahead}"
+            raise InputError(
+                f"the keys of {steps} are not in history yet: they were loaded before this warehouse kept keys. "
+                "Load once, for example with `tidemark load --from-stream`, which brings them."
+            )
 
     def _runs(self, projection: Projection) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:
         known = self._known[projection.runs_table]

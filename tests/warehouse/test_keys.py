@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import shutil
 from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -184,24 +185,59 @@ def test_all_keys_apart_are_merged_in_slices_of_their_share(tmp_path: Path) -> N
     assert max(sizes) <= 3 * 300 / len(sizes)
 
 
-def test_a_warehouse_that_had_no_keys_table_catches_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one that was loaded before there were runs of keys: the next load brings every step's, in order."""
-    world = KeyWorld(tmp_path / "w", kappa=4)
+def without_keys(folder: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> KeyWorld:
+    """A warehouse as one that was loaded before there were runs of keys."""
+    world = KeyWorld(folder / "w", kappa=4)
     with monkeypatch.context() as patch:
         patch.setattr(warehouse.options.Options, "projections", property(lambda self: self.measures))
-        for seed in range(3):
+        for seed in range(steps):
             world.load(rows_of("string", seed))
     for name in ("keys", "key_marks"):
-        table = world.uri / name
-        for path in sorted(table.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        table.rmdir()
-    assert world.history().view.runs == ()
-    world.load(rows_of("string", 3))
-    assert [run.run.name[:3] for run in world.history().view.runs] == ["L00"] * 4
+        shutil.rmtree(world.uri / name)
+    return world
+
+
+@pytest.mark.parametrize(("steps", "words"), [(1, "the keys of step 0 are"), (3, "the keys of steps 0 to 2 are")])
+def test_a_warehouse_that_had_no_keys_table_says_so_and_catches_up(
+    tmp_path: Path, steps: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next load brings the keys of every step, in order; until then no question counts too few."""
+    world = without_keys(tmp_path, steps, monkeypatch)
+    wh = query.open(world.uri)
+    for ask in (lambda: wh.frequency("a"), wh.top, lambda: wh.heavy_hitters(0.1), wh.self_join):
+        with pytest.raises(warehouse.InputError, match=f"{words} not in history yet.* Load once"):
+            ask()
+    assert wh.quantile(0.5).n == steps * 45
+    said: list[str] = []
+
+    def look(point: str) -> None:
+        """Half way, too: one step of keys is there, and more are to come."""
+        if point == "committed":
+            try:
+                wh.frequency("a")
+            except warehouse.InputError as error:
+                said.append(str(error))
+
+    warehouse.load(None, world.uri, progress=look)  # type: ignore[arg-type]
+    assert [text[:26] for text in said] == ["the keys of steps 1 to 2 a"][: steps - 1]
+    assert [run.run.name[:3] for run in world.history().view.runs] == ["L00"] * steps
+    assert wh.frequency("a").in_history == world.truth()["a"]
     check(world)
+
+
+def test_keys_are_one_step_behind_while_a_load_commits_them_and_are_asked_all_the_same(tmp_path: Path) -> None:
+    world = KeyWorld(tmp_path / "w", kappa=4)
+    world.load([("a", 0)] * 3)
+    world.append([("a", 0)] * 4)
+    seen = []
+
+    def look(point: str) -> None:
+        if point == "committed":  # the measure's run, then the key's
+            wh = query.open(world.uri)
+            seen.append((wh.quantile(0.5).n, wh.frequency("a").in_history))
+
+    warehouse.load(None, world.uri, progress=look)  # type: ignore[arg-type]
+    assert seen == [(7, 3), (7, 7)]
 
 
 def test_keys_that_do_not_fit_a_task_at_once_become_chunks(
