@@ -24,7 +24,8 @@ def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """January and February are loaded, March is live. Who changes it takes a copy."""
     uri = tmp_path_factory.mktemp("flights") / "w"
     rows = spark.read.parquet(str(FLIGHTS))
-    warehouse.create(spark, uri, ["delay", "distance"], time="time", eps=0.01, kappa=3, schema=rows)
+    how = {"key": "origin", "time": "time", "eps": 0.01, "kappa": 3}
+    warehouse.create(spark, uri, ["delay", "distance"], schema=rows, **how)
     for month in (1, 2):
         warehouse.load(spark, uri, rows.where(F.month("time") == month), batch=f"2001-{month:02}")
     stream.append(spark, uri, rows.where(F.month("time") == 3), source="web", batch=0)

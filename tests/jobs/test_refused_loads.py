@@ -1,0 +1,178 @@
+"""Loads that are refused: one line says why, the exit code is 2, and every table is as it was, byte for byte.
+
+They are loads by the command in a process of its own, which starts Spark once for all of them: nothing that
+can be told before that starts it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import query
+import warehouse
+from tests.jobs.said import ROOT, Said, environment
+from tests.jobs.test_load_batch import OPTIONS, TABLE, bad_inputs, write_csv
+from tests.warehouse.disk import tables_of
+
+# Runs the command for each line of arguments, and says whether Spark was started so far.
+ONE_AFTER_THE_OTHER = """
+import contextlib, io, json, sys
+from jobs import command
+from pyspark import SparkContext
+for line in sys.stdin:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = command.main(json.loads(line))
+        except SystemExit as stopped:
+            code = stopped.code
+    started = SparkContext._gateway is not None
+    print(json.dumps([code, out.getvalue(), err.getvalue(), started]), flush=True)
+"""
+Ask = Callable[..., tuple[Said, bool]]
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    """The command in a process that takes one line after the other; and whether Spark runs there."""
+    line = [sys.executable, "-c", ONE_AFTER_THE_OTHER]
+    with subprocess.Popen(
+        line, cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        given, answers = child.stdin, child.stdout
+
+        def run(*argv: object) -> tuple[Said, bool]:
+            given.write(json.dumps(list(map(str, argv))) + "\n")
+            given.flush()
+            code, out, err, started = json.loads(answers.readline())
+            return Said(code, out, err), started
+
+        yield run
+        given.close()
+
+
+def contents(uri: Path) -> dict[str, str]:
+    """The digest of every file, by its path."""
+    found = (path for path in sorted(uri.rglob("*")) if path.is_file())
+    return {str(path.relative_to(uri)): sha256(path.read_bytes()).hexdigest() for path in found}
+
+
+def changed(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return rows.set_column(rows.column_names.index(name), name, column)
+
+
+def unfit(folder: Path) -> dict[str, tuple[Path, list[str], tuple[str, ...]]]:
+    """Inputs that are read well, and do not fit the warehouse."""
+    tables: dict[str, tuple[pa.Table, tuple[str, ...]]] = {
+        "no measure": (TABLE.drop_columns("fare"), ("'fare'", "missing")),
+        "no key": (TABLE.drop_columns("origin"), ("'origin'", "missing")),
+        "no time": (TABLE.drop_columns("time"), ("'time'", "missing")),
+        "a column more": (TABLE.append_column("more", TABLE["delay"]), ("unknown ['more']",)),
+        "a measure of text": (changed(TABLE, "fare", TABLE["origin"]), ("'fare'", "string", "Cast")),
+        "a measure with digits to lose": (changed(TABLE, "delay", TABLE["fare"]), ("'delay'", "double")),
+        "a key of another type": (changed(TABLE, "origin", TABLE["delay"]), ("'origin'", "long", "string")),
+        "a time that is text": (changed(TABLE, "time", TABLE["origin"]), ("'time'", "string")),
+    }
+    found = {}
+    for reason, (rows, words) in tables.items():
+        path = folder / "unfit" / f"{reason}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(rows, path)
+        found[reason] = (path, [], words)
+    return found
+
+
+def test_a_load_that_is_refused_changes_nothing(ask: Ask, tmp_path: Path) -> None:
+    uri, good, problems = tmp_path / "w", tmp_path / "good.parquet", []
+    pq.write_table(TABLE, good)
+    pq.write_table(TABLE.slice(0, 0), tmp_path / "none.parquet")
+    write_csv(TABLE.slice(0, 10), tmp_path / "few.csv")
+
+    def load(path: Path, batch: str, *options: object) -> tuple[Said, bool]:
+        return ask("load", "-w", uri, "--input", path, "--batch", batch, *options)
+
+    def check(reason: str, said: Said, *words: str) -> None:
+        """2, one line with the words, nothing else said, no file changed, none in any table."""
+        told = [line for line in said.err.splitlines() if line.startswith(("error: ", "tidemark"))]
+        if (said.code, said.out, len(told)) != (2, "", 1) or not all(word in told[0] for word in words):
+            problems.append((reason, said))
+        after = contents(uri) if uri.exists() else {}
+        if before.items() - after.items() or (uri.exists() and tables_of(uri) != held):
+            problems.append((reason, "changed the warehouse"))
+        if rows_are_read not in reason and after.keys() - before.keys():
+            problems.append((reason, after.keys() - before.keys()))
+
+    # What a batch wrote before its rows turned out to be bad is named by no table, and is swept later.
+    rows_are_read = "Parquet file of zeroes"
+    before, held = {}, {}
+    for reason, options, words in BEFORE_SPARK_AND_WAREHOUSE:
+        said, started = load(good, "one", *options)
+        check(reason, said, words)
+        assert not started, reason
+    assert not uri.exists()
+    spoilt = bad_inputs(tmp_path)
+    for reason in ("a Parquet file of zeroes inside", "a folder with one cut file"):
+        said, _ = load(spoilt[reason][0], "one", *OPTIONS)
+        check(f"first, {reason}", said, spoilt[reason][0].name)
+        assert not uri.exists(), reason
+
+    assert load(good, "one", *OPTIONS)[0].code == 0
+    before, held = contents(uri), tables_of(uri)
+    for reason, options, words in OTHER_OPTIONS:
+        check(reason, load(good, "one", *options)[0], words)
+    for reason, (path, options, words) in {**spoilt, **unfit(tmp_path)}.items():
+        check(reason, load(path, "two", *options)[0], *words)
+    check("the batch with other rows", load(tmp_path / "few.csv", "one")[0], "60 rows are stored, 10 came")
+    assert not problems
+    said, _ = load(tmp_path / "none.parquet", "two")
+    assert (said.code, "no rows, nothing changed" in said.out) == (0, True)
+    assert tables_of(uri) == held
+    assert load(good, "two")[0].code == 0  # the name is still free
+    assert query.open(uri).quantile(0.5).N == 2 * TABLE.num_rows
+    assert warehouse.verify(uri).ok
+
+
+BEFORE_SPARK_AND_WAREHOUSE: list[tuple[str, list[str], str]] = [
+    ("no warehouse", [], "is not a tidemark warehouse"),
+    ("eps", [*OPTIONS, "--eps", "0.7"], "eps must lie in (0, 0.5), got 0.7"),
+    ("kappa", [*OPTIONS, "--kappa", "1"], "kappa must be a whole number of at least 2, got 1"),
+    ("tick", [*OPTIONS, "--tick", "1 fortnight"], "not a duration"),
+    ("a measure twice", ["--measure", "x", "--measure", "x"], "named twice"),
+    ("spans without time", ["--measure", "fare", "--batch-every", "1 day"], "needs a time column"),
+    ("spans that are none", [*OPTIONS, "--batch-every", "often"], "not a duration: 'often'"),
+    ("an unknown format", [*OPTIONS, "--format", "xml"], "choose from"),
+]
+OTHER_OPTIONS: list[tuple[str, list[str], str]] = [
+    ("another eps", ["--eps", "0.2"], "eps was given as 0.2, the warehouse was created with 0.1"),
+    ("another kappa", ["--kappa", "7"], "kappa was given as 7"),
+    ("another key", ["--key", "time"], "key was given as 'time'"),
+    ("another time", ["--time", "origin"], "time was given as 'origin'"),
+    ("another tick", ["--tick", "1 h"], "tick was given as 3600000000"),
+    ("other measures", ["--measure", "fare"], "measures was given as ['fare']"),
+]
+
+
+def test_options_that_differ_are_told_before_spark_starts(flights: Path) -> None:
+    """As processes of their own, with no Java to be found: they would fail otherwise."""
+    for options, words in ((["--eps", "0.2"], "eps was given"), (["--batch-every", "no"], "not a duration")):
+        line = [sys.executable, "-m", "jobs.command", "load", "-w", flights, "--input", "a.csv", "--batch", "b"]
+        done = subprocess.run(
+            [*map(str, line), *options],
+            cwd=ROOT,
+            env=environment(PATH="/nowhere", JAVA_HOME="/nowhere"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, words in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
