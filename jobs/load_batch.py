@@ -62,7 +62,8 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
         )
     _check(given)
     try:
-        spark = spark_session("tidemark load")
+        # A task that fails is told once, in our words, and not by Spark's log too.
+        spark = spark_session("tidemark load", **{"spark.log.level": "FATAL"})
         with shown(spark, Console(stderr=True)) as tell:
             done = list(_load(spark, given, lambda point: _tell(point, tell, progress)))
     except Exception as error:

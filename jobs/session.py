@@ -11,10 +11,16 @@ lack is an error that tells what to type.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -90,7 +96,19 @@ def spark_session(app_name: str, **conf: str) -> SparkSession:
     if settings["spark.master"].startswith("local"):
         settings = {**LOCAL_DEFAULTS, **settings}
     builder: SparkSession.Builder = SparkSession.builder
-    return builder.config(map=dict(settings)).getOrCreate()
+    session = builder.config(map=dict(settings)).getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupted)
+    return session
+
+
+def _interrupted(*_: object) -> NoReturn:
+    """In place of Spark's own handler, which calls Java in the middle of a call, and fails with a page of text.
+
+    Java ends with this process, and what it was doing is mended by the next run.
+    """
+    logging.disable()  # py4j logs the interrupt, too
+    raise KeyboardInterrupt
 
 
 def _check_java() -> None:
@@ -117,7 +135,8 @@ def _start_java(conf: dict[str, str]) -> dict[str, str]:
         launch.set("spark.jars.packages", ",".join(filter(None, packages)))
     # The user's settings can be asked for only once Java runs, and there is no public call to start it.
     try:
-        SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001
+        with _control_c_waits():
+            SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -129,6 +148,22 @@ def _start_java(conf: dict[str, str]) -> dict[str, str]:
             f"Use the spark-submit of an environment made by `make setup`, or pass --packages {DELTA_PACKAGE}"
         )
     return dict(SparkConf().getAll())
+
+
+@contextmanager
+def _control_c_waits() -> Iterator[None]:
+    """Ctrl-C is heard at the end: pyspark would leave a Java behind that was interrupted while it starts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        raise KeyboardInterrupt
 
 
 def _delta_is_beside_spark() -> bool:
