@@ -77,7 +77,7 @@ def _binary(key: Key, text: str) -> bytes:
         return bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
         raise InputError(
-            f"not hexadecimal: {text!r}. {key.name!r} is of type binary: give two digits a byte, such as 00ff."
+            f"not hexadecimal: {text!r}. {key.name!r} is of type binary: give two digits a byte."
         ) from None
 
 

@@ -103,7 +103,7 @@ def spark_session(app_name: str, **conf: str) -> SparkSession:
 
 
 def _interrupted(*_: object) -> NoReturn:
-    """In place of Spark's own handler, which calls Java in the middle of a call, and fails with a page of text.
+    """In place of Spark's handler, which calls Java in the middle of a call and fails with a page of text.
 
     Java ends with this process, and what it was doing is mended by the next run.
     """
@@ -112,7 +112,7 @@ def _interrupted(*_: object) -> NoReturn:
 
 
 def _check_java() -> None:
-    """SessionError where Spark's scripts would find no Java; `make setup` leaves a script that looks further."""
+    """SessionError where Spark finds no Java; what `make setup` leaves in spark-env.sh looks further."""
     home, conf = os.environ.get("JAVA_HOME"), os.environ.get("SPARK_CONF_DIR")
     scripts = Path(conf) if conf else Path(_find_spark_home()) / "conf"
     if "PYSPARK_GATEWAY_PORT" in os.environ or (scripts / "spark-env.sh").exists():

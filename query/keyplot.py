@@ -1,4 +1,4 @@
-"""The figure of frequent keys: a bar a key, what history holds of it, what is live, and the certain interval."""
+"""The figure of frequent keys: a bar a key, with history's part, the live part and the certain interval."""
 
 from __future__ import annotations
 

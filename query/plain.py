@@ -1,9 +1,9 @@
-"""Answers for programs: the values of JSON, and nothing lost on the way.
+r"""Answers for programs: the values of JSON, and nothing lost on the way.
 
     times and dates     ISO 8601 text, times with their zone
     decimals            text, digit by digit
     NaN, infinities     the texts "NaN", "Infinity" and "-Infinity", which JSON has no numbers for
-    bytes               hexadecimal digits; a byte of a text that is no UTF-8 is an escape such as \\udc80
+    bytes               hexadecimal digits; a byte of a text that is no UTF-8 is an escape such as \udc80
 
 Python reads each back with datetime.fromisoformat, Decimal, float and bytes.fromhex.
 """

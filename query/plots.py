@@ -162,7 +162,7 @@ class Plots:
         mode: Any = "approximate",
         ax: Axes | None = None,
     ) -> Axes:
-        """The k keys with most rows as bars, history's part and the live part apart, each with its interval."""
+        """The k keys with most rows as bars: history's part, the live part, and the certain interval."""
         if isinstance(k, int) and k > MOST_KEYS:
             raise InputError(f"a figure shows {MOST_KEYS} keys at most, got k = {k:,}.")
         found = self.warehouse.top(k, last=last, between=between, mode=mode)
@@ -226,9 +226,7 @@ def size_for(bars: int = 0) -> tuple[float, float]:
     return WIDTH, max(HEIGHT, 1.6 + BAR * bars)
 
 
-def _finished(
-    axes: Axes, scope: Scope | KeyScope, grid: Literal["both", "x"] = "both"
-) -> Axes:
+def _finished(axes: Axes, scope: Scope | KeyScope, grid: Literal["both", "x"] = "both") -> Axes:
     """Says above the figure what it shows, in as many lines as its width asks for."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 

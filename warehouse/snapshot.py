@@ -228,7 +228,7 @@ class Snapshot:
         if ahead > last_step + 1 or (ahead > last_step and self._known[KEYS].table is None):
             steps = f"step {ahead}" if ahead == last_step + 1 else f"steps {last_step + 1} to {ahead}"
             raise InputError(
-                f"the keys of {steps} are not in history yet: they were loaded before this warehouse kept keys. "
+                f"the keys of {steps} are not in history yet: they were loaded before keys were kept. "
                 "Load once, for example with `tidemark load --from-stream`, which brings them."
             )
 

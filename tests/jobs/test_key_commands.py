@@ -146,8 +146,14 @@ def test_text_that_is_no_such_key_is_refused(
 UNASKABLE = {
     "no key": (["freq", "1", "-w", "{keyless}"], "created without a key"),
     "no key, top": (["top", "-w", "{keyless}"], "created without a key"),
-    "a picture without a key": (["plot", "top", "-w", "{keyless}", "-o", "{f}/a.png"], "created without a key"),
-    "nothing to draw": (["plot", "top", "-w", "{w}", "-o", "{f}/a.png", "--between", "-", "1960-01-01"], "nothing to draw"),
+    "a picture without a key": (
+        ["plot", "top", "-w", "{keyless}", "-o", "{f}/a.png"],
+        "created without a key",
+    ),
+    "nothing to draw": (
+        ["plot", "top", "-w", "{w}", "-o", "{f}/a.png", "--between", "-", "1960-01-01"],
+        "nothing to draw",
+    ),
     "too many to draw": (["plot", "top", "201", "-w", "{w}", "-o", "{f}/a.png"], "200 keys at most"),
     "no keys asked for": (["top", "0", "-w", "{w}"], "at least 1, got 0"),
     "a number of keys that is none": (["top", "many", "-w", "{w}"], "invalid int value"),

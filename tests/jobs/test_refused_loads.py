@@ -10,8 +10,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -93,61 +95,79 @@ def unfit(folder: Path) -> dict[str, tuple[Path, list[str], tuple[str, ...]]]:
     return found
 
 
-def test_a_load_that_is_refused_changes_nothing(ask: Ask, tmp_path: Path) -> None:
-    uri, good, problems = tmp_path / "w", tmp_path / "good.parquet", []
-    pq.write_table(TABLE, good)
-    pq.write_table(TABLE.slice(0, 0), tmp_path / "none.parquet")
-    write_csv(TABLE.slice(0, 10), tmp_path / "few.csv")
+@dataclass
+class Loads:
+    """Loads into one warehouse, and what lay there before them: files by content, and tables."""
 
-    def load(path: Path, batch: str, *options: object) -> tuple[Said, bool]:
-        return ask("load", "-w", uri, "--input", path, "--batch", batch, *options)
+    ask: Ask
+    uri: Path
+    before: dict[str, str] = field(default_factory=dict)
+    held: dict[str, Any] = field(default_factory=dict)
 
-    def check(reason: str, said: Said, *words: str, read: bool = False) -> None:
-        """2, one line with the words, nothing else said, no file changed, none added.
+    def keep(self) -> None:
+        self.before, self.held = contents(self.uri), tables_of(self.uri)
+
+    def load(self, path: Path, batch: str, *options: str) -> tuple[Said, bool]:
+        return self.ask("load", "-w", self.uri, "--input", path, "--batch", batch, *options)
+
+    def wrong(self, said: Said, words: tuple[str, ...], *, read: bool = False) -> list[Any]:
+        """What is not as it should be: 2, one line with the words, no file changed, none added.
 
         Where rows were `read`, other tasks may have written some: files that no table names, and are swept.
         """
+        found: list[Any] = []
         told = [line for line in said.err.splitlines() if line.startswith(("error: ", "tidemark"))]
         if (said.code, said.out, len(told)) != (2, "", 1) or not all(word in told[0] for word in words):
-            problems.append((reason, said))
-        after = contents(uri) if uri.exists() else {}
-        if before.items() - after.items() or (uri.exists() and tables_of(uri) != held):
-            problems.append((reason, "changed the warehouse"))
-        left = after.keys() - before.keys()
-        if any(not read or not path.startswith("events/") or "_delta_log" in path for path in left):
-            problems.append((reason, left))
+            found.append(said)
+        after = contents(self.uri)
+        if self.before.items() - after.items() or tables_of(self.uri) != self.held:
+            found.append("changed the warehouse")
+        added = after.keys() - self.before.keys()
+        swept = {path for path in added if read and path.startswith("events/") and "_delta_log" not in path}
+        return [*found, *(added - swept)]
 
-    before, held = {}, {}
-    for reason, options, words in BEFORE_SPARK_AND_WAREHOUSE:
-        said, started = load(good, "one", *options)
-        check(reason, said, words)
+
+def test_a_first_load_that_is_refused_makes_no_warehouse(ask: Ask, tmp_path: Path) -> None:
+    loads, good = Loads(ask, tmp_path / "w"), tmp_path / "good.parquet"
+    pq.write_table(TABLE, good)
+    for reason, options, words in BEFORE_SPARK:
+        said, started = loads.load(good, "one", *options)
+        assert not loads.wrong(said, (words,)), reason
         assert not started, reason
-    assert not uri.exists()
     spoilt = bad_inputs(tmp_path)
     for reason in ("a Parquet file of zeroes inside", "a folder with one cut file"):
-        said, _ = load(spoilt[reason][0], "one", *OPTIONS)
-        check(f"first, {reason}", said, spoilt[reason][0].name)
-        assert not uri.exists(), reason
+        path, _, words = spoilt[reason]
+        assert not loads.wrong(loads.load(path, "one", *OPTIONS)[0], words), reason
+    assert not loads.uri.exists()
 
-    assert load(good, "one", *OPTIONS)[0].code == 0
-    before, held = contents(uri), tables_of(uri)
-    for reason, options, words in OTHER_OPTIONS:
-        check(reason, load(good, "one", *options)[0], words)
+
+def test_a_load_that_is_refused_changes_nothing(ask: Ask, tmp_path: Path) -> None:
+    loads, good = Loads(ask, tmp_path / "w"), tmp_path / "good.parquet"
+    pq.write_table(TABLE, good)
+    pq.write_table(TABLE.slice(0, 0), tmp_path / "none.parquet")
+    write_csv(TABLE.slice(0, 10), tmp_path / "few.csv")
+    assert loads.load(good, "one", *OPTIONS)[0].code == 0
+    loads.keep()
+    problems = {
+        reason: loads.wrong(loads.load(good, "one", *options)[0], (words,))
+        for reason, options, words in OTHER_OPTIONS
+    }
     for reason, (path, options, words) in unfit(tmp_path).items():
-        check(reason, load(path, "two", *options)[0], *words)
-    for reason, (path, options, words) in spoilt.items():
-        check(reason, load(path, "two", *options)[0], *words, read=True)
-    check("the batch with other rows", load(tmp_path / "few.csv", "one")[0], "60 rows are stored, 10 came")
-    assert not problems
-    said, _ = load(tmp_path / "none.parquet", "two")
+        problems[reason] = loads.wrong(loads.load(path, "two", *options)[0], words)
+    for reason, (path, options, words) in bad_inputs(tmp_path).items():
+        problems[reason] = loads.wrong(loads.load(path, "two", *options)[0], words, read=True)
+    again, _ = loads.load(tmp_path / "few.csv", "one")
+    problems["other rows"] = loads.wrong(again, ("60 rows are stored, 10 came",))
+    assert {reason: found for reason, found in problems.items() if found} == {}
+    said, _ = loads.load(tmp_path / "none.parquet", "two")
     assert (said.code, "no rows, nothing changed" in said.out) == (0, True)
-    assert tables_of(uri) == held
-    assert load(good, "two")[0].code == 0  # the name is still free
-    assert query.open(uri).quantile(0.5).N == 2 * TABLE.num_rows
-    assert warehouse.verify(uri).ok
+    assert tables_of(loads.uri) == loads.held
+    assert loads.load(good, "two")[0].code == 0  # the name is still free
+    assert 2 * TABLE.num_rows == query.open(loads.uri).quantile(0.5).N
+    assert warehouse.verify(loads.uri).ok
 
 
-BEFORE_SPARK_AND_WAREHOUSE: list[tuple[str, list[str], str]] = [
+BEFORE_SPARK: list[tuple[str, list[str], str]] = [
     ("no warehouse", [], "is not a tidemark warehouse"),
     ("eps", [*OPTIONS, "--eps", "0.7"], "eps must lie in (0, 0.5), got 0.7"),
     ("kappa", [*OPTIONS, "--kappa", "1"], "kappa must be a whole number of at least 2, got 1"),
@@ -170,7 +190,18 @@ OTHER_OPTIONS: list[tuple[str, list[str], str]] = [
 def test_options_that_differ_are_told_before_spark_starts(flights: Path) -> None:
     """As processes of their own, with no Java to be found: they would fail otherwise."""
     for options, words in ((["--eps", "0.2"], "eps was given"), (["--batch-every", "no"], "not a duration")):
-        line = [sys.executable, "-m", "jobs.command", "load", "-w", flights, "--input", "a.csv", "--batch", "b"]
+        line = [
+            sys.executable,
+            "-m",
+            "jobs.command",
+            "load",
+            "-w",
+            flights,
+            "--input",
+            "a.csv",
+            "--batch",
+            "b",
+        ]
         done = subprocess.run(
             [*map(str, line), *options],
             cwd=ROOT,
