@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench [query keys load stream accuracy sketches] [--rows N] [--quick]``."""
+"""The command line: ``python -m bench [PART ...] [--rows N] [--quick]``, parts as in report.PARTS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench import accuracy, frequencies, key_latency, latency, load_cost, report, streaming
+from bench import accuracy, command, frequencies, key_latency, latency, load_cost, report, streaming
 from bench.engines import start_spark
 
 QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
@@ -52,6 +52,11 @@ def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) 
     if part == "keys":
         sizes = latency.Sizes(30_000, 3, 2, 10, ()) if quick else latency.Sizes(asked.rows, 25, 10, 200, ())
         return key_latency.run(spark, work, sizes)
+    if part == "command":
+        rows = 30_000 if quick else asked.rows // 10
+        return command.run(
+            spark, work, latency.Sizes(rows, 3 if quick else 25, 2 if quick else 10, 2 if quick else 15, ())
+        )
     if part == "stream":
         small = streaming.Sizes(2_000, 5, 2, 70, (2, 4))
         return streaming.run(spark, work, small if quick else streaming.Sizes())

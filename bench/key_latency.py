@@ -32,7 +32,7 @@ def run(spark: SparkSession, work: Path, sizes: Sizes) -> Section:
     folder = work / "keys"
     made = fill(spark, folder, "lognormal", sizes.rows, sizes, key="key")
     wh = query.open(made.uri)
-    past, live = (_counts(parts) for parts in (made.history, made.live))
+    past, live = (counts(parts) for parts in (made.history, made.live))
     _assert_answers(wh, past, live)
     say("  answers about keys are right")
     _measure(section, wh, made, past + live, sizes)
@@ -45,7 +45,7 @@ def run(spark: SparkSession, work: Path, sizes: Sizes) -> Section:
     return section
 
 
-def _counts(parts: Sequence[Rows], window: tuple[int, int] | None = None) -> NDArray[np.int64]:
+def counts(parts: Sequence[Rows], window: tuple[int, int] | None = None) -> NDArray[np.int64]:
     """The rows of each key; `window` is a range of days, the end exclusive."""
     counts = np.zeros(MOST + 1, dtype=np.int64)
     for part in parts:
@@ -105,7 +105,7 @@ def _measure(section: Section, wh: Any, made: Filled, total: NDArray[np.int64], 
     section.add(f"heavy hitters at {PHI}, median", median["heavy"], "ms", 200)
     section.add("the 20 most frequent keys, median", median["top"], "ms")
     stop = FIRST_DAY + DAYS + 1
-    week = _counts([*made.history, *made.live], (stop - 7, stop))
+    week = counts([*made.history, *made.live], (stop - 7, stop))
     answer = wh.frequency(1, last="7d")
     assert answer.lo <= week[1] <= answer.hi, answer
     duck, duck_times = Duck(DeltaTable(f"{made.uri}/events").file_uris()), []

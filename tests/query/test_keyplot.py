@@ -38,7 +38,7 @@ def wh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[query.Warehouse]:
         world = KeyWorld(tmp_path_factory.mktemp("plot") / "w", options={"key_eps": 0.4})
         world.load([(key, 0) for key in some(2000)])
         for _ in range(3):
-            world.stream([(key, r.randrange(2 * DAY_US)) for key in some(1500)])
+            world.stream([(key, r.randrange(2 * DAY_US)) for key in some(8000)])
         mpl.use("agg")
         yield query.open(world.uri)
         plt.close("all")
