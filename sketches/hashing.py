@@ -96,7 +96,8 @@ def _of_entries(keys: Any, seed: int) -> Digests:
     plain = {"string_view": "large_string", "binary_view": "large_binary"}.get(str(keys.type))
     encoded = (keys.cast(plain) if plain else keys).dictionary_encode()
     entries = _of_objects(encoded.dictionary.to_pylist(), seed)
-    used: Digests = entries[encoded.indices.to_numpy(zero_copy_only=False)]
+    # Not by to_numpy: it imports pandas, which no reader needs.
+    used: Digests = entries[np.from_dlpack(encoded.indices)]
     return used
 
 

@@ -216,8 +216,13 @@ def no_names(key: Key) -> Names:
 
 
 def names_from(key: Key, names: Sequence[Name]) -> Names:
-    """Single names together."""
-    return pa.array(names, pa.large_binary()) if key.is_text else np.array(names, dtype=np.int64)
+    """Single names together. Not by pa.array: it imports pandas, which no reader needs."""
+    if not key.is_text:
+        return np.array(names, dtype=np.int64)
+    ends = np.cumsum([0, *map(len, names)], dtype=np.int64)
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(names))]
+    )
 
 
 def take(names: Names, indices: NDArray[Any]) -> Names:

@@ -18,7 +18,6 @@ from warehouse.keys import Names
 from warehouse.ledger import only
 from warehouse.ledgerrows import KEYS, RANGE, intact, names_in, sketch_of
 from warehouse.storage import LEDGER, Store
-from warehouse.ticks import epoch_us
 
 _LIVE_KEYS = [*RANGE, "tick", "rows", "min_time", "max_time"]
 _LIVE_KEYS += [f"keys.{field.name}" for field in KEYS if field.name != "sketch"]
@@ -94,11 +93,20 @@ def live_keys(store: Store, found: Mapping[str, list[Batches]], wanted: Iterable
     result = []
     for path, held in found.items():
         here = ranges.intersection(held)
-        for row in tables.read_file(store, LEDGER, path, _LIVE_KEYS).to_pylist() if here else []:
+        for row in _plain_rows(tables.read_file(store, LEDGER, path, _LIVE_KEYS)) if here else []:
             one = Batches(row["source"], row["first_batch"], row["last_batch"])
             if one in here and row["rows"] and row["keys"] is not None:
                 result.append(_live_keys(row, one, path))
     return result
+
+
+def _plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """The rows with times in microseconds: as datetimes they would import pandas, which no reader needs."""
+    for name in ("min_time", "max_time"):
+        micros = rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        rows = rows.set_column(rows.schema.get_field_index(name), name, micros)
+    found: list[dict[str, Any]] = rows.to_pylist()
+    return found
 
 
 def _live_keys(row: Mapping[str, Any], batches: Batches, path: str) -> LiveKeys:
@@ -109,7 +117,7 @@ def _live_keys(row: Mapping[str, Any], batches: Batches, path: str) -> LiveKeys:
         tick=row["tick"],
         rows=row["rows"] - keys["nulls"],
         nulls=keys["nulls"],
-        times=(epoch_us(row["min_time"]), epoch_us(row["max_time"])) if row["min_time"] else None,
+        times=None if row["min_time"] is None else (row["min_time"], row["max_time"]),
         names=names_in(keys),
         known=known,
         slack=slack,

@@ -37,7 +37,18 @@ print(code, *sorted(unwanted & set(sys.modules)), file=sys.stderr)
 
 
 @pytest.mark.parametrize(
-    "line", ["quantile 0.99", "rank 60 --json", "cdf 60", "histogram", "info", "watch --times 1"]
+    "line",
+    [
+        "quantile 0.99",
+        "rank 60 --json",
+        "cdf 60",
+        "histogram",
+        "info",
+        "watch --times 1",
+        "freq ATL",
+        "top",
+        "hitters 0.1",
+    ],
 )
 def test_an_answer_loads_neither_spark_nor_what_it_does_not_print_with(line: str, flights: Path) -> None:
     done = subprocess.run(
