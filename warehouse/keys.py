@@ -212,17 +212,19 @@ def stored_keys(key: Key, names: Names, *, marked: bool = False) -> pa.Array:
 
 def no_names(key: Key) -> Names:
     """No names of the key's kind."""
-    return pa.array([], pa.large_binary()) if key.is_text else np.empty(0, dtype=np.int64)
+    return texts_from([]) if key.is_text else np.empty(0, dtype=np.int64)
 
 
 def names_from(key: Key, names: Sequence[Name]) -> Names:
-    """Single names together. Not by pa.array: it imports pandas, which no reader needs."""
-    if not key.is_text:
-        return np.array(names, dtype=np.int64)
-    ends = np.cumsum([0, *map(len, names)], dtype=np.int64)
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(names))]
-    )
+    """Single names together."""
+    return texts_from(names) if key.is_text else np.array(names, dtype=np.int64)
+
+
+def texts_from(texts: Sequence[bytes]) -> Names:
+    """Names that are bytes. Not by pa.array: it imports pandas, which no reader needs."""
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    return pa.Array.from_buffers(pa.large_binary(), len(texts), buffers)
 
 
 def take(names: Names, indices: NDArray[Any]) -> Names:

@@ -17,12 +17,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from warehouse import tables
 from warehouse.events import Batches
+from warehouse.keys import array_of
 from warehouse.ledgerrows import RANGE, SCHEMA, from_arrow, to_arrow
 from warehouse.steps import covered, read_plans
 from warehouse.storage import LEDGER, STEPS, Store
@@ -171,7 +173,8 @@ def row_counts(rows: pa.Table) -> dict[Batches, int]:
 def only(rows: pa.Table, *ranges: Batches) -> pa.Table:
     """The ledger rows of these ranges."""
     wanted = set(ranges)
-    return rows.take(pa.array([i for i, one in enumerate(_range_of_each(rows)) if one in wanted], pa.int64()))
+    mine = [i for i, one in enumerate(_range_of_each(rows)) if one in wanted]
+    return rows.take(array_of(np.array(mine, dtype=np.int64)))
 
 
 def without(rows: pa.Table, ranges: Set[Batches]) -> pa.Table:

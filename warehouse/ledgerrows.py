@@ -19,7 +19,7 @@ import pyarrow as pa
 from sketches import ECM, GK, SketchError
 from warehouse.errors import DamagedWarehouse
 from warehouse.events import Batches
-from warehouse.keys import Names
+from warehouse.keys import Names, texts_from
 from warehouse.keysummaries import KeySummary
 from warehouse.summaries import Summary, TickSummary
 from warehouse.ticks import epoch_us, from_epoch_us
@@ -108,7 +108,7 @@ def _keys_row(keys: KeySummary) -> dict[str, Any]:
 def names_in(keys: Mapping[str, Any]) -> Names:
     """The names that a row lists."""
     if keys["numbers"] is None:
-        return pa.array(keys["texts"], pa.large_binary())
+        return texts_from(keys["texts"])
     return np.array(keys["numbers"], dtype=np.int64)
 
 
