@@ -260,7 +260,7 @@ def test_a_warehouse_lives_by_the_command_alone(tmp_path: Path, capsys: pytest.C
 def test_watch_shows_a_document_a_look_and_waits_for_rows(
     flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = tidemark(capsys, "watch", 0.9, "-w", flights, "--times", 3, "--every", 0.01, "--json")
+    said = tidemark(capsys, "watch", 0.9, "-w", flights, "--times", 3, "--every", 0.01, "--json", "--top", 0)
     assert said.out == f"{query.open(flights).quantile([0.9]).to_json()}\n" * 3
     assert tidemark(capsys, "create", "-w", tmp_path / "new", "--measure", "x").code == 0
     said = tidemark(capsys, "watch", "-w", tmp_path / "new", "--times", 1)

@@ -62,7 +62,7 @@ COMPLETED = {
     "quantile --m": {"--measure", "--mode"},
     "quantile 0.5 --mode ": {"quick", "accurate", "exact"},
     "quantile --mode = q": {"quick"},
-    "-w load plot ": {"cdf", "quantiles", "histogram"},
+    "-w load plot ": {"cdf", "quantiles", "histogram", "top"},
     "plot quantiles --o": {"--output", "--over"},
     "completion ": {"bash", "zsh", "fish"},
     "load --format c": {"csv"},
@@ -116,7 +116,7 @@ def _until(terminal: int, words: bytes) -> bytes:
 
 FISH = {
     "qu": {"quantile"},
-    "plot ": {"cdf", "quantiles", "histogram"},
+    "plot ": {"cdf", "quantiles", "histogram", "top"},
     "quantile 1 --mode ": {"quick", "exact", "accurate"},
 }
 

@@ -17,8 +17,9 @@ from query.plots import size_for
 from tests.jobs.said import tidemark
 
 KINDS = {
-    "cdf": [],
-    "quantiles": ["--phi", "0.5", "0.9", "0.99", "--over", "7d"],
+    "cdf": ["--mode", "quick"],
+    "quantiles": ["--phi", "0.5", "0.9", "0.99", "--over", "7d", "--mode", "quick"],
+    "top": ["5", "--last", "36h", "--mode", "exact"],
     "histogram": ["--edges", "-60", "-30", "0", "30", "60", "180"],
 }
 
@@ -29,9 +30,7 @@ def test_the_command_draws_a_picture(
     kind: str, ending: str, flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / f"a.{ending}"
-    said = tidemark(
-        capsys, "plot", kind, "-w", flights, "-o", path, "--mode", "quick", "--json", *KINDS[kind]
-    )
+    said = tidemark(capsys, "plot", kind, "-w", flights, "-o", path, "--json", *KINDS[kind])
     assert (said.code, said.err, said.json) == (0, "", {"file": str(path)})
     first = path.read_bytes()[:5]
     assert first == {"png": b"\x89PNG\r", "svg": b"<?xml", "pdf": b"%PDF-"}[ending]
