@@ -14,10 +14,10 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check soak bench dist clean
+.PHONY: help setup demo test check docs notebooks soak bench dist clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## install everything into .venv (the other commands do it when needed)
 
@@ -27,10 +27,17 @@ demo: $(READY) ## load real flights, stream more, ask questions: Spark in local 
 test: $(READY) ## run all tests
 	@.venv/bin/python -m pytest
 
-check: $(READY) ## lint, format and types
+check: $(READY) docs ## lint, format, types, and the site with every link inside it
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
+
+docs: $(READY) ## build the documentation into build/docs, from nothing but this folder
+	@.venv/bin/python -m sphinx -q -W --keep-going -E -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
+
+notebooks: $(READY) ## execute the notebooks of the documentation anew
+	@.venv/bin/python docs/notebooks/execute.py
 
 soak: $(READY) ## hundreds of kills, and a stream from Kafka under mixed faults for ten minutes and more
 	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 .venv/bin/python -m pytest -s \

@@ -1,0 +1,66 @@
+"""The page of the command line, made from the table and the parsers that the command itself uses.
+
+Where the page `command_line` says `<!-- commands -->`, each command gets a section.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from jobs import arguments
+from jobs.manual import COMMANDS, Command
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+PAGE, MARK = "command_line", "<!-- commands -->"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.connect("source-read", _fill)
+    return {"parallel_read_safe": True}
+
+
+def _fill(_app: Sphinx, page: str, source: list[str]) -> None:
+    if page == PAGE:
+        source[0] = source[0].replace(MARK, commands())
+
+
+def commands() -> str:
+    """Every command as a section of Markdown, in the order of its table."""
+    return "\n".join(_section(one) for one in COMMANDS)
+
+
+def _section(command: Command) -> str:
+    examples = "\n".join(command.examples)
+    parts = [f"## {command.name}", command.text, f"```shell\n{examples}\n```"]
+    if command.options is not None:
+        parser = argparse.ArgumentParser(add_help=False)
+        command.options(parser)
+        parts += [_table(parser)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(parser: argparse.ArgumentParser) -> str:
+    rows = [f"| {_named(one)} | {_told(one)} |" for one in parser._actions]  # noqa: SLF001  argparse lists them nowhere else
+    return "\n".join(["| argument | meaning |", "|---|---|", *rows])
+
+
+def _named(action: argparse.Action) -> str:
+    """The option with what follows it, or the argument's name."""
+    taken = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest)
+    words = " ".join(taken) if isinstance(taken, tuple) else str(taken)
+    if action.nargs in ("+", "*"):
+        words += " ..."
+    shown = words if not action.option_strings else ", ".join(action.option_strings)
+    if action.option_strings and action.nargs != 0:
+        shown += f" {words}"
+    return f"`{shown}`".replace("|", "\\|")
+
+
+def _told(action: argparse.Action) -> str:
+    needed = " *(needed)*" if action.option_strings and action.required else ""
+    told = (action.help or "").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+    return told.replace(arguments.VARIABLE, f"`{arguments.VARIABLE}`") + needed

@@ -1,0 +1,152 @@
+"""The blocks of a page, and how each kind is run: as a reader would, one after the other.
+
+python    runs, in one namespace a page
+shell     is parsed by the real parsers, and runs unless it needs a cluster, Kafka or the network
+json      parses
+text      is what the block above it printed; "..." stands for anything
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from jobs import arguments, command
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+MAKEFILE = (ROOT / "Makefile").read_text()
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+KINDS = ("python", "shell", "json", "text")
+# What needs more than this machine, or a shell.
+ELSEWHERE = (" --master ", " --bootstrap ", " /data/", "completion ")
+JOBS = {"load_batch": arguments.load, "stream_events": arguments.stream, "maintain": arguments.maintain}
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    text: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of code, in their order; what Sphinx makes of its own directives is none."""
+    source = page.read_text()
+    return [
+        Block(fence[1], fence[2], source[: fence.start()].count("\n") + 1)
+        for fence in re.finditer(r"^```([^\s{]+)\n(.*?)^```$", source, re.DOTALL | re.MULTILINE)
+    ]
+
+
+def is_shown(text: str, printed: str) -> bool:
+    """Whether what was printed is what the page shows."""
+    pattern = ".*?".join(map(re.escape, _lines(text).split("...")))
+    return re.fullmatch(pattern, _lines(printed), re.DOTALL) is not None
+
+
+def _lines(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def run_page(page: Path, names: dict[str, Any]) -> None:
+    """Every block in its order; AssertionError where one does not do what the page says."""
+    printed = ""
+    for block in blocks(page):
+        where = f"{page.relative_to(ROOT)}, {block}"
+        if block.kind == "text":
+            assert is_shown(block.text, printed), f"{where}: printed was\n{printed}"
+            continue
+        out = io.StringIO()
+        with redirect_stdout(out):
+            if block.kind == "python":
+                exec(compile("\n" * block.line + block.text, str(page), "exec"), names)  # noqa: S102  the pages are ours
+            elif block.kind == "shell":
+                run_shell(block.text)
+            elif block.kind == "json":
+                json.loads(block.text)
+        printed = out.getvalue()
+
+
+def run_shell(text: str) -> None:
+    """Every command of a block: checked by its parser, and run where this machine has all that it needs."""
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        run = checked(line)
+        if not any(word in line for word in ELSEWHERE):
+            run()
+
+
+def checked(line: str) -> Callable[[], object]:
+    """What runs the command, its words having been taken by the real parser."""
+    words = shlex.split(line, comments=True)
+    words = words[: words.index("|")] if "|" in words else words
+    for word in words:
+        assert not word.startswith("dist/") or f"tidemark-{VERSION}" in word, word
+    if words[0] == "export":
+        name, value = words[1].split("=", 1)
+        return lambda: os.environ.update({name: value})
+    if words[0] == "make":
+        assert all(re.search(rf"^{target}:.*## ", MAKEFILE, re.MULTILINE) for target in words[1:]), line
+        return lambda: None
+    if words[0].endswith("spark-submit"):
+        return _checked_submit(words[1:])
+    if words[0].endswith("python"):
+        assert words[1] == "-m"
+        return _checked_job(words[2].removeprefix("jobs."), words[3:])
+    if words[0] == "eval":
+        return checked(re.fullmatch(r"\$\((.*)\)", words[1])[1])  # type: ignore[index]
+    assert Path(words[0]).name == "tidemark", line
+    command.parser().parse_args(words[1:])
+    return lambda: _succeed(command.main, words[1:])
+
+
+def _checked_submit(words: list[str]) -> Callable[[], object]:
+    at = next(i for i, word in enumerate(words) if word.endswith(".py"))
+    assert {word for word in words[:at] if word.startswith("--")} <= submit_options(), words
+    assert (ROOT / words[at]).exists(), words[at]
+    return _checked_job(Path(words[at]).stem, words[at + 1 :])
+
+
+def _checked_job(name: str, argv: list[str]) -> Callable[[], object]:
+    """`verify` and `demo` have what every command has."""
+    parser = argparse.ArgumentParser()
+    JOBS.get(name, arguments.common)(parser)
+    parser.parse_args(argv)
+    main = import_module(f"jobs.{name}").main
+    return lambda: _succeed(main, argv)
+
+
+def _succeed(main: Callable[[list[str]], int], argv: list[str]) -> None:
+    assert main(argv) == 0, argv
+
+
+@cache
+def submit_options() -> set[str]:
+    """The options that this Spark's spark-submit has."""
+    submit = Path(sys.executable).parent / "spark-submit"
+    told = subprocess.run([submit, "--help"], capture_output=True, text=True, check=False, env=_plain())
+    found = set(re.findall(r"^\s+(?:-\w, )?(--[\w-]+)", told.stdout + told.stderr, re.MULTILINE))
+    assert {"--master", "--packages"} <= found
+    return found
+
+
+def _plain() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}

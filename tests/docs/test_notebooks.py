@@ -1,0 +1,90 @@
+"""The worked notebooks run from a fresh checkout, and what is committed of them is what they bring."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from pyspark.sql import SparkSession
+
+import query
+import warehouse
+from docs.notebooks.execute import executed
+from tests.docs.pages import DOCS
+from tests.stream.kafka import Broker, Producer, client_jars
+
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+MOST_BYTES = 150_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a notebook finds the data as in its own folder, and nothing of this session's Spark."""
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(DOCS.parent))
+    (tmp_path / "docs/notebooks").mkdir(parents=True)
+    (tmp_path / "docs/data").symlink_to(DOCS / "data")
+    return tmp_path / "docs/notebooks"
+
+
+def kinds(notebook: Any) -> list[list[tuple[str, list[str]]]]:
+    """Of each cell what comes out: streams by their names, results by their forms."""
+    return [
+        [(one.get("name", one.output_type), sorted(one.get("data", []))) for one in cell.get("outputs", [])]
+        for cell in notebook.cells
+    ]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_its_committed_outputs_are_of_its_kind(path: Path, folder: Path) -> None:
+    committed = nbformat.read(path, as_version=4)
+    fresh = executed(path, folder)
+    assert kinds(fresh) == kinds(committed)
+    assert [cell.source for cell in fresh.cells] == [cell.source for cell in committed.cells]
+    assert {one.name for cell in fresh.cells for one in cell.get("outputs", []) if "name" in one} <= {
+        "stdout"
+    }
+    made = folder.parents[1] / "build/notebooks" / path.stem
+    (uri,) = {events.parent for events in made.parent.rglob("events")}
+    assert query.open(uri).quantile(0.5).N == 20_000
+    assert warehouse.verify(uri).ok
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_is_committed_is_small_and_tells_of_no_machine(path: Path) -> None:
+    assert path.stat().st_size < MOST_BYTES
+    text = path.read_text()
+    assert not any(place in text for place in (str(DOCS.parent), "/tmp/", "/home/", "/root", sys.prefix))  # noqa: S108  looked for, not written
+    cells = nbformat.read(path, as_version=4).cells
+    assert all(cell.execution_count for cell in cells if cell.cell_type == "code")
+    assert sum("image/png" in one.get("data", {}) for cell in cells for one in cell.get("outputs", [])) >= 1
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    (tmp_path / "kafka").mkdir()
+    one = Broker(tmp_path / "kafka")
+    yield one
+    one.end()
+
+
+def test_the_stream_of_a_notebook_comes_from_kafka_where_a_broker_is_named(
+    spark: SparkSession, broker: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    march = spark.read.parquet(str(DOCS / "data/flights-20k.parquet")).where("month(time) = 3")
+    producer = Producer(broker, "flights")
+    producer.send([row.event for row in march.selectExpr("to_json(struct(*)) AS event").collect()])
+    producer.send(['{"delay": "much"}'])
+    producer.end()
+    monkeypatch.setenv("TIDEMARK_KAFKA", f"{broker.address}/flights")
+    jars = ",".join(map(str, client_jars()))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--jars {jars} pyspark-shell")
+    executed(DOCS / "notebooks/nightly_and_stream.ipynb", folder)
+    uri = folder.parents[1] / "build/notebooks/nightly_and_stream/flights"
+    assert query.open(uri).info()["rejected"] == {"live": 1}
+    assert query.open(uri).quantile(0.5).N == 20_000

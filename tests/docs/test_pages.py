@@ -1,0 +1,80 @@
+"""Every block of code on the site does what the page says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import DOCS, KINDS, ROOT, blocks, checked, is_shown, run_page, run_shell
+
+PAGES = sorted({*DOCS.rglob("*.md")} - {DOCS / "start.md"})
+ERRORS = DOCS / "troubleshooting.md"
+
+
+def test_the_start_page_runs(started: Path) -> None:
+    assert (started / "flights/events").is_dir()
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page != ERRORS and blocks(page)], ids=lambda page: page.stem
+)
+def test_a_page_runs_and_prints_what_it_shows(page: Path, names: dict[str, Any]) -> None:
+    run_page(page, names)
+
+
+@pytest.mark.parametrize("page", [*PAGES, DOCS / "start.md", ROOT / "README.md"], ids=lambda page: page.stem)
+def test_no_block_is_left_out(page: Path) -> None:
+    """Each is of a kind that is run, and what is shown as printed stands below what prints it."""
+    found = blocks(page)
+    assert {block.kind for block in found} <= set(KINDS)
+    assert len(re.findall(r"^ *```[^`\s{]", page.read_text(), re.MULTILINE)) == len(found)
+    if page != ERRORS:
+        below = ["", *(block.kind for block in found)]
+        assert all(below[i] in ("python", "shell") for i, one in enumerate(found) if one.kind == "text")
+
+
+def test_the_shell_lines_of_the_readme_are_taken_by_the_real_parsers() -> None:
+    text = (ROOT / "README.md").read_text()
+    commands = r"(?:\.venv/bin/|make |tidemark |export )"
+    found = re.findall(rf"^    ({commands}(?:.*\\\n)*.*)$", text, re.MULTILINE)
+    assert len(found) >= 10
+    for one in found:
+        checked(re.sub(r"\\\n\s*", "", one))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tidemark quantile 0.5 --las 14d",
+        "spark-submit --py-file dist/tidemark-0.1.0.zip jobs/load_batch.py --input x --batch y",
+        "spark-submit jobs/load_batches.py --input x --batch y",
+        "spark-submit jobs/load_batch.py --inputs x --batch y",
+        "spark-submit --py-files dist/tidemark-0.0.9.zip jobs/load_batch.py --input x --batch y",
+        "python -m jobs.verify --warehouses w",
+        "make docks",
+        "docker run tidemark",
+    ],
+)
+def test_a_wrong_command_is_caught(line: str) -> None:
+    with pytest.raises((AssertionError, SystemExit)):
+        checked(line)
+
+
+def test_a_page_that_shows_something_else_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_shown("a ...\nd  \n", "a b\nc\nd\n")
+    assert not is_shown("a\n", "a b\n")
+    assert not is_shown("...b\n", "a\n")
+    monkeypatch.setattr("tests.docs.pages.ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(1)\n```\n```text\n2\n```\n")
+    with pytest.raises(AssertionError, match="printed was\n1"):
+        run_page(page, {})
+
+
+def test_a_command_that_fails_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError):
+        run_shell("tidemark info -w nothing")
