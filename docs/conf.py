@@ -18,12 +18,14 @@ html_title = f"{project} {release}"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "extension.commands", "extension.docstrings"]
 root_doc = "index"
+smartquotes = False  # they would make one dash of the two of an option
 
 html_theme = "furo"
 html_theme_options = {"footer_icons": [], "top_of_page_buttons": []}
 html_copy_source = html_show_sourcelink = False
 html_show_copyright = html_show_sphinx = False
-templates_path: list[str] = []
+html_static_path = ["extension/site.css"]
+html_css_files = ["site.css"]
 
 # Anchors of headings down to the third level; a link to one that is not there is a warning, so an error.
 myst_heading_anchors = 3

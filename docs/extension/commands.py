@@ -50,7 +50,9 @@ def _table(parser: argparse.ArgumentParser) -> str:
 
 def _named(action: argparse.Action) -> str:
     """The option with what follows it, or the argument's name."""
-    taken = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest)
+    taken = action.metavar or (action.dest.upper() if action.option_strings else action.dest)
+    if action.choices and not action.metavar:
+        taken = "{" + ",".join(map(str, action.choices)) + "}"
     words = " ".join(taken) if isinstance(taken, tuple) else str(taken)
     if action.nargs in ("+", "*"):
         words += " ..."

@@ -32,11 +32,14 @@ def _rewrite(_app: Sphinx, _kind: str, _name: str, _thing: Any, _options: Any, l
 
 
 def restructured(lines: list[str]) -> list[str]:
-    """The docstring's lines as reStructuredText."""
+    """The docstring's lines as reStructuredText; the first paragraph is its summary, and never a list."""
+    paragraphs = [
+        list(group) for is_text, group in groupby(lines, lambda line: bool(line.strip())) if is_text
+    ]
     found: list[str] = []
-    for is_text, group in groupby(lines, lambda line: bool(line.strip())):
-        if is_text:
-            found += [*_paragraph(list(group)), ""]
+    for paragraph in paragraphs:
+        entries = _entries(paragraph) if found else []
+        found += [*(_list(entries) if entries else _paragraph(paragraph)), ""]
     return found
 
 
@@ -45,15 +48,14 @@ def _paragraph(lines: list[str]) -> Iterator[str]:
         yield from lines
     elif lines[0].startswith(" "):
         yield from ["::", "", *lines]
-    elif entries := _entries(lines):
-        for names, text in entries:
-            yield from [
-                _escaped(", ".join(f"`{name}`" for name in names.replace("`", "").split(", "))),
-                f"    {_escaped(text)}",
-                "",
-            ]
     else:
         yield from map(_escaped, lines)
+
+
+def _list(entries: list[tuple[str, str]]) -> Iterator[str]:
+    for names, text in entries:
+        shown = ", ".join(f"``{name}``" for name in names.replace("`", "").split(", "))
+        yield from [shown, f"    {_escaped(text)}", ""]
 
 
 def _entries(lines: list[str]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import pytest
 
 from jobs import command
 from jobs.manual import COMMANDS
-from tests.jobs.said import ROOT, tidemark
+from tests.jobs.said import tidemark
 
 
 @pytest.mark.parametrize("page", [one.name for one in COMMANDS])
@@ -23,13 +23,6 @@ def test_each_page_has_examples_that_parse(page: str, capsys: pytest.CaptureFixt
     for example in found.examples:
         assert example in said.out
         command.parser().parse_args(_argv(example))
-
-
-def test_the_lines_of_the_readme_parse() -> None:
-    lines = re.findall(r"^    (tidemark .+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert len(lines) >= 5
-    for line in lines:
-        command.parser().parse_args(_argv(line))
 
 
 def _argv(line: str) -> list[str]:
