@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
+from matplotlib import pyplot as plt
 from pyspark.sql import SparkSession
 
 import query
@@ -67,4 +68,4 @@ def names(
             "stream": stream,
             "warehouse": warehouse,
         }
-    mpl.pyplot.close("all")
+    plt.close("all")

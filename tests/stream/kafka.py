@@ -104,7 +104,8 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 """
         )
-        self._tool("kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id())
+        settings = ["-c", str(self._properties)]
+        self._tool("kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id(), *settings)
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -130,12 +131,17 @@ share.coordinator.state.topic.min.isr=1
         self.stop()
         self.start()
 
+    def create(self, topic: str) -> None:
+        """Makes a topic beforehand: what is sent to one that the broker is just making may time out."""
+        where = ["--bootstrap-server", self.address]
+        self._tool("org.apache.kafka.tools.TopicCommand", "--create", "--topic", topic, *where)
+
     def end(self) -> None:
         if self.process is not None:
             kill(self.process)
 
     def _tool(self, name: str, *argv: str) -> None:
-        command = [java(), "-cp", self.classes, name, *argv, "-c", str(self._properties)]
+        command = [java(), "-cp", self.classes, name, *argv]
         subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
 
 
