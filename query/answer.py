@@ -65,7 +65,8 @@ class Answer(Scope):
     """A quantile.
 
     value: of the measure's own type; a float NaN where the rank falls among the NaNs.
-    rank_lo <= number of rows <= value <= rank_hi, and low <= the exact quantile <= high: both certified.
+    low, high: the exact quantile certainly lies between them, both inclusive.
+    rank_lo, rank_hi: so many rows, certainly, are <= value, both inclusive.
     error_bound: the certified rank error, in rows; 0 says that the value is the exact quantile.
     """
 

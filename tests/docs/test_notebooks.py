@@ -19,15 +19,13 @@ from tests.stream.kafka import Broker, Producer, client_jars
 
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 MOST_BYTES = 150_000
-QUICK = "--driver-java-options -XX:TieredStopAtLevel=1"  # all is over before Java's second compiler would pay
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a notebook finds the data as in its own folder, and nothing of this session's Spark."""
-    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_HOME"):
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{QUICK} pyspark-shell")
     monkeypatch.setenv("PYTHONPATH", str(DOCS.parent))
     (tmp_path / "docs/notebooks").mkdir(parents=True)
     (tmp_path / "docs/data").symlink_to(DOCS / "data")
@@ -86,7 +84,7 @@ def test_the_stream_of_a_notebook_comes_from_kafka_where_a_broker_is_named(
     producer.end()
     monkeypatch.setenv("TIDEMARK_KAFKA", f"{broker.address}/flights")
     jars = ",".join(map(str, client_jars()))
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{QUICK} --jars {jars} pyspark-shell")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--jars {jars} pyspark-shell")
     executed(DOCS / "notebooks/nightly_and_stream.ipynb", folder)
     uri = folder.parents[1] / "build/notebooks/nightly_and_stream/flights"
     assert query.open(uri).info()["rejected"] == {"live": 1}
