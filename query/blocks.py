@@ -1,8 +1,9 @@
 """Reading blocks: row groups of run files, with their footers kept in memory.
 
 A run file never changes and its name is never used again, so a footer read once stays true, and a local
-file stays mapped until a newer version of its table is asked of. Blocks themselves are not kept: a read
-costs a fraction of a millisecond. Every failure names the file.
+file stays mapped for some reads: until a newer version of its table is asked of, or the pages that were read,
+which count as this process's memory, may be too many. Blocks themselves are not kept: a read costs a
+fraction of a millisecond. Every failure names the file.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from warehouse.storage import Store
 # Requests that fly at once on an object store. A local block is read before a thread would wake up.
 THREADS = 8
 FOOTER_BYTES = 2**24  # serialized; about 1,200 files of 100 row groups, or a billion rows
-OPENED = 1024  # files that stay open
+MAPPED_GROUPS = 256  # row groups read through the files that are open, about 128 KB each
 GROUPS_A_TASK = 4  # a long stretch is shared among the threads, a short one is opened once
 
 T = TypeVar("T")
@@ -97,13 +98,17 @@ class BlockReader:
         self._bytes = 0
         self._versions: dict[str, int] = {}
         self._opened: dict[str, _Opened] = {}
+        self._groups = 0
         self._lock = threading.Lock()
 
     def at(self, root: str, version: int) -> None:
         """Questions are now of this version of the table: files that it may not have any more are closed."""
         if self._versions.get(root) != version:
             self._versions[root] = version
-            self._opened = {}
+            self._close()
+
+    def _close(self) -> None:
+        self._opened, self._groups = {}, 0
 
     def footer(self, root: str, file: RunFile) -> Footer:
         """The file's footer. DamagedWarehouse if the file is missing, damaged or of other rows."""
@@ -157,8 +162,10 @@ class BlockReader:
             found = [opened.file.read_row_group(g, columns=columns, use_threads=False) for g in groups]
         except (OSError, ValueError, pa.ArrowException, KeyError) as error:
             raise self._damaged(path, error) from error
-        if len(opened_now) < OPENED:
-            opened_now[path] = opened
+        opened_now[path] = opened
+        self._groups += len(groups)
+        if self._groups > MAPPED_GROUPS:
+            self._close()
         return found
 
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
