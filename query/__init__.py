@@ -20,6 +20,7 @@ from query.answer import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
 from query.info import Info
 from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
 from query.reader import Warehouse
+from query.spark import register_views
 from warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
 from warehouse.snapshot import open_snapshot
 
@@ -116,6 +117,7 @@ __all__ = [
     "open",
     "quantile",
     "rank",
+    "register_views",
     "top",
     "use",
 ]

@@ -39,11 +39,13 @@ from query.plots import Plots
 from query.question import Question, cdf, check_mode, check_phis, quantiles, ranks, several
 from query.refine import Source
 from query.windows import choose_window, empty_window, shown_window
+from warehouse.contents import Contents
 from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.keyrows import KeyRows
 from warehouse.keys import Key
 from warehouse.live import live_key_rows, live_values
 from warehouse.measures import Measure
+from warehouse.options import Options
 from warehouse.snapshot import KeysView, Snapshot, View
 from warehouse.ticks import Window
 
@@ -78,6 +80,16 @@ class Warehouse:
         self._sketches = Sketches(snapshot.store)
         self._made: tuple[KeysView | None, dict[Hashable, Any]] = (None, {})
         self._lock = threading.Lock()
+
+    @property
+    def options(self) -> Options:
+        """What the warehouse was created with, and its columns."""
+        return self._snapshot.options
+
+    @property
+    def identity(self) -> str:
+        """What tells this warehouse from another one at the same place."""
+        return self._snapshot.identity
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -123,6 +135,12 @@ class Warehouse:
         """Looks for newer data, as every question does by itself; whether there was any."""
         with self._lock:
             return bool(self._snapshot.refresh())
+
+    def contents(self) -> Contents:
+        """Which batches, steps and runs there are now, and the way to their rows."""
+        with self._lock:
+            self._snapshot.refresh()
+            return self._snapshot.contents()
 
     def info(self) -> Info:
         """Steps, runs by level, live batches, bytes and versions."""

@@ -113,7 +113,7 @@ def read_columns(
     """The batches' rows of the shares, decoded, a row group at a time."""
     names = [*(measure.name for measure in measures), *([key.name] if key else [])]
     texts = [key.name] if key and key.is_text else []
-    for rows in _read_rows(filesystem, shares, names, batches, texts):
+    for rows in read_rows(filesystem, shares, names, batches, texts):
         yield decode(rows, measures, key)
 
 
@@ -122,18 +122,18 @@ def read_keys(
 ) -> Iterator[tuple[NDArray[np.int64], KeyColumn]]:
     """The ticks and keys of the batches' rows of the shares, a row group at a time."""
     texts = [key.name] if key.is_text else []
-    for rows in _read_rows(filesystem, shares, [key.name], batches, texts):
+    for rows in read_rows(filesystem, shares, [key.name], batches, texts):
         yield numbers(rows.column("_tick")), encode_keys(key, _array(rows.column(key.name)))
 
 
-def _read_rows(
+def read_rows(
     filesystem: fs.FileSystem,
     shares: Iterable[Share],
     columns: Iterable[str],
     batches: Sequence[Batches],
     texts: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
-    """The batches' rows: `_tick` and the columns, of which `texts` come as dictionaries."""
+    """The batches' rows, a row group at a time: `_tick` and the columns, `texts` as dictionaries."""
     names = list(dict.fromkeys(["_tick", *columns]))
     for share in shares:
         open_file = partial(pq.ParquetFile, share.path, filesystem=filesystem, read_dictionary=list(texts))
@@ -142,7 +142,7 @@ def _read_rows(
                 held = _group_held(file.metadata.row_group(group), batches)
                 if held == "none":
                     continue
-                wanted = names if held == "all" else [*names, "_source", "_batch"]
+                wanted = names if held == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
                 table = file.read_row_group(group, columns=wanted, use_threads=False)
                 rows = table if held == "all" else table.filter(_of_batches(table, batches))
                 if rows.num_rows:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from warehouse import history, ledger, liverows, tables
+from warehouse.contents import Contents
 from warehouse.create import read_options
 from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.events import Batches
@@ -107,6 +108,11 @@ class Snapshot:
         self._ledger_files: dict[str, list[Batches]] | None = None
         self.refresh()
 
+    @property
+    def identity(self) -> str:
+        """What tells this warehouse from another one at the same place: the id of its table `events`."""
+        return str(self._events.metadata().id)
+
     def refresh(self) -> bool:
         """Looks for newer versions of the tables; whether anything changed."""
         if not self.options.columns:
@@ -140,6 +146,23 @@ class Snapshot:
         if self._keys is None:
             self._keys = self._view_keys(key)
         return self._keys
+
+    def contents(self) -> Contents:
+        """Which batches there are, with steps and runs, as of the last refresh.
+
+        Of a step that is in history for some measures only, the first measure decides.
+        """
+        first, steps = self.options.measure(), self._known[STEPS]
+        layout, plans = self._runs(first)[0], self._plans()
+        return Contents(
+            store=self.store,
+            options=self.options,
+            last_step=layout.last_step,
+            history=tuple(covered(plans, layout.last_step)),
+            live=tuple(self._live_batches(layout)),
+            steps=tables.read(self.store, STEPS, steps.opened, steps.cache),
+            runs=tuple((one.title, self._runs(one)[1]) for one in self.options.projections),
+        )
 
     def info(self) -> dict[str, Any]:
         """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
