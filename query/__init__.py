@@ -17,6 +17,7 @@ import os
 from typing import Any
 
 from query.answer import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
+from query.duck import register_duckdb
 from query.info import Info
 from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
 from query.reader import Warehouse
@@ -117,6 +118,7 @@ __all__ = [
     "open",
     "quantile",
     "rank",
+    "register_duckdb",
     "register_views",
     "top",
     "use",

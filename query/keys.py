@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -55,7 +56,8 @@ def range_count(history: KeyHistory, low: Any = None, high: Any = None) -> int:
 
 def least_rows(phi: Any, n: int) -> int:
     """The rows that are phi of n rows or more, at least 1; InputError unless phi is a number in (0, 1]."""
-    if isinstance(phi, bool) or not isinstance(phi, (int, float, Fraction)) or not 0 < phi <= 1:
+    number = isinstance(phi, (int, float, Fraction, Decimal)) and not isinstance(phi, bool)
+    if not number or not math.isfinite(phi) or not 0 < phi <= 1:
         raise InputError(f"phi must lie in (0, 1], got {phi!r}. 0.01: keys with a hundredth of the rows.")
     return max(1, math.ceil(Fraction(str(phi)) * n))
 

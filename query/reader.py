@@ -7,10 +7,11 @@ maintenance swept it after a merge, the question is put again to the newer view.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from numpy.typing import NDArray
 
@@ -46,8 +47,11 @@ from warehouse.keys import Key
 from warehouse.live import live_key_rows, live_values
 from warehouse.measures import Measure
 from warehouse.options import Options
-from warehouse.snapshot import KeysView, Snapshot, View
+from warehouse.snapshot import KeysView, Pinned, Snapshot, View
 from warehouse.ticks import Window
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 Mode = Literal["quick", "accurate", "exact"]
 KeyMode = Literal["approximate", "exact"]
@@ -73,13 +77,14 @@ class Warehouse:
     InputError for a question that cannot be, EmptyWindow where there are no rows to answer from.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot | Pinned) -> None:
         self._snapshot = snapshot
         self._blocks = BlockReader(snapshot.store)
         self._memory = Memory()
         self._sketches = Sketches(snapshot.store)
         self._made: tuple[KeysView | None, dict[Hashable, Any]] = (None, {})
         self._lock = threading.Lock()
+        self._duck: DuckDBPyConnection | None = None
 
     @property
     def options(self) -> Options:
@@ -135,6 +140,38 @@ class Warehouse:
         """Looks for newer data, as every question does by itself; whether there was any."""
         with self._lock:
             return bool(self._snapshot.refresh())
+
+    def sql(self, statement: str, *, params: Any = None) -> DuckDBPyRelation:
+        """A query over events, live, history, steps, runs and summary, and over the questions as functions.
+
+        >>> wh.sql("SELECT * FROM quantile(0.99, '7 days')").df()            # doctest: +SKIP
+
+        DuckDB reads the files; its relation runs, over the data of that moment, when its rows are asked for
+        (df, pl, arrow, fetchall, show ...). `params` are values for ? and $name. Errors are DuckDB's own.
+        """
+        from query.duck import connected
+
+        with self._lock:
+            duck = self._duck
+        if duck is None:
+            duck = connected(self)
+            with self._lock:
+                self._duck = duck = self._duck or duck
+        return duck.cursor().sql(statement, params=params)
+
+    def pinned(self) -> Warehouse:
+        """The warehouse as it is now, which does not refresh itself; it shares what is in memory."""
+        other = self.twin()
+        with self._lock:
+            self._snapshot.refresh()
+            other._snapshot = self._snapshot.pinned()
+        return other
+
+    def twin(self) -> Warehouse:
+        """Another object for this warehouse, which shares what is in memory but not the way to DuckDB."""
+        other = copy.copy(self)
+        other._duck = None
+        return other
 
     def contents(self) -> Contents:
         """Which batches, steps and runs there are now, and the way to their rows."""

@@ -1,9 +1,9 @@
 """Calls of SQL functions: what the arguments mean, whatever their order.
 
 The first parameter of a function is its subject (phi, x, a key ...). What else is given by position is told
-by what it is: a measure's name, a mode, a span such as '7d' (the window's `last`). By name, `start` and `end`
-give a window, too. NULL is as good as not given, except as a subject that the function needs: of
-nothing it returns no rows, as SQL's strict functions do.
+by what it is: a measure's name, a mode, a span such as '7d' (the window's `last`). By name, `since` and
+`until` (exclusive) give a window, too. NULL is as good as not given, except as a subject that the function
+needs: of nothing it returns no rows, as SQL's strict functions do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from query.refine import MODES
 from warehouse.errors import InputError
 from warehouse.ticks import parse_duration
 
-_WINDOW = ("last", "start", "end", "mode")
+_WINDOW = ("last", "since", "until", "mode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,20 @@ def understood(
 ) -> dict[str, Any] | None:
     """The arguments by name, those that are NULL left out; None where a subject that is needed is NULL.
 
-    `last` is a number where a number was given; a window by `start` and `end` comes as `between`.
+    `last` is a number where a number was given; a window by `since` and `until` comes as `between`.
     """
     signature = SIGNATURES[name]
-    found = dict(named)
-    unknown = [one for one in found if one not in signature.parameters]
+    needed = signature.subjects[0] if signature.needed else None
+    found = {role: value for role, value in named.items() if value is not None or role == needed}
+    unknown = [one for one in named if one not in signature.parameters]
     if unknown:
-        raise InputError(f"{name} has no parameter {unknown[0]!r}. It has: {', '.join(signature.parameters)}.")
+        raise InputError(
+            f"{name} has no parameter {unknown[0]!r}. It has: {', '.join(signature.parameters)}."
+        )
     for value in args:
         role = _role(name, signature, measures, value, found)
         if role:
             found[role] = value
-    needed = signature.subjects[0] if signature.needed else None
     if needed and needed not in found:
         raise InputError(f"{name} needs {needed}, such as {_EXAMPLES[name]}.")
     if needed and found[needed] is None:
@@ -131,7 +133,7 @@ def _plain(value: Any) -> Any:
 
 
 def _with_window(given: dict[str, Any]) -> dict[str, Any]:
-    ends = [given.pop(end, None) for end in ("start", "end")]
+    ends = [given.pop(end, None) for end in ("since", "until")]
     if any(end is not None for end in ends):
         given["between"] = tuple(_whole(end) for end in ends)
     if "last" in given:

@@ -1,7 +1,7 @@
 """Answers as rows of SQL: the columns of each function, and the rows of a call.
 
-A row has the answer's own columns, then its scope: n, m, NULLs, the promise, mode, window and as_of. `window` is
-(start, end), the end exclusive, NULL for all rows; `as_of` has the versions of the tables read.
+A row has the answer's own columns, then its scope: n, m, NULLs, the promise, mode, window and as_of. `window`
+is (start, end), the end exclusive, NULL for all rows; `as_of` has the versions of the tables read.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from query.reader import Warehouse
 from query.sqlcalls import SIGNATURES, understood
 from query.sqltypes import common_type, converter, sql_type
 from warehouse.errors import EmptyWindow, InputError
+from warehouse.keys import Key
 from warehouse.measures import Measure
 from warehouse.options import Options
 
@@ -62,7 +63,11 @@ def columns(name: str, options: Options, measure: str | None = None) -> list[tup
         key = options.key_column
         value, scope = sql_type(key.type) if key else "string", _KEY_SCOPE
     edge = "bigint" if options.tick_us is None else "timestamp"
-    kinds_by_name = {**_TYPES, **dict.fromkeys(_OF_VALUES, value), "window": f"struct<`start`: {edge}, `end`: {edge}>"}
+    kinds_by_name = {
+        **_TYPES,
+        **dict.fromkeys(_OF_VALUES, value),
+        "window": f"struct<`start`: {edge}, `end`: {edge}>",
+    }
     return [(one, kinds_by_name.get(one, "bigint")) for one in (*_OWN[name], *scope)]
 
 
@@ -99,6 +104,8 @@ def _answers(
         asked = wh.histogram(*[_points(wh, given, one) for one in subjects if one is not None], **given)
         yield from ((one, asked) for one in asked)
         return
+    if name in {"frequency", "key_range"}:
+        subjects = [_like(wh.options.key_column, one) for one in subjects]
     found = _asked(wh, name, subjects, given)
     yield from ((one, one) for one in _listed(found))
 
@@ -153,11 +160,15 @@ def _all_over(wh: Warehouse, given: dict[str, Any]) -> list[Any]:
 
 
 def _points(wh: Warehouse, given: Mapping[str, Any], points: Any) -> Any:
-    """Points as the measure has them. A literal such as 0.1 is a decimal in SQL, and a double is stored."""
-    measure: Measure = wh.options.measure(given.get("measure"))
-    if several(points):
-        return [_points(wh, given, one) for one in points]
-    return float(points) if measure.is_double and isinstance(points, Decimal) else points
+    """Points as the measure has them."""
+    return _like(wh.options.measure(given.get("measure")), points)
+
+
+def _like(column: Measure | Key | None, value: Any) -> Any:
+    """A value as the column has it: a literal such as 0.1 is a decimal in SQL, where a double is stored."""
+    if several(value):
+        return [_like(column, one) for one in value]
+    return float(value) if column is not None and column.is_double and isinstance(value, Decimal) else value
 
 
 def _count(k: Any) -> Any:

@@ -56,8 +56,12 @@ def _places(kind: str) -> tuple[int, int] | None:
 
 def converter(kind: str) -> Callable[[Any], Any]:
     """What makes a value of a measure or key one of the type; None stays None."""
-    convert = _CONVERT.get(kind, Decimal if kind.startswith("decimal") else lambda value: value)
+    convert: Callable[[Any], Any] = _CONVERT.get(kind, Decimal if kind.startswith("decimal") else _same)
     return lambda value: None if value is None else convert(value)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _text(value: Any) -> str:
@@ -83,6 +87,6 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
 def duckdb_type(kind: str) -> str:
     """The type as DuckDB has it; fields of a struct are told as `name: type`."""
     if kind.startswith("struct<"):
-        fields = (one.split(": ") for one in kind[len("struct<") : -1].split(", "))
-        return "STRUCT(" + ", ".join(f'"{name}" {duckdb_type(inner)}' for name, inner in fields) + ")"
+        fields = (one.split(": ") for one in kind[len("struct<") : -1].replace("`", '"').split(", "))
+        return "STRUCT(" + ", ".join(f"{name} {duckdb_type(inner)}" for name, inner in fields) + ")"
     return _DUCKDB.get(kind, kind.upper())

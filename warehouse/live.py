@@ -12,7 +12,7 @@ from warehouse.events import Batches, Piece, event_files, read_columns, share_ou
 from warehouse.keyrows import KeyRows, counted
 from warehouse.keys import Key, KeyColumn
 from warehouse.measures import Measure, epoch_micros
-from warehouse.snapshot import KeysView, Snapshot, View
+from warehouse.snapshot import KeysView, Pinned, Snapshot, View
 from warehouse.storage import EVENTS
 from warehouse.ticks import Window
 
@@ -20,7 +20,11 @@ _READ_ROWS = 2**20
 
 
 def live_key_rows(
-    snapshot: Snapshot, view: KeysView, window: Window, since: int | None = None, until: int | None = None
+    snapshot: Snapshot | Pinned,
+    view: KeysView,
+    window: Window,
+    since: int | None = None,
+    until: int | None = None,
 ) -> Iterator[KeyRows]:
     """The keys of the view's live batches in the window, counted, in bounded pieces.
 
@@ -42,7 +46,10 @@ def live_key_rows(
 
 
 def _pieces(
-    snapshot: Snapshot, batches: Sequence[Batches], measures: Sequence[Measure], key: Key | None = None
+    snapshot: Snapshot | Pinned,
+    batches: Sequence[Batches],
+    measures: Sequence[Measure],
+    key: Key | None = None,
 ) -> Iterator[Piece]:
     """The batches' rows of `events`, at its newest version: it has every batch that the ledger has."""
     if not batches:
@@ -53,7 +60,7 @@ def _pieces(
         yield from read_columns(filesystem, shares, measures, batches, key)
 
 
-def live_values(snapshot: Snapshot, view: View, window: Window) -> Iterator[NDArray[Any]]:
+def live_values(snapshot: Snapshot | Pinned, view: View, window: Window) -> Iterator[NDArray[Any]]:
     """The stored values of the view's live batches in the window, in bounded pieces; no NaN, no NULL."""
     rows = [row for row in view.live if not window.misses(row.tick, row.tick)]
     batches = sorted({Batches(row.source, row.first_batch, row.last_batch) for row in rows})

@@ -37,6 +37,7 @@ from warehouse.storage import EVENTS, KEYS, LEDGER, REJECTED, STEPS, Store, runs
 P = TypeVar("P", Measure, Key)
 M = TypeVar("M", RunMarks, KeyMarks)
 
+_NO_KEY = "the warehouse was created without a key. Create one with key='column' and load it."
 _LISTING_SECONDS = 60.0  # a log that was cleaned can hide its next version: list it anew this often
 
 
@@ -91,6 +92,45 @@ class _Known:
         return self.table
 
 
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A warehouse as a snapshot saw it, asked as that is; it stays as it is."""
+
+    store: Store
+    options: Options
+    identity: str
+    views: Mapping[str, View]
+    keys: KeysView | None
+    held: Contents
+    told: Mapping[str, Any]
+
+    def refresh(self) -> bool:
+        """Nothing is newer here."""
+        return False
+
+    def pinned(self) -> Pinned:
+        """Itself."""
+        return self
+
+    def view(self, measure: str | None = None) -> View:
+        """As `Snapshot.view`."""
+        return self.views[self.options.measure(measure).name]
+
+    def keys_view(self) -> KeysView:
+        """As `Snapshot.keys_view`."""
+        if self.keys is None:
+            raise InputError(_NO_KEY)
+        return self.keys
+
+    def contents(self) -> Contents:
+        """As `Snapshot.contents`."""
+        return self.held
+
+    def info(self) -> Mapping[str, Any]:
+        """As `Snapshot.info`."""
+        return self.told
+
+
 class Snapshot:
     """A reader of one warehouse. `refresh` looks for what is new; `view` is a value that stays."""
 
@@ -141,11 +181,23 @@ class Snapshot:
             raise InputError(
                 "the warehouse has no rows yet: its first batch will fix the columns' types."
                 if self.options.key
-                else "the warehouse was created without a key. Create one with key='column' and load it."
+                else _NO_KEY
             )
         if self._keys is None:
             self._keys = self._view_keys(key)
         return self._keys
+
+    def pinned(self) -> Pinned:
+        """All of this as of the last refresh, as a value."""
+        return Pinned(
+            self.store,
+            self.options,
+            self.identity,
+            {one.name: self.view(one.name) for one in self.options.measures},
+            self.keys_view() if self.options.key_column else None,
+            self.contents(),
+            self.info(),
+        )
 
     def contents(self) -> Contents:
         """Which batches there are, with steps and runs, as of the last refresh.
