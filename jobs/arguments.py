@@ -144,6 +144,22 @@ def maintain(args: argparse.ArgumentParser) -> None:
     )
 
 
+def sql_server(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark sql-server` and jobs/sql_server.py."""
+    args.set_defaults(parser=args)
+    args.add_argument(
+        "-w",
+        "--warehouse",
+        action="append",
+        metavar="NAME=PATH",
+        help="a warehouse and the name that its tables begin with; may be repeated (default: the settings "
+        f"spark.tidemark.NAME, then the variable {VARIABLE}; the default of NAME is the folder's)",
+    )
+    args.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
+    args.add_argument("--port", type=int, default=0, help="the port; 0, the default, takes a free one")
+    args.add_argument("--json", action="store_true", help="print one JSON document, for programs")
+
+
 def window(args: argparse.ArgumentParser) -> None:
     """What every question takes."""
     common(args)

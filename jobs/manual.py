@@ -264,6 +264,22 @@ printed below the last one. With --json it prints one document for each look, th
         "jobs.watch:run",
     ),
     Command(
+        "sql-server",
+        "serve warehouses to JDBC clients",
+        """\
+Starts Spark's Thrift server, which JDBC and ODBC clients connect to, beeline and dashboards among them. In
+each of their sessions are the functions and views of the warehouses: NAME_quantile, NAME_events ... Prints the
+JDBC address and serves until SIGTERM or Ctrl-C. It asks nobody for a password: whoever reaches the port may
+read all that it can.""",
+        (
+            "tidemark sql-server -w flights=/data/flights -w clicks=/data/clicks --port 10000",
+            "spark-submit --conf spark.tidemark.flights=/data/flights jobs/sql_server.py",
+        ),
+        arguments.sql_server,
+        "jobs.sql_server:run",
+        needs_warehouse=False,
+    ),
+    Command(
         "completion",
         "a script that completes words in bash, zsh or fish",
         "Prints a script for the shell, made from the very options that this version takes.",

@@ -18,11 +18,16 @@ DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
 
 def ended(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Runs a job with its warehouse named, and tells an error in one line; its exit code.
+    """Runs a job with its warehouse named, as `finished` does."""
+    given.warehouse = warehouse_of(given)
+    return finished(run, given)
+
+
+def finished(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
+    """Runs a job, and tells an error in one line; its exit code.
 
     An error that is neither ours nor the system's is a mistake of ours: it keeps its traceback.
     """
-    given.warehouse = warehouse_of(given)
     try:
         return run(given)
     except BrokenPipeError:

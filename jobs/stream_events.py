@@ -15,17 +15,13 @@ Exit codes: 0 stopped or done, 2 bad usage or input (nothing was changed), 1 any
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 import threading
-from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import functions as F
 
 import query
@@ -35,22 +31,19 @@ from jobs import arguments
 from jobs.inputs import as_input_error
 from jobs.outcome import ended
 from jobs.session import spark_session
+from jobs.stopping import java_waits, told_to_stop
 from query.plain import json_text
 from stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
 from warehouse.errors import InputError, told_in
 from warehouse.storage import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from warehouse.options import Options
 
 _LOOK_SECONDS = 1
-_STOP_SECONDS = 600  # for the batch in work, when the process is told to end
-_BEFORE_SPARK = 100  # Spark's own hook has the priority 40
 
 
 def parser() -> argparse.ArgumentParser:
@@ -78,7 +71,7 @@ def run(given: argparse.Namespace) -> int:
     stopping = threading.Event()
     try:
         spark = spark_session("tidemark stream")
-        with _told_to_stop(stopping), _java_waits(spark, stopping):
+        with told_to_stop(stopping), java_waits(spark, stopping):
             _run(spark, given, stopping)
         return 0
     except PySparkException as error:
@@ -87,66 +80,6 @@ def run(given: argparse.Namespace) -> int:
         if readable is error:
             raise
         raise readable from error
-
-
-@contextmanager
-def _told_to_stop(stopping: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set the event, and end nothing by themselves."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
-        return
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: stopping.set()) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-
-
-class _Hook:
-    """What Java calls when it is told to end: it waits until the stream has ended."""
-
-    def __init__(self, stopping: threading.Event) -> None:
-        self.stopping, self.ended = stopping, threading.Event()
-
-    def run(self) -> None:
-        self.stopping.set()
-        self.ended.wait(_STOP_SECONDS)
-
-    class Java:
-        """The interface that py4j is to show."""
-
-        implements = ("java.lang.Runnable",)
-
-
-@contextmanager
-def _java_waits(spark: SparkSession, stopping: threading.Event) -> Iterator[None]:
-    """Under spark-submit the signal reaches Java, which would end Spark in the middle of a batch.
-
-    A hook that runs before Spark's own keeps it until the work inside is done, and the process ends with 0.
-    """
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        yield
-        return
-    context = spark.sparkContext
-    java: Any = context._jvm  # noqa: SLF001  Java's shutdown is not in the Python API
-    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001
-    hook = _Hook(stopping)
-    thread = java.java.lang.Thread(hook)  # Java's collections ask for hashes, which our object has not
-    hooks = java.org.apache.hadoop.util.ShutdownHookManager.get()
-    seconds = java.java.util.concurrent.TimeUnit.SECONDS
-    hooks.addShutdownHook(thread, _BEFORE_SPARK, _STOP_SECONDS, seconds)
-    try:
-        yield
-        if hooks.isShutdownInProgress():
-            spark.stop()
-            sys.stdout.flush()
-            java.java.lang.Runtime.getRuntime().halt(0)
-    finally:
-        hook.ended.set()
-        with suppress(Exception):  # Java is gone, or ending
-            hooks.removeShutdownHook(thread)
 
 
 def _run(spark: SparkSession, given: argparse.Namespace, stopping: threading.Event) -> None:

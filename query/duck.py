@@ -2,8 +2,8 @@
 
 A view is bound anew with each statement, and then the functions inside it are asked: which files of `events`
 there are, and which batches are visible. They are told the statement's `now()`, which is that of its
-transaction, and answer of one look at the warehouse for each: so all tables of a statement, and of an explicit
-transaction, are of one moment, and the next statement sees what is new.
+transaction, and answer of one look at the warehouse for each: so all tables of a statement, and of an
+explicit transaction, are of one moment, and the next statement sees what is new.
 
 DuckDB takes Python's functions for scalars alone. So a macro's function returns a list of rows, which the
 macro takes apart; its arguments cross as JSON.

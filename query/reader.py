@@ -164,13 +164,13 @@ class Warehouse:
         other = self.twin()
         with self._lock:
             self._snapshot.refresh()
-            other._snapshot = self._snapshot.pinned()
+            other._snapshot = self._snapshot.pinned()  # noqa: SLF001  one of this class
         return other
 
     def twin(self) -> Warehouse:
         """Another object for this warehouse, which shares what is in memory but not the way to DuckDB."""
         other = copy.copy(self)
-        other._duck = None
+        other._duck = None  # noqa: SLF001  one of this class
         return other
 
     def contents(self) -> Contents:

@@ -52,9 +52,12 @@ def register_views(
     InputError for a bad name, NotAWarehouse where there is none, EmptyWindow where the columns are not
     known yet: all that is told by a worker of Spark's, which also has to have tidemark.
     """
-    chosen = _settings(spark, name) if uri is None else {_name_of(uri, name): uri}
+    chosen = warehouses_set(spark, name) if uri is None else {name_of(uri, name): uri}
     for one, where in chosen.items():
-        _register(spark, checked_name(one), Store.of(where, storage_options))
+        store = Store.of(where, storage_options)
+        register_functions(spark, checked_name(one), store)
+        for view, text in views(one, store).items():
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text}")
     return list(chosen)
 
 
@@ -67,7 +70,8 @@ def checked_name(name: Any) -> str:
     return name
 
 
-def _settings(spark: SparkSession, name: str | None) -> dict[str, str]:
+def warehouses_set(spark: SparkSession, name: str | None = None) -> dict[str, str]:
+    """The warehouses that the session's settings name, or the one of that name; InputError for none."""
     known = {
         key.removeprefix(SETTINGS): value
         for key, value in spark.conf.getAll.items()
@@ -82,16 +86,18 @@ def _settings(spark: SparkSession, name: str | None) -> dict[str, str]:
     return chosen
 
 
-def _name_of(uri: str | os.PathLike[str], name: str | None) -> str:
+def name_of(uri: str | os.PathLike[str], name: str | None = None) -> str:
+    """The name, or that of the folder."""
     return os.fspath(uri).rstrip("/").rsplit("/", 1)[-1] if name is None else name
 
 
-def _register(spark: SparkSession, name: str, store: Store) -> None:
+def register_functions(spark: SparkSession, name: str, store: Store) -> list[str]:
+    """Registers the functions alone in the session; returns their names."""
     options, place = _described(spark, store)
-    for function, (what, args, columns) in _functions(options).items():
-        spark.udtf.register(f"{name}_{function}", table_function(place, what, args, columns))
-    for view, text in views(name, store).items():
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text}")
+    found = {f"{name}_{function}": told for function, told in _functions(options).items()}
+    for function, (what, args, columns) in found.items():
+        spark.udtf.register(function, table_function(place, what, args, columns))
+    return list(found)
 
 
 def _described(spark: SparkSession, store: Store) -> tuple[Options, tuple[Any, ...]]:
