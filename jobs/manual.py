@@ -268,9 +268,9 @@ printed below the last one. With --json it prints one document for each look, th
         "serve warehouses to JDBC clients",
         """\
 Starts Spark's Thrift server, which JDBC and ODBC clients connect to, beeline and dashboards among them. In
-each of their sessions are the functions and views of the warehouses: NAME_quantile, NAME_events ... Prints the
-JDBC address and serves until SIGTERM or Ctrl-C. It asks nobody for a password: whoever reaches the port may
-read all that it can.""",
+each of their sessions are the functions and views of the warehouses: NAME_quantile, NAME_events ... Prints
+the JDBC address and serves until SIGTERM or Ctrl-C. It asks nobody for a password: whoever reaches the port
+may read all that it can.""",
         (
             "tidemark sql-server -w flights=/data/flights -w clicks=/data/clicks --port 10000",
             "spark-submit --conf spark.tidemark.flights=/data/flights jobs/sql_server.py",

@@ -136,7 +136,7 @@ def publish(spark: SparkSession, name: str, store: Store) -> None:
 def start(spark: SparkSession, host: str, port: int, folder: str) -> tuple[Any, int]:
     """Spark's Thrift server, and the port that it listens on. Derby, a part of it, logs into the folder."""
     java: Any = spark.sparkContext._jvm  # noqa: SLF001  the server is not in the Python API
-    java.java.lang.System.setProperty("derby.system.home", folder)
+    java.java.lang.System.setProperty("derby.stream.error.file", f"{folder}/derby.log")
     spark.conf.set("hive.server2.thrift.bind.host", host)
     spark.conf.set("hive.server2.thrift.port", str(port))
     hive = java.org.apache.spark.sql.hive.thriftserver

@@ -1,0 +1,87 @@
+"""Flights in a warehouse, the same rows in memory as the oracle, and another process that changes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import stream
+import warehouse
+from tests.query.worlds import Oracle
+
+ROOT = Path(__file__).resolve().parents[2]
+FLIGHTS = ROOT / "docs" / "data" / "flights-20k.parquet"
+DAY = timedelta(days=1)
+
+
+def month(frame: DataFrame, number: int) -> DataFrame:
+    return frame.where(F.month("time") == number)
+
+
+def make(spark: SparkSession, uri: Path) -> None:
+    """January is history, February is live, March is left to come."""
+    frame = spark.read.parquet(str(FLIGHTS))
+    measures, options = ["delay", "distance"], {"key": "origin", "time": "time", "kappa": 3}
+    warehouse.create(spark, uri, measures, eps=0.01, schema=frame, **options)
+    warehouse.load(spark, uri, month(frame, 1), batch="2001-01")
+    stream.append(spark, uri, month(frame, 2), source="web", batch=0)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of some months, in memory."""
+
+    rows: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, *months: int) -> Rows:
+        rows = pq.read_table(FLIGHTS).cast(_with_zone()).to_pylist()
+        return cls([row for row in rows if row["time"].month in months])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def since(self, start: datetime, stop: datetime | None = None) -> Rows:
+        return Rows(
+            [row for row in self.rows if start <= row["time"] and (stop is None or row["time"] < stop)]
+        )
+
+    def last_days(self, days: int) -> Rows:
+        newest = max(row["time"] for row in self.rows)
+        return self.since(datetime(newest.year, newest.month, newest.day, tzinfo=UTC) - (days - 1) * DAY)
+
+    def oracle(self, measure: str = "delay") -> Oracle:
+        return Oracle.of([row[measure] for row in self.rows])
+
+    def keys(self) -> Counter[str]:
+        return Counter(row["origin"] for row in self.rows if row["origin"] is not None)
+
+
+def _with_zone() -> pa.Schema:
+    schema = pq.read_schema(FLIGHTS)
+    return schema.set(schema.get_field_index("time"), pa.field("time", pa.timestamp("us", tz="UTC")))
+
+
+def in_another_process(uri: Path, what: str) -> None:
+    """`what` is Python that has `spark`, `uri`, `warehouse`, `stream`, and `months`, the flights by number."""
+    script = f"""
+import stream, warehouse
+from jobs.session import spark_session
+from tests.query.sqlworld import FLIGHTS, month
+spark = spark_session("another", **{{"spark.master": "local[1]", "spark.sql.warehouse.dir": {str(uri)!r} + "-sw"}})
+frame = spark.read.parquet(str(FLIGHTS))
+months = {{number: month(frame, number) for number in range(1, 13)}}
+uri = {str(uri)!r}
+{what}
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, timeout=300)

@@ -1,0 +1,361 @@
+"""Spark's SQL over a warehouse: every form of every function and view, against the rows in memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+
+import query
+import stream
+import warehouse
+from query import spark as registering
+from tests.query.sqlworld import FLIGHTS, Rows, in_another_process, make, month
+from warehouse import EmptyWindow, InputError, NotAWarehouse, ledger
+
+HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
+FEBRUARY = datetime(2001, 2, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    uri = tmp_path_factory.mktemp("sql") / "w"
+    make(spark, uri)
+    return uri
+
+
+@pytest.fixture(scope="module")
+def ask(spark: SparkSession, uri: Path) -> Callable[[str], list[Row]]:
+    assert query.register_views(spark, uri, "flights") == ["flights"]
+    return lambda text: spark.sql(text).collect()
+
+
+@pytest.fixture
+def own(spark: SparkSession, uri: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy that a test may change, registered as `own`."""
+    shutil.copytree(uri, tmp_path / "own")
+    query.register_views(spark, tmp_path / "own")
+    yield tmp_path / "own"
+    for view in ("events", "history", "live"):
+        spark.catalog.dropTempView(f"own_{view}")
+
+
+def check(row: Row, phi: float, rows: Rows, measure: str = "delay", mode: str = "accurate") -> None:
+    """The row's bounds hold, and the promise is kept."""
+    truth = rows.oracle(measure)
+    exact, live = truth.quantile(phi), rows.since(FEBRUARY).oracle(measure).n
+    assert (row.phi, row.measure, row.mode, row.eps) == (phi, measure, mode, 0.01)
+    assert (row.n + row.m, row.m, row.nans) == (truth.n, live, 0)
+    assert row.nulls == truth.nulls
+    assert row.low <= exact <= row.high
+    assert row.rank_lo <= truth.le(row.value) <= row.rank_hi
+    assert row.error_bound <= {"quick": 0.01 * truth.n, "accurate": 0.01 * live, "exact": 0}[mode]
+    if row.error_bound == 0:
+        assert row.value == exact
+    assert set(row.as_of.asDict()) == {"runs", "steps", "ledger"}
+
+
+WEEK = BOTH.last_days(7)
+QUANTILES = {
+    "0.99D": (0.99, BOTH, "delay", "accurate"),
+    "0.99": (0.99, BOTH, "delay", "accurate"),
+    "1": (1.0, BOTH, "delay", "accurate"),
+    "0.99, '7 days'": (0.99, WEEK, "delay", "accurate"),
+    "'7d', 0.99D": (0.99, WEEK, "delay", "accurate"),
+    "0.5, INTERVAL 7 DAYS, 'exact'": (0.5, WEEK, "delay", "exact"),
+    "0.5, 'distance'": (0.5, BOTH, "distance", "accurate"),
+    "'quick', 'distance', 0.5": (0.5, BOTH, "distance", "quick"),
+    "phi => 0.9, last => '7 days', measure => 'distance', mode => 'exact'": (0.9, WEEK, "distance", "exact"),
+    "0.9, mode => 'exact', measure => NULL": (0.9, BOTH, "delay", "exact"),
+    "0.5, since => '2001-02-01'": (0.5, LIVE, "delay", "accurate"),
+    "0.5, since => DATE'2001-02-01', until => TIMESTAMP'2001-03-01 00:00:00Z'": (
+        0.5,
+        LIVE,
+        "delay",
+        "accurate",
+    ),
+    "0.5, until => '2001-02-01'": (0.5, HISTORY, "delay", "accurate"),
+}
+
+
+@pytest.mark.parametrize("arguments", QUANTILES)
+def test_a_quantile_is_asked_for_in_any_sensible_way(ask: Callable[[str], list[Row]], arguments: str) -> None:
+    phi, rows, measure, mode = QUANTILES[arguments]
+    (row,) = ask(f"SELECT * FROM flights_quantile({arguments})")
+    check(row, phi, rows, measure, mode)
+    assert (row.window is None) == (rows is BOTH)
+
+
+def test_several_quantiles_come_by_an_array_and_by_lateral(ask: Callable[[str], list[Row]]) -> None:
+    by_array = ask("SELECT * FROM flights_quantile(ARRAY(0.5, 0.9), 'exact')")
+    lateral = ask(
+        "SELECT q.* FROM VALUES (0.5), (0.9), (NULL) AS t(p), LATERAL flights_quantile(p, 'exact') q"
+    )
+    assert [row.phi for row in by_array] == [0.5, 0.9]
+    assert sorted(lateral) == sorted(by_array)  # of NULL there is no quantile
+    for row in by_array:
+        check(row, row.phi, BOTH, mode="exact")
+
+
+def test_an_answer_tells_its_window_and_a_function_of_one_measure_takes_no_other(
+    spark: SparkSession, ask: Callable[[str], list[Row]]
+) -> None:
+    (row,) = ask(
+        "SELECT CAST(window.start AS STRING) AS a, CAST(window.end AS STRING) AS b FROM "
+        "flights_quantile(0.5, since => '2001-01-10 07:00', until => '2001-01-12')"
+    )
+    assert (row.a, row.b) == ("2001-01-10 00:00:00", "2001-01-12 00:00:00")
+    (row,) = ask("SELECT * FROM flights_distance_quantile(0.5, 'exact')")
+    check(row, 0.5, BOTH, "distance", "exact")
+    assert "about 'distance'" in refused(
+        spark, "SELECT * FROM flights_distance_quantile(0.5, measure => 'delay')"
+    )
+
+
+def test_ranks_and_histograms_are_those_of_the_rows(ask: Callable[[str], list[Row]]) -> None:
+    truth = BOTH.oracle()
+    (rank,) = ask("SELECT * FROM flights_rank(120)")
+    assert rank.rank_lo <= truth.le(120) <= rank.rank_hi
+    (exact,) = ask("SELECT * FROM flights_rank(-0.5, mode => 'exact')")
+    assert (exact.rank, exact.error_bound) == (truth.le(-1), 0)
+    curve = ask("SELECT * FROM flights_cdf()")
+    assert [row.value for row in curve] == sorted({row.value for row in curve})
+    assert len(curve) > 20
+    for row in curve:
+        assert row.cdf_lo <= truth.le(row.value) / truth.n <= row.cdf_hi
+    (share,) = ask("SELECT * FROM flights_cdf(15, 'exact', 'distance')")
+    assert share.cdf == BOTH.oracle("distance").le(15) / truth.n
+    bins = ask("SELECT * FROM flights_histogram(5, 'exact')")
+    assert sum(row["count"] for row in bins) == truth.n
+    (below, above) = ask("SELECT * FROM flights_histogram(ARRAY(-1000, 0, 5000), 'exact')")
+    assert (below["count"], above["count"]) == (truth.lt(0), truth.n - truth.lt(0))
+
+
+def test_keys_are_counted_as_a_counter_does(ask: Callable[[str], list[Row]]) -> None:
+    truth = BOTH.keys()
+    (row,) = ask("SELECT * FROM flights_frequency('ATL')")
+    assert row.lo <= truth["ATL"] <= row.hi
+    assert (row.value, row.key, row.n + row.m, row.in_history) == (
+        "ATL",
+        "origin",
+        truth.total(),
+        HISTORY.keys()["ATL"],
+    )
+    (row,) = ask("SELECT * FROM flights_frequency('ATL', '7 days', 'exact')")
+    assert (row["count"], row.confidence) == (WEEK.keys()["ATL"], 1.0)
+    (row,) = ask(
+        "SELECT * FROM flights_frequency('exact', '1 hour')"
+    )  # the first is the key, whatever it says
+    assert (row.value, row.hi, row.mode) == ("exact", 0, "approximate")
+    several = ask("SELECT * FROM flights_frequency(key => ARRAY('ORD', 'nowhere'), mode => 'exact')")
+    assert [row["count"] for row in several] == [truth["ORD"], 0]
+    lateral = ask(
+        "SELECT f.value, f.`count` FROM VALUES ('ORD'), (NULL) t(k), LATERAL flights_frequency(k, mode => 'exact') f"
+    )
+    assert [tuple(row) for row in lateral] == [("ORD", truth["ORD"])]
+    top = ask("SELECT * FROM flights_top(20, 'exact')")
+    assert [row["count"] for row in top] == sorted(truth.values(), reverse=True)[:20]
+    assert len(ask("SELECT * FROM flights_top()")) == 10
+    heavy = ask("SELECT value FROM flights_heavy_hitters(0.03) WHERE certain")
+    assert {row.value for row in heavy} == {
+        key for key, count in truth.items() if count >= 0.03 * truth.total()
+    }
+    (row,) = ask("SELECT * FROM flights_key_range('A', 'B')")
+    assert row["count"] == sum(count for key, count in truth.items() if "A" <= key < "B")
+    (row,) = ask("SELECT * FROM flights_self_join()")
+    assert row["count"] == sum(count * count for count in truth.values())
+
+
+def test_views_hold_what_is_visible(ask: Callable[[str], list[Row]]) -> None:
+    for view, rows in (("events", BOTH), ("history", HISTORY), ("live", LIVE)):
+        found = ask(f"SELECT delay, origin, unix_micros(time) AS at FROM flights_{view}")
+        expected = [(row["delay"], row["origin"], int(row["time"].timestamp()) * 10**6) for row in rows.rows]
+        assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, expected)), view
+    (step,) = ask("SELECT * FROM flights_steps")
+    assert (step.step, step.source, step.rows, step.loaded) == (0, "load:2001-01", len(HISTORY), True)
+    runs = {row.projection: row for row in ask("SELECT * FROM flights_runs")}
+    assert set(runs) == {"delay", "distance", "key origin"}
+    assert (runs["delay"].first_step, runs["delay"].last_step, runs["delay"].level) == (0, 0, 0)
+    assert runs["delay"].rows == HISTORY.oracle().n
+    summary = ask("SELECT * FROM flights_summary")
+    assert [(row.measure, row.phi) for row in summary] == [
+        (measure, phi) for measure in ("delay", "distance") for phi in (0.5, 0.9, 0.95, 0.99, 0.999)
+    ]
+    for row in summary:
+        check(row, row.phi, BOTH, row.measure)
+
+
+def refused(spark: SparkSession, text: str) -> str:
+    """What the user reads."""
+    with pytest.raises(PySparkException) as failed:
+        spark.sql(text).collect()
+    return str(failed.value)
+
+
+WRONG = {
+    "flights_quantile(1.5)": "not a quantile: got phi = 1.5; expected 0 <= phi <= 1",
+    "flights_quantile()": "quantile needs phi, such as 0.99.",
+    "flights_quantile(0.5, 'dely')": "'dely' is not a measure, a mode, a span such as '7d'. There are: delay, distance",
+    "flights_quantile(0.5, measure => 'dely')": "no measure 'dely' here. Expected one of: delay, distance.",
+    "flights_quantile(0.5, '7d', last => '8d')": "last is given twice",
+    "flights_quantile(0.5, last => 'a week')": "not a duration: 'a week'",
+    "flights_quantile(0.5, last => '7d', since => '2001-01-01')": "exclude each other",
+    "flights_quantile(0.5, percent => 3)": "no parameter 'percent'. It has: phi, measure, last, since, until, mode.",
+    "flights_quantile(0.5, mode => 'best')": "no mode 'best'",
+    "flights_quantile(0.5, since => '2030-01-01')": "empty window: no rows of 'delay' from 2030-01-01",
+    "flights_rank('many')": "cannot compare 'many' with 'delay'",
+    "flights_frequency(3)": "3 is no key here: 'origin' is of type string.",
+    "flights_key_range('A', 'B', 'approximate')": "always exact",
+}
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_what_is_wrong_is_told_in_one_message(spark: SparkSession, ask: Any, call: str) -> None:  # noqa: ARG001
+    said = refused(spark, f"SELECT * FROM {call}")
+    assert WRONG[call] in said
+    assert "Traceback" not in said
+    assert len(said.strip().splitlines()) <= 2, said
+
+
+def test_a_mistake_of_another_is_told_with_its_traceback(spark: SparkSession, uri: Path) -> None:
+    """Only our own errors hide where they came from."""
+    place = (str(uri), ())
+    broken = registering.table_function(place, "no such thing", (), "x int")
+    spark.udtf.register("broken", broken)
+    assert "Traceback" in refused(spark, "SELECT * FROM broken()")
+
+
+def test_all_is_fresh_after_another_process_has_streamed_and_loaded(spark: SparkSession, own: Path) -> None:
+    """A view over a DataFrame is the broken variant: it stays at what it first saw."""
+
+    def seen(events: str) -> tuple[int, ...]:
+        counts = [spark.sql(f"SELECT * FROM {view}").count() for view in (events, "own_history", "own_live")]
+        (answer,) = spark.sql("SELECT n, m FROM own_quantile(0.5)").collect()
+        (steps,) = spark.sql("SELECT count(*) FROM own_steps WHERE loaded").collect()
+        return (*counts, answer.n, answer.m, steps[0])
+
+    spark.sql("SELECT * FROM own_events").createOrReplaceTempView("frozen")
+    spark.read.format("delta").load(str(own / "events")).createOrReplaceTempView("frozen_table")
+    before = (len(BOTH), len(HISTORY), len(LIVE), len(HISTORY), len(LIVE), 1)
+    assert seen("own_events") == before
+    in_another_process(
+        own, "stream.append(spark, uri, months[3], source='web', batch=1)\nwarehouse.load(spark, uri)"
+    )
+    march = len(Rows.of(3))
+    after = (len(BOTH) + march, len(BOTH) + march, 0, len(BOTH) + march, 0, 2)
+    assert seen("own_events") == after
+    assert seen("frozen_table") != after
+
+
+def test_rows_of_a_crashed_batch_are_in_no_view(
+    spark: SparkSession, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table itself has them: a view without the filter is the broken variant."""
+    march = month(spark.read.parquet(str(FLIGHTS)), 3)
+
+    class Crash(Exception):
+        pass
+
+    def crash(*_: Any) -> None:
+        raise Crash
+
+    def at_plan(point: str) -> None:
+        if point == "plan":
+            raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "append_batch", crash)
+        with pytest.raises(Crash):
+            stream.append(spark, own, march, source="web", batch=1)
+    in_table = spark.sql(f"SELECT count(*) FROM delta.`{own}/events`").collect()[0][0]
+    assert in_table == len(BOTH) + len(Rows.of(3))
+    for view, rows in (("events", BOTH), ("history", HISTORY), ("live", LIVE)):
+        assert spark.sql(f"SELECT * FROM own_{view}").count() == len(rows), view
+    stream.append(spark, own, march, source="web", batch=1)
+    assert spark.sql("SELECT * FROM own_events").count() == in_table
+    with pytest.raises(Crash):
+        warehouse.load(spark, own, march, batch="again", progress=at_plan)
+    assert spark.sql("SELECT * FROM own_events").count() == in_table
+
+
+def test_live_rows_are_read_from_live_files_alone(spark: SparkSession, own: Path) -> None:
+    for file in DeltaTable(own / "events").get_add_actions(flatten=True).to_pylist():
+        if file["min._source"] != "web":
+            (own / "events" / file["path"]).unlink()
+    assert spark.sql("SELECT * FROM own_live").count() == len(LIVE)
+    with pytest.raises(PySparkException):
+        spark.sql("SELECT sum(delay) FROM own_history").collect()
+
+
+def test_a_batch_that_comes_while_a_query_runs_is_in_it_whole_or_not_at_all(
+    spark: SparkSession, own: Path
+) -> None:
+    """Analysis pins `events`; which batches are visible is asked later."""
+    text = "SELECT _source, count(*) AS rows, count(DISTINCT struct(*)) AS apart FROM own_events GROUP BY _source"
+    planned = spark.sql(text)
+    frame = spark.read.parquet(str(FLIGHTS))
+    stream.append(spark, own, month(frame, 3), source="late", batch=0)
+    warehouse.load(spark, own)
+    apart = [len({tuple(row.values()) for row in rows.rows}) for rows in (HISTORY, LIVE)]
+    assert sorted(map(tuple, planned.collect())) == [
+        ("load:2001-01", len(HISTORY), apart[0]),
+        ("web", len(LIVE), apart[1]),
+    ]
+    assert {row._source for row in spark.sql(text).collect()} == {"load:2001-01", "web", "late"}
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a b", "a`b", "a;DROP VIEW x", "a.b", "é", "a" * 101, 3, None])
+def test_a_name_that_is_no_identifier_is_refused(spark: SparkSession, uri: Path, name: Any) -> None:
+    where = uri if name is not None else uri.parent / "no identifier"
+    with pytest.raises(InputError, match="name must be an identifier"):
+        query.register_views(spark, where, name)
+
+
+def test_any_path_will_do_and_settings_name_warehouses(
+    spark: SparkSession, uri: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / "a b 'c' `d` \"e\" =x=1"
+    shutil.copytree(uri, odd)
+    with pytest.raises(InputError, match=r"set spark\.tidemark\.NAME to it; set are: none"):
+        query.register_views(spark)
+    spark.conf.set("spark.tidemark.odd", str(odd))
+    try:
+        assert query.register_views(spark) == ["odd"]
+        with pytest.raises(InputError, match="set are: odd"):
+            query.register_views(spark, name="other")
+    finally:
+        spark.conf.unset("spark.tidemark.odd")
+    for view, rows in (("events", BOTH), ("live", LIVE), ("history", HISTORY)):
+        assert spark.sql(f"SELECT * FROM odd_{view}").count() == len(rows)
+    assert spark.sql("SELECT * FROM odd_quantile(0.5)").collect()[0].n == len(HISTORY)
+    monkeypatch.chdir(odd.parent)
+    query.register_views(spark, Path(odd.name), "odd")
+    assert spark.sql("SELECT * FROM odd_live").count() == len(LIVE)
+
+
+def test_what_cannot_be_registered_is_told_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NotAWarehouse, match="is not a tidemark warehouse"):
+        query.register_views(spark, tmp_path / "nothing")
+    warehouse.create(spark, tmp_path / "empty", ["x"])
+    with pytest.raises(EmptyWindow, match="no rows yet"):
+        query.register_views(spark, tmp_path / "empty")
+
+
+def test_a_warehouse_made_anew_at_the_same_place_is_another_one(spark: SparkSession, tmp_path: Path) -> None:
+    for kind, value in (("int", 7), ("double", 0.5)):
+        warehouse.create(spark, tmp_path / "w", ["x"], schema=f"x {kind}")
+        query.register_views(spark, tmp_path / "w", "anew")
+        assert spark.sql("SELECT * FROM anew_summary").collect() == []
+        assert spark.sql("SELECT * FROM anew_events").collect() == []
+        assert spark.sql("SELECT * FROM anew_live").collect() == []
+        warehouse.load(spark, tmp_path / "w", spark.createDataFrame([(value,)], f"x {kind}"), batch="a")
+        assert [row.value for row in spark.sql("SELECT * FROM anew_quantile(1)").collect()] == [value]
+        assert "created without a key" in refused(spark, "SELECT * FROM anew_top(3)")
+        shutil.rmtree(tmp_path / "w")
