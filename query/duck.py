@@ -221,6 +221,16 @@ def connected(wh: Warehouse) -> DuckDBPyConnection:
     return connection
 
 
+def checked_query(statement: str) -> None:
+    """InputError where the text is not one query: nothing else has a use in a database of its own."""
+    import duckdb
+
+    found = duckdb.extract_statements(statement)
+    if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
+        kinds = ", ".join(one.type.name for one in found) or "nothing"
+        raise InputError(f"sql takes one query, such as SELECT or FROM, got {kinds}.")
+
+
 def _on_disk(wh: Warehouse) -> str:
     store = wh.contents().store
     if not store.is_local or re.search(r"[*?]", store.uri):

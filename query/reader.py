@@ -84,7 +84,7 @@ class Warehouse:
         self._sketches = Sketches(snapshot.store)
         self._made: tuple[KeysView | None, dict[Hashable, Any]] = (None, {})
         self._lock = threading.Lock()
-        self._duck: DuckDBPyConnection | None = None
+        self._duck = threading.local()
 
     @property
     def options(self) -> Options:
@@ -147,17 +147,18 @@ class Warehouse:
         >>> wh.sql("SELECT * FROM quantile(0.99, '7 days')").df()            # doctest: +SKIP
 
         DuckDB reads the files; its relation runs, over the data of that moment, when its rows are asked for
-        (df, pl, arrow, fetchall, show ...). `params` are values for ? and $name. Errors are DuckDB's own.
+        (df, pl, arrow, fetchall, show ...). `params` are values for ? and $name. InputError for what is no
+        single query; other errors are DuckDB's own.
         """
-        from query.duck import connected
+        from query.duck import checked_query, connected
 
-        with self._lock:
-            duck = self._duck
-        if duck is None:
-            duck = connected(self)
-            with self._lock:
-                self._duck = duck = self._duck or duck
-        return duck.cursor().sql(statement, params=params)
+        checked_query(statement)
+        # A connection a thread, for it takes one call at a time. Not by a cursor: what a relation keeps is the
+        # connection that it came from, and that has to be the one that has the functions.
+        if not hasattr(self._duck, "connection"):
+            self._duck.connection = connected(self)
+        connection: DuckDBPyConnection = self._duck.connection
+        return connection.sql(statement, params=params)
 
     def pinned(self) -> Warehouse:
         """The warehouse as it is now, which does not refresh itself; it shares what is in memory."""
@@ -170,7 +171,7 @@ class Warehouse:
     def twin(self) -> Warehouse:
         """Another object for this warehouse, which shares what is in memory but not the way to DuckDB."""
         other = copy.copy(self)
-        other._duck = None  # noqa: SLF001  one of this class
+        other._duck = threading.local()  # noqa: SLF001  one of this class
         return other
 
     def contents(self) -> Contents:

@@ -73,12 +73,13 @@ def _with_zone() -> pa.Schema:
 
 
 def in_another_process(uri: Path, what: str) -> None:
-    """`what` is Python that has `spark`, `uri`, `warehouse`, `stream`, and `months`, the flights by number."""
+    """`what` is Python that has `spark`, `uri`, `warehouse`, `stream`, and `months`: flights by number."""
     script = f"""
 import stream, warehouse
 from jobs.session import spark_session
 from tests.query.sqlworld import FLIGHTS, month
-spark = spark_session("another", **{{"spark.master": "local[1]", "spark.sql.warehouse.dir": {str(uri)!r} + "-sw"}})
+conf = {{"spark.master": "local[1]", "spark.sql.warehouse.dir": {str(uri)!r} + "-sw"}}
+spark = spark_session("another", **conf)
 frame = spark.read.parquet(str(FLIGHTS))
 months = {{number: month(frame, number) for number in range(1, 13)}}
 uri = {str(uri)!r}

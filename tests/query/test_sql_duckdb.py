@@ -1,0 +1,204 @@
+"""DuckDB's SQL over a warehouse: the same tables and answers, of one moment in each statement."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+import query
+import stream
+import warehouse
+from query import duck
+from tests.query.sqlworld import FLIGHTS, ROOT, Rows, make, month
+from warehouse import InputError, ledger
+
+HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
+
+
+@pytest.fixture(scope="module")
+def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    uri = tmp_path_factory.mktemp("duck") / "a 'w' =x=1"
+    make(spark, uri)
+    return uri
+
+
+@pytest.fixture(scope="module")
+def wh(uri: Path) -> query.Warehouse:
+    return query.open(uri)
+
+
+@pytest.fixture
+def own(uri: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(uri, tmp_path / "own"))
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def test_tables_hold_what_is_visible(wh: query.Warehouse) -> None:
+    for name, rows in (("events", BOTH), ("history", HISTORY), ("live", LIVE)):
+        found = wh.sql(f"SELECT delay, origin, epoch_us(time) FROM {name}").fetchall()
+        expected = [(row["delay"], row["origin"], int(row["time"].timestamp()) * 10**6) for row in rows.rows]
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)), name
+    assert wh.sql("SELECT source, rows, loaded FROM steps").fetchall() == [
+        ("load:2001-01", len(HISTORY), True)
+    ]
+    assert wh.sql("SELECT projection FROM runs").fetchall() == [("delay",), ("distance",), ("key origin",)]
+    summary = wh.sql("SELECT measure, phi, low, high FROM summary").fetchall()
+    assert len(summary) == 10
+    for measure, phi, low, high in summary:
+        assert low <= BOTH.oracle(measure).quantile(phi) <= high
+
+
+def test_questions_are_functions(wh: query.Warehouse) -> None:
+    truth, keys = BOTH.oracle(), BOTH.keys()
+    asked = {
+        "SELECT value, n + m FROM quantile(0.99, 'exact')": [(truth.quantile(0.99), truth.n)],
+        "SELECT value FROM quantile([0.5, 0.9], mode => 'exact', measure => 'distance')": [
+            (BOTH.oracle("distance").quantile(phi),) for phi in (0.5, 0.9)
+        ],
+        "SELECT value FROM quantile(0.5, 'exact', INTERVAL 7 DAYS)": [
+            (BOTH.last_days(7).oracle().quantile(0.5),)
+        ],
+        "SELECT value FROM quantile(0.5, since => DATE '2001-02-01', mode => 'exact')": [
+            (LIVE.oracle().quantile(0.5),)
+        ],
+        "SELECT rank FROM rank(60, 'exact')": [(truth.le(60),)],
+        "SELECT sum(count)::INT FROM histogram(7, 'exact')": [(truth.n,)],
+        "SELECT min(cdf_lo) >= 0 AND max(cdf_hi) <= 1 FROM cdf()": [(True,)],
+        "SELECT count FROM frequency('ATL', mode => 'exact')": [(keys["ATL"],)],
+        "SELECT count FROM (VALUES ('ORD'), (NULL)) t(k), LATERAL frequency(k, mode => 'exact')": [
+            (keys["ORD"],)
+        ],
+        "SELECT count FROM top(3, 'exact')": [(count,) for _, count in keys.most_common(3)],
+        "SELECT count(*) FROM heavy_hitters(0.03) WHERE certain": [
+            (sum(count >= 0.03 * keys.total() for count in keys.values()),)
+        ],
+        "SELECT count FROM key_range('A', 'B')": [(sum(n for key, n in keys.items() if "A" <= key < "B"),)],
+        "SELECT count FROM self_join()": [(sum(count * count for count in keys.values()),)],
+    }
+    for text, expected in asked.items():
+        assert wh.sql(text).fetchall() == expected, text
+    (row,) = wh.sql("SELECT * FROM quantile($phi)", params={"phi": 0.5}).df().to_dict("records")
+    assert row["low"] <= truth.quantile(0.5) <= row["high"]
+    with pytest.raises(duckdb.Error, match=r"not a quantile: got phi = 1\.5; expected 0 <= phi <= 1"):
+        wh.sql("SELECT * FROM quantile(1.5)").fetchall()
+
+
+def test_each_statement_is_fresh_and_of_one_moment(
+    spark: SparkSession, own: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the moment each part of a statement looks for itself: the broken variant."""
+    query.register_duckdb(connection, own)
+    march = month(spark.read.parquet(str(FLIGHTS)), 3)
+    parts = ("count(*) FROM own_events", "n + m FROM own_quantile(0.5)", "count(*) FROM own_live")
+    text = "SELECT " + ", ".join(f"(SELECT {part})" for part in parts)
+    before = (len(BOTH), BOTH.oracle().n, len(LIVE))
+    assert connection.sql(text).fetchall() == [before]
+    stream.append(spark, own, march, source="web", batch=1)
+    rows = Rows.of(1, 2, 3)
+    assert connection.sql(text).fetchall() == [(len(rows), rows.oracle().n, len(Rows.of(2, 3)))]
+    relation = connection.sql(text)
+    connection.begin()
+    first = relation.fetchall()
+    warehouse.load(spark, own)
+    assert connection.sql(text).fetchall() == first
+    connection.commit()
+    assert relation.fetchall() == [(len(rows), rows.oracle().n, 0)]
+    kept = duck._Looks.at
+
+    def at_once(looks: duck._Looks, moment: int) -> query.Warehouse:
+        found = kept(looks, moment)
+        looks._seen.clear()
+        number = next(numbers)
+        stream.append(spark, own, march.limit(3), source="web", batch=number)
+        return found
+
+    numbers = iter(range(2, 100))
+    monkeypatch.setattr(duck._Looks, "at", at_once)
+    events, counted, _ = connection.sql(text).fetchall()[0]
+    assert events != counted
+
+
+def test_rows_of_a_crashed_batch_are_in_no_table(
+    spark: SparkSession, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wh = query.open(own)
+    assert wh.sql("SELECT count(*) FROM events").fetchall() == [(len(BOTH),)]
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "append_batch", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            stream.append(spark, own, month(spark.read.parquet(str(FLIGHTS)), 3), source="web", batch=1)
+    assert wh.sql("SELECT count(*) FROM events").fetchall() == [(len(BOTH),)]
+    files = [str(path) for path in (own / "events").glob("*.parquet")]
+    assert duckdb.read_parquet(files).count("*").fetchall() == [(len(BOTH) + len(Rows.of(3)),)]
+
+
+def test_a_warehouse_without_rows_has_tables_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse.create(spark, tmp_path / "w", ["x"], schema="x double, y decimal(9,2), z struct<a: array<int>>")
+    wh = query.open(tmp_path / "w")
+    for name in ("events", "history", "live", "steps", "summary"):
+        assert wh.sql(f"SELECT * FROM {name}").fetchall() == []
+    assert wh.sql("SELECT y, z FROM live").types == ["DECIMAL(9,2)", "STRUCT(a INTEGER[])"]
+    with pytest.raises(duckdb.Error, match="created without a key"):
+        wh.sql("SELECT * FROM top(3)").fetchall()
+
+
+def test_names_are_checked_and_registering_again_replaces(
+    wh: query.Warehouse, uri: Path, connection: duckdb.DuckDBPyConnection
+) -> None:
+    with pytest.raises(InputError, match="name must be an identifier"):
+        query.register_duckdb(connection, wh)
+    for one in (wh, uri):
+        query.register_duckdb(connection, one, "flights")
+    assert connection.sql("SELECT count(*) FROM flights_live").fetchall() == [(len(LIVE),)]
+    with pytest.raises(InputError, match="from this machine's disks"):
+        duck._on_disk(query.open(shutil.copytree(uri, uri.parent / "w*")))
+
+
+def test_a_relation_outlives_the_warehouse_and_nothing_is_left_of_it(uri: Path) -> None:
+    wh = query.open(uri)
+    relation = wh.sql("SELECT count(*) FROM live")
+    gone = weakref.ref(wh)
+    del wh
+    gc.collect()
+    assert gone() is None
+    assert relation.fetchall() == [(len(LIVE),)]
+
+
+def test_threads_share_a_warehouse(wh: query.Warehouse) -> None:
+    def ask(phi: float) -> tuple[float, int]:
+        text = "SELECT phi, (SELECT count(*) FROM events) FROM quantile($phi)"
+        return wh.sql(text, params={"phi": phi}).fetchall()[0]
+
+    phis = [i / 40 for i in range(41)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, phis)) == [(phi, len(BOTH)) for phi in phis]
+
+
+@pytest.mark.parametrize("text", ["BEGIN", "CREATE TABLE t AS SELECT 1", "SELECT 1; SELECT 2", ""])
+def test_what_is_no_query_is_refused(wh: query.Warehouse, text: str) -> None:
+    with pytest.raises(InputError, match="sql takes one query"):
+        wh.sql(text)
+
+
+def test_python_ends_without_a_word(uri: Path) -> None:
+    script = (
+        f"import query; wh = query.open({str(uri)!r}); r = wh.sql('SELECT * FROM quantile(0.5)'); print(r)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert run.stderr == ""
+    assert "rank_lo" in run.stdout
