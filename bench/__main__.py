@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench import accuracy, command, frequencies, key_latency, latency, load_cost, report, streaming
+from bench import accuracy, command, frequencies, key_latency, latency, load_cost, report, sql, streaming
 from bench.engines import start_spark
 
 QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
@@ -57,6 +57,11 @@ def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) 
         return command.run(
             spark, work, latency.Sizes(rows, 3 if quick else 25, 2 if quick else 10, 2 if quick else 15, ())
         )
+    if part == "sql":
+        sizes = (
+            latency.Sizes(30_000, 3, 2, 11, ()) if quick else latency.Sizes(asked.rows // 10, 25, 10, 101, ())
+        )
+        return sql.run(spark, work, sizes)
     if part == "stream":
         small = streaming.Sizes(2_000, 5, 2, 70, (2, 4))
         return streaming.run(spark, work, small if quick else streaming.Sizes())

@@ -273,7 +273,7 @@ the JDBC address and serves until SIGTERM or Ctrl-C. It asks nobody for a passwo
 may read all that it can.""",
         (
             "tidemark sql-server -w flights=/data/flights -w clicks=/data/clicks --port 10000",
-            "spark-submit --conf spark.tidemark.flights=/data/flights jobs/sql_server.py",
+            "TIDEMARK_WAREHOUSE=/data/flights tidemark sql-server",
         ),
         arguments.sql_server,
         "jobs.sql_server:run",

@@ -153,8 +153,8 @@ class Warehouse:
         from query.duck import checked_query, connected
 
         checked_query(statement)
-        # A connection a thread, for it takes one call at a time. Not by a cursor: what a relation keeps is the
-        # connection that it came from, and that has to be the one that has the functions.
+        # A connection a thread, for it takes one call at a time. Not by a cursor: what a relation keeps is
+        # the connection that it came from, and that has to be the one that has the functions.
         if not hasattr(self._duck, "connection"):
             self._duck.connection = connected(self)
         connection: DuckDBPyConnection = self._duck.connection

@@ -50,7 +50,7 @@ try:
 except PySparkException as error:
     found["error"] = str(error)
 try:
-    query.register_views(spark, sys.argv[2] + "-not")
+    query.register_views(spark, sys.argv[2] + "_not")
 except query.NotAWarehouse as error:
     found["nothing there"] = str(error)
 print(json.dumps(found))
