@@ -6,7 +6,7 @@
 A function runs in a Python worker, which keeps the warehouse open. A view is text: Spark reads it anew
 with each query, and with it the tables at their newest versions. Which rows of `events` are visible is
 told by the function NAME_batches. Spark opens `events` before it asks that function, so the batches that a
-query shows are those that were visible when it was analysed, and maybe some that became so while it ran,
+query shows are those that were visible when it was planned, and maybe some that became so while it ran,
 each whole and once.
 
 What crosses to the workers are classes without a reference to tidemark: where it cannot be imported there
@@ -47,7 +47,9 @@ def register_views(
 
     `name` is an identifier; the folder's name where it is left out. Without a `uri` the settings
     spark.tidemark.NAME say which warehouses there are. Registering again replaces. A session from Spark
-    Connect will do; a path is then one that the server has. Returns the warehouses' names.
+    Connect will do; a path is then one that the server has. `storage_options` are what the workers open the
+    warehouse with, see `query.open`; what Spark reads by itself, it reads with its own settings. Returns the
+    warehouses' names.
 
     InputError for a bad name, NotAWarehouse where there is none, EmptyWindow where the columns are not
     known yet: all that is told by a worker of Spark's, which also has to have tidemark.
