@@ -123,10 +123,6 @@ def _asked(wh: Warehouse, name: str, subjects: list[Any], given: dict[str, Any])
     if name in {"rank", "cdf"}:
         points = subjects[0] if subjects[0] is not None else _all_over(wh, given)
         return getattr(wh, name)(_points(wh, given, points), **given)
-    if name == "key_range":
-        return wh.key_range(*subjects, **_without_mode(name, given))
-    if name == "self_join":
-        return wh.self_join(**_without_mode(name, given))
     if name == "top":
         return wh.top(*[_count(one) for one in subjects if one is not None], **given)
     if name == "frequency":
@@ -143,13 +139,6 @@ def _as_stored(wh: Warehouse, answer: FrequencyAnswer) -> FrequencyAnswer:
     key = wh.options.key_column
     name = key.name_of(answer.value) if key else None
     return replace(answer, value=None if key is None or name is None else key.value_of(name))
-
-
-def _without_mode(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    mode = given.pop("mode", "exact")
-    if mode != "exact":
-        raise InputError(f"{name} is always exact, got mode = {mode!r}. Leave it out.")
-    return given
 
 
 def _all_over(wh: Warehouse, given: dict[str, Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 python    runs, in one namespace a page
 shell     is parsed by the real parsers, and runs unless it needs a cluster, Kafka or the network
+sql       runs in Spark, one statement after the other
 json      parses
 text      is what the block above it printed; "..." stands for anything
 """
@@ -32,10 +33,15 @@ DOCS = ROOT / "docs"
 MAKEFILE = (ROOT / "Makefile").read_text()
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
-KINDS = ("python", "shell", "json", "text")
+KINDS = ("python", "shell", "sql", "json", "text")
 # What needs more than this machine, or a shell.
-ELSEWHERE = (" --master ", " --bootstrap ", " /data/", "completion ")
-JOBS = {"load_batch": arguments.load, "stream_events": arguments.stream, "maintain": arguments.maintain}
+ELSEWHERE = (" --master ", " --bootstrap ", " /data/", "completion ", "sql_server.py ")
+JOBS = {
+    "load_batch": arguments.load,
+    "stream_events": arguments.stream,
+    "maintain": arguments.maintain,
+    "sql_server": arguments.sql_server,
+}
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,9 @@ def run_page(page: Path, names: dict[str, Any]) -> None:
                 exec(compile("\n" * block.line + block.text, str(page), "exec"), names)  # noqa: S102  the pages are ours
             elif block.kind == "shell":
                 run_shell(block.text)
+            elif block.kind == "sql":
+                for statement in block.text.split(";"):
+                    names["spark"].sql(statement).show(truncate=False)
             elif block.kind == "json":
                 json.loads(block.text)
         printed = out.getvalue()
