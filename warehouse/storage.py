@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlparse
 
 from pyarrow import fs
 
-from warehouse.errors import InputError
+from warehouse.errors import InputError, NotAWarehouse
 
 # In a local path delta-rs takes these for escapes, or refuses them.
 _UNFIT = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")
@@ -57,14 +57,14 @@ class Store:
         return "://" not in self.uri
 
     def check_place(self, *, writing: bool = False) -> None:
-        """InputError where a local path is below a file, or in a folder that may not be read (or written)."""
+        """InputError where a local path is a file, or in a folder that may not be read (or written)."""
         if not self.is_local:
             return
         place = Path(self.uri)
         while not os.path.lexists(place) and place != place.parent:
             place = place.parent
         if not place.is_dir():
-            raise InputError(f"{place} is a file. A warehouse is a folder: give another path.")
+            raise NotAWarehouse(f"{place} is a file. A warehouse is a folder: give another path.")
         if not os.access(place, os.R_OK | os.X_OK | (os.W_OK if writing else 0)):
             raise InputError(
                 f"no permission to {'write into' if writing else 'read'} the folder {place}. "

@@ -68,4 +68,6 @@ def names(
             "stream": stream,
             "warehouse": warehouse,
         }
+    for setting in [one for one in spark.conf.getAll if one.startswith("spark.tidemark.")]:
+        spark.conf.unset(setting)
     plt.close("all")

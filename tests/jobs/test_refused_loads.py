@@ -152,12 +152,12 @@ def test_a_load_that_is_refused_changes_nothing(ask: Ask, tmp_path: Path) -> Non
         reason: loads.wrong(loads.load(good, "one", *options)[0], (words,))
         for reason, options, words in OTHER_OPTIONS
     }
+    again, _ = loads.load(tmp_path / "few.csv", "one")
+    problems["other rows"] = loads.wrong(again, ("60 rows are stored, 10 came",))
     for reason, (path, options, words) in unfit(tmp_path).items():
         problems[reason] = loads.wrong(loads.load(path, "two", *options)[0], words)
     for reason, (path, options, words) in bad_inputs(tmp_path).items():
         problems[reason] = loads.wrong(loads.load(path, "two", *options)[0], words, read=True)
-    again, _ = loads.load(tmp_path / "few.csv", "one")
-    problems["other rows"] = loads.wrong(again, ("60 rows are stored, 10 came",))
     assert {reason: found for reason, found in problems.items() if found} == {}
     said, _ = loads.load(tmp_path / "none.parquet", "two")
     assert (said.code, "no rows, nothing changed" in said.out) == (0, True)

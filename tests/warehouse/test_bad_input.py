@@ -257,7 +257,7 @@ def places(folder: Path, grown: Grown) -> dict[str, tuple[Path, tuple[str, ...]]
         "empty": (folder / "empty", ("not a tidemark warehouse", "Create it")),
         "delta": (folder / "delta", ("not a tidemark warehouse", "Create it")),
         "like": (folder / "like", ("not a tidemark warehouse", "tidemark properties")),
-        "text": (folder / "text", ("not a tidemark warehouse",)),
+        "text": (folder / "text", ("is a file", "give another path")),
         "newer": (newer, ("format 2", "reads 1", "newer tidemark")),
         "damaged": (damaged, ("damaged",)),
     }
