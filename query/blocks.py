@@ -151,13 +151,13 @@ class BlockReader:
     ) -> list[pa.Table]:
         """Columns of whole row groups of one file; those that are `texts` come as dictionaries."""
         path = f"{root}/{file.path}"
-        metadata = self.footer(root, file).metadata
         opened_now = self._opened
         try:
             # Taken out while it is read from: two threads do not share an open file.
             opened = opened_now.pop(path, None)
             identity = self._identity(path)
             if opened is None or opened.identity != identity:
+                metadata = self.footer(root, file).metadata
                 opened = _Opened(self._open(path, metadata, texts), identity)
             found = [opened.file.read_row_group(g, columns=columns, use_threads=False) for g in groups]
         except (OSError, ValueError, pa.ArrowException, KeyError) as error:

@@ -142,10 +142,11 @@ def _count(
 
     A table without ticks lies in the window.
     """
-    counts = numbers(table.column("count"))
-    ticks = numbers(table.column("tick")) if "tick" in table.column_names else None
+    keys, *ticks_too, counted = table.columns  # in the order of COLUMNS
+    counts = numbers(counted)
+    ticks = numbers(ticks_too[0]) if ticks_too else None
     result, first = [], 0
-    for chunk in table.column("key").chunks:
+    for chunk in keys.chunks:
         names, codes = _as_stored(key, chunk)
         for i, name in asked:
             code = name if codes is names else lower(names, name)
