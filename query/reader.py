@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -31,11 +31,9 @@ from query.frequency import (
 from query.histogram import check_bins, histogram
 from query.info import Info
 from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
-from query.keyblocks import KeyHistory
-from query.keys import listed_names
+from query.keymemory import KeyMemory
 from query.keywindows import KeyWindow, key_window
 from query.known import Memory, tick_range
-from query.livekeys import LiveSide, Sketches, parts_of
 from query.plots import Plots
 from query.question import Question, cdf, check_mode, check_phis, quantiles, ranks, several
 from query.refine import Source
@@ -56,8 +54,8 @@ if TYPE_CHECKING:
 Mode = Literal["quick", "accurate", "exact"]
 KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")
+V = TypeVar("V", View, KeysView)
 
-LAID_OUT = 64  # what the ledger and the marks say of keys in some windows is kept
 ATTEMPTS = 3  # files gone three times under three newer views are damage, not maintenance
 
 
@@ -81,8 +79,7 @@ class Warehouse:
         self._snapshot = snapshot
         self._blocks = BlockReader(snapshot.store)
         self._memory = Memory()
-        self._sketches = Sketches(snapshot.store)
-        self._made: tuple[KeysView | None, dict[Hashable, Any]] = (None, {})
+        self._keys = KeyMemory(snapshot.store, self._blocks)
         self._lock = threading.Lock()
         self._duck = threading.local()
 
@@ -321,23 +318,12 @@ class Warehouse:
     def _ask_keys(self, answer: Callable[[KeyQuestion], T], last: Any, between: Any, mode: Any) -> T:
         if mode not in KEY_MODES:
             raise InputError(f"mode must be one of {', '.join(KEY_MODES)}, got {mode!r}.")
-        view = self._newest_keys()
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return answer(self._key_question(view, last, between, mode))
-            except DamagedWarehouse:
-                newer = self._newest_keys()
-                if newer is view:
-                    raise
-                view = newer
-        return answer(self._key_question(view, last, between, mode))
+        return _of_newest(
+            self._newest_keys, lambda view: answer(self._key_question(view, last, between, mode))
+        )
 
     def _newest_keys(self) -> KeysView:
-        with self._lock:
-            self._snapshot.refresh()
-            view = self._snapshot.keys_view()
-            self._blocks.at(view.root, view.versions["runs"])
-            return view
+        return self._seen(self._snapshot.keys_view)
 
     def _key_question(self, view: KeysView, last: Any, between: Any, mode: str) -> KeyQuestion:
         options = self._snapshot.options
@@ -348,29 +334,11 @@ class Warehouse:
             mode=mode,
             promise=options.key_promise,
             blocks=self._blocks,
-            history=lambda ticks: self._kept(view, ticks, lambda: KeyHistory(self._blocks, view, ticks)),
-            listed=lambda past: self._kept(view, ("listed", past.window), lambda: listed_names(past)),
-            live=self._kept(view, (window.whole, window.cuts), lambda: self._live_side(view, window)),
+            history=lambda ticks: self._keys.history(view, ticks),
+            listed=self._keys.listed,
+            live=self._keys.live(view, window, options.key_promise),
             live_rows=lambda: self._live_keys(view, window),
         )
-
-    def _live_side(self, view: KeysView, window: KeyWindow) -> LiveSide:
-        """What the ledger says of the window."""
-        promise = self._snapshot.options.key_promise
-        return LiveSide.of(parts_of(view.live, window, promise, self._sketches.of), view.key)
-
-    def _kept(self, view: KeysView, name: Hashable, make: Callable[[], T]) -> T:
-        """What was made of this view under the name; made now where it was not asked of late."""
-        with self._lock:
-            if self._made[0] is not view:
-                self._made = (view, {})
-            made = self._made[1]
-        if name not in made:
-            if len(made) >= LAID_OUT:
-                made.clear()
-            made[name] = make()
-        found: T = made[name]
-        return found
 
     def _live_keys(self, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
         return live_key_rows(self._snapshot, view, window.touched, window.since, window.until)
@@ -379,21 +347,18 @@ class Warehouse:
         self, answer: Callable[[Question], T], measure: str | None, last: Any, between: Any, mode: Any
     ) -> T:
         mode = check_mode(mode)
-        view = self._newest(measure)
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return answer(self._question(view, last, between, mode))
-            except DamagedWarehouse:
-                newer = self._newest(measure)
-                if newer is view:
-                    raise
-                view = newer
-        return answer(self._question(view, last, between, mode))
+        return _of_newest(
+            lambda: self._newest(measure), lambda view: answer(self._question(view, last, between, mode))
+        )
 
     def _newest(self, measure: str | None) -> View:
+        return self._seen(lambda: self._snapshot.view(measure))
+
+    def _seen(self, see: Callable[[], V]) -> V:
+        """A view of the newest data."""
         with self._lock:
             self._snapshot.refresh()
-            view = self._snapshot.view(measure)
+            view = see()
             self._blocks.at(view.root, view.versions["runs"])
             return view
 
@@ -408,6 +373,20 @@ class Warehouse:
 
     def _source(self, view: View, window: Window) -> Source:
         return Source(self._blocks, lambda: live_values(self._snapshot, view, window))
+
+
+def _of_newest(newest: Callable[[], V], answer: Callable[[V], T]) -> T:
+    """The answer of the newest view; of one newer still where a file went under way."""
+    view = newest()
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return answer(view)
+        except DamagedWarehouse:
+            newer = newest()
+            if newer is view:
+                raise
+            view = newer
+    return answer(view)
 
 
 def _answers(found: list[Any], kind: type[Any]) -> Answers[Any]:

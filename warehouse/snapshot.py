@@ -37,7 +37,6 @@ from warehouse.storage import EVENTS, KEYS, LEDGER, REJECTED, STEPS, Store, runs
 P = TypeVar("P", Measure, Key)
 M = TypeVar("M", RunMarks, KeyMarks)
 
-_NO_KEY = "the warehouse was created without a key. Create one with key='column' and load it."
 _LISTING_SECONDS = 60.0  # a log that was cleaned can hide its next version: list it anew this often
 
 
@@ -94,13 +93,16 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A warehouse as a snapshot saw it, asked as that is; it stays as it is."""
+    """A warehouse as a snapshot saw it, asked as that is; it stays as it is.
+
+    `keys` is what asking for them brought, which may be an error.
+    """
 
     store: Store
     options: Options
     identity: str
     views: Mapping[str, View]
-    keys: KeysView | None
+    keys: KeysView | InputError
     held: Contents
     told: Mapping[str, Any]
 
@@ -118,8 +120,8 @@ class Pinned:
 
     def keys_view(self) -> KeysView:
         """As `Snapshot.keys_view`."""
-        if self.keys is None:
-            raise InputError(_NO_KEY)
+        if isinstance(self.keys, InputError):
+            raise self.keys
         return self.keys
 
     def contents(self) -> Contents:
@@ -144,6 +146,7 @@ class Snapshot:
         self._ranges: ledger.RangeCache = {}
         self._views: dict[str, View] = {}
         self._keys: KeysView | None = None
+        self._pinned: Pinned | None = None
         self._live_keys: dict[Batches, list[LiveKeys]] = {}
         self._ledger_files: dict[str, list[Batches]] | None = None
         self.refresh()
@@ -164,7 +167,7 @@ class Snapshot:
         changed = [self._update(name) for name in [*known, STEPS, LEDGER]]
         if any(changed):
             self._views.clear()
-            self._keys = self._ledger_files = None
+            self._keys = self._pinned = self._ledger_files = None
         return any(changed)
 
     def view(self, measure: str | None = None) -> View:
@@ -181,23 +184,25 @@ class Snapshot:
             raise InputError(
                 "the warehouse has no rows yet: its first batch will fix the columns' types."
                 if self.options.key
-                else _NO_KEY
+                else "the warehouse was created without a key. Create one with key='column' and load it."
             )
         if self._keys is None:
             self._keys = self._view_keys(key)
         return self._keys
 
     def pinned(self) -> Pinned:
-        """All of this as of the last refresh, as a value."""
-        return Pinned(
-            self.store,
-            self.options,
-            self.identity,
-            {one.name: self.view(one.name) for one in self.options.measures},
-            self.keys_view() if self.options.key_column else None,
-            self.contents(),
-            self.info(),
-        )
+        """All of this as of the last refresh, as a value; the same one while nothing changes."""
+        if self._pinned is None:
+            keys: KeysView | InputError
+            try:
+                keys = self.keys_view()
+            except InputError as error:  # for who asks for keys, and nobody else
+                keys = error
+            views = {one.name: self.view(one.name) for one in self.options.measures}
+            self._pinned = Pinned(
+                self.store, self.options, self.identity, views, keys, self.contents(), self.info()
+            )
+        return self._pinned
 
     def contents(self) -> Contents:
         """Which batches there are, with steps and runs, as of the last refresh.

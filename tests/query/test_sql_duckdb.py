@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 import query
 import stream
 import warehouse
-from query import duck
+from query import duck, keymemory, keys
 from tests.query.sqlworld import FLIGHTS, ROOT, Rows, make, month
 from warehouse import InputError, ledger
 
@@ -27,9 +27,7 @@ HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
 
 @pytest.fixture(scope="module")
 def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    uri = tmp_path_factory.mktemp("duck") / "a 'w' =x=1"
-    make(spark, uri)
-    return uri
+    return make(spark, tmp_path_factory.mktemp("duck") / "a 'w' =x=1")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +44,19 @@ def own(uri: Path, tmp_path: Path) -> Path:
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         yield connection
+
+
+def test_what_the_marks_list_is_laid_out_once_for_many_statements(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wh, laid_out = query.open(own), []
+    monkeypatch.setattr(
+        keymemory, "listed_names", lambda history: laid_out.append(history) or keys.listed_names(history)
+    )
+    for _ in range(3):
+        assert len(wh.sql("SELECT * FROM top(2)").fetchall()) == 2
+    assert len(wh.top(2)) == 2
+    assert len(laid_out) == 1
 
 
 def test_tables_hold_what_is_visible(wh: query.Warehouse) -> None:

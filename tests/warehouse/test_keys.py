@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as T
@@ -208,6 +209,9 @@ def test_a_warehouse_that_had_no_keys_table_says_so_and_catches_up(
         with pytest.raises(warehouse.InputError, match=f"{words} are not in history yet.* Load once"):
             ask()
     assert wh.quantile(0.5).n == steps * 45
+    assert wh.sql("SELECT n FROM quantile(0.5)").fetchall() == [(steps * 45,)]
+    with pytest.raises(duckdb.Error, match=words):
+        wh.sql("SELECT * FROM top(1)").fetchall()
     said: list[str] = []
 
     def look(point: str) -> None:
