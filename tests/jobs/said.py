@@ -46,6 +46,13 @@ def environment(**changed: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **changed}
 
 
+def to_a_reader_that_ends(line: str) -> Said:
+    """A line of bash whose last command stops reading; its code is that of whatever failed."""
+    bash = ["/bin/bash", "-o", "pipefail", "-c", line]
+    done = subprocess.run(bash, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
 def process(*argv: object, **changed: str) -> Said:
     """The command as a process of its own."""
     line = [sys.executable, "-m", "jobs.command", *map(str, argv)]

@@ -22,7 +22,7 @@ import pytest
 from jobs.command import parser
 from jobs.completion import script
 from jobs.manual import COMMANDS
-from tests.jobs.said import ROOT, environment, process, tidemark
+from tests.jobs.said import ROOT, environment, process, tidemark, to_a_reader_that_ends
 from tests.warehouse.disk import files_of
 
 NOBODY = 65534
@@ -181,15 +181,8 @@ def test_control_c_ends_a_load_with_130_quietly_and_it_can_be_run_again(when: st
 def test_whoever_has_read_enough_ends_quietly_whatever_is_said(flights: Path) -> None:
     for line in ("top 200 -w {w}", "freq A B C -w {w} --json", "--help", "completion bash", "info -w {w}"):
         command = f"{sys.executable} -m jobs.command {line.format(w=flights)} | head -c 5"
-        done = subprocess.run(
-            ["/bin/bash", "-o", "pipefail", "-c", command],
-            cwd=ROOT,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr, len(done.stdout)) == (0, "", 5), line
+        said = to_a_reader_that_ends(command)
+        assert (said.code, said.err, len(said.out)) == (0, "", 5), line
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

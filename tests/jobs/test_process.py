@@ -17,7 +17,7 @@ from rich.console import Console
 
 import query
 from jobs.progress import shown
-from tests.jobs.said import ROOT, environment, process
+from tests.jobs.said import ROOT, environment, process, to_a_reader_that_ends
 
 
 def test_a_warehouse_is_made_without_spark(tmp_path: Path) -> None:
@@ -111,16 +111,9 @@ def _in_a_terminal(*argv: str) -> str:
 
 def test_whoever_has_read_enough_ends_the_command_quietly(flights: Path) -> None:
     line = f"{shlex.quote(sys.executable)} -m jobs.command histogram --bins 20000 -w {flights} | head -1"
-    done = subprocess.run(
-        ["/bin/bash", "-o", "pipefail", "-c", line],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "count" in done.stdout
+    said = to_a_reader_that_ends(line)
+    assert (said.code, said.err) == (0, "")
+    assert "count" in said.out
 
 
 def test_control_c_ends_watching_as_done(flights: Path) -> None:

@@ -35,9 +35,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    uri = tmp_path_factory.mktemp("served") / "w"
-    make(spark, uri)
-    return uri
+    return make(spark, tmp_path_factory.mktemp("served") / "w")
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def test_a_file_that_came_back_as_another_is_opened_anew(wh: HandMade) -> None:
     assert wh.rank(450.5).rank == 902
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell what is mapped")
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what is mapped")
 def test_files_are_closed_with_their_version(wh: HandMade) -> None:
     files = files_of(wh)
     assert any(map(is_mapped, files))

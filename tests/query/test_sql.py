@@ -27,9 +27,7 @@ FEBRUARY = datetime(2001, 2, 1, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    uri = tmp_path_factory.mktemp("sql") / "w"
-    make(spark, uri)
-    return uri
+    return make(spark, tmp_path_factory.mktemp("sql") / "w")
 
 
 @pytest.fixture(scope="module")
