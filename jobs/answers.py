@@ -17,6 +17,7 @@ from warehouse.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from rich.table import Table
 
@@ -36,34 +37,28 @@ def info(given: argparse.Namespace) -> int:
 
 def quantile(given: argparse.Namespace) -> int:
     """Answers `tidemark quantile`."""
-    wh = query.open(given.warehouse)
-    with told_when_slow("asking"):
-        answers = wh.quantile([phi_of(text) for text in given.phi], given.measure, **asked(wh, given))
-    return told(given, answers)
+    return answered(
+        given, lambda wh: wh.quantile([phi_of(text) for text in given.phi], given.measure, **asked(wh, given))
+    )
 
 
 def rank(given: argparse.Namespace) -> int:
     """Answers `tidemark rank`."""
-    wh = query.open(given.warehouse)
-    with told_when_slow("asking"):
-        answers = wh.rank(points_of(wh, given.measure, given.x), given.measure, **asked(wh, given))
-    return told(given, answers)
+    return answered(
+        given, lambda wh: wh.rank(points_of(wh, given.measure, given.x), given.measure, **asked(wh, given))
+    )
 
 
 def cdf(given: argparse.Namespace) -> int:
     """Answers `tidemark cdf`."""
-    wh = query.open(given.warehouse)
-    with told_when_slow("asking"):
-        answers = wh.cdf(points_of(wh, given.measure, given.x), given.measure, **asked(wh, given))
-    return told(given, answers)
+    return answered(
+        given, lambda wh: wh.cdf(points_of(wh, given.measure, given.x), given.measure, **asked(wh, given))
+    )
 
 
 def histogram(given: argparse.Namespace) -> int:
     """Answers `tidemark histogram`."""
-    wh = query.open(given.warehouse)
-    with told_when_slow("asking"):
-        answers = wh.histogram(bins_of(wh, given), given.measure, **asked(wh, given))
-    return told(given, answers)
+    return answered(given, lambda wh: wh.histogram(bins_of(wh, given), given.measure, **asked(wh, given)))
 
 
 def asked(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
@@ -115,8 +110,11 @@ def bins_of(wh: query.Warehouse, given: argparse.Namespace) -> Any:
     return points_of(wh, given.measure, given.edges) if given.edges else given.bins
 
 
-def told(given: argparse.Namespace, answers: Any) -> int:
-    """Prints answers as JSON, a table for the terminal or text."""
+def answered(given: argparse.Namespace, ask: Callable[[query.Warehouse], Any]) -> int:
+    """Asks the warehouse, and prints the answers as JSON, a table for the terminal or text."""
+    wh = query.open(given.warehouse)
+    with told_when_slow("asking"):
+        answers = ask(wh)
     if given.json:
         print(answers.to_json())
     elif sys.stdout.isatty():

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import query
-from jobs.answers import asked, number_of, phi_of, told
-from jobs.progress import told_when_slow
+from jobs.answers import answered, asked, number_of, phi_of
 from warehouse.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,26 +29,17 @@ BOOLEANS = {
 
 def frequency(given: argparse.Namespace) -> int:
     """Answers `tidemark freq`."""
-    wh = query.open(given.warehouse)
-    with told_when_slow("asking"):
-        answers = wh.frequency(keys_of(wh, given.key), **asked(wh, given))
-    return told(given, answers)
+    return answered(given, lambda wh: wh.frequency(keys_of(wh, given.key), **asked(wh, given)))
 
 
 def top(given: argparse.Namespace) -> int:
     """Answers `tidemark top`."""
-    wh = query.open(given.warehouse)
-    with told_when_slow("asking"):
-        answers = wh.top(given.k, **asked(wh, given))
-    return told(given, answers)
+    return answered(given, lambda wh: wh.top(given.k, **asked(wh, given)))
 
 
 def hitters(given: argparse.Namespace) -> int:
     """Answers `tidemark hitters`."""
-    wh = query.open(given.warehouse)
-    with told_when_slow("asking"):
-        answers = wh.heavy_hitters(phi_of(given.phi), **asked(wh, given))
-    return told(given, answers)
+    return answered(given, lambda wh: wh.heavy_hitters(phi_of(given.phi), **asked(wh, given)))
 
 
 def keys_of(wh: query.Warehouse, texts: list[str]) -> list[Any]:
