@@ -1,0 +1,81 @@
+"""Writes the warehouses that are kept: `python -m tests.compatibility.keep VERSION`.
+
+Run it once with the code of a release whose formats are new, and commit the archive. What is there already
+is never written again: those archives stand for what users have on disk.
+"""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from unittest.mock import patch
+
+import stream
+import warehouse
+from jobs.session import spark_session
+from tests.compatibility import rows
+from stream.append import append_batch
+from warehouse import attempt, keyruns, tasks
+from warehouse.events import Batches
+from warehouse.rowfiles import Sieve
+from warehouse.storage import Store
+
+FOLDER = Path(__file__).parent
+
+
+def main(version: str) -> None:
+    """Makes both warehouses in a new folder and packs them."""
+    archive = FOLDER / f"written-{version}.tar.xz"
+    if archive.exists():
+        sys.exit(f"{archive.name} is there already, and stays as it is.")
+    spark = spark_session(
+        "tidemark-keep", **{"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
+    )
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        # Sorts, slices and files of a few rows: several files a run and several blocks a file.
+        patch.object(tasks, "SORT_ROWS", 180),
+        patch.object(attempt, "SLICE_ROWS", 64),
+        patch.object(attempt, "FILE_ROWS", (64, 128)),
+        patch.object(keyruns, "GROUP_ROWS", 16),
+    ):
+        timed, plain = Path(folder, "timed"), Path(folder, "plain")
+        options = {"eps": 0.02, "kappa": 2, "key_eps": 0.05, "key_delta": 0.05}
+        warehouse.create(
+            spark, timed, ["x", "n", "d"], key="k", time="t", tick="1 day", schema=rows.TIMED, **options
+        )
+        for (source, name), batch in rows.timed_batches().items():
+            frame = spark.createDataFrame(batch, rows.TIMED)
+            if source == "bulk":
+                warehouse.load(spark, timed, frame.repartition(2), name)
+            else:
+                stream.append(spark, timed, frame.coalesce(1), source=source, batch=name)
+            if (source, name) == ("web", rows.LOADED[-1]):
+                warehouse.load(spark, timed)
+        refused = spark.createDataFrame(
+            [(*rows.timed_rows("refused", 1)[0], str(at), "{", "no record") for at in range(3)],
+            f"{rows.TIMED}, _position string, _raw string, _reason string",
+        )
+        append_batch(
+            spark, Store.of(timed), refused, Batches("partner", 2, 2), sieve=Sieve(latest=None, reasons=True)
+        )
+        warehouse.create(spark, plain, ["n"], key="k", kappa=2, grace="0")
+        for (source, name), batch in rows.plain_batches().items():
+            frame = spark.createDataFrame(batch, rows.PLAIN)
+            if source == "bulk":
+                warehouse.load(spark, plain, frame, name)
+            else:
+                stream.append(spark, plain, frame.coalesce(1), source=source, batch=name)
+        warehouse.maintain(spark, plain)
+        for made in (timed, plain):
+            report = warehouse.verify(made)
+            assert report.ok, str(report)
+        with tarfile.open(archive, "w:xz", preset=9) as packed:
+            packed.add(folder, ".")
+    print(f"{archive.name}: {archive.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
