@@ -15,8 +15,8 @@ from unittest.mock import patch
 import stream
 import warehouse
 from jobs.session import spark_session
-from tests.compatibility import rows
 from stream.append import append_batch
+from tests.compatibility import rows
 from warehouse import attempt, keyruns, tasks
 from warehouse.events import Batches
 from warehouse.rowfiles import Sieve
