@@ -12,18 +12,28 @@ import os
 import random
 import signal
 import subprocess
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import warehouse
+from tests import soak
 from tests.crash.conftest import Attacked, Stage, load_batch_script, new_warehouse
 from tests.crash.loader import Job, Kill
 from tests.crash.processes import PATIENCE, LoaderProcess, kill, start, submit
+from tests.crash.truth import rows_of
 
-KILLS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "20"))
+SOAK_KILLS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "0"))  # `make soak` sets it
+KILLS = SOAK_KILLS or 20
 AT_ONCE = 4  # loads that one driver is in the middle of when it is killed at a random moment
+
+ABOUT = """Drivers run bulk loads, batches of a stream and loads of those batches, in several warehouses
+at once, until SIGKILL ends them at a random moment; the next driver goes on with what is there. A reader asks
+all warehouses without pause. After each kill nothing was lost or counted twice, and every answer on the way
+was right."""
 
 # Every point of a load that merges, and whether it is reached for the first measure, the second or the key.
 POINTS = [
@@ -95,17 +105,33 @@ def test_a_driver_killed_at_random_moments_loses_nothing(
     moments = random.Random(4)
     attacked = [stage.copy("deep" if i % 2 else "shallow") for i in range(AT_ONCE)]
     coming = loaders(submitted=True)
+    figures, began, looks = Counter[str](), time.monotonic(), stage.looks
     for round_ in range(-(-KILLS // AT_ONCE)):
         driver, coming = coming, loaders(submitted=bool(moments.getrandbits(1)))
         numbers = [20 + 2 * round_, 21 + 2 * round_]
         jobs = [work(one, round_, numbers) for one in attacked]
         when = Kill(points=moments.randrange(1, 28 * AT_ONCE), delay=moments.uniform(0, 0.4))
-        driver.die(when, *jobs)
+        reached = driver.die(when, *jobs)
         driver.end()
+        figures["drivers killed"] += 1
+        figures["loads and batches that a kill cut off"] += len(jobs)
+        figures["of them while files were sorted, committed or merged"] += sum(
+            point in {name for name, _ in POINTS[3:]} for point in reached.values()
+        )
         for one in attacked:
             finish(one, numbers)
             one.check()
+            figures["whole warehouses held against the truth"] += 1
+    rows = sum(rows_of(one.truth.arrived) for one in attacked)
     stage.leave(*attacked)
+    figures |= {
+        "rows in the end, all there once": rows,
+        "looks of the reader, each right": stage.looks - looks,
+        "minutes": round((time.monotonic() - began) / 60),
+    }
+    if SOAK_KILLS:
+        soak.write_section("Loads that are killed", ABOUT, figures)
+    print(soak.table(figures))
 
 
 def work(one: Attacked, round_: int, numbers: list[int]) -> Job:

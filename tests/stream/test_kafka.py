@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 import query
 import stream
 import warehouse
+from tests import soak
 from tests.crash.processes import PATIENCE, ROOT, kill, start, submit
 from tests.stream.as_of import Oracle
 from tests.stream.kafka import Broker, Producer, client_jars
@@ -32,15 +33,9 @@ PHIS = [i / 20 for i in range(21)]
 BAD = ['{"at": "x", "value": 1}', "nothing", '{"value": "much"}']
 MINUTES = float(os.environ.get("TIDEMARK_SOAK_MINUTES", "0"))  # `make soak` sets it
 KILLS = 20 if MINUTES else 2  # of each job, at least; a start takes seconds
-REPORT = ROOT / "docs" / "soak.md"
-HEAD = [
-    "# A stream under mixed faults",
-    "",
-    "Made by `make soak`. Kafka, a streaming job, a load and a notebook that asks run side by side. The jobs",
-    "are killed at random moments. At the end every event was counted once, `verify` found nothing, and",
-    "every answer on the way was right for the batches that its `as_of` names.",
-    "",
-]
+ABOUT = """Kafka, a streaming job, a load and a notebook that asks run side by side. The jobs are killed at
+random moments. At the end every event was counted once, `verify` found nothing, and every answer on the way
+was right for the batches that its `as_of` names."""
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +257,6 @@ def test_faults_at_random_moments_count_every_event_once(flow: Flow, spark: Spar
     assert loading.wait(PATIENCE) == 0, log.read_text()
     flow.check(reading)
     flow.figures["minutes"] = round((time.monotonic() - began) / 60)
-    lines = [f"| {what} | {count:,} |" for what, count in flow.figures.items()]
     if MINUTES:
-        REPORT.write_text("\n".join([*HEAD, "| | |", "|---|---:|", *lines, ""]))
-    print("\n".join(lines))
+        soak.write_section("A stream under mixed faults", ABOUT, flow.figures)
+    print(soak.table(flow.figures))

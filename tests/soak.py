@@ -1,0 +1,26 @@
+"""docs/soak.md: what long runs under faults have shown. Each run writes its own section anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+REPORT = Path(__file__).resolve().parent.parent / "docs" / "soak.md"
+
+
+def table(figures: Mapping[str, int]) -> str:
+    """The figures as a Markdown table."""
+    return "\n".join(["| | |", "|---|---:|", *(f"| {what} | {count:,} |" for what, count in figures.items())])
+
+
+def write_section(title: str, about: str, figures: Mapping[str, int], report: Path = REPORT) -> None:
+    """Puts the section in the place of the one with its title, or at the end."""
+    section = f"## {title}\n\n{about}\n\n{table(figures)}\n"
+    text = report.read_text()
+    found = re.search(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    if found is None:
+        report.write_text(f"{text.rstrip()}\n\n{section}")
+    else:
+        rest = text[found.end() :]
+        report.write_text(text[: found.start()] + section + ("\n" + rest if rest else ""))
