@@ -8,7 +8,7 @@ stored is a value, `Buckets` for the two deterministic kinds and `Samples` for t
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from sketches import buckets, randomized_wave
+from sketches import buckets, deterministic_wave, exponential_histogram, randomized_wave, whole_streams
 from sketches.buckets import Buckets, Ints
 from sketches.deterministic_wave import Waves
 from sketches.errors import InvalidInput
@@ -75,11 +75,25 @@ class Counting:
                 f"and a constant from 1 to {MOST_CONSTANT}"
             )
 
+    def room(self, cells: int) -> int:
+        """The bytes that counters of `cells` cells take once each has filled its first level; see room.py."""
+        if self.kind == "EH":
+            return 8 * cells * (exponential_histogram.most_buckets(self.eps)[0] + 1)
+        if self.kind == "DW":
+            return 8 * cells * deterministic_wave.places(self.eps)
+        waves, most = randomized_wave.sizes(self.eps, self.delta, self.constant)
+        return randomized_wave.ENTRY_BYTES * cells * waves * most
+
     def none(self) -> Kept:
         """What counters of no arrivals hold."""
         if self.kind == "RW":
             return randomized_wave.none(self.eps, self.delta, self.constant)
         return buckets.none()
+
+    def buckets_of(self, cells: Ints, times: Ints, counts: Ints) -> Buckets:
+        """What counters that are certain hold of these arrivals alone, given in any order."""
+        ranks = deterministic_wave.kept_ranks if self.kind == "DW" else exponential_histogram.kept_ranks
+        return whole_streams.buckets_of(cells, times, counts, self.eps, ranks)
 
     def counters(self, kept: Kept, cells: int) -> Counters:
         """Counters of `cells` cells that go on from `kept`."""

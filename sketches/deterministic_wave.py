@@ -23,6 +23,9 @@ import math
 import numpy as np
 
 from sketches.buckets import Buckets, Ints
+from sketches.errors import BrokenInvariant
+from sketches.room import zeroed
+from sketches.whole_streams import stretches
 
 NEVER = -(2**63)  # the time of a place that holds none; no arrival has it
 
@@ -32,11 +35,30 @@ def places(eps: float) -> int:
     return math.ceil((1 / eps + 1) / 2)
 
 
+def kept_ranks(totals: Ints, eps: float) -> tuple[Ints, Ints]:
+    """Which arrivals of each cell are kept once totals[cell] have come: cells, and ranks from 1."""
+    return _last_ranks(totals, places(eps))
+
+
+def check_ranks(kept: Buckets, eps: float) -> None:
+    """Raises BrokenInvariant unless waves of `eps` can hold these: of a level none but its last ranks."""
+    if not len(kept):
+        return
+    last = kept.before + np.add.reduceat(kept.sizes, kept.starts[:-1])
+    ranks = np.repeat(last, np.diff(kept.starts)) - kept.later()
+    level = _level(ranks)
+    behind = ((np.repeat(last, np.diff(kept.starts)) >> level) + 1 >> 1) - 1 - (ranks >> level >> 1)
+    if np.any(behind >= places(eps)):
+        raise BrokenInvariant(f"a level must keep its last {places(eps)} ranks alone, and does not")
+
+
 class Waves:
     """The waves of `cells` cells, in arrays that updates write.
 
     ends: shape (levels, cells, places); the k-th rank of a level, 2**level * (2 k + 1), has the place
-    k mod places. totals: the last rank of each cell. before: the rank that the oldest bucket begins behind.
+    k mod places, where its time is kept with the highest bit turned: NEVER is then 0, and zeroed memory is
+    not touched before it is written. totals: the last rank of each cell. before: the rank that the oldest
+    bucket begins behind.
     """
 
     __slots__ = ("_before", "_ends", "_places", "_totals")
@@ -44,7 +66,7 @@ class Waves:
     def __init__(self, kept: Buckets, eps: float, cells: int) -> None:
         """Takes up `kept`, which waves of this eps have left."""
         self._places = places(eps)
-        self._ends = np.full((0, cells, self._places), NEVER)
+        self._ends = np.empty((0, cells, self._places), np.int64)
         self._totals, self._before = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
         if not len(kept):
             return
@@ -53,48 +75,59 @@ class Waves:
         ranks = np.repeat(kept.before + kept.totals(cells)[kept.cells], np.diff(kept.starts)) - kept.later()
         self._totals[kept.cells] = ranks[kept.starts[1:] - 1]
         self._reach(int(self._totals.max()))
-        level = np.log2(ranks & -ranks).astype(np.int64)
-        self._ends[level, cell, (ranks >> level >> 1) % self._places] = kept.ends
+        self._ends[self._place(cell, ranks)] = kept.ends ^ NEVER
 
     def add(self, cells: Ints, times: Ints, counts: Ints) -> None:
         """Adds arrivals in order of time: each to one cell of every row of `cells`; no counts: each one."""
         from sketches.kernels import add_to_waves, by_cell
 
         self._reach(int(self._totals.max()) + (int(counts.sum()) if len(counts) else len(times)))
-        width = len(self._totals) // len(cells)
+        width, turned = len(self._totals) // len(cells), times ^ NEVER
         for row, own in enumerate(cells):
-            arrivals = by_cell(own, row * width, width, times, counts)
+            arrivals = by_cell(own, row * width, width, turned, counts)
             add_to_waves(self._ends, self._totals, row * width, self._places, *arrivals)
 
     def kept(self) -> Buckets:
         """The buckets of every cell."""
-        ranks, cells, ends = [], [], []
-        for level, held in enumerate(self._ends):
-            count = (self._totals >> level) + 1 >> 1
-            last = count[:, None] - 1 - np.arange(self._places)
-            time = np.take_along_axis(held, last % self._places, axis=1)
-            cell, at = np.nonzero((last >= 0) & (time != NEVER))
-            ranks.append((2 * last[cell, at] + 1) << level)
-            cells.append(cell)
-            ends.append(time[cell, at])
-        if not ranks:
-            return Waves._ordered(self._before, *(np.empty(0, np.int64),) * 3)
-        return Waves._ordered(
-            self._before, np.concatenate(cells), np.concatenate(ranks), np.concatenate(ends)
-        )
-
-    @staticmethod
-    def _ordered(before: Ints, cells: Ints, ranks: Ints, ends: Ints) -> Buckets:
-        order = np.lexsort((ranks, cells))
-        cells, ranks, ends = cells[order], ranks[order], ends[order]
+        cells, ranks = _last_ranks(self._totals, self._places)
+        ends = self._ends[self._place(cells, ranks)] ^ NEVER
+        some = ends != NEVER
+        cells, ranks, ends = cells[some], ranks[some], ends[some]
         held, at = np.unique(cells, return_index=True)
         sizes = np.diff(ranks, prepend=0)
-        sizes[at] = ranks[at] - before[held]
-        return Buckets(held, np.append(at, len(ends)), ends, sizes, before[held])
+        sizes[at] = ranks[at] - self._before[held]
+        return Buckets(held, np.append(at, len(ends)), ends, sizes, self._before[held])
+
+    def _place(self, cells: Ints, ranks: Ints) -> tuple[Ints, Ints, Ints]:
+        """Where `ends` keeps the times of these ranks."""
+        level = _level(ranks)
+        return level, cells, (ranks >> level >> 1) % self._places
 
     def _reach(self, last_rank: int) -> None:
         """Makes room for every level up to this rank."""
-        more = last_rank.bit_length() - len(self._ends)
-        if more > 0:
-            free = np.full((more, *self._ends.shape[1:]), NEVER)
-            self._ends = np.concatenate([self._ends, free])
+        held, cells, _ = self._ends.shape
+        if last_rank.bit_length() <= held:
+            return
+        ends = zeroed((last_rank.bit_length(), cells, self._places))
+        some = np.flatnonzero(self._totals)  # the others were never touched and stay so
+        ends[:held, some] = self._ends[:, some]
+        self._ends = ends
+
+
+def _level(ranks: Ints) -> Ints:
+    """The power of two in each rank; as a double it is exact."""
+    level: Ints = np.log2(ranks & -ranks).astype(np.int64)
+    return level
+
+
+def _last_ranks(totals: Ints, most: int) -> tuple[Ints, Ints]:
+    """The last `most` ranks of each level, of those up to totals[cell]: cells and ranks, in this order."""
+    cells = np.flatnonzero(totals)
+    levels = np.arange(int(totals.max(initial=0)).bit_length())[:, None]
+    count = (totals[cells] >> levels) + 1 >> 1
+    held = np.minimum(count, most)
+    owner, number = stretches((count - held).ravel(), held.ravel())
+    level, at = np.divmod(owner, max(1, len(cells)))
+    ranks = (2 * number + 1) << level
+    order = np.lexsort((ranks, at))
+    return cells[at[order]], ranks[order]

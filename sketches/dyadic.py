@@ -39,7 +39,8 @@ from sketches.ecm_sizes import sizes_for_points
 from sketches.envelope import PAYLOAD_OFFSET, corrupt, unwrap, wrap
 from sketches.errors import EmptySketch, InvalidInput
 from sketches.frequency_bounds import FrequencyBounds
-from sketches.row_hashes import Digests, RowHashes
+from sketches.room import checked_room
+from sketches.row_hashes import MOST_CELLS, Digests, RowHashes
 from sketches.target_rank import Phi, target_rank
 
 KIND = b"DYAD"
@@ -83,14 +84,19 @@ class DyadicECM:
         kind: Kind = "EH",
         seed: int = 0,
     ) -> None:
-        """An empty sketch of keys below 2**bits, bits from 1 to 62; the rest as for ECM, for each level."""
-        if not 1 <= bits <= 62 or kind == "RW":
-            raise InvalidInput(f"got bits = {bits}, kind {kind!r}; expected 1 to 62 bits and EH or DW")
+        """An empty sketch of keys below 2**bits, bits from 1 to 62; the rest as for ECM, for each level.
+
+        InvalidInput also where the counters of all levels together would take more than 4 GiB.
+        """
+        if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= 62 or kind == "RW":
+            raise InvalidInput(f"got bits = {bits!r}, kind {kind!r}; expected 1 to 62 bits and EH or DW")
         sizes = sizes_for_points(eps, delta)
         counting = Counting(kind, sizes.eps_sw, window)
         top = max(0, bits - (sizes.width.bit_length() - 1))
         hashes = [RowHashes(sizes.rows, sizes.width, (seed + level) % 2**64) for level in range(top)]
         hashes.append(RowHashes(1, 2 ** (bits - top), 0, direct=True))
+        room = sum(counting.room(h.cells) for h in hashes)
+        checked_room(room, f"{bits} bits at eps = {eps}, delta = {delta}, {len(hashes)} levels of {kind}")
         self.bits = bits
         self.levels = tuple(ECM.of(h, counting, eps=eps, delta=delta) for h in hashes)
 
@@ -125,6 +131,8 @@ class DyadicECM:
         flat = top.hashes.direct and top.hashes.width == 2 ** (bits - len(lower))
         if len(alike) > 1 or not flat or any(s.hashes.direct for s in lower) or own.counting.kind == "RW":
             raise InvalidInput("got levels that differ in n, times or counters; expected those of one sketch")
+        if sum(s.hashes.cells for s in levels) > MOST_CELLS:
+            raise InvalidInput(f"got levels of more than {MOST_CELLS:,} cells together; expected no more")
         sketch = cls(1, top.eps, top.delta)
         sketch.bits, sketch.levels = bits, tuple(levels)
         return sketch
@@ -242,10 +250,15 @@ class DyadicECM:
 
 
 def merge_dyadic(sketches: Sequence[DyadicECM]) -> DyadicECM:
-    """A new sketch of the union of disjoint streams, level by level; see `merge_ecm`."""
-    if not sketches or len({s.bits for s in sketches}) > 1:
+    """A new sketch of the union of disjoint streams, level by level; see `merge_ecm`.
+
+    InvalidInput also unless all have the same bits, eps and delta.
+    """
+    shapes = [(s.bits, len(s.levels)) for s in sketches]
+    if len(set(shapes)) != 1:
         raise InvalidInput(
-            f"got sketches of {[s.bits for s in sketches]} bits; expected at least one, all alike"
+            f"got sketches of (bits, levels) {shapes}; expected at least one, all alike; "
+            "build them with the same bits, eps and delta"
         )
     levels = [merge_ecm(list(level)) for level in zip(*(s.levels for s in sketches), strict=True)]
     return DyadicECM.of(sketches[0].bits, levels)

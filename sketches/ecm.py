@@ -25,9 +25,16 @@ from numpy.typing import ArrayLike, NDArray
 from sketches.columns import INT64, as_column, for_loops
 from sketches.counting import Clock, Counting, Kind
 from sketches.counts import Counts, Estimate
-from sketches.ecm_sizes import inner_product_eps, point_eps, sizes_for_inner_products, sizes_for_points
+from sketches.ecm_sizes import (
+    checked_promise,
+    inner_product_eps,
+    point_eps,
+    sizes_for_inner_products,
+    sizes_for_points,
+)
 from sketches.errors import InvalidInput
 from sketches.frequency_bounds import FrequencyBounds, checked_digests
+from sketches.room import checked_room
 from sketches.row_hashes import MOST_CELLS, MOST_ROWS, Cells, Digests, RowHashes
 from sketches.window_counts import WindowCounts
 
@@ -63,9 +70,10 @@ class ECM:
     ) -> None:
         """An empty sketch of the least memory that keeps eps and delta for its purpose.
 
-        window: how much is kept, in the unit of the times, or on the clock "count" in arrivals; None keeps
-        all. seed: that of the row hashes, below 2**64. site: see Counting. InvalidInput for what is out of
-        range.
+        eps: from 1e-6, below 1. delta: from 1e-12, below 1. window: how much is kept, in the unit of the
+        times, or on the clock "count" in arrivals; None keeps all. seed: that of the row hashes, below 2**64.
+        site: see Counting. InvalidInput for what is out of range, and where the counters would take more
+        than 4 GiB once they are full, see room.py.
         """
         if purpose not in ("points", "inner products") or (purpose == "inner products" and kind == "RW"):
             raise InvalidInput(
@@ -78,7 +86,9 @@ class ECM:
             sizes = sizes_for_inner_products(eps, delta)
         counting = Counting(kind, sizes.eps_sw, window, clock, sizes.delta_sw, site=site)
         self.eps, self.delta = float(eps), float(delta)
-        self.hashes = _checked_hashes(RowHashes(sizes.rows, sizes.width, seed))
+        hashes = RowHashes(sizes.rows, sizes.width, seed)
+        checked_room(counting.room(hashes.cells), f"eps = {eps}, delta = {delta} with {kind}")
+        self.hashes = _checked_hashes(hashes)
         self.counts = WindowCounts(counting, self.hashes.cells)
         self._asked: tuple[int | None, int | None, FrequencyBounds] | None = None
 
@@ -92,10 +102,15 @@ class ECM:
         delta: float,
         counts: WindowCounts | None = None,
     ) -> "ECM":
-        """A sketch of these hashes and counters, empty unless `counts` are given; eps and delta are told."""
-        sketch = cls(eps, delta)
+        """A sketch of these hashes and counters, empty unless `counts` are given; eps and delta are told.
+
+        InvalidInput for what is out of range. What the counters take once they are full is not looked at.
+        """
+        sketch = cls.__new__(cls)
+        sketch.eps, sketch.delta = checked_promise(eps, delta)
         sketch.hashes = _checked_hashes(hashes)
-        sketch.counts = WindowCounts(counting, hashes.cells) if counts is None else counts
+        sketch.counts = WindowCounts.empty(counting, hashes.cells) if counts is None else counts
+        sketch._asked = None  # noqa: SLF001  made here
         return sketch
 
     @classmethod
@@ -208,7 +223,10 @@ def in_time_order(
 
 def _checked_hashes(hashes: RowHashes) -> RowHashes:
     if not (1 <= hashes.rows <= MOST_ROWS and hashes.width >= 1 and hashes.cells <= MOST_CELLS):
-        raise InvalidInput(f"got {hashes}; expected 1 to {MOST_ROWS} rows, a column, at most 2**27 cells")
+        raise InvalidInput(
+            f"got {hashes}, {hashes.cells:,} cells; expected 1 to {MOST_ROWS} rows, a column, and at most "
+            f"{MOST_CELLS:,} cells; use a larger eps or delta"
+        )
     if isinstance(hashes.seed, bool) or not isinstance(hashes.seed, int) or not 0 <= hashes.seed < 2**64:
         raise InvalidInput(f"got seed = {hashes.seed!r}; expected an integer from 0 to 2**64 - 1")
     return hashes

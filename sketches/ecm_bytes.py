@@ -35,13 +35,14 @@ from numpy.typing import NDArray
 
 from sketches.buckets import Buckets, Ints, check
 from sketches.counting import FARTHEST, Clock, Counting, Kept, Kind
+from sketches.deterministic_wave import check_ranks
 from sketches.ecm import ECM
 from sketches.envelope import PAYLOAD_OFFSET, corrupt, unwrap, wrap
 from sketches.errors import BrokenInvariant, CorruptSketch, InvalidInput
 from sketches.exponential_histogram import check_levels
 from sketches.randomized_wave import Sample, Samples, check_samples
-from sketches.row_hashes import RowHashes
-from sketches.varints import decode_varints, encode_varints
+from sketches.row_hashes import MOST_CELLS, RowHashes
+from sketches.varints import decode_varints, encode_varints, exact_sum
 from sketches.window_counts import WindowCounts
 
 KIND = b"ECMS"
@@ -82,7 +83,8 @@ def decode_ecm(data: bytes) -> ECM:
     """The sketch of stored bytes; the inverse of `encode_ecm`.
 
     Raises CorruptSketch for any damage, also for whole bytes whose content no sketch can have; WrongKind and
-    NewerVersion as `unwrap` does. What is set aside is in proportion to the bytes.
+    NewerVersion as `unwrap` does. Time and memory are in proportion to the bytes, whatever the header says:
+    every cell, bucket, arrival and wave that it claims has bytes of its own.
     """
     _, payload = unwrap(KIND, data, newest=VERSION)
     if len(payload) < _HEADER.size:
@@ -161,9 +163,9 @@ def _buckets(lengths: list[int], numbers: NDArray[np.uint64], waves: bool, first
     cells, held, sizes, stretches, ends, before = np.split(numbers, np.cumsum([k, k, s, s, b]))
     if len(before) == 0:
         before = np.zeros(k, np.uint64)
-    if _sum(held) != b or _sum(stretches) != b or not np.all(held) or not np.all(stretches):
+    if exact_sum(held) != b or exact_sum(stretches) != b or not np.all(held) or not np.all(stretches):
         raise _damage(104, f"got numbers of buckets and of sizes that do not make {b}, expected so")
-    if _sum(cells) + k > 2**27 or max(int(sizes.max()), int(before.max())) > n:
+    if exact_sum(cells) + k > MOST_CELLS or max(int(sizes.max()), int(before.max())) > n:
         raise _damage(
             _HEADER.size, f"got a cell, a size or a count above what {n} arrivals have, expected none"
         )
@@ -187,24 +189,34 @@ def _samples(
             104, f"got {len(numbers)} numbers for {w} waves of {entries} entries, expected them to agree"
         )
     held, cells, times, levels = np.split(numbers, np.cumsum([w, entries, entries]))
-    if _sum(held) != entries or int(levels.max(initial=0)) > 64 or int(cells.max(initial=0)) > 2**27:
+    most = (int(levels.max(initial=0)), int(cells.max(initial=0)))
+    if exact_sum(held) != entries or most[0] > 64 or most[1] > MOST_CELLS:
         raise _damage(_HEADER.size, "got entries, levels or cells out of range, expected those of waves")
-    waves = []
-    for part in np.split(np.arange(entries), np.cumsum(held.astype(np.int64))[:-1]):
-        own = np.cumsum(cells[part].astype(np.int64))
-        own_times = _times(times[part], _firsts(own), first)
-        waves.append(Sample(own, own_times, levels[part].astype(np.uint8)))
-    return Samples(tuple(waves), model.eps, model.most, n)
+    # All waves at once: there may be as many of them as bytes.
+    in_each = held.astype(np.int64)
+    ends = np.cumsum(in_each)
+    sums = np.concatenate([[0], np.cumsum(cells.astype(np.int64))])
+    own = sums[1:] - np.repeat(sums[ends - in_each], in_each)
+    new = np.diff(own, prepend=-1) != 0
+    new[(ends - in_each)[in_each > 0]] = True
+    firsts = np.flatnonzero(new)
+    lists = [np.split(one, ends[:-1]) for one in (own, _times(times, firsts, first), levels.astype(np.uint8))]
+    waves = tuple(Sample(*parts) for parts in zip(*lists, strict=True))
+    return Samples(waves, model.eps, model.most, n)
 
 
 def _check_kept(kept: Kept, hashes: RowHashes, counting: Counting, n: int, first: int, now: int) -> None:
     """Raises unless counters of n arrivals from `first` to `now` can hold this."""
     if isinstance(kept, Samples):
         check_samples(kept, hashes.cells, first, now)
+        if max(len(wave.cells) for wave in kept.waves) > n * hashes.rows:
+            raise BrokenInvariant(f"a wave must hold {n} arrivals in each row at most, and holds more")
         return
     check(kept, counting.eps)
     if counting.kind == "EH":
         check_levels(kept, counting.eps)
+    else:
+        check_ranks(kept, counting.eps)
     if len(kept) and (
         int(kept.cells[-1]) >= hashes.cells or kept.ends.min() < first or kept.ends.max() > now
     ):
@@ -235,12 +247,6 @@ def _times(steps: NDArray[np.uint64], firsts: Ints, first: int) -> Ints:
 
 def _firsts(cells: Ints) -> Ints:
     return np.flatnonzero(np.diff(cells, prepend=-1))
-
-
-def _sum(numbers: NDArray[np.uint64]) -> int:
-    """The sum, exact: hostile numbers would wrap. Above 2**62 any number does, so doubles tell that first."""
-    rough = float(numbers.sum(dtype=np.float64))
-    return int(numbers.sum()) if rough < 2**62 else 2**62
 
 
 def _damage(offset: int, problem: str) -> CorruptSketch:

@@ -34,7 +34,8 @@ import numpy as np
 
 from sketches import randomized_wave
 from sketches.buckets import Buckets, Ints
-from sketches.counting import Counting, Kept
+from sketches.counting import FARTHEST, Counting, Kept
+from sketches.disjoint import checked_disjoint
 from sketches.ecm import ECM
 from sketches.errors import InvalidInput
 from sketches.frequency_bounds import checked_alike
@@ -45,8 +46,13 @@ from sketches.window_counts import WindowCounts
 def merge_ecm(sketches: Sequence[ECM], *, eps_sw: float | None = None) -> ECM:
     """A new sketch of the union of disjoint streams, which stay as they are.
 
-    eps_sw: the eps of its counters, the largest of the inputs' without it. InvalidInput for no sketches, for
-    unlike row hashes, kinds, windows or clocks, for the clock "count", and for RW of one site.
+    eps_sw: the eps of its counters, the largest of the inputs' without it. Its `point_eps` is what is kept:
+    a merge of sketches of one eps keeps about 2 * eps, h merges one above the other (h + 1) * eps, so build
+    what will be merged with an eps that much smaller (`eps_of_merge_inputs` in ecm_sizes.py has it exactly).
+    RW lose nothing. InvalidInput for no sketches, for unlike row hashes, kinds, windows or clocks, for the
+    clock "count", for one sketch twice, for 2**62 arrivals in all, and for RW of one site.
+
+    Cost: that of what the inputs hold, however many cells they have.
     """
     if not sketches:
         raise InvalidInput("got no sketches to merge; expected at least one; an empty ECM will do")
@@ -94,27 +100,24 @@ def halves(part: WindowCounts) -> tuple[Ints, Ints, Ints]:
 
 def _merged_buckets(parts: Sequence[WindowCounts], counting: Counting) -> Kept:
     told = [halves(part) for part in parts]
-    cells, times, counts = (np.concatenate(arrays) for arrays in zip(*told, strict=True))
-    order = np.argsort(times, kind="stable")
-    counters = counting.counters(counting.none(), parts[0].cells)
-    counters.add(cells[order][None, :], times[order], counts[order])
-    return counters.kept()
+    return counting.buckets_of(*(np.concatenate(arrays) for arrays in zip(*told, strict=True)))
 
 
 def _one_counting(parts: Sequence[WindowCounts], eps: float | None) -> Counting:
     """How the merged counters count; InvalidInput unless the parts go together."""
     own = [part.counting for part in parts]
     first = own[0]
+    if first.clock == "count":
+        raise InvalidInput(
+            "got counters of the last arrivals; expected a window of time: they do not tell how their "
+            "arrivals interleave; add their answers instead"
+        )
+    checked_disjoint(parts)
     sites = [c.site for c in own]
     if first.kind == "RW" and (len(set(sites)) < len(sites) or eps not in (None, first.eps)):
         raise InvalidInput(
             f"got randomised waves of the sites {sites}, to be merged to eps = {eps}; expected sites that "
             "differ, because equal ones draw the same lots, and the inputs' own eps"
-        )
-    if first.clock == "count":
-        raise InvalidInput(
-            "got counters of the last arrivals; expected a window of time: they do not tell how their "
-            "arrivals interleave; add their answers instead"
         )
     loosest = max(c.eps for c in own)
     merged = replace(first, eps=loosest if eps is None else eps, site=min(sites))
@@ -127,4 +130,8 @@ def _one_counting(parts: Sequence[WindowCounts], eps: float | None) -> Counting:
             )
     if len({part.cells for part in parts}) > 1:
         raise InvalidInput("got counters of different numbers of cells; expected as many in each")
+    if sum(part.n for part in parts) >= FARTHEST:
+        raise InvalidInput(
+            f"got {sum(part.n for part in parts)} arrivals in all; expected fewer than 2**62; merge fewer"
+        )
     return merged

@@ -20,6 +20,8 @@ Source: Papapetrou et al., VLDB Journal 2015: lemmas 3 and 4, theorems 1 to 3.
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from sketches.errors import InvalidInput
 
 
@@ -40,6 +42,7 @@ def sizes_for_points(eps: float, delta: float, *, randomised: bool = False) -> S
 
 def sizes_for_inner_products(eps: float, delta: float) -> Sizes:
     """The least memory for inner products within eps * n_a * n_b with probability 1 - delta."""
+    eps, delta = checked_promise(eps, delta)
     return _sizes(eps, delta, math.sqrt(1 + eps) - 1, randomised=False)
 
 
@@ -54,20 +57,27 @@ def inner_product_eps(eps_cm: float, eps_sw: float) -> float:
 
 
 def eps_of_merge_inputs(eps: float, levels: int) -> float:
-    """The eps that counters need so that the error after `levels` merges, one above the other, is eps.
+    """The eps that counters need so that the error after `levels` merges, one above the other, is within eps.
 
-    Every merge at the inputs' own eps_sw: (1 + eps_sw)**(levels + 1) - 1 = eps.
+    Every merge at the inputs' own eps_sw: (1 + eps_sw)**(levels + 1) - 1 = eps, less what rounding adds.
     """
     if not 0 < eps < 1 or levels < 0:
         raise InvalidInput(f"got eps = {eps} and {levels} levels; expected 0 < eps < 1 and no fewer than 0")
-    return math.expm1(math.log1p(eps) / (levels + 1))
+    return math.expm1(math.log1p(eps) / (levels + 1)) * (1 - (levels + 1) * 2**-48)
+
+
+def checked_promise(eps: float, delta: float) -> tuple[float, float]:
+    """Both as floats; InvalidInput unless a sketch can promise them."""
+    numbers = all(isinstance(x, int | float | np.number) for x in (eps, delta))
+    if not (numbers and 1e-6 <= eps < 1 and 1e-12 <= delta < 1):
+        raise InvalidInput(
+            f"got eps = {eps!r}, delta = {delta!r}; expected 1e-6 <= eps < 1 and 1e-12 <= delta < 1"
+        )
+    return float(eps), float(delta)
 
 
 def _sizes(eps: float, delta: float, eps_sw: float, randomised: bool) -> Sizes:
-    if not (1e-6 <= eps < 1 and 1e-12 <= delta < 1):
-        raise InvalidInput(
-            f"got eps = {eps}, delta = {delta}; expected 1e-6 <= eps < 1 and 1e-12 <= delta < 1"
-        )
+    eps, delta = checked_promise(eps, delta)
     own = delta / 2 if randomised else delta
     eps_cm = eps / (1 + eps)
     return Sizes(

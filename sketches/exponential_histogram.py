@@ -20,16 +20,38 @@ Source: Papapetrou et al., section 3; Datar et al. The batch is ours.
 """
 
 import math
+from itertools import chain, repeat
 
 import numpy as np
 
 from sketches.buckets import Buckets, Ints
 from sketches.errors import BrokenInvariant
+from sketches.room import zeroed
+from sketches.whole_streams import stretches
 
 
 def most_buckets(eps: float) -> tuple[int, int]:
     """How many buckets level 0 and the other levels may hold."""
     return math.ceil(1 / eps), math.ceil(1 / (2 * eps)) + 1
+
+
+def kept_ranks(totals: Ints, eps: float) -> tuple[Ints, Ints]:
+    """Which arrivals of each cell end a bucket once totals[cell] have come: cells, and ranks from 1.
+
+    Level l is given the arrivals of the ranks 2**l, 2 * 2**l, 3 * 2**l ...; of these the oldest leave in
+    pairs, no more of them than makes it hold what it may.
+    """
+    given, firsts, held = totals, [], []
+    for most in chain(most_buckets(eps)[:1], repeat(most_buckets(eps)[1])):
+        if not given.any():
+            break
+        left = np.where(given > most, (given - most + 1) // 2 * 2, 0)
+        firsts.append(left + 1)
+        held.append(given - left)
+        given = left // 2
+    # By cell, the largest buckets first.
+    owner, number = stretches(np.stack(firsts[::-1], axis=1).ravel(), np.stack(held[::-1], axis=1).ravel())
+    return owner // len(held), number << (len(held) - 1 - owner % len(held))
 
 
 class Histograms:
@@ -101,9 +123,15 @@ class Histograms:
             return
         rings = np.zeros((levels, cells, 2), np.int64)
         rings[:held] = self._rings
-        # Zeroed memory is not touched before it is written, so levels that stay empty cost nothing.
-        ends = np.zeros(cells * (self._most[0] + 1 + (levels - 1) * (self._most[1] + 1)), np.int64)
-        ends[: len(self._ends)] = self._ends
+        slots, later_slots = self._most[0] + 1, self._most[1] + 1
+        ends = zeroed((cells * (slots + (levels - 1) * later_slots),))
+        at = 0
+        for level in range(held):
+            size = later_slots if level else slots
+            old, new = (one[at : at + cells * size].reshape(cells, size) for one in (self._ends, ends))
+            some = np.flatnonzero(rings[level, :, 1])  # other rings were never touched, or are read no more
+            new[some] = old[some]
+            at += cells * size
         self._rings, self._ends = rings, ends
 
 

@@ -16,10 +16,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sketches.columns import Column, checked_sorted, column_dtype, sorted_column
-from sketches.errors import InvalidInput
+from sketches.disjoint import checked_disjoint
+from sketches.errors import EmptySketch, InvalidInput
 from sketches.gk_bytes import decode, encode
 from sketches.gk_summary import Summary, check, empty, leaf, merge_summaries, merged_eps, prune
 from sketches.rank_bounds import RankBounds, Ranks, combine
@@ -40,8 +41,8 @@ class GK:
     >>> abs(sketch.quantile(0.99) - 99_000) <= 0.01 * sketch.n
     True
 
-    len() is the number of tuples kept. Infinities are values; NaN is refused, the caller counts it apart. A
-    refused input changes nothing.
+    len() is the number of tuples kept; gk_summary.py tells how many to expect. Infinities are values; NaN is
+    refused, the caller counts it apart. A refused input changes nothing.
     """
 
     __slots__ = ("_eps", "_summary")
@@ -85,6 +86,22 @@ class GK:
         return self._summary.values.dtype
 
     @property
+    def min(self) -> float | int:
+        """The smallest element, exactly: it is always the first tuple. EmptySketch if n is 0."""
+        return self._end(0)
+
+    @property
+    def max(self) -> float | int:
+        """The largest element, exactly: it is always the last tuple. EmptySketch if n is 0."""
+        return self._end(-1)
+
+    def _end(self, at: int) -> float | int:
+        if not self.n:
+            raise EmptySketch("got n = 0; a least and a greatest element need at least one; add values first")
+        value: float | int = self._summary.values[at].item()
+        return value
+
+    @property
     def summary(self) -> Summary:
         """The tuples kept: values, rmin, rmax. Read them only."""
         return self._summary
@@ -98,7 +115,8 @@ class GK:
     def update(self, array: ArrayLike) -> None:
         """Adds the values of a one-dimensional array, in any order; an empty one changes nothing.
 
-        Integers are taken where the dtype holds them exactly. InvalidInput for NaN, another shape or type.
+        Integers are taken where the dtype holds them exactly. InvalidInput for NaN, another shape or type,
+        and for 2**63 elements or more in all.
         """
         batch: Column = sorted_column(array, self.dtype)
         if batch.size:
@@ -130,12 +148,23 @@ class GK:
 
         0 gives the minimum, 1 the maximum. InvalidInput if phi is no number in [0, 1], EmptySketch if n is 0.
         """
-        r = target_rank(phi, self.n)
+        value: float | int = self._at_ranks(np.array(target_rank(phi, self.n), np.int64)).item()
+        return value
+
+    def quantiles(self, phis: ArrayLike) -> Column:
+        """The quantile of each phi, as `quantile` gives it: an array of the shape of `phis` and this dtype.
+
+        InvalidInput if a phi is no number in [0, 1], EmptySketch if n is 0.
+        """
+        given = _checked_phis(phis)
+        ranks = [target_rank(phi, self.n) for phi in given.ravel()]
+        return self._at_ranks(np.array(ranks, np.int64).reshape(given.shape))
+
+    def _at_ranks(self, ranks: Ranks) -> Column:
         # The errors of the two values around r sum to at most the allowance: one is within half of it.
         stairs = combine([self.rank_bounds()])
-        index, _ = stairs.best_candidate(r)
-        value: float | int = stairs.values[index].item()
-        return value
+        index, _ = stairs.best_candidate(ranks)
+        return np.asarray(stairs.values[index])
 
     def check_invariants(self) -> None:
         """Raises BrokenInvariant if the summary breaks what gk_summary.py promises."""
@@ -145,14 +174,26 @@ class GK:
 def merge(sketches: Sequence[GK], eps: float | None = None) -> GK:
     """A new sketch of the union of disjoint inputs, which stay as they are.
 
-    Without `eps` nothing is pruned and the result keeps the mean of the inputs' eps weighted by their n. With
-    `eps` it is pruned to that. InvalidInput for no inputs, for mixed dtypes, or if `eps` is below that mean.
+    Errors add in ranks: inputs of n_i elements at eps_i leave sum of eps_i * n_i, so the result keeps the
+    mean of the inputs' eps weighted by their n, which is at most the largest of them. Without `eps` nothing
+    is pruned: the result has the tuples of all inputs. With `eps` it is pruned to that. So build what will
+    be merged at a smaller eps than the answer needs: at eps / 2 for one merge that is pruned to eps; for h
+    such merges above each other at eps / (h + 1), and give each level that much more than the one below.
+
+    InvalidInput for no inputs, for mixed dtypes, for one sketch twice, for 2**63 elements or more in all, or
+    if `eps` is below that mean.
+
+    >>> import numpy as np
+    >>> parts = [GK.from_sorted(np.arange(i, 100_000.0, 4), eps=0.005) for i in range(4)]
+    >>> merge(parts).eps, merge(parts, eps=0.01).eps
+    (0.005, 0.01)
     """
     if not sketches:
         raise InvalidInput("got no sketches to merge; expected at least one; an empty GK(eps, dtype) will do")
     dtypes = {str(s.dtype) for s in sketches}
     if len(dtypes) > 1:
         raise InvalidInput(f"got sketches of dtypes {sorted(dtypes)}; expected one; cast before sketching")
+    checked_disjoint(sketches)
     kept = merged_eps([(s.eps, s.n) for s in sketches])
     union = merge_summaries([s.summary for s in sketches])
     if eps is None:
@@ -169,6 +210,16 @@ def _guard(summary: Summary, eps: float, cls: type[GK]) -> GK:
     sketch = cls(eps, summary.values.dtype)
     sketch._summary = summary
     return sketch
+
+
+def _checked_phis(phis: ArrayLike) -> NDArray[Any]:
+    """As an array of any dtype whose elements are looked at one by one."""
+    if isinstance(phis, np.ma.MaskedArray):
+        raise InvalidInput("got a masked array; expected numbers in [0, 1]; pass array.compressed()")
+    try:
+        return np.asarray(phis)
+    except ValueError as ragged:
+        raise InvalidInput("got phis of no shape; expected an array of numbers in [0, 1]") from ragged
 
 
 def _checked_eps(eps: object) -> float:

@@ -24,6 +24,7 @@ from sketches.columns import FLOAT64, INT64
 from sketches.envelope import PAYLOAD_OFFSET, corrupt, unwrap, wrap
 from sketches.errors import BrokenInvariant, CorruptSketch
 from sketches.gk_summary import Summary, check
+from sketches.varints import exact_sum
 
 KIND = b"GKQS"
 VERSION = 1
@@ -82,7 +83,7 @@ def _ranks(
     gaps: NDArray[np.uint64], spreads: NDArray[np.uint64], n: int, gaps_at: int, spreads_at: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rmin and rmax of gaps and spreads, proved to fit before numpy adds: hostile gaps would wrap."""
-    last = sum(gaps.tolist()) + len(gaps)
+    last = exact_sum(gaps) + len(gaps)
     if last != n:
         raise _damage(gaps_at, f"got gaps that end at rank {last}, expected n = {n}")
     rmin = np.cumsum(gaps.astype(np.int64) + 1)

@@ -50,6 +50,24 @@ def by_cell(cells: Ints, first: int, width: int, times: Ints, counts: Ints) -> t
 
 
 @compiled
+def times_of_ranks(times: Ints, counts: Ints, starts: Ints, ranks: Ints, first: Ints) -> Ints:
+    """The times of the arrivals of these ranks, from 1, each in its cell.
+
+    Arrivals are as `by_cell` sorted them; the ranks of cell c, ascending, are those from first[c] to
+    first[c + 1].
+    """
+    result = np.empty(len(ranks), np.int64)
+    for c in range(len(starts) - 1):
+        i, reached = starts[c], counts[starts[c]]
+        for k in range(first[c], first[c + 1]):
+            while reached < ranks[k]:
+                i += 1
+                reached += counts[i]
+            result[k] = times[i]
+    return result
+
+
+@compiled
 def push(
     ring: Ints, head: int, held: int, most: int, times: Ints, counts: Ints, start: int, end: int, new: int
 ) -> tuple[int, int, int, int, int]:

@@ -27,11 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketches.buckets import Ints
-from sketches.counts import Counts
+from sketches.counts import Counts, exact
 from sketches.errors import BrokenInvariant, InvalidInput
 from sketches.row_hashes import mixed, splitmix
 
 MOST_LOTS = 2**24  # of one update with counts
+ENTRY_BYTES = 17  # of an arrival in a wave: cell, time and level
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,8 +61,13 @@ class Samples:
 
     def since(self, time: int, cells: int) -> Counts:
         """The arrivals at `time` or later, for each of `cells` cells."""
-        answers = np.stack([self._answers(wave, time, cells) for wave in self.waves])
-        estimate: NDArray[np.float64] = np.median(answers, axis=0)
+        if not len(self):
+            return exact(np.zeros(cells, np.int64))
+        # Every wave keeps the last arrival of a cell, so all hold the same cells.
+        held = np.unique(self.waves[0].cells)
+        answers = np.stack([self._answers(wave, time, held) for wave in self.waves])
+        estimate = np.zeros(cells)
+        estimate[held] = np.median(answers, axis=0)
         known = estimate < self.most
         lo = np.where(known, estimate, np.maximum(self.most, np.ceil(estimate / (1 + self.eps))))
         hi = np.where(known, estimate, np.floor(estimate / (1 - self.eps)))
@@ -73,14 +79,15 @@ class Samples:
         waves = tuple(_take(wave, rows) for wave, rows in zip(self.waves, kept, strict=True))
         return Samples(waves, self.eps, self.most, self.drawn)
 
-    def _answers(self, wave: Sample, time: int, cells: int) -> NDArray[np.float64]:
+    def _answers(self, wave: Sample, time: int, cells: Ints) -> NDArray[np.float64]:
         recent = wave.times >= time
-        cell, level = wave.cells[recent], wave.levels[recent]
-        answers = np.zeros(cells)
-        open_ = np.ones(cells, bool)
+        # Every wave holds all of these cells, so theirs are counted through.
+        cell, level = np.cumsum(np.diff(wave.cells, prepend=cells[:1]) > 0)[recent], wave.levels[recent]
+        answers = np.zeros(len(cells))
+        open_ = np.ones(len(cells), bool)
         at = 0
         while open_.any():
-            held = np.bincount(cell[level >= at], minlength=cells)
+            held = np.bincount(cell[level >= at], minlength=len(cells))
             found = open_ & (held < self.most)
             answers[found] = held[found] * 2.0**at
             open_ &= ~found
@@ -92,8 +99,13 @@ def none(eps: float, delta: float, constant: int) -> Samples:
     """Waves of no arrivals, as many as eps and delta ask for."""
     nothing = np.empty(0, np.int64)
     wave = Sample(nothing, nothing, np.empty(0, np.uint8))
-    count = math.ceil(constant * math.log2(1 / delta))
-    return Samples((wave,) * count, eps, math.ceil(constant / eps**2), 0)
+    count, most = sizes(eps, delta, constant)
+    return Samples((wave,) * count, eps, most, 0)
+
+
+def sizes(eps: float, delta: float, constant: int) -> tuple[int, int]:
+    """How many waves a counter has, and m, how many arrivals each keeps of a level."""
+    return math.ceil(constant * math.log2(1 / delta)), math.ceil(constant / eps**2)
 
 
 def join(parts: Sequence[Samples]) -> Samples:
@@ -170,15 +182,41 @@ def _take(wave: Sample, rows: NDArray[np.bool_]) -> Sample:
 
 def check_samples(samples: Samples, cells: int, first: int, now: int) -> None:
     """Raises BrokenInvariant unless waves of `cells` cells can hold this, from `first` to `now`."""
-    for wave in samples.waves:
-        new_cell = np.diff(wave.cells, prepend=-1) > 0
-        falls = np.diff(wave.times, prepend=first) < 0
-        out_of_range = np.any(
-            (wave.cells < 0) | (wave.cells >= cells) | (wave.times < first) | (wave.times > now)
-        )
-        if np.any(np.diff(wave.cells) < 0) or np.any(falls & ~new_cell) or out_of_range:
-            raise BrokenInvariant("a wave must be in order of cell and time, within its range, and is not")
-        if len(_pruned(wave, samples.most).cells) != len(wave.cells):
-            raise BrokenInvariant(
-                f"a wave must keep at most {samples.most} arrivals of a level, and does not"
-            )
+    waves = samples.waves
+    cell, times = np.concatenate([w.cells for w in waves]), np.concatenate([w.times for w in waves])
+    out_of_range = (cell < 0) | (cell >= cells) | (times < first) | (times > now)
+    # One number for a wave and a cell of it, so that all waves are looked at together.
+    own = cell + np.repeat(np.arange(len(waves)), [len(w.cells) for w in waves]) * cells
+    steps = np.diff(own, prepend=-1)
+    falls = np.diff(times, prepend=first) < 0
+    if np.any(out_of_range | (steps < 0) | (falls & (steps == 0))):
+        raise BrokenInvariant("a wave must be in order of cell and time, within its range, and is not")
+    begins = np.flatnonzero(steps)
+    # No later arrival drives out the last one of a cell, so all waves have that, and the same cells.
+    last = np.append(begins[1:], len(own)) - 1 if len(own) else begins
+    in_each = len(begins) // len(waves)
+    alike = in_each * len(waves) == len(begins)
+    for at_last in (cell[last], times[last]):
+        alike = alike and bool(np.all(at_last.reshape(len(waves), -1) == at_last[:in_each]))
+    if not alike:
+        raise BrokenInvariant("every wave must hold the last arrival of the same cells, and does not")
+    levels = np.concatenate([w.levels for w in waves])
+    if _overfull(levels, begins, samples.most):
+        raise BrokenInvariant(f"a wave must keep at most {samples.most} arrivals of a level, and does not")
+
+
+def _overfull(levels: NDArray[np.uint8], begins: NDArray[np.intp], most: int) -> bool:
+    """Whether an arrival is kept although `most` later ones of its wave and cell have its level or more.
+
+    begins: where the arrivals of each wave and cell begin. Of one level's the oldest has most behind it.
+    """
+    held = np.diff(begins, append=len(levels))
+    owner = np.repeat(np.arange(len(begins)), held)
+    for level in np.flatnonzero(np.bincount(levels)):
+        some = levels >= level
+        levels, owner = levels[some], owner[some]
+        at = np.flatnonzero(levels == level)
+        at = at[np.flatnonzero(np.diff(owner[at], prepend=-1))]
+        if np.any(np.searchsorted(owner, owner[at], side="right") - 1 - at >= most):
+            return True
+    return False

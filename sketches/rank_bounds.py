@@ -85,11 +85,12 @@ class RankBounds:
             raise EmptySketch("got a staircase without values; expected at least one; ask where n >= 1")
         ranks = np.asarray(r, INT64)
         # r - lo[j+1] falls with j, hi[j] + 1 - r rises, and the second is the larger one exactly where
-        # lo[j+1] + hi[j] + 1 > 2r. So the best j is next to that crossing, on one side or the other.
+        # hi[j] + 1 - r > r - lo[j+1]. So the best j is next to that crossing, on one side or the other.
         crossing, end = np.zeros(ranks.shape, np.intp), np.full(ranks.shape, k, np.intp)
         while np.any(crossing < end):  # by halves: a sum of whole arrays would cost more than the search
             middle = np.minimum((crossing + end) // 2, k - 1)
-            beyond = self.lo[middle + 1] + self.hi[middle] + 1 > 2 * ranks
+            # No sum of two ranks: those of 2**62 elements would pass int64.
+            beyond = self.hi[middle] + 1 - ranks > ranks - self.lo[middle + 1]
             done = crossing >= end
             crossing = np.where(beyond | done, crossing, middle + 1)
             end = np.where(beyond & ~done, middle, end)
@@ -157,13 +158,15 @@ def combine(bounds: Sequence[RankBounds]) -> RankBounds:
     Hence one sort of all values together, one running sum of their rises, read at the last of equal values,
     gives every sum at once.
 
-    Raises InvalidInput for no inputs or for mixed dtypes.
+    Raises InvalidInput for no inputs, for mixed dtypes, or for 2**63 elements or more in all.
     """
     if not bounds:
         raise InvalidInput("got no staircase to combine; expected at least one; use RankBounds.empty(dtype)")
     dtypes = {str(b.values.dtype) for b in bounds}
     if len(dtypes) > 1:
         raise InvalidInput(f"got staircases of dtypes {sorted(dtypes)}; expected one; cast before sketching")
+    if sum(int(b.hi[-1]) for b in bounds) >= 2**63:
+        raise InvalidInput("got staircases of 2**63 elements or more in all; expected fewer; combine fewer")
     values = np.concatenate([b.values for b in bounds])
     # Stable, because that lets the sort run along inputs that are each in order.
     order = np.argsort(values, kind="stable")

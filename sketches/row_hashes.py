@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 Digests = NDArray[np.uint64]
 Cells = NDArray[np.int64]
 
-# More cells than this are asked for by mistake: 2**27 cells take a gigabyte when a window is looked at.
-MOST_CELLS = 2**27
+# More cells than this are asked for by mistake: an answer takes a hundred megabytes for as many.
+MOST_CELLS = 2**22
 MOST_ROWS = 64  # delta = 1e-27
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sketches.errors import CorruptSketch
 
 _LONGEST = 10  # bytes of a number below 2**64
+_BLOCK = 2**16  # numbers that are decoded at once: what stands between bytes and numbers stays small
 
 
 def encode_varints(numbers: NDArray[np.uint64]) -> bytes:
@@ -28,13 +29,27 @@ def encode_varints(numbers: NDArray[np.uint64]) -> bytes:
 
 
 def decode_varints(data: bytes) -> NDArray[np.uint64]:
-    """The numbers of such bytes; CorruptSketch if the last is cut, or one is not in its form."""
+    """The numbers of such bytes; CorruptSketch if the last is cut, or one is not in its form.
+
+    Takes 16 bytes of memory for each number, of which there are no more than bytes.
+    """
     stored = np.frombuffer(data, np.uint8)
-    last = np.flatnonzero(stored < 128)
     if not len(stored):
         return np.empty(0, np.uint64)
     if stored[-1] >= 128:
         raise CorruptSketch("the last number is cut")
+    last = np.flatnonzero(stored < 128)
+    numbers = np.empty(len(last), np.uint64)
+    begin = 0
+    for at in range(0, len(last), _BLOCK):
+        own = last[at : at + _BLOCK]
+        numbers[at : at + _BLOCK] = _decoded(stored[begin : own[-1] + 1], own - begin)
+        begin = own[-1] + 1
+    return numbers
+
+
+def _decoded(stored: NDArray[np.uint8], last: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """The numbers that end at the positions `last`."""
     first = np.concatenate([[0], last[:-1] + 1])
     width = last - first + 1
     tail = stored[last]
@@ -45,3 +60,9 @@ def decode_varints(data: bytes) -> NDArray[np.uint64]:
         some = np.flatnonzero(width > at)
         numbers[some] |= (stored[first[some] + at].astype(np.uint64) & np.uint64(127)) << np.uint64(7 * at)
     return numbers
+
+
+def exact_sum(numbers: NDArray[np.uint64]) -> int:
+    """The sum of fewer than 2**32 numbers as it is: numpy's would wrap."""
+    low = numbers & np.uint64(0xFFFFFFFF)
+    return (int((numbers >> np.uint64(32)).sum()) << 32) + int(low.sum())

@@ -29,9 +29,12 @@ from sketches.buckets import Buckets, Ints, check
 from sketches.columns import INT64, as_column, for_loops
 from sketches.counting import FARTHEST, Counters, Counting, Kept
 from sketches.counts import Counts, exact, minus
+from sketches.deterministic_wave import check_ranks
 from sketches.errors import InvalidInput
 from sketches.exponential_histogram import check_levels
 from sketches.randomized_wave import Samples, check_samples
+from sketches.room import checked_room
+from sketches.row_hashes import MOST_CELLS
 
 
 class WindowCounts:
@@ -46,24 +49,37 @@ class WindowCounts:
     __slots__ = ("_counters", "_first", "_kept", "_n", "_now", "_skew", "cells", "counting")
 
     def __init__(self, counting: Counting, cells: int = 1) -> None:
-        """Counters without an arrival; InvalidInput unless there is at least one cell."""
-        if cells < 1:
-            raise InvalidInput(f"got {cells} cells; expected at least one")
-        self.counting, self.cells = counting, cells
-        self._kept: Kept | None = counting.none()
-        self._counters: Counters | None = None
-        self._n = self._first = self._now = 0
-        self._skew = 0.0
+        """Counters without an arrival.
+
+        InvalidInput unless cells is from 1 to 2**22, and where the counters would take more than 4 GiB once
+        they are full, see room.py.
+        """
+        if isinstance(cells, bool) or not isinstance(cells, int | np.integer) or not 1 <= cells <= MOST_CELLS:
+            raise InvalidInput(f"got {cells!r} cells; expected from 1 to {MOST_CELLS:,}")
+        checked_room(counting.room(int(cells)), f"{cells:,} cells of {counting}")
+        self._hold(counting, int(cells), counting.none(), 0, 0, 0, 0.0)
+
+    @classmethod
+    def empty(cls, counting: Counting, cells: int) -> "WindowCounts":
+        """Counters without an arrival, however much they would take once they are full."""
+        return cls.of(counting, cells, counting.none(), n=0, first=0, now=0, skew=0.0)
 
     @classmethod
     def of(
         cls, counting: Counting, cells: int, kept: Kept, *, n: int, first: int, now: int, skew: float
     ) -> "WindowCounts":
         """Counters that hold `kept`: n arrivals from the time `first` to `now`, with this skew."""
-        result = cls(counting, cells)
-        result._n, result._first, result._now, result._skew = n, first, now, skew
-        result._kept = kept if result.horizon is None else kept.after(result.horizon)
+        result = cls.__new__(cls)
+        result._hold(counting, cells, kept, n, first, now, skew)  # noqa: SLF001  made here
         return result
+
+    def _hold(
+        self, counting: Counting, cells: int, kept: Kept, n: int, first: int, now: int, skew: float
+    ) -> None:
+        self.counting, self.cells = counting, cells
+        self._n, self._first, self._now, self._skew = n, first, now, skew
+        self._counters: Counters | None = None
+        self._kept: Kept | None = kept if self.horizon is None else kept.after(self.horizon)
 
     @property
     def n(self) -> int:
@@ -186,6 +202,8 @@ class WindowCounts:
         check(kept, eps)
         if self.counting.kind == "EH":
             check_levels(kept, eps)
+        else:
+            check_ranks(kept, eps)
 
     def _widened(self, counts: Counts) -> Counts:
         """Bounds of x from those of the x' arrivals that merges left behind: |x' - x| <= skew * x.

@@ -1,5 +1,6 @@
 import math
 import pickle
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from sketches import GK, BrokenInvariant, EmptySketch, InvalidInput, merge
 from sketches.columns import Column
 from sketches.gk_summary import Summary, allowance, check
-from tests.sketches.oracle import assert_certified, batches
+from tests.sketches.oracle import PHIS, assert_certified, batches
 
 DTYPES = [np.float64, np.int64]
 EPS = [0.2, 0.01, 1e-9]
@@ -71,6 +72,75 @@ def test_one_value_answers_every_quantile() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_quantiles_of_an_array_are_those_of_each_phi(dtype: type) -> None:
+    for parts in batches(dtype, np.random.default_rng(21), size=400).values():
+        sketch = GK(0.02, dtype)
+        for part in parts:
+            sketch.update(part)
+        if not sketch.n:
+            continue
+        expected = [sketch.quantile(phi) for phi in PHIS]
+        found = sketch.quantiles(PHIS)
+        assert (found.dtype, found.shape) == (dtype, (len(PHIS),))
+        assert found.tolist() == expected
+        assert sketch.quantiles(np.array(PHIS, object)[::-1]).tolist() == expected[::-1]
+        assert sketch.quantiles(np.array([[0.5, 0.07], [1, 0]])).tolist() == [
+            [sketch.quantile(0.5), sketch.quantile(0.07)],
+            [sketch.quantile(1), sketch.quantile(0)],
+        ]
+
+
+def test_quantiles_take_every_shape_and_kind_of_number() -> None:
+    sketch = GK.from_sorted(np.arange(1, 101), 0.001)
+    phis = [0.07, Fraction(7, 100), Decimal("0.07"), np.float32(0.07), 1]
+    assert sketch.quantiles(phis).tolist() == [7, 7, 7, 7, 100]
+    assert sketch.quantiles(np.array([0.07, 0.5], np.float32)).tolist() == [7, 50]
+    assert sketch.quantiles([]).shape == (0,)
+    assert sketch.quantiles(np.empty((0, 3))).shape == (0, 3)
+    assert sketch.quantiles(0.5).tolist() == 50
+
+
+@pytest.mark.parametrize(
+    "phis",
+    [[0.5, 1.5], [-0.1], [np.nan], ["0.5"], [None], [True], [[0.5], [0.5, 1]], np.ma.array([0.5]), "a"],
+)
+def test_phis_outside_their_range_are_refused(phis: object) -> None:
+    with pytest.raises(InvalidInput, match="expected"):
+        GK.from_sorted([1.0, 2.0], 0.1).quantiles(phis)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_minimum_and_the_maximum_are_exact(dtype: type) -> None:
+    """Through updates, prunes, merges and stored bytes: they are the first tuple and the last."""
+    for parts in batches(dtype, np.random.default_rng(22), size=300).values():
+        sketches = []
+        for part in parts:
+            sketches.append(GK(0.3, dtype))
+            sketches[-1].update(part)
+        whole = np.concatenate(parts).astype(dtype)
+        union = merge(sketches)
+        for sketch in (union, merge(sketches, 0.45), GK.from_bytes(union.to_bytes())):
+            assert (sketch.min, sketch.max) == (whole.min(), whole.max())
+            assert isinstance(sketch.min, float if dtype == np.float64 else int)
+        union.prune(0.49)
+        union.update(whole[:1])
+        assert (union.min, union.max) == (whole.min(), whole.max())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_empty_sketch_has_no_ends_and_no_quantiles(dtype: type) -> None:
+    for sketch in (GK(0.1, dtype), merge([GK(0.1, dtype), GK(0.2, dtype)]), GK.from_sorted([], 0.1, dtype)):
+        for ask in (
+            lambda s: s.min,
+            lambda s: s.max,
+            lambda s: s.quantiles([0.5]),
+            lambda s: s.quantiles([]),
+        ):
+            with pytest.raises(EmptySketch, match="at least one"):
+                ask(sketch)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_a_constant_column_is_two_tuples(dtype: type) -> None:
     sketch = GK(0.001, dtype)
     for _ in range(10):
@@ -125,8 +195,8 @@ def test_a_tiny_batch_at_a_time_is_as_good_as_a_large_one() -> None:
 
 
 @pytest.mark.parametrize("order", ["random", "sorted", "reversed", "alternating", "few values", "zoomed-in"])
-def test_the_size_stays_near_the_documented_one(order: str) -> None:
-    """2 / (2 eps) tuples and 3 / (2 eps) when zoomed in; what is documented as measured, and some room."""
+def test_large_batches_take_two_tuples_for_each_gap(order: str) -> None:
+    """2 / (2 eps) tuples and 3 / (2 eps) where they zoom in twenty times; test_gk_size.py has every size."""
     rng, eps = np.random.default_rng(6), 0.001
     parts = {
         "random": lambda _: rng.random(100_000),

@@ -122,7 +122,7 @@ def test_a_merge_beyond_2_to_31_elements_counts_every_one() -> None:
     data = np.repeat(np.arange(500.0), 2)
     sketch = GK.from_sorted(data, 0.01)
     for _ in range(33):
-        sketch = merge([sketch, sketch], 0.01)
+        sketch = merge([sketch, GK.from_bytes(sketch.to_bytes())], 0.01)
         sketch.check_invariants()
     n = 1000 * 2**33
     assert sketch.n == n

@@ -1,0 +1,139 @@
+"""Merges find their buckets without counters: held equal to counters that are fed, and to what they cost."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sketches import (
+    ECM,
+    Counting,
+    DyadicECM,
+    deterministic_wave,
+    exponential_histogram,
+    merge_dyadic,
+    merge_ecm,
+)
+from sketches.buckets import Buckets, Ints
+from sketches.counting import Kind
+
+CELLS = 50
+KINDS: list[Kind] = ["EH", "DW"]
+ARRIVALS = st.lists(
+    st.tuples(
+        st.integers(0, CELLS - 1), st.integers(-5, 60), st.integers(1, 9) | st.sampled_from([10**6, 2**50])
+    ),
+    max_size=60,
+)
+
+
+def fed(counting: Counting, cells: Ints, times: Ints, counts: Ints) -> Buckets:
+    """By updates, as merges once did."""
+    order = np.argsort(times, kind="stable")
+    counters = counting.counters(
+        counting.none(), CELLS if not len(cells) else max(CELLS, int(cells.max()) + 1)
+    )
+    counters.add(cells[order][None, :], times[order], counts[order])
+    kept = counters.kept()
+    assert isinstance(kept, Buckets)
+    return kept
+
+
+def assert_as_fed(counting: Counting, cells: Ints, times: Ints, counts: Ints) -> None:
+    found, expected = counting.buckets_of(cells, times, counts), fed(counting, cells, times, counts)
+    for name in ("cells", "starts", "ends", "sizes", "before"):
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
+
+
+@settings(max_examples=60)
+@pytest.mark.parametrize("kind", KINDS)
+@given(arrivals=ARRIVALS, eps=st.sampled_from([0.9, 0.5, 0.3, 0.1, 0.01]))
+def test_the_buckets_of_a_whole_stream_are_those_that_updates_leave(
+    kind: Kind, arrivals: list[tuple[int, int, int]], eps: float
+) -> None:
+    cells, times, counts = np.array(arrivals, np.int64).reshape(-1, 3).T
+    assert_as_fed(Counting(kind, eps), cells, times, counts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_buckets_of_many_arrivals_are_those_that_updates_leave(kind: Kind) -> None:
+    rng = np.random.default_rng(3)
+    cells = np.minimum(rng.zipf(1.5, 20_000) - 1, CELLS - 1)
+    for eps in (0.5, 0.02):
+        assert_as_fed(
+            Counting(kind, eps), cells, rng.integers(0, 5000, len(cells)), rng.integers(1, 5, len(cells))
+        )
+
+
+def one_rank_on(
+    exact: Callable[[Ints, float], tuple[Ints, Ints]],
+) -> Callable[[Ints, float], tuple[Ints, Ints]]:
+    def broken(totals: Ints, eps: float) -> tuple[Ints, Ints]:
+        cells, ranks = exact(totals, eps)
+        return cells, np.minimum(ranks + (ranks > 1), totals[cells])
+
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("kind", "module"), [("EH", exponential_histogram), ("DW", deterministic_wave)], ids=KINDS
+)
+def test_a_bucket_that_ends_one_arrival_later_is_caught(
+    kind: Kind, module: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "kept_ranks", one_rank_on(module.kept_ranks))  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError):
+        test_the_buckets_of_many_arrivals_are_those_that_updates_leave(kind)
+
+
+def nearly_empty(kind: Kind, seed: int) -> ECM:
+    """65,328 cells, of which at most 240 hold an arrival."""
+    sketch = ECM(0.001, 1e-10, kind=kind)
+    sketch.update(np.random.default_rng(seed).integers(0, 2**60, 10).astype(np.uint64), np.arange(10))
+    return ECM.from_bytes(sketch.to_bytes())
+
+
+def merge_peak(kind: Kind) -> int:
+    parts = [nearly_empty(kind, seed) for seed in (1, 2)]
+    tracemalloc.start()
+    try:
+        assert merge_ecm(parts).n == 20
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_merge_costs_what_its_inputs_hold_and_not_their_cells(kind: Kind) -> None:
+    merge_ecm([nearly_empty(kind, 3)])  # compiles
+    assert merge_peak(kind) < 500_000, "65,328 cells, and a byte of each is too much already"
+
+
+def test_a_merge_of_dyadic_sketches_costs_what_they_hold() -> None:
+    parts = [DyadicECM(62, 0.01, 1e-6) for _ in range(2)]
+    for at, part in enumerate(parts):
+        part.update([at, 2**61], [1, 2])
+    stored = [DyadicECM.from_bytes(part.to_bytes()) for part in parts]
+    merge_dyadic(stored)
+    tracemalloc.start()
+    try:
+        assert merge_dyadic(stored).n == 4
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_merge_through_counters_of_all_cells_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def through_counters(self: Counting, cells: Ints, times: Ints, counts: Ints) -> Buckets:
+        order = np.argsort(times, kind="stable")
+        counters = self.counters(self.none(), 65_328)
+        counters.add(cells[order][None, :], times[order], counts[order])
+        kept = counters.kept()
+        assert isinstance(kept, Buckets)
+        return kept
+
+    monkeypatch.setattr(Counting, "buckets_of", through_counters)
+    assert merge_peak("EH") > 100_000_000
