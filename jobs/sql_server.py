@@ -4,8 +4,12 @@
     beeline -u jdbc:hive2://127.0.0.1:10000/ -e "SELECT * FROM flights_quantile(0.99, '7 days')"
 
 Each session of a client has the functions and views of every warehouse: NAME_quantile, NAME_events ... It
-serves until SIGTERM or Ctrl-C. Nobody is asked for a password: whoever reaches the port may read all that
-it can, and by default nobody outside of this machine reaches it.
+serves until SIGTERM or Ctrl-C.
+
+Clients ask, and do nothing else: no statement of theirs writes, reads a file by its path or calls Java,
+unless --allow-all is given. Nobody outside of this machine reaches the server. With --host, those who do
+are asked for a name and a password of the file --users, or as Spark's setting
+spark.hadoop.hive.server2.authentication says.
 
 Exit codes: 0 stopped, 2 bad usage or input, 1 anything else.
 """
@@ -23,9 +27,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs import arguments
+from jobs import arguments, sql_allowed, sql_entrance, sql_guard
 from jobs.outcome import finished
 from jobs.session import spark_session
+from jobs.sql_users import checked_users, of_this_machine, set_authentication
 from jobs.stopping import java_waits, told_to_stop
 from query.plain import json_text
 from query.spark import SETTINGS, checked_name, name_of, register_functions, views, warehouses_set
@@ -49,6 +54,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _serve(given: argparse.Namespace) -> int:
     named = dict(_named(text) for text in given.warehouse or ())
+    users = checked_users(given.users) if given.users else None
     _check_free(given.host, given.port)
     stopping = threading.Event()
     with tempfile.TemporaryDirectory(prefix="tidemark-") as folder:
@@ -58,14 +64,24 @@ def _serve(given: argparse.Namespace) -> int:
                 # Nothing is written: what clients see is registered here, and kept in memory.
                 "spark.sql.catalogImplementation": "in-memory",
                 "spark.sql.warehouse.dir": folder,
+                # Or ${env:NAME} in a statement would be this process's variable.
+                "spark.sql.variable.substitute": "false",
             },
         )
         with told_to_stop(stopping), java_waits(spark, stopping):
             warehouses = named or _from_settings(spark)
-            for name, uri in warehouses.items():
-                publish(spark, name, Store.of(uri))
-            server, port = start(spark, given.host, given.port, folder)
-            address = f"jdbc:hive2://{given.host}:{port}/"
+            asks = set_authentication(spark, users)
+            if not (asks or given.anyone or of_this_machine(given.host)):
+                raise InputError(
+                    f"{given.host or 'every address'} can be reached from outside. Give --users FILE, so "
+                    "that names and passwords are asked for, or --anyone, and whoever comes may ask."
+                )
+            functions = [
+                one for name, uri in warehouses.items() for one in publish(spark, name, Store.of(uri))
+            ]
+            _listen_at(spark, given.host, given.port, folder)
+            server = start(spark, functions, allow_all=given.allow_all)
+            address = f"jdbc:hive2://{given.host}:{_port(server)}/"
             facts = {"url": address, "warehouses": warehouses}
             print(
                 json_text(facts) if given.json else f"serving {', '.join(warehouses)} at {address}",
@@ -107,8 +123,8 @@ def _check_free(host: str, port: int) -> None:
         ) from error
 
 
-def publish(spark: SparkSession, name: str, store: Store) -> None:
-    """Makes the warehouse's functions and views for every session that begins from now on.
+def publish(spark: SparkSession, name: str, store: Store) -> list[str]:
+    """Makes the warehouse's functions and views for all sessions from now on; returns the functions' names.
 
     Spark registers Python's table functions for one session. Its own are in a registry that each new
     session copies: there they go, from a session that has them. Views then are those of the shared
@@ -118,7 +134,8 @@ def publish(spark: SparkSession, name: str, store: Store) -> None:
     catalyst = java.org.apache.spark.sql.catalyst
     first = spark.newSession()
     registered = first._jsparkSession.sessionState().tableFunctionRegistry()  # noqa: SLF001
-    for function in register_functions(first, name, store):
+    functions = register_functions(first, name, store)
+    for function in functions:
         here, there = (
             catalyst.FunctionIdentifier(
                 function, java.scala.Option.apply(part), java.scala.Option.apply("system")
@@ -131,21 +148,35 @@ def publish(spark: SparkSession, name: str, store: Store) -> None:
     second = spark.newSession()
     for view, text in views(name, store).items():
         second.sql(f"CREATE OR REPLACE VIEW {view} AS {text}")
+    return functions
 
 
-def start(spark: SparkSession, host: str, port: int, folder: str) -> tuple[Any, int]:
-    """Spark's Thrift server, and the port that it listens on. Derby, a part of it, logs into the folder."""
+def start(spark: SparkSession, functions: list[str], *, allow_all: bool) -> Any:
+    """Spark's Thrift server, listening; `functions` are ours."""
     java: Any = spark.sparkContext._jvm  # noqa: SLF001  the server is not in the Python API
-    java.java.lang.System.setProperty("derby.stream.error.file", f"{folder}/derby.log")
-    spark.conf.set("hive.server2.thrift.bind.host", host)
-    spark.conf.set("hive.server2.thrift.port", str(port))
-    hive = java.org.apache.spark.sql.hive.thriftserver
-    server = hive.HiveThriftServer2.startWithSparkSession(spark._jsparkSession, False)  # noqa: SLF001
+    if allow_all:
+        hive = java.org.apache.spark.sql.hive.thriftserver
+        return hive.HiveThriftServer2.startWithSparkSession(spark._jsparkSession, False)  # noqa: SLF001
+    rules = sql_guard.rules(spark, sql_allowed.lists(java, functions), sql_allowed.told())
+    return sql_entrance.start(spark, rules)
+
+
+def _listen_at(spark: SparkSession, host: str, port: int, folder: str) -> None:
+    """Where the server is to listen, whatever settings say. Derby, a part of it, logs into the folder."""
+    context: Any = spark.sparkContext
+    context._jvm.java.lang.System.setProperty("derby.stream.error.file", f"{folder}/derby.log")  # noqa: SLF001
+    settings = context._jsc.hadoopConfiguration()  # noqa: SLF001
+    settings.set("hive.server2.transport.mode", "binary")
+    settings.set("hive.server2.thrift.bind.host", host)
+    settings.set("hive.server2.thrift.port", str(port))
+
+
+def _port(server: Any) -> int:
     services = server.getServices()
     listening = next(
         one for one in map(services.get, range(services.size())) if "thrift" in one.getName().lower()
     )
-    return server, int(listening.getPortNumber())
+    return int(listening.getPortNumber())
 
 
 if __name__ == "__main__":

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -17,20 +13,13 @@ from pyspark.sql import SparkSession
 
 import stream
 import warehouse
-from tests.jobs.said import ROOT, environment, process
+from jobs.sql_users import of_this_machine
+from tests.jobs.said import ROOT, process, tidemark
+from tests.jobs.served import Client, Driver, Server, all_rows, serving, told
 from tests.query.sqlworld import FLIGHTS, Rows, make, month
 
+ANN = "ann:$6$salt$hash"
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
-Ask = Callable[[str], list[tuple[str | None, ...]]]
-
-
-@dataclass(frozen=True)
-class Server:
-    """A running server: its process, its address, and the folder that it was started in."""
-
-    process: subprocess.Popen[str]
-    url: str
-    folder: Path
 
 
 @pytest.fixture(scope="module")
@@ -41,44 +30,22 @@ def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(uri: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """By spark-submit, which has the warehouse from a setting."""
-    folder = tmp_path_factory.mktemp("started-here")
     submit = Path(sys.prefix) / "bin" / "spark-submit"
     conf = ["--master", "local[2]", "--conf", f"spark.tidemark.flights={uri}"]
-    line = [str(submit), *conf, str(ROOT / "jobs" / "sql_server.py"), "--json"]
-    with subprocess.Popen(line, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as started:
-        assert started.stdout is not None
-        facts = json.loads(started.stdout.readline())
-        assert facts["warehouses"] == {"flights": str(uri)}
-        yield Server(started, facts["url"], folder)
-        if started.poll() is None:
-            started.send_signal(signal.SIGTERM)
+    line = [submit, *conf, ROOT / "jobs" / "sql_server.py", "--json"]
+    with serving(tmp_path_factory.mktemp("started-here"), line) as started:
+        yield started
 
 
 @pytest.fixture
-def connect(spark: SparkSession, server: Server) -> Iterator[Callable[[], Ask]]:
-    """Each call opens a session of its own."""
-    java: Any = spark.sparkContext._jvm
-    opened = []
-
-    def new() -> Ask:
-        connection = java.org.apache.hive.jdbc.HiveDriver().connect(server.url, java.java.util.Properties())
-        opened.append(connection)
-
-        def ask(text: str) -> list[tuple[str | None, ...]]:
-            found, rows = connection.createStatement().executeQuery(text), []
-            columns = range(1, found.getMetaData().getColumnCount() + 1)
-            while found.next():
-                rows.append(tuple(found.getString(i) for i in columns))
-            return rows
-
-        return ask
-
-    yield new
-    for connection in opened:
-        connection.close()
+def connect(spark: SparkSession, server: Server) -> Iterator[Callable[..., Client]]:
+    """Each call opens a session of its own; what is given to it stands at the end of the address."""
+    driver = Driver(spark.sparkContext._jvm)
+    yield lambda rest="": driver.connect(server.url + rest)
+    driver.close()
 
 
-def test_every_session_of_a_client_has_functions_and_views(connect: Callable[[], Ask]) -> None:
+def test_every_session_of_a_client_has_functions_and_views(connect: Callable[..., Client]) -> None:
     truth = BOTH.oracle()
     for ask in (connect(), connect()):
         ((value, n, m),) = ask("SELECT value, n, m FROM flights_quantile(0.99, mode => 'exact')")
@@ -94,21 +61,78 @@ def test_every_session_of_a_client_has_functions_and_views(connect: Callable[[],
         assert len(ask("SELECT * FROM flights_summary")) == 10
 
 
-def test_sessions_are_apart(connect: Callable[[], Ask]) -> None:
+def test_sessions_are_apart(connect: Callable[..., Client]) -> None:
     one, other = connect(), connect()
     one("SET spark.sql.session.timeZone=Asia/Tokyo")
     ((zone,),) = other("SELECT current_timezone()")
     assert zone == "UTC"
 
 
-def test_a_mistake_is_told_in_the_message_s_first_line(connect: Callable[[], Ask]) -> None:
+def test_a_mistake_is_told_in_the_message_s_first_line(connect: Callable[..., Client]) -> None:
     with pytest.raises(Py4JJavaError) as failed:
         connect()("SELECT * FROM flights_quantile(1.5)")
-    first = failed.value.java_exception.getMessage().splitlines()[0]
+    first = told(failed.value).splitlines()[0]
     assert "InputError: not a quantile: got phi = 1.5; expected 0 <= phi <= 1" in first
 
 
-def test_clients_see_what_came_since(spark: SparkSession, uri: Path, connect: Callable[[], Ask]) -> None:
+QUESTIONS = {
+    "SELECT a.origin, count(*), rank() OVER (ORDER BY count(*) DESC) FROM flights_live a "
+    "JOIN flights_history b ON a.origin = b.origin AND a.delay = b.delay GROUP BY 1 LIMIT 3": 3,
+    "WITH l AS (SELECT * FROM flights_events WHERE delay > 60) SELECT CAST(max(delay) AS INT) FROM l": 1,
+    "SELECT q.value FROM (VALUES (0.5D), (0.9D)) t(phi) LEFT JOIN LATERAL flights_quantile(phi) q ON TRUE": 2,
+    "SELECT * FROM default.flights_runs UNION ALL SELECT * FROM spark_catalog.default.flights_runs": 6,
+    "SELECT explode(array(1, 2)), current_user()": 2,
+    "SELECT * FROM range(3) LATERAL VIEW posexplode(array(5)) AS i, x": 3,
+    "SELECT (SELECT max(delay) FROM flights_live), 1 IN (SELECT delay FROM flights_live)": 1,
+    "VALUES (1, date '2001-03-19'), (2, NULL)": 2,
+    "TABLE flights_steps": 1,
+    "SHOW TABLES": 6,
+    "SHOW VIEWS IN default": 6,
+    "SHOW SCHEMAS": 1,
+    "SHOW COLUMNS IN flights_steps": None,
+    "SHOW CREATE TABLE flights_live": 1,
+    "SHOW TABLE EXTENDED LIKE 'flights_*'": 6,
+    "SHOW FUNCTIONS LIKE 'percentile'": 1,
+    "DESCRIBE flights_events": 8,
+    "DESCRIBE TABLE EXTENDED default.flights_events": None,
+    "DESCRIBE QUERY SELECT delay FROM flights_live": 1,
+    "DESCRIBE FUNCTION abs": None,
+    "DESCRIBE SCHEMA default": None,
+    "EXPLAIN FORMATTED SELECT count(*) FROM flights_events": 1,
+    "USE default": 0,
+    "USE spark_catalog.default": 0,
+    "SET spark.sql.shuffle.partitions=3": 1,
+    "SET TIME ZONE 'UTC'": 1,
+    "RESET spark.sql.shuffle.partitions": 0,
+    "SELECT '${env:HOME}'": 1,
+}
+
+
+def test_what_asks_is_answered(connect: Callable[..., Client]) -> None:
+    ask = connect()
+    for question, rows in QUESTIONS.items():
+        found = ask(question)
+        assert rows is None or len(found) == rows, (question, found)
+    assert ask("SELECT '${env:HOME}'") == [("${env:HOME}",)]
+
+
+def test_drivers_look_around_and_prepare_statements(connect: Callable[..., Client]) -> None:
+    client = connect("default;fetchSize=10?spark.sql.session.timeZone=Asia/Tokyo")
+    assert client("SELECT current_timezone()") == [("Asia/Tokyo",)]
+    about = client.connection.getMetaData()
+    views = {row[2] for row in all_rows(about.getTables(None, "default", "flights_%", None))}
+    assert views == {f"flights_{one}" for one in ("events", "history", "live", "steps", "runs", "summary")}
+    assert "default" in {row[0] for row in all_rows(about.getSchemas())}
+    columns = [row[3] for row in all_rows(about.getColumns(None, "default", "flights_events", "%"))]
+    assert {"delay", "origin", "time"} <= set(columns)
+    assert [row[2] for row in all_rows(about.getFunctions(None, None, "abs"))] == ["abs"]
+    assert len(all_rows(about.getTypeInfo())) > 10
+    asked = client.connection.prepareStatement("SELECT count(*) FROM flights_live WHERE origin = ?")
+    asked.setString(1, "ATL")
+    assert all_rows(asked.executeQuery()) == [(str(LIVE.keys()["ATL"]),)]
+
+
+def test_clients_see_what_came_since(spark: SparkSession, uri: Path, connect: Callable[..., Client]) -> None:
     """This process streams and loads, the server is another one."""
     ask = connect()
     ask("SELECT * FROM flights_quantile(0.5)")
@@ -137,3 +161,35 @@ def test_usage_that_is_wrong_ends_with_2(uri: Path) -> None:
     taken = process("sql-server", "-w", f"f={uri}", "--host", "203.0.113.1")
     assert taken.code == 2
     assert "cannot listen on 203.0.113.1:0" in taken.err
+
+
+def test_beyond_this_machine_it_asks_for_passwords_or_says_so(
+    spark: SparkSession, uri: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The session is there already, so this takes no start of Spark."""
+    assert spark
+    for host in ("0.0.0.0", ""):  # noqa: S104
+        said = tidemark(capsys, "sql-server", "-w", f"f={uri}", "--host", host)
+        assert said.code == 2
+        assert "can be reached from outside. Give --users FILE" in said.err
+    users = tmp_path / "users"
+    for text, problem in (
+        ("", "names nobody"),
+        ("ann:secret\n", "line 1: expected NAME:HASH"),
+        (f"{ANN}\nbob\n", "line 2: expected NAME:HASH"),
+    ):
+        users.write_text(text)
+        said = tidemark(capsys, "sql-server", "-w", f"f={uri}", "--users", users)
+        assert said.code == 2
+        assert problem in said.err
+    said = tidemark(capsys, "sql-server", "-w", f"f={uri}", "--users", tmp_path / "none")
+    assert said.code == 2
+    assert "cannot be read" in said.err
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("", False)],  # noqa: S104
+)
+def test_which_hosts_are_this_machine_s(host: str, own: bool) -> None:
+    assert of_this_machine(host) is own
