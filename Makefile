@@ -14,7 +14,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs notebooks soak bench dist clean
+.PHONY: help setup demo test check docs notebooks soak bench dist wheels clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,9 @@ bench: $(READY) ## measure against other engines on this machine
 
 dist: $(READY) ## build a wheel, an sdist and a zip for spark-submit --py-files into dist/
 	@.venv/bin/python -m jobs.dist
+
+wheels: $(READY) ## install the wheel alone into an empty environment of each Python that is here, and use it
+	@TIDEMARK_WHEELS=all .venv/bin/python -m pytest -v -s tests/jobs/test_wheel.py
 
 clean: ## remove .venv and what tools leave behind
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

@@ -52,9 +52,6 @@ export SPARK_HOME={spark_home}
 exec "$SPARK_HOME/bin/spark-submit" "$@"
 """
 
-# Spark has these in its own version, and they are most of what would be fetched.
-ALREADY_IN_SPARK = "org.apache.hadoop:*,org.apache.parquet:*,org.apache.logging.log4j:*,org.slf4j:*"
-
 
 def main() -> None:
     """Write the files, then let Spark resolve Delta and add its jars to Spark's own."""
@@ -78,14 +75,7 @@ def main() -> None:
 
 def resolve_delta(ivy: Path) -> list[Path]:
     """Let Spark's resolver fetch Delta's jar and what it depends on into ivy; return the jars."""
-    spark = spark_session(
-        "prepare",
-        **{
-            "spark.master": "local[1]",
-            "spark.jars.excludes": ALREADY_IN_SPARK,
-            "spark.jars.ivy": str(ivy),
-        },
-    )
+    spark = spark_session("prepare", **{"spark.master": "local[1]", "spark.jars.ivy": str(ivy)})
     spark.stop()
     return sorted((ivy / "jars").glob("*.jar"))
 

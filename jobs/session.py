@@ -5,37 +5,47 @@ the caller wins over spark-defaults.conf. Both win over the defaults below.
 
 Delta's jars must be there when Spark's Java process starts. `make setup` puts them beside Spark's own
 (see jobs/prepare_spark.py). Where that was not done, a session started from Python asks Spark's resolver
-for them. Under spark-submit Java already runs, and spark.jars.packages is no longer looked at: there the
-lack is an error that tells what to type.
+for them, which fetches them once. Under spark-submit Java already runs, and spark.jars.packages is no longer
+looked at: there the lack is an error that tells what to type.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import shlex
 import shutil
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from jobs.java_stderr import Said, held_back
 from warehouse.errors import TidemarkError
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+# Spark has these in its own version, and they are most of what would be fetched.
+ALREADY_IN_SPARK = "org.apache.hadoop:*,org.apache.parquet:*,org.apache.logging.log4j:*,org.slf4j:*"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 JAVA_REMEDY = (
     "Spark 4.2 needs Java 17 or 21: install one, set JAVA_HOME to its folder, or run `make setup`, "
     "which brings one. Questions need no Java."
+)
+FETCH_REMEDY = (
+    "Spark's resolver needs a Maven repository (spark.jars.repositories and spark.jars.ivySettings name "
+    "others) and a folder that it may write (spark.jars.ivy)."
 )
 
 DEFAULTS = {
@@ -90,13 +100,14 @@ def spark_session(app_name: str, **conf: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Spark takes a start from Python for a shell and then sets these two by itself.
     conf = {"spark.app.name": app_name, "spark.ui.showConsoleProgress": "false", **conf}
-    given = _start_java(conf)
-    chosen = {**conf, **given} if "PYSPARK_GATEWAY_PORT" in os.environ else {**given, **conf}
-    settings = {**DEFAULTS, **chosen}
-    if settings["spark.master"].startswith("local"):
-        settings = {**LOCAL_DEFAULTS, **settings}
-    builder: SparkSession.Builder = SparkSession.builder
-    session = builder.config(map=dict(settings)).getOrCreate()
+    with held_back(_tell_of_fetching) as said:
+        given = _start_java(conf, said)
+        chosen = {**conf, **given} if "PYSPARK_GATEWAY_PORT" in os.environ else {**given, **conf}
+        settings = {**DEFAULTS, **chosen}
+        if settings["spark.master"].startswith("local"):
+            settings = {**LOCAL_DEFAULTS, **settings}
+        builder: SparkSession.Builder = SparkSession.builder
+        session = builder.config(map=dict(settings)).getOrCreate()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _interrupted)
     return session
@@ -123,7 +134,7 @@ def _check_java() -> None:
         raise SessionError(f"there is no Java: JAVA_HOME is not set and PATH has no java. {JAVA_REMEDY}")
 
 
-def _start_java(conf: dict[str, str]) -> dict[str, str]:
+def _start_java(conf: dict[str, str], said: Said) -> dict[str, str]:
     """Start Spark's Java process unless spark-submit has, and return the settings that it knows."""
     _check_java()
     launch = SparkConf(loadDefaults=False)
@@ -131,15 +142,18 @@ def _start_java(conf: dict[str, str]) -> dict[str, str]:
         if name.startswith(NEEDED_AT_START):
             launch.set(name, value)
     if not _delta_is_beside_spark():
-        packages = [DELTA_PACKAGE, conf.get("spark.jars.packages", "")]
-        launch.set("spark.jars.packages", ",".join(filter(None, packages)))
+        _ask_for_delta(launch)
     # The user's settings can be asked for only once Java runs, and there is no public call to start it.
     try:
         with _control_c_waits():
-            SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001
+            if SparkContext._gateway is None:  # noqa: SLF001  a session that was stopped has left its Java
+                gateway = launch_gateway(launch, {"stderr": said.sink})  # type: ignore[no-untyped-call]
+                SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
+        if "MavenUtils" in said.show():
+            raise SessionError(f"{DELTA_PACKAGE} could not be fetched, see above. {FETCH_REMEDY}") from None
         raise SessionError(f"Spark's Java process did not start, see above. {JAVA_REMEDY}") from None
     java = SparkContext._jvm  # noqa: SLF001
     if java is None or not java.org.apache.spark.util.Utils.classIsLoadable(DELTA_EXTENSION):
@@ -164,6 +178,28 @@ def _control_c_waits() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if heard:
         raise KeyboardInterrupt
+
+
+def _ask_for_delta(launch: SparkConf) -> None:
+    """Delta among the packages that Java is started with, whichever way the user names more."""
+    wanted = {"spark.jars.packages": DELTA_PACKAGE, "spark.jars.excludes": ALREADY_IN_SPARK}
+    for name, value in wanted.items():
+        launch.set(name, ",".join(filter(None, [value, launch.get(name, "")])))
+    typed = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    if "delta-spark" not in typed:  # the packages of a command line replace those of a setting
+        replacing = ("--packages=", "--conf=spark.jars.packages=", "spark.jars.packages=")
+        words = [
+            f"{word},{DELTA_PACKAGE}" if before == "--packages" or word.startswith(replacing) else word
+            for before, word in pairwise(["", *shlex.split(typed)])
+        ]
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(words or ["pyspark-shell"])
+
+
+def _tell_of_fetching(line: str) -> None:
+    """What the resolver says of its folder tells whether Delta is to be fetched, which takes a while."""
+    _, is_told, folder = line.partition("The jars for the packages stored in: ")
+    if is_told and not Path(folder, "{}_{}-{}.jar".format(*DELTA_PACKAGE.split(":"))).exists():
+        print(f"Fetching {DELTA_PACKAGE} for Spark, once.", file=sys.stderr, flush=True)
 
 
 def _delta_is_beside_spark() -> bool:

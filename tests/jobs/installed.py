@@ -6,8 +6,13 @@ import os
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from dataclasses import dataclass
+from email.message import Message
+from email.parser import HeaderParser
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from jobs import dist
 
@@ -40,6 +45,19 @@ def install(folder: Path) -> Installed:
     _run(*pip, "install", "-q", "--no-deps", "--no-index", wheel)
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return Installed(sdist, wheel, zipped, venv)
+
+
+def metadata(wheel: Path) -> Message:
+    """What the wheel says of itself."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return HeaderParser().parsestr(archive.read(name).decode())
+
+
+def required(wheel: Path) -> list[Requirement]:
+    """What pip installs with the wheel, where no extra is asked for."""
+    found = map(Requirement, metadata(wheel).get_all("Requires-Dist", []))
+    return [one for one in found if one.marker is None]
 
 
 def _run(*line: object) -> None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
+import sys
 import tarfile
+import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 import query
-from tests.jobs.installed import Installed
+from tests.jobs.installed import Installed, metadata, required
+from tests.test_boundaries import imports
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("warehouse", "stream", "query", "sketches", "jobs")
+BY_SPARK = {"pandas", "delta-spark"}  # what Spark imports, and what goes with Delta's jars
+IN_THE_TREE = {"jobs/demo.py"}  # runs with the project's data, and with all that `make setup` brings
 
 
 def modules() -> set[str]:
@@ -22,17 +32,77 @@ def modules() -> set[str]:
 
 
 def test_wheel_sdist_and_zip_hold_every_module(installed: Installed) -> None:
-    needed = modules() | {"jobs/java_home.sh"}
+    """Byte for byte as they are in the tree, with the mark that they are typed, and nothing of the tests."""
+    needed = modules() | {"jobs/java_home.sh"} | {f"{name}/py.typed" for name in PACKAGES}
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = set(wheel.namelist())
         entry = next(name for name in names if name.endswith("entry_points.txt"))
         assert "tidemark = jobs.command:main" in wheel.read(entry).decode()
+        assert all(wheel.read(name) == (ROOT / name).read_bytes() for name in needed)
     assert {name for name in names if ".dist-info/" not in name} == needed
     with zipfile.ZipFile(installed.zipped) as zipped:
         assert set(zipped.namelist()) == needed
     with tarfile.open(installed.sdist) as sdist:
         held = {name.split("/", 1)[-1] for name in sdist.getnames()}
     assert needed | {"pyproject.toml", "README.md", "LICENSE"} <= held
+    assert not {name for name in held if name.startswith(("tests", "bench", "docs", ".ci"))}
+
+
+def test_the_metadata_is_that_of_the_project(installed: Installed) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    told = metadata(installed.wheel)
+    assert (told["Name"], told["Version"], told["Summary"]) == (
+        project["name"],
+        project["version"],
+        project["description"],
+    )
+    assert (told["License-Expression"], told["Requires-Python"]) == ("Apache-2.0", ">=3.11")
+    assert told.get_all("Classifier") == project["classifiers"]
+    assert told.get_all("License-File") == ["LICENSE"]
+    assert told.get_payload().strip() == (ROOT / "README.md").read_text().strip()
+    assert {str(one) for one in required(installed.wheel)} == {
+        str(Requirement(one)) for one in project["dependencies"]
+    }
+
+
+def strangers(path: Path) -> Iterator[tuple[str, bool]]:
+    """The distributions that a module imports, and whether it does so when it is loaded."""
+    for name, _, when_loaded in imports(ast.parse(path.read_text())):
+        top = name.split(".")[0]
+        if top not in sys.stdlib_module_names and top not in PACKAGES:
+            yield top, when_loaded
+
+
+def undeclared(needed: set[str], extras: set[str]) -> set[str]:
+    """Imports that an environment with the wheel alone may lack: the module, and what it imports."""
+    return {
+        f"{name} imports {top}"
+        for name in modules() - IN_THE_TREE
+        for top, when_loaded in strangers(ROOT / name)
+        if top not in (needed if when_loaded else needed | extras)
+    }
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported(installed: Installed) -> None:
+    needed = {one.name for one in required(installed.wheel)}
+    told = map(Requirement, metadata(installed.wheel).get_all("Requires-Dist", []))
+    extras = {one.name for one in told} - needed
+    assert undeclared(needed, extras) == set()
+    assert needed - BY_SPARK == needed & {top for name in modules() for top, _ in strangers(ROOT / name)}
+    # One that is forgotten is caught, also where it is an extra's.
+    assert "sketches/hashing.py imports xxhash" in undeclared(needed - {"xxhash"}, extras)
+    assert any("imports numpy" in one for one in undeclared(needed - {"numpy"}, extras | {"numpy"}))
+    assert undeclared(needed, extras - {"matplotlib"})
+
+
+def test_what_is_tested_with_is_what_the_wheel_asks_for(installed: Installed) -> None:
+    """Each dependency is pinned to a version that the wheel takes, extras and the build's own among them."""
+    pins = dict(re.findall(r"^([a-z0-9-]+)==([^ ;]+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    for one in map(Requirement, [*metadata(installed.wheel).get_all("Requires-Dist", []), *build]):
+        assert one.specifier.contains(pins[one.name]), one
+    listed = re.findall(r"^([a-z][a-z0-9-]*)", (ROOT / "requirements.in").read_text(), re.MULTILINE)
+    assert {one.name for one in required(installed.wheel)} <= set(listed)
 
 
 def ran(installed: Installed, folder: Path, *line: object) -> str:

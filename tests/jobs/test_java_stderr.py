@@ -1,0 +1,152 @@
+"""What Java says while it starts is shown only where it does not start; what it says later is passed on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkConf
+
+from jobs import session
+from jobs.java_stderr import Said, held_back
+from jobs.session import SessionError
+
+COUNT = 5000  # lines: more than a pipe holds
+TALK = f"for i in $(seq {COUNT}); do echo noise $i >&2; done; printf 'no end' >&2"
+NOISE = "".join(f"noise {i}\n" for i in range(1, COUNT + 1)) + "no end"
+ERRORS = "an error\nand its cause\n"
+
+
+class Java:
+    """Processes that talk until they are up; when their input ends they tell errors, and end."""
+
+    def __init__(self) -> None:
+        self.children: list[subprocess.Popen[bytes]] = []
+
+    def start(self, said: Said) -> None:
+        line = ["/bin/sh", "-c", f"{TALK}; echo up; read line; printf '{ERRORS}' >&2"]
+        child = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said.sink)
+        self.children.append(child)
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"up\n"
+
+    def end(self) -> None:
+        """All have ended, and what they said has been read."""
+        while self.children:
+            self.children.pop().communicate()
+        for thread in threading.enumerate():
+            if "(_read)" in thread.name:
+                thread.join(20)
+
+
+@pytest.fixture
+def java() -> Iterator[Java]:
+    processes = Java()
+    yield processes
+    processes.end()
+
+
+def check_a_start(holding: Any, java: Java, capfd: pytest.CaptureFixture[str]) -> None:
+    """It says nothing, and all that is said after it is there."""
+    heard: list[str] = []
+    with holding(heard.append) as said:
+        java.start(said)
+    assert capfd.readouterr().err == ""
+    assert heard == [f"noise {i}" for i in range(1, COUNT + 1)]
+    java.end()
+    assert capfd.readouterr().err == ERRORS
+
+
+def test_a_start_is_quiet_and_errors_after_it_are_told(java: Java, capfd: pytest.CaptureFixture[str]) -> None:
+    check_a_start(held_back, java, capfd)
+
+
+def fails(java: Java, error: BaseException) -> None:
+    with held_back(lambda _: None) as said:
+        java.start(said)
+        if isinstance(error, SessionError):
+            assert said.show() == NOISE
+        raise error
+
+
+@pytest.mark.parametrize("error", [SessionError("no Java"), RuntimeError("no session")])
+def test_a_start_that_fails_shows_everything_once_and_in_its_order(
+    error: Exception, java: Java, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whether who started Java has looked at it before, or not."""
+    with pytest.raises(type(error)):
+        fails(java, error)
+    assert capfd.readouterr().err == NOISE
+
+
+def test_control_c_while_java_starts_is_quiet(java: Java, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fails(java, KeyboardInterrupt())
+    java.end()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_start_that_shows_or_swallows_what_is_said_is_caught(
+    java: Java, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As pyspark starts Java, with this process's standard error; and with a file that nobody reads."""
+
+    @contextmanager
+    def shown(_: object) -> Iterator[Said]:
+        yield Said(2)
+
+    @contextmanager
+    def swallowed(hear: Callable[[str], None]) -> Iterator[Said]:
+        with Path(os.devnull).open("wb") as nobody:
+            yield Said(nobody.fileno())
+        for i in range(1, COUNT + 1):
+            hear(f"noise {i}")
+
+    with pytest.raises(AssertionError, match="noise 1"):
+        check_a_start(shown, java, capfd)
+    java.end()
+    capfd.readouterr()
+    with pytest.raises(AssertionError, match="an error"):
+        check_a_start(swallowed, java, capfd)
+
+
+STORED = "The jars for the packages stored in: {}"
+
+
+def test_only_a_first_fetch_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in ("found io.delta#delta-storage;4.4.0 in central", STORED.format(tmp_path)):
+        session._tell_of_fetching(line)
+    assert capsys.readouterr().err == f"Fetching {session.DELTA_PACKAGE} for Spark, once.\n"
+    (tmp_path / "io.delta_delta-spark_4.2_2.13-4.4.0.jar").touch()
+    session._tell_of_fetching(STORED.format(tmp_path))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "becomes"),
+    [
+        ("", "pyspark-shell"),
+        ("--master local[1] pyspark-shell", "--master 'local[1]' pyspark-shell"),
+        ("--packages a:b:1 pyspark-shell", "--packages a:b:1,DELTA pyspark-shell"),
+        ("--packages=a:b:1 pyspark-shell", "--packages=a:b:1,DELTA pyspark-shell"),
+        ("--conf spark.jars.packages=a:b:1 --name x", "--conf spark.jars.packages=a:b:1,DELTA --name x"),
+        ("--conf=spark.jars.packages=a:b:1", "--conf=spark.jars.packages=a:b:1,DELTA"),
+        ("--packages a:b:1,io.delta:delta-spark_2.13:9", "--packages a:b:1,io.delta:delta-spark_2.13:9"),
+    ],
+)
+def test_packages_of_the_command_line_do_not_put_deltas_aside(
+    typed: str, becomes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", typed)
+    for _ in range(2):  # a second session of the process finds what the first has left
+        launch = SparkConf(loadDefaults=False).set("spark.jars.packages", "c:d:2")
+        session._ask_for_delta(launch)
+        assert launch.get("spark.jars.packages") == f"{session.DELTA_PACKAGE},c:d:2"
+        found = os.environ["PYSPARK_SUBMIT_ARGS"]
+        assert found == becomes.replace("DELTA", session.DELTA_PACKAGE)
