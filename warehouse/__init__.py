@@ -4,17 +4,24 @@
     open_snapshot               what readers see; needs no Spark
     verify                      every invariant, on the real tables
 
-DESIGN.md is the contract. Everything here raises errors of `warehouse.errors`.
+DESIGN.md is the contract. Everything here raises errors of `warehouse.errors`, prints nothing, and tells the
+logger `tidemark` and its children what it does: loads, merges, maintenance and creation at INFO, lost races
+at WARNING.
 """
+
+import logging
 
 from warehouse.create import create, read_options
 from warehouse.errors import (
     BatchMismatch,
+    CommitFailed,
+    Contended,
     DamagedWarehouse,
     EmptyWindow,
     InputError,
     NotAWarehouse,
     OptionsMismatch,
+    SystemRefused,
     TidemarkError,
     TooManyRejected,
 )
@@ -24,9 +31,13 @@ from warehouse.maintain import MaintenanceReport, maintain
 from warehouse.snapshot import Snapshot, View, open_snapshot
 from warehouse.verify import Check, Report, verify
 
+logging.getLogger("tidemark").addHandler(logging.NullHandler())
+
 __all__ = [
     "BatchMismatch",
     "Check",
+    "CommitFailed",
+    "Contended",
     "DamagedWarehouse",
     "EmptyWindow",
     "InputError",
@@ -36,6 +47,7 @@ __all__ = [
     "OptionsMismatch",
     "Report",
     "Snapshot",
+    "SystemRefused",
     "TidemarkError",
     "TooManyRejected",
     "View",

@@ -16,9 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from warehouse import tables
+from warehouse.allowed import SYSTEM_COLUMNS
 from warehouse.events import Batches, event_files, read_rows, share_out
 from warehouse.layout import Run
-from warehouse.options import SYSTEM_COLUMNS, Options
+from warehouse.options import Options
 from warehouse.storage import EVENTS, Store
 from warehouse.tables import DataFile
 
@@ -71,7 +72,10 @@ class Contents:
         """The files of `events`, below the warehouse, that may hold rows of a part, or of "events": both."""
         ranges = {"history": self.history, "live": self.live, "events": self.history + self.live}[part]
         found = event_files(tables.open_table(self.store, EVENTS), ranges)
-        return [f"{EVENTS}/{file.path}" for file in found]
+        paths = [f"{EVENTS}/{file.path}" for file in found]
+        for path in paths:
+            self.store.check_links(path)
+        return paths
 
     def live_rows(self) -> Iterator[pa.RecordBatch]:
         """The rows of the live batches, with all columns, in bounded pieces; other files are not opened."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,21 +11,21 @@ from deltalake.schema import PrimitiveType
 from pyarrow import fs
 
 from warehouse import history, ledgerrows, steps, tables
-from warehouse.errors import InputError
-from warehouse.options import (
+from warehouse.allowed import (
     DEFAULT_EPS,
-    DEFAULT_GRACE,
     DEFAULT_KAPPA,
     DEFAULT_KEY_DELTA,
     DEFAULT_KEY_EPS,
-    DEFAULT_TICK,
     SYSTEM_COLUMNS,
-    Options,
-    parse_given,
+    check_folders,
 )
+from warehouse.commits import without_secrets
+from warehouse.errors import InputError
+from warehouse.options import DEFAULT_GRACE, DEFAULT_TICK, Options, parse_given
+from warehouse.refusals import telling_refusals
 from warehouse.rowfiles import REJECTED_SCHEMA
 from warehouse.schema import column_types, delta_fields
-from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store
+from warehouse.storage import EVENTS, LEDGER, PARENTS, REJECTED, STEPS, Store
 from warehouse.ticks import parse_duration
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+_LOG = logging.getLogger("tidemark.create")
 
+
+@telling_refusals("create")
 def create(  # noqa: PLR0913  a warehouse is named by its options, all by keyword
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -88,6 +92,8 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
             f"{store.uri} is a Delta table itself. Expected a folder that is new or a warehouse."
         )
     store.check_place(writing=True)
+    for name in (EVENTS, STEPS, LEDGER, REJECTED, *PARENTS):
+        store.check_log(name)
     _check_nobody_s(store)
     options = _with_defaults(given)
     fields = [] if schema is None else delta_fields(_struct(spark, schema))
@@ -95,14 +101,19 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
         columns = column_types(fields)
         options.check_columns(columns)
         for projection in replace(options, columns=tuple(columns.items())).projections:
-            history.create_tables(store, projection)
-    tables.create(store, STEPS, steps.SCHEMA)
-    tables.create(store, LEDGER, ledgerrows.SCHEMA)
-    tables.create(store, REJECTED, REJECTED_SCHEMA)
+            history.create_tables(store, projection, options.grace_us)
+    for name, schema_of in ((STEPS, steps.SCHEMA), (LEDGER, ledgerrows.SCHEMA), (REJECTED, REJECTED_SCHEMA)):
+        tables.create(store, name, schema_of, grace_us=options.grace_us)
     system = [Field(name, PrimitiveType(kind)) for name, kind in SYSTEM_COLUMNS.items()]
-    tables.create(store, EVENTS, Schema([*system, *fields]), properties=options.properties())
+    columns_of = Schema([*system, *fields])
+    tables.create(store, EVENTS, columns_of, properties=options.properties(), grace_us=options.grace_us)
     options = read_options(store)
     options.check_same(given)  # somebody else may have made it meanwhile
+    _LOG.info(
+        "%s: created for %s",
+        without_secrets(store.uri),
+        ", ".join([*options.measure_names, *filter(None, [options.key])]),
+    )
     return options
 
 
@@ -110,7 +121,9 @@ def read_options(store: Store, events: DeltaTable | None = None) -> Options:
     """The options of the warehouse."""
     table = events or tables.open_table(store, EVENTS)
     columns = column_types(table.schema().fields)
-    return Options.from_properties(store.uri, table.metadata().configuration, columns)
+    options = Options.from_properties(store.uri, table.metadata().configuration, columns)
+    options.check_stored(store.uri)
+    return options
 
 
 def _check_nobody_s(store: Store) -> None:
@@ -127,6 +140,7 @@ def _check_nobody_s(store: Store) -> None:
 def _with_defaults(given: dict[str, Any]) -> Options:
     if given["measures"] is None:
         raise InputError("a warehouse needs at least one measure: measures=['column'], or --measure column.")
+    check_folders(given["measures"])
     if given["tick"] is not None and given["time"] is None:
         raise InputError(
             "tick was given without a time column. Name one, or leave tick out: steps are the ticks then."

@@ -1,7 +1,7 @@
 """The errors of the package: each says what came, what was expected and what to do.
 
 `TidemarkError` is the base. `InputError` is the caller's mistake (nothing was changed);
-`DamagedWarehouse` is the data's (the message names the file).
+`DamagedWarehouse` is the data's (the message names the file); `SystemRefused` is the machine's.
 """
 
 from __future__ import annotations
@@ -35,6 +35,18 @@ class EmptyWindow(InputError):
 
 class DamagedWarehouse(TidemarkError):
     """A file that a table names is missing or cannot be read."""
+
+
+class Contended(TidemarkError):
+    """Others kept committing first, try after try: nothing was lost, run the same again later."""
+
+
+class CommitFailed(TidemarkError):
+    """A commit that nobody competed with was not done, or may not be; the message says which, and why."""
+
+
+class SystemRefused(TidemarkError):
+    """The operating system refused: the disk is full, there is no permission, too many files are open."""
 
 
 class TooManyRejected(TidemarkError):

@@ -7,10 +7,10 @@ statistics, rows are always told by their own `_source` and `_batch`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,9 +21,10 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from warehouse.errors import DamagedWarehouse
 from warehouse.keys import Key, KeyColumn, encode_keys
 from warehouse.measures import Column, Measure, encode, numbers
+from warehouse.plaintypes import plain
+from warehouse.refusals import cannot_read
 from warehouse.storage import EVENTS
 from warehouse.tables import DataFile, files
 
@@ -37,6 +38,13 @@ class Batches:
     source: str
     first: int
     last: int
+
+    @property
+    def text(self) -> str:
+        """The batches in words."""
+        if self.first == self.last:
+            return f"batch {self.first} of {self.source!r}"
+        return f"batches {self.first} to {self.last} of {self.source!r}"
 
     def holds(self, source: str, batch: int) -> bool:
         """Whether the batch is one of these."""
@@ -136,17 +144,46 @@ def read_rows(
     """The batches' rows, a row group at a time: `_tick` and the columns, `texts` as dictionaries."""
     names = list(dict.fromkeys(["_tick", *columns]))
     for share in shares:
-        open_file = partial(pq.ParquetFile, share.path, filesystem=filesystem, read_dictionary=list(texts))
-        with reading(share.path), open_file() as file:
+        with reading(share.path), open_file(filesystem, share.path, texts) as file:
             for group in range(file.num_row_groups) if share.groups is None else share.groups:
                 held = _group_held(file.metadata.row_group(group), batches)
                 if held == "none":
                     continue
                 wanted = names if held == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
-                table = file.read_row_group(group, columns=wanted, use_threads=False)
+                table = plain(file.read_row_group(group, columns=wanted, use_threads=False), texts)
                 rows = table if held == "all" else table.filter(_of_batches(table, batches))
                 if rows.num_rows:
                     yield rows.unify_dictionaries().combine_chunks() if texts else rows.combine_chunks()
+
+
+def rows_by_batch(filesystem: fs.FileSystem, table: DeltaTable, batches: Batches) -> Counter[int]:
+    """How many rows of `events` each of the batches has, of those that have any.
+
+    The statistics of a file tell it where it holds one batch; the columns of other files are read.
+    """
+    counts: Counter[int] = Counter()
+    mixed = []
+    for file in event_files(table, [batches]):
+        names = {file.stats.get(f"{end}._source") for end in ("min", "max")}
+        numbers = {file.stats.get(f"{end}._batch") for end in ("min", "max")}
+        number = file.stats.get("min._batch")
+        if names == {batches.source} and number is not None and numbers == {number} and file.rows >= 0:
+            counts[number] += file.rows
+        else:
+            mixed.append(Share(f"{EVENTS}/{file.path}", None, file.rows))
+    for rows in read_rows(filesystem, mixed, ["_batch"], [batches]):
+        counts.update(rows.column("_batch").to_pylist())
+    return counts
+
+
+def open_file(filesystem: fs.FileSystem, path: str, texts: Sequence[str] = ()) -> pq.ParquetFile:
+    """A file of `events`, whoever wrote it: 96-bit times, which Spark's default has, reach as far as others.
+
+    What is read of it is of plain types only once `plain` has made it so.
+    """
+    return pq.ParquetFile(
+        path, filesystem=filesystem, read_dictionary=list(texts), coerce_int96_timestamp_unit="us"
+    )
 
 
 @contextmanager
@@ -155,7 +192,7 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise DamagedWarehouse(f"cannot read {path}: {error}. Restore the file, or the table.") from error
+        raise cannot_read(path, error) from error
 
 
 def _group_held(group: pq.RowGroupMetaData, batches: Sequence[Batches]) -> Literal["all", "some", "none"]:

@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from warehouse import keymarks, marks, tables
+from warehouse.commits import contend
 from warehouse.errors import DamagedWarehouse
 from warehouse.heavy import Heavy
 from warehouse.keymarks import KeyMarks
@@ -28,8 +29,9 @@ from warehouse.keys import Key
 from warehouse.layout import Layout, Merge, Run
 from warehouse.marks import RunFile, RunMarks, Spans, TickCounts
 from warehouse.measures import Measure
+from warehouse.refusals import cannot_read
 from warehouse.storage import Store
-from warehouse.tables import DataFile, LostRace
+from warehouse.tables import DataFile
 
 Projection = Measure | Key
 
@@ -61,11 +63,11 @@ class NewRun:
     marks: Sequence[pa.Table]
 
 
-def create_tables(store: Store, projection: Projection) -> None:
-    """The runs and the marks table of the projection, where they are not there yet."""
+def create_tables(store: Store, projection: Projection, grace_us: int = 0) -> None:
+    """The runs and the marks table of the projection, where they are not there; logs outlive the grace."""
     schema = keymarks.schema(projection) if isinstance(projection, Key) else marks.schema(projection)
-    tables.create(store, projection.marks_table, schema, ["run"])
-    tables.create(store, projection.runs_table, projection.runs_schema, ["run"])
+    tables.create(store, projection.marks_table, schema, ["run"], grace_us=grace_us)
+    tables.create(store, projection.runs_table, projection.runs_schema, ["run"], grace_us=grace_us)
 
 
 def run_path(projection: Projection, run: Run, attempt: str, number: int) -> str:
@@ -144,14 +146,13 @@ def _reading(filesystem: fs.FileSystem, path: str) -> Iterator[pq.ParquetFile]:
         with pq.ParquetFile(path, filesystem=filesystem) as file:
             yield file
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise DamagedWarehouse(
-            f"cannot read the marks {path}: {error}. Restore the file, or the table."
-        ) from error
+        raise cannot_read(f"the marks {path}", error) from error
 
 
 def commit_run(store: Store, projection: Projection, new: NewRun) -> bool:
     """Adds the next step's run in one commit; False where somebody else has added it."""
-    while True:
+
+    def attempt() -> bool:
         table = tables.open_table(store, projection.runs_table)
         layout = layout_of(table)
         if layout.last_step >= new.run.last:
@@ -160,26 +161,25 @@ def commit_run(store: Store, projection: Projection, new: NewRun) -> bool:
             raise DamagedWarehouse(
                 f"step {new.run.first} cannot follow step {layout.last_step}: a step is missing."
             )
-        try:
-            tables.commit(table, _add_actions(new))
-            return True
-        except LostRace:
-            continue
+        tables.commit(table, _add_actions(new))
+        return True
+
+    return contend(projection.runs_table, attempt)
 
 
 def commit_merge(store: Store, projection: Projection, merge: Merge, new: NewRun) -> bool:
     """Replaces the merge's inputs by its output in one commit; False where they are gone."""
-    while True:
+
+    def attempt() -> bool:
         table = tables.open_table(store, projection.runs_table)
         runs = runs_of(tables.files(table))
         if not Layout.of(runs).allows(merge):
             return False
         removed = [tables.remove(file) for run in merge.inputs for file in runs[run]]
-        try:
-            tables.commit(table, [*removed, *_add_actions(new)])
-            return True
-        except LostRace:
-            continue
+        tables.commit(table, [*removed, *_add_actions(new)])
+        return True
+
+    return contend(projection.runs_table, attempt)
 
 
 def append_marks(store: Store, projection: Projection, new: NewRun) -> None:
@@ -188,7 +188,7 @@ def append_marks(store: Store, projection: Projection, new: NewRun) -> None:
     path = f"run={new.run.name}/{new.attempt}.parquet"
     groups = [part.num_rows for part in new.marks]
     action = tables.write_file(store, name, pa.concat_tables(new.marks), path, row_groups=groups)
-    tables.commit(tables.open_table(store, name), [action], blind=True)
+    contend(name, lambda: tables.commit(tables.open_table(store, name), [action], blind=True))
 
 
 def _add_actions(new: NewRun) -> list[Any]:

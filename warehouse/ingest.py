@@ -7,24 +7,29 @@ so a batch that comes again, or twice at once, finds itself there.
 
 from __future__ import annotations
 
+import json
 import pickle
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-from deltalake import Schema
+from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction
 
 from warehouse import tables
+from warehouse.commits import contend
 from warehouse.create import read_options
 from warehouse.errors import BatchMismatch, InputError
 from warehouse.events import Batches
 from warehouse.options import Options
-from warehouse.rowfiles import WRITTEN, NewRows, Sieve, WriteRows
+from warehouse.rowfiles import WRITTEN, NewRows, WriteRows
 from warehouse.schema import column_types, delta_fields, quoted
+from warehouse.sieve import TAKE_ALL, Sieve
 from warehouse.storage import EVENTS, REJECTED, Store
-from warehouse.summaries import Summaries, TickSummary
+from warehouse.summaries import TickSummary, by_tick
 from warehouse.tasks import saying_why
 
 if TYPE_CHECKING:
@@ -38,7 +43,6 @@ _WIDER = {
     "float": {"double"},
 }
 
-TAKE_ALL = Sieve()
 TOLD = ("_position", "_raw", "_reason")  # what a parser tells of a record beside its columns
 
 _PARTS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -48,13 +52,17 @@ _PARTS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 class Appended:
     """What an append did: how many rows were taken and refused, and the summaries of those taken.
 
-    `outcome` is 'known' where `events` had the batch already: then nothing is known of its rows.
+    `outcome` is 'known' where `events` had the batch already, or a later one of its source: then nothing is
+    known of its rows. `nulls` says in how many of the rows taken each column is NULL, of those that are so
+    in any. `after` is the newest batch of the source that `events` had before; -1 where there was none.
     """
 
     outcome: Literal["appended", "known", "empty"]
     rows: int = 0
     rejected: int = 0
     summaries: list[TickSummary] = field(default_factory=list)
+    nulls: dict[str, int] = field(default_factory=dict)
+    after: int = -1
 
 
 def append_rows(
@@ -67,13 +75,15 @@ def append_rows(
     sieve: Sieve = TAKE_ALL,
     check: Callable[[Appended], None] = lambda _: None,
 ) -> Appended:
-    """Appends the rows as that batch, unless `events` has it already or there are no rows.
+    """Appends the rows as that batch, unless `events` has it already, or a later one of its source.
 
     A warehouse without columns gets those of the rows first. `step` is the tick where there is no
-    time. With `eps` the rows are summarised on the way. What the sieve keeps back goes to
-    `rejected`, once. `check` may refuse what is about to be committed, by an error.
+    time. With `eps` it is a batch of a stream: its rows are summarised on the way, and its number is
+    committed though there are no rows. What the sieve keeps back goes to `rejected`, once. `check` is told
+    what is about to be committed and may refuse it, by an error.
     """
-    while True:
+
+    def attempt() -> Appended:
         events = tables.open_table(store, EVENTS)
         options = read_options(store, events)
         check_rows(options, rows, sieve)
@@ -83,21 +93,46 @@ def append_rows(
         done, files, refused = _write(store, known, schema, rows, batch, step, eps, sieve)
         check(done)
         if refused:
-            _commit(store, REJECTED, batch, refused)
-        if not files:
+            _reject(store, batch, refused)
+        if not files and eps is None:
             return done
-        try:
-            if new:
-                tables.add_columns(events, new)
-        except tables.LostRace:
-            continue  # another first batch has brought its columns: look again
-        if not _commit(store, EVENTS, batch, files):
+        if new and files:
+            tables.add_columns(events, new)  # a lost race: another first batch has brought its columns
+        if not _commit(store, batch, files, done):
             done.outcome = "known"
         return done
 
+    return contend(EVENTS, attempt)
 
-def _commit(store: Store, name: str, batch: Batches, files: list[AddAction]) -> bool:
-    return tables.commit_once(store, name, batch.source, batch.first, lambda _: files)
+
+def try_rows(store: Store, rows: DataFrame, batch: Batches, step: int, sieve: Sieve) -> Appended:
+    """What an append of the rows would do; nothing is committed."""
+    events = tables.open_table(store, EVENTS)
+    schema = pa.schema(events.schema())
+    return _write(store, read_options(store, events), schema, rows, batch, step, None, sieve)[0]
+
+
+def _commit(store: Store, batch: Batches, files: list[AddAction], done: Appended) -> bool:
+    def actions(table: DeltaTable) -> list[AddAction]:
+        done.after = tables.newest_transaction(table, batch.source)
+        return files
+
+    return tables.commit_once(store, EVENTS, batch.source, batch.first, actions)
+
+
+def _reject(store: Store, batch: Batches, files: list[AddAction]) -> None:
+    source, number = batch.source, batch.first
+    tables.commit_once(
+        store, REJECTED, source, number, lambda _: files, known=lambda table: has_rejected(table, batch)
+    )
+
+
+def has_rejected(table: DeltaTable, batch: Batches) -> bool:
+    """Whether `rejected` has records of the batch."""
+    return any(
+        file.stats["min.source"] == batch.source and file.stats["min.batch"] == batch.first
+        for file in tables.files(table)
+    )
 
 
 def _write(
@@ -117,14 +152,15 @@ def _write(
     typed = typed.toDF(*[f"c{i}" for i in range(len(typed.columns))])
     with saying_why():
         found = typed.mapInArrow(work, WRITTEN).collect()
-    files = {kind: [NewRows(*one[1:5]) for one in found if one.kind == kind] for kind in (EVENTS, REJECTED)}
+    files = {kind: [NewRows(*one[1:6]) for one in found if one.kind == kind] for kind in (EVENTS, REJECTED)}
     counts = {kind: sum(one.rows for one in files[kind]) for kind in files}
-    summaries = Summaries(options, eps or 0.0)
-    for one in found:
-        if one.summaries is not None:
-            summaries.join(pickle.loads(one.summaries))  # noqa: S301  our own tasks wrote it
+    told = [pickle.loads(one.summaries) for one in found if one.summaries is not None]  # noqa: S301  our own
     done = Appended(
-        "appended" if counts[EVENTS] else "empty", counts[EVENTS], counts[REJECTED], summaries.finish()
+        outcome="appended" if counts[EVENTS] else "empty",
+        rows=counts[EVENTS],
+        rejected=counts[REJECTED],
+        summaries=by_tick(chain.from_iterable(told), eps or 0.0),
+        nulls=dict(sum((Counter(json.loads(one.nulls)) for one in files[EVENTS]), Counter())),
     )
     return done, [one.action() for one in files[EVENTS]], [one.action() for one in files[REJECTED]]
 
@@ -165,6 +201,7 @@ def check_same_rows(
     from pyspark.sql import functions as F
 
     names = [name for name, _ in options.columns]
+    tables.files(tables.open_table(store, EVENTS))  # all below the table: Spark would follow others
     events = spark.read.format("delta").load(store.spark_path(EVENTS))
     stored = events.where(
         (F.col("_source") == batch.source) & F.col("_batch").between(batch.first, batch.last)

@@ -229,13 +229,15 @@ def texts_from(texts: Sequence[bytes]) -> Names:
 
 def take(names: Names, indices: NDArray[Any]) -> Names:
     """The names at the indices."""
-    return names[indices] if isinstance(names, np.ndarray) else names.take(array_of(indices))
+    if isinstance(names, np.ndarray):
+        return names[indices]
+    return names.take(array_of(np.asarray(indices, dtype=np.int64)))
 
 
-def array_of(integers: NDArray[np.int64]) -> pa.Array:
-    """The integers as they lie in memory. Not by pa.array: it imports pandas, which no reader needs."""
-    plain = np.ascontiguousarray(integers, dtype=np.int64)
-    return pa.Array.from_buffers(pa.int64(), len(plain), [None, pa.py_buffer(plain)])
+def array_of(numbers: NDArray[Any]) -> pa.Array:
+    """The numbers as they lie in memory. Not by pa.array: it imports pandas, which no reader needs."""
+    plain = np.ascontiguousarray(numbers)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(plain.dtype), len(plain), [None, pa.py_buffer(plain)])
 
 
 def join_names(parts: Sequence[Names]) -> Names:

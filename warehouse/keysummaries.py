@@ -31,12 +31,12 @@ from sketches import ECM, Counting, digest, merge_ecm
 from sketches.counting import FARTHEST
 from sketches.ecm_sizes import eps_of_merge_inputs, sizes_for_points
 from sketches.row_hashes import RowHashes
+from warehouse.cascade import MERGES
 from warehouse.heavy import BYTES as LISTED_BYTES
 from warehouse.heavy import ENTRIES, THETA
 from warehouse.keys import KeyColumn, Names, positions, sizes, take, unify
 
 SEED = 0  # of the row hashes: the same in all warehouses, so that their sketches have inner products
-MERGES = 5  # one above the other at most: the tasks' parts, and the levels of the cascade
 
 
 @dataclass(frozen=True, slots=True)

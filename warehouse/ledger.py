@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -23,15 +25,13 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from warehouse import tables
+from warehouse.cascade import FAN, LEVELS
 from warehouse.events import Batches
 from warehouse.keys import array_of
 from warehouse.ledgerrows import RANGE, SCHEMA, from_arrow, to_arrow
 from warehouse.steps import covered, read_plans
 from warehouse.storage import LEDGER, STEPS, Store
 from warehouse.summaries import TickSummary, join
-
-FAN = 32  # batches, or ranges of the level below, that one range of the cascade repeats
-LEVELS = 4  # the widest range holds a million batches
 
 _LEAST, _MOST = ([f"{end}.{name}" for name in RANGE] for end in ("min", "max"))  # statistics of a file
 
@@ -43,33 +43,93 @@ def level_eps(eps: float, level: int) -> float:
     return eps * (0.25 - 0.125 * 0.5**level)
 
 
-def append_batch(store: Store, eps: float, source: str, batch: int, summaries: Sequence[TickSummary]) -> bool:
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Ledger rows of a batch, written and not yet committed.
+
+    They come after the source's batch `newest`, and were made where `planned` were planned to be loaded.
+    """
+
+    newest: int
+    planned: tuple[Batches, ...]
+    action: AddAction
+    wider: tuple[AddAction, ...]
+
+    def fits(self, store: Store, table: DeltaTable, source: str) -> bool:
+        """Whether they would be made alike for this snapshot of the ledger."""
+        if self.newest != tables.newest_transaction(table, source):
+            return False
+        return not self.wider or self.planned == _planned(store)
+
+
+def prepare(
+    store: Store,
+    table: DeltaTable,
+    eps: float,
+    source: str,
+    batch: int,
+    summaries: Sequence[TickSummary],
+) -> Prepared:
+    """Writes the batch's rows, and those of every range that it completes, and commits nothing.
+
+    `table` is the ledger; `eps` is the warehouse's; the summaries promise `level_eps(eps, 0)`.
+    """
+    one, newest = Batches(source, batch, batch), tables.newest_transaction(table, source)
+    action = write_rows(store, one, to_arrow(one, summaries))
+    due = _due(newest, one)
+    planned = _planned(store) if due else ()
+    wider = _wider(store, table, eps, one, summaries, due, planned) if due else []
+    return Prepared(newest, planned, action, tuple(wider))
+
+
+def append_batch(
+    store: Store,
+    eps: float,
+    source: str,
+    batch: int,
+    summaries: Sequence[TickSummary],
+    prepared: Prepared | None = None,
+) -> bool:
     """Adds the batch's rows in one commit, with those of every range that it completes.
 
-    False where the ledger has the batch already. `eps` is the warehouse's; the summaries promise
-    `level_eps(eps, 0)`.
+    False where the ledger or a plan has the batch already. `prepared` is what `prepare` made of the same.
     """
     one = Batches(source, batch, batch)
-    action = write_rows(store, one, to_arrow(one, summaries))
 
     def actions(table: DeltaTable) -> list[AddAction]:
-        return [action, *_wider(store, table, eps, one, summaries)]
+        ready = prepared
+        if ready is None or not ready.fits(store, table, source):
+            ready = prepare(store, table, eps, source, batch, summaries)
+        return [ready.action, *ready.wider]
 
-    return tables.commit_once(store, LEDGER, source, batch, actions)
+    return tables.commit_once(
+        store, LEDGER, source, batch, actions, known=lambda table: bool(holding(store, table, one))
+    )
+
+
+def holding(store: Store, table: DeltaTable, one: Batches) -> list[Batches]:
+    """The ranges of the ledger, and of the plans, that the batch lies in."""
+    held = chain.from_iterable(ranges_by_file(store, table).values())
+    return [other for other in (*held, *_planned(store)) if one.within(other)]
+
+
+def _planned(store: Store) -> tuple[Batches, ...]:
+    return tuple(covered(read_plans(store, tables.open_table(store, STEPS))))
 
 
 def _wider(
-    store: Store, table: DeltaTable, eps: float, one: Batches, summaries: Sequence[TickSummary]
+    store: Store,
+    table: DeltaTable,
+    eps: float,
+    one: Batches,
+    summaries: Sequence[TickSummary],
+    due: Sequence[tuple[int, Batches]],
+    planned: Sequence[Batches],
 ) -> list[AddAction]:
-    """Rows of the ranges that end with the batch or were passed over by its number.
+    """Rows of the ranges that end with the batch or were passed over by its number: those that are `due`.
 
     Ranges of which a part is planned to be loaded are left out: nobody would take them.
     """
-    newest = table.transaction_version(one.source)
-    due = _due(-1 if newest is None else newest, one)
-    if not due:
-        return []
-    planned = covered(read_plans(store, tables.open_table(store, STEPS)))
     found = ranges_by_file(store, table)
     made: dict[Batches, Sequence[TickSummary]] = {one: summaries}
     actions = []
@@ -106,6 +166,13 @@ def wider(one: Batches) -> list[Batches]:
     firsts = [(width, one.first // width * width) for width in (FAN**level for level in range(1, LEVELS + 1))]
     found = [Batches(one.source, first, first + width - 1) for width, first in firsts]
     return [other for other in found if one.within(other) and other != one]
+
+
+def in_part(whole: Batches, planned: Iterable[Batches]) -> bool:
+    """Whether plans take some of the range's batches: readers then take its parts, and never the range."""
+    same = [one for one in planned if one.source == whole.source]
+    near = [one for one in same if one.first <= whole.last and whole.first <= one.last]
+    return bool(near) and not any(whole.within(one) for one in near)
 
 
 def write_rows(store: Store, batches: Batches, rows: pa.Table) -> AddAction:
@@ -151,7 +218,7 @@ def read_rows(
     The columns of the range have to be among them.
     """
     ranges = set(wanted)
-    parts = [] if columns else [SCHEMA.empty_table()]
+    parts = [] if columns else [tables.no_rows(SCHEMA)]
     for path, held in found.items():
         here = ranges.intersection(held)
         if here:
@@ -159,7 +226,7 @@ def read_rows(
             if len(here) < len(held):
                 rows = only(rows, *here)
             parts.append(rows)
-    return pa.concat_tables(parts) if parts else SCHEMA.empty_table()
+    return pa.concat_tables(parts) if parts else tables.no_rows(SCHEMA)
 
 
 def row_counts(rows: pa.Table) -> dict[Batches, int]:

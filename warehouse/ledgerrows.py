@@ -22,7 +22,6 @@ from warehouse.events import Batches
 from warehouse.keys import Names, texts_from
 from warehouse.keysummaries import KeySummary
 from warehouse.summaries import Summary, TickSummary
-from warehouse.ticks import epoch_us, from_epoch_us
 
 RANGE = ("source", "first_batch", "last_batch")  # the columns that name a batch range
 
@@ -77,8 +76,8 @@ def to_arrow(batches: Batches, summaries: Iterable[TickSummary]) -> pa.Table:
             "last_batch": batches.last,
             "tick": one.tick,
             "rows": one.rows,
-            "min_time": from_epoch_us(one.times[0]) if one.times else None,
-            "max_time": from_epoch_us(one.times[1]) if one.times else None,
+            "min_time": one.times[0] if one.times else None,
+            "max_time": one.times[1] if one.times else None,
             "measures": [
                 {"measure": m.measure, "nans": m.nans, "nulls": m.nulls, "sketch": m.sketch.to_bytes()}
                 for m in one.measures
@@ -122,9 +121,9 @@ def _keys(keys: Mapping[str, Any], batches: Batches, tick: int) -> KeySummary:
 def from_arrow(rows: pa.Table) -> list[TickSummary]:
     """The summaries of ledger rows."""
     found = []
-    for row in rows.to_pylist():
+    for row in plain_rows(rows):
         batches = Batches(row["source"], row["first_batch"], row["last_batch"])
-        times = (epoch_us(row["min_time"]), epoch_us(row["max_time"])) if row["min_time"] else None
+        times = None if row["min_time"] is None else (row["min_time"], row["max_time"])
         measures = tuple(
             Summary(
                 one["measure"],
@@ -136,6 +135,15 @@ def from_arrow(rows: pa.Table) -> list[TickSummary]:
         )
         keys = None if row["keys"] is None else _keys(row["keys"], batches, row["tick"])
         found.append(TickSummary(row["tick"], row["rows"], times, measures, keys))
+    return found
+
+
+def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """The rows with times in microseconds: datetimes do not reach as far, and would import pandas."""
+    for name in ("min_time", "max_time"):
+        micros = rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        rows = rows.set_column(rows.schema.get_field_index(name), name, micros)
+    found: list[dict[str, Any]] = rows.to_pylist()
     return found
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from warehouse import tables
+from warehouse import batchrows, tables
 from warehouse.events import Batches, Piece, event_files, read_columns, share_out
 from warehouse.keyrows import KeyRows, counted
 from warehouse.keys import Key, KeyColumn
@@ -32,9 +33,11 @@ def live_key_rows(
     None leaves the end to the ticks. NULL is left out.
     """
     live = [one for one in view.live if not window.misses(one.tick, one.tick)]
+    found = 0
     time = snapshot.options.time_column if since is not None or until is not None else None
     for piece in _pieces(snapshot, sorted({one.batches for one in live}), [time] if time else [], view.key):
         keys, inside = piece.keys, window.holds(piece.ticks)
+        found += int(np.count_nonzero(inside))
         if keys is None:
             continue
         if time is not None:
@@ -43,6 +46,8 @@ def live_key_rows(
             inside &= (moments >= since) if since is not None else True
             inside &= (moments < until) if until is not None else True
         yield counted(KeyColumn(keys.names, keys.codes, keys.null | ~inside), piece.ticks)
+    counts = [(one.batches, one.tick, one.rows + one.nulls) for one in view.live]
+    _check(snapshot, counts, window, found)
 
 
 def _pieces(
@@ -64,6 +69,26 @@ def live_values(snapshot: Snapshot | Pinned, view: View, window: Window) -> Iter
     """The stored values of the view's live batches in the window, in bounded pieces; no NaN, no NULL."""
     rows = [row for row in view.live if not window.misses(row.tick, row.tick)]
     batches = sorted({Batches(row.source, row.first_batch, row.last_batch) for row in rows})
+    found = 0
     for piece in _pieces(snapshot, batches, [view.measure]):
-        column = piece.columns[0]
-        yield column.stored[window.holds(piece.ticks) & ~column.nan & ~column.null]
+        column, inside = piece.columns[0], window.holds(piece.ticks)
+        found += int(np.count_nonzero(inside))
+        yield column.stored[inside & ~column.nan & ~column.null]
+    counts = [(Batches(row.source, row.first_batch, row.last_batch), row.tick, row.rows) for row in view.live]
+    _check(snapshot, counts, window, found)
+
+
+def _check(
+    snapshot: Snapshot | Pinned, counts: Sequence[tuple[Batches, int, int]], window: Window, found: int
+) -> None:
+    """DamagedWarehouse unless the window has as many live rows as the ledger's (range, tick, rows) say."""
+    inside = [(one, rows) for one, tick, rows in counts if not window.misses(tick, tick)]
+    expected = sum(rows for _, rows in inside)
+    if found == expected:
+        return
+    came: dict[Batches, int] = {}
+    for one, _, rows in counts:
+        came[one] = came.get(one, 0) + rows
+    asked = {one: came[one] for one, _ in inside}
+    said = f"the ledger has {expected} live rows in the window, the table events {found}"
+    raise batchrows.not_those_that_came(snapshot.store, asked, said)

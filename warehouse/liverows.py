@@ -16,7 +16,7 @@ from warehouse.errors import DamagedWarehouse
 from warehouse.events import Batches
 from warehouse.keys import Names
 from warehouse.ledger import only
-from warehouse.ledgerrows import KEYS, RANGE, intact, names_in, sketch_of
+from warehouse.ledgerrows import KEYS, RANGE, intact, names_in, plain_rows, sketch_of
 from warehouse.storage import LEDGER, Store
 
 _LIVE_KEYS = [*RANGE, "tick", "rows", "min_time", "max_time"]
@@ -93,20 +93,11 @@ def live_keys(store: Store, found: Mapping[str, list[Batches]], wanted: Iterable
     result = []
     for path, held in found.items():
         here = ranges.intersection(held)
-        for row in _plain_rows(tables.read_file(store, LEDGER, path, _LIVE_KEYS)) if here else []:
+        for row in plain_rows(tables.read_file(store, LEDGER, path, _LIVE_KEYS)) if here else []:
             one = Batches(row["source"], row["first_batch"], row["last_batch"])
             if one in here and row["rows"] and row["keys"] is not None:
                 result.append(_live_keys(row, one, path))
     return result
-
-
-def _plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """The rows with times in microseconds: as datetimes they would import pandas, which no reader needs."""
-    for name in ("min_time", "max_time"):
-        micros = rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-        rows = rows.set_column(rows.schema.get_field_index(name), name, micros)
-    found: list[dict[str, Any]] = rows.to_pylist()
-    return found
 
 
 def _live_keys(row: Mapping[str, Any], batches: Batches, path: str) -> LiveKeys:

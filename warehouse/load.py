@@ -22,6 +22,7 @@ loaders of different batches at once may do the same work; one commit of each wi
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,14 +30,17 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from warehouse import build, history, ingest, ledger, tables
+from warehouse import batchrows, build, history, ingest, ledger, tables
+from warehouse.commits import contend, without_secrets
 from warehouse.create import read_options
-from warehouse.errors import DamagedWarehouse, InputError
+from warehouse.errors import InputError
 from warehouse.events import Batches, event_files
 from warehouse.history import Projection
 from warehouse.layout import Layout, plan_merge
 from warehouse.ledgerrows import RANGE
 from warehouse.options import Options
+from warehouse.refusals import telling_refusals
+from warehouse.sieve import WHOLE
 from warehouse.steps import Plan, covered, read_plans, write_plan
 from warehouse.storage import EVENTS, LEDGER, STEPS, Store
 
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
     import os
 
     from pyspark.sql import DataFrame, SparkSession
+
+_LOG = logging.getLogger("tidemark.load")
 
 BULK = "load:"  # the sources of bulk batches start so; a stream's name must not
 
@@ -84,6 +90,7 @@ class _Watch:
         self.report.seconds[name] = self.report.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
+@telling_refusals("load")
 def load(
     spark: SparkSession,
     uri: str | os.PathLike[str],
@@ -115,6 +122,7 @@ def load(
     else:
         step = _plan_live(store, watch)
     _finish_steps(spark, store, options, step, watch)
+    _LOG.info("%s: load %s, %d rows", without_secrets(store.uri), report.outcome, report.rows)
     return report
 
 
@@ -138,7 +146,7 @@ def _plan_bulk(
         known = ingest.has_batch(store, batch)
     if not known:
         with watch.phase("append"):
-            outcome = ingest.append_rows(store, rows, batch, next_step(store)).outcome
+            outcome = ingest.append_rows(store, rows, batch, next_step(store), sieve=WHOLE).outcome
         if outcome == "empty":
             watch.report.outcome = "empty"
             return None
@@ -194,18 +202,18 @@ def _plans(store: Store) -> list[Plan]:
 
 def _plan(store: Store, choose: Callable[[list[Batches]], list[tuple[Batches, int]]]) -> int | None:
     """Writes the plan of what `choose` takes, given what is planned; None where it takes nothing."""
-    while True:
+
+    def attempt() -> int | None:
         table = tables.open_table(store, STEPS)
         plans = read_plans(store, table)
         step = plans[-1].step + 1 if plans else 0
         parts = choose(covered(plans, step))
         if not parts:
             return None
-        try:
-            write_plan(store, table, Plan(step, tuple(parts)))
-            return step
-        except tables.LostRace:
-            continue
+        write_plan(store, table, Plan(step, tuple(parts)))
+        return step
+
+    return contend(STEPS, attempt)
 
 
 def _count(spark: SparkSession, store: Store, batch: Batches) -> int:
@@ -226,7 +234,7 @@ def _finish_steps(
     """Brings every planned step up to `last` into history, and merges."""
     report = watch.report
     for projection in options.projections:
-        history.create_tables(store, projection)
+        history.create_tables(store, projection, options.grace_us)
     done = min((_layout(store, one).last_step for one in options.projections), default=-1)
     pending = [plan for plan in _plans(store) if last is not None and done < plan.step <= last]
     if report.outcome == "loaded" and not pending:
@@ -252,10 +260,8 @@ def _load_step(spark: SparkSession, store: Store, options: Options, plan: Plan, 
     for projection, new in zip(behind, runs, strict=True):
         rows = new.totals.counts.sum() + new.totals.nans.sum() + new.totals.nulls.sum()
         if rows != plan.rows:
-            raise DamagedWarehouse(
-                f"step {plan.step} expects {plan.rows} rows of {plan.batches}, events holds {rows}. "
-                "Rows of events were removed or added by hand: restore them."
-            )
+            said = f"step {plan.step} expects {plan.rows} rows, {rows} are there, and it was not loaded"
+            raise batchrows.not_those_that_came(store, dict(plan.parts), said)
         with watch.phase("commit"):
             history.append_marks(store, projection, new)
             watch.reached("marked")
@@ -266,6 +272,7 @@ def _load_step(spark: SparkSession, store: Store, options: Options, plan: Plan, 
         name = projection.title
         report.nans[name] = report.nans.get(name, 0) + int(new.totals.nans.sum())
         report.nulls[name] = report.nulls.get(name, 0) + int(new.totals.nulls.sum())
+        _LOG.info("%s: step %d is in history, %d rows", projection.runs_table, plan.step, plan.rows)
 
 
 def _merge_levels(
@@ -285,4 +292,7 @@ def _merge_levels(
             watch.reached("merge marked")
             if history.commit_merge(store, projection, merge, new):
                 watch.report.bytes_written += sum(file.size for file in new.files)
+                _LOG.info(
+                    "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), new.run.name
+                )
         watch.reached("merged")

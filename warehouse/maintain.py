@@ -14,46 +14,58 @@ snapshot younger than the grace finds all its files, and a load in flight loses 
 
 from __future__ import annotations
 
-import math
+import logging
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from warehouse import history, ledger, tables, tasks
+from warehouse.commits import contend, without_secrets
 from warehouse.create import read_options
 from warehouse.events import Batches
 from warehouse.history import Projection
 from warehouse.layout import Run
 from warehouse.options import Options
+from warehouse.refusals import telling_refusals
 from warehouse.rowfiles import JoinFiles
-from warehouse.steps import Plan, read_plans
+from warehouse.steps import Plan, covered, read_plans
 from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store
+from warehouse.sweep import check_inside, keep_log, sweep
+from warehouse.sweep import expired as _expired
 from warehouse.tables import DataFile
 from warehouse.ticks import parse_grace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_HOUR_US = 3_600_000_000
+_LOG = logging.getLogger("tidemark.maintain")
+
 _SMALL_BYTES = 2**27  # files of `events` below this are joined
 _SMALL_FILES = 8  # a table that the driver writes is compacted when it has more files than this
 
 
 @dataclass(slots=True)
 class MaintenanceReport:
-    """What was done: files swept by table, files before and after compaction, ledger rows expired."""
+    """What was done: files swept by table, files before and after compaction, ledger rows expired.
+
+    `lengthened` has the tables that now keep their log for longer than the grace, with the new retention;
+    `held` those of which nothing was swept, with the reason; `links` are symbolic links in tables, which
+    are not followed, and stay.
+    """
 
     swept: dict[str, int] = field(default_factory=dict)
     compacted: dict[str, tuple[int, int]] = field(default_factory=dict)
     ledger_rows_expired: int = 0
     marks_expired: int = 0
+    lengthened: dict[str, str] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    links: list[str] = field(default_factory=list)
 
 
+@telling_refusals("maintain")
 def maintain(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -65,8 +77,9 @@ def maintain(
     """Sweeps, expires and compacts.
 
     `grace` overrides the warehouse's own for this once; a shorter one is safe only while nobody
-    reads and no load runs.
+    reads and no load runs. A table whose log would be cleaned before the grace keeps it longer from now on.
 
+    Raises DamagedWarehouse, before anything is changed, where a table leads out of the warehouse's folder.
     Without a Spark session the files of `events` are not joined.
     """
     store = Store.of(uri, storage_options)
@@ -75,31 +88,41 @@ def maintain(
     tell = progress or (lambda _: None)
     report = MaintenanceReport()
     held = {one.runs_table: _held_since(store, one) for one in options.projections if _has_runs(store, one)}
+    marked = [one.marks_table for one in options.projections if one.runs_table in held]
+    names = [*held, *marked, LEDGER, STEPS, REJECTED, EVENTS]
+    check_inside(store, names)
+    for name in names:
+        if (retention := keep_log(store, name, grace_us)) is not None:
+            report.lengthened[name] = retention
     for one in options.projections:
         if one.runs_table in held:
             tell(f"marks of {one.title}")
             report.marks_expired += _expire_marks(store, one, held[one.runs_table], grace_us)
             tell(f"runs of {one.title}")
             for name in (one.runs_table, one.marks_table):
-                report.swept[name] = _sweep(store, name, grace_us)
+                _sweep(store, name, grace_us, report)
     tell("ledger and steps")
     report.ledger_rows_expired = _compact_ledger(store, options, held, grace_us, report)
     _compact_steps(store, report)
     for name in (LEDGER, STEPS, REJECTED):
-        report.swept[name] = _sweep(store, name, grace_us)
+        _sweep(store, name, grace_us, report)
     tell("events")
     if spark is not None:
         _compact_events(spark, store, report)
-    report.swept[EVENTS] = _sweep(store, EVENTS, grace_us)
+    _sweep(store, EVENTS, grace_us, report)
+    _LOG.info(
+        "%s: maintained: %d files swept, %d ledger rows and %d marks expired, compacted: %s",
+        without_secrets(store.uri),
+        sum(report.swept.values()),
+        report.ledger_rows_expired,
+        report.marks_expired,
+        ", ".join(report.compacted) or "nothing",
+    )
     return report
 
 
 def _has_runs(store: Store, projection: Projection) -> bool:
     return tables.exists(store, projection.runs_table)
-
-
-def _expired(since_ms: int, grace_us: int) -> bool:
-    return since_ms * 1000 + grace_us <= time.time() * 1e6
 
 
 def _held_since(store: Store, projection: Projection) -> list[tuple[Run, int, set[str]]]:
@@ -116,50 +139,33 @@ def _expire_marks(
 ) -> int:
     """Takes out the marks of runs that the table no longer has and of attempts that it never had."""
     current = {attempt for _, _, attempts in held for attempt in attempts}
-    table = tables.open_table(store, projection.marks_table)
-    gone = []
-    for file in tables.files(table):
-        run = Run.parse(file.partition["run"])
-        since = [at for one, at, _ in held if one.first <= run.first and run.last <= one.last]
-        # A run that nothing covers yet is a load in flight, or one that crashed and will be run again.
-        if (
-            history.attempt_of(file.path) not in current
-            and since
-            and _expired(max(file.modified, *since), grace_us)
-        ):
-            gone.append(tables.remove(file))
-    if not gone:
-        return 0
-    try:
-        tables.commit(table, gone, blind=True)
-    except tables.LostRace:
-        return 0  # another maintenance took them out
-    return len(gone)
+
+    def attempt() -> int:
+        table = tables.open_table(store, projection.marks_table)
+        gone = []
+        for file in tables.files(table):
+            run = Run.parse(file.partition["run"])
+            since = [at for one, at, _ in held if one.first <= run.first and run.last <= one.last]
+            # A run that nothing covers yet is a load in flight, or one that crashed and will be run again.
+            if (
+                history.attempt_of(file.path) not in current
+                and since
+                and _expired(max(file.modified, *since), grace_us)
+            ):
+                gone.append(tables.remove(file))
+        if gone:
+            tables.commit(table, gone, blind=True)
+        return len(gone)
+
+    return contend(projection.marks_table, attempt)
 
 
-def _sweep(store: Store, name: str, grace_us: int) -> int:
-    """Deletes what left the table, or never entered it, longer ago than the grace."""
-    table = tables.open_table(store, name)
-    hours = math.ceil(grace_us / _HOUR_US)
-    swept = table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True)
-    table = tables.open_table(store, name)
-    table.create_checkpoint()
-    table.cleanup_metadata()
-    return len(swept) + _sweep_chunks(store, name, grace_us)
-
-
-def _sweep_chunks(store: Store, name: str, grace_us: int) -> int:
-    """Chunks of sorts that never came to their merge; Delta does not look at them."""
-    filesystem = store.filesystem()
-    chosen = fs.FileSelector(f"{name}/_chunks", allow_not_found=True, recursive=True)
-    old = [
-        info.path
-        for info in filesystem.get_file_info(chosen)
-        if info.type == fs.FileType.File and _expired(int(info.mtime.timestamp() * 1000), grace_us)
-    ]
-    for path in old:
-        filesystem.delete_file(path)
-    return len(old)
+def _sweep(store: Store, name: str, grace_us: int, report: MaintenanceReport) -> None:
+    done = sweep(store, name, grace_us)
+    report.swept[name] = done.files
+    report.links += [f"{name}/{path}" for path in done.links]
+    if done.held is not None:
+        report.held[name] = done.held
 
 
 def _compact_ledger(
@@ -176,7 +182,9 @@ def _compact_ledger(
     plans = read_plans(store, tables.open_table(store, STEPS))
     done = [plan for plan in plans if len(held) == len(options.projections) and _loaded(plan, held, grace_us)]
     gone = [batches for plan in done for batches in plan.batches]
-    while True:
+    planned = covered(plans)
+
+    def attempt() -> int:
         table = tables.open_table(store, LEDGER)
         files = {file.path: file for file in tables.files(table)}
         ranges = ledger.ranges_by_file(store, table)
@@ -185,7 +193,8 @@ def _compact_ledger(
             one
             for path, found in ranges.items()
             for one in found
-            if one in live and _expired(files[path].modified, grace_us)
+            # A plan that was written while the range was made takes a part of it: its parts stay.
+            if one in live and not ledger.in_part(one, planned) and _expired(files[path].modified, grace_us)
         }
         dropped = {
             one
@@ -209,12 +218,11 @@ def _compact_ledger(
         rest = pa.concat_tables(parts)
         if len(rest):
             actions.append(tables.write_file(store, LEDGER, rest, f"{tables.new_name()}.parquet"))
-        try:
-            tables.commit(table, actions)
-        except tables.LostRace:
-            continue
+        tables.commit(table, actions)
         report.compacted[LEDGER] = (len(files), len(tables.files(tables.open_table(store, LEDGER))))
         return expired
+
+    return contend(LEDGER, attempt)
 
 
 def _loaded(plan: Plan, held: dict[str, list[tuple[Run, int, set[str]]]], grace_us: int) -> bool:
@@ -236,19 +244,18 @@ def _within(one: Batches, gone: list[Batches]) -> bool:
 
 def _compact_steps(store: Store, report: MaintenanceReport) -> None:
     """Rewrites the table as one file; rows that are appended meanwhile make this look again."""
-    while True:
+
+    def attempt() -> None:
         table = tables.open_table(store, STEPS)
         found = tables.files(table)
         if len(found) <= _SMALL_FILES:
             return
         rows = tables.read(store, STEPS, table)
         added = tables.write_file(store, STEPS, rows, f"{tables.new_name()}.parquet")
-        try:
-            tables.commit(table, [*map(tables.remove, found), added])
-        except tables.LostRace:
-            continue
+        tables.commit(table, [*map(tables.remove, found), added])
         report.compacted[STEPS] = (len(found), 1)
-        return
+
+    contend(STEPS, attempt)
 
 
 def _compact_events(spark: SparkSession, store: Store, report: MaintenanceReport) -> None:
@@ -261,7 +268,8 @@ def _compact_events(spark: SparkSession, store: Store, report: MaintenanceReport
     schema = pa.schema(table.schema())
     work = [JoinFiles(store, schema, tuple(file.path for file in group)) for group in groups]
     joined = tasks.run(spark, work)
-    while True:
+
+    def attempt() -> None:
         table = tables.open_table(store, EVENTS)
         here = {file.path for file in tables.files(table)}
         actions: list[Any] = []
@@ -271,13 +279,11 @@ def _compact_events(spark: SparkSession, store: Store, report: MaintenanceReport
                 actions.append(file.action(new_rows=False))
         if not actions:
             return
-        try:
-            tables.commit(table, actions)
-        except tables.LostRace:
-            continue
+        tables.commit(table, actions)
         after = len(tables.files(tables.open_table(store, EVENTS)))
         report.compacted[EVENTS] = (len(before), after)
-        return
+
+    contend(EVENTS, attempt)
 
 
 def _joinable(found: list[DataFile]) -> list[list[DataFile]]:

@@ -12,7 +12,7 @@ import math
 import re
 import sys
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from warehouse.errors import InputError
 from warehouse.storage import marks_table, runs_table
-from warehouse.ticks import DAY_US, epoch_us, from_epoch_us
+from warehouse.ticks import DAY_US, FIRST_US, LAST_US, epoch_us, from_epoch_us
 
-_EPOCH_DAY = date(1970, 1, 1)
 _INTEGERS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_TIMES = {"date": (FIRST_US // DAY_US, LAST_US // DAY_US), "timestamp": (FIRST_US, LAST_US)}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 KNOWN_TYPES = "byte, short, integer, long, float, double, decimal (up to 18 digits), date, timestamp"
 
@@ -92,13 +92,21 @@ class Measure:
         found = _DECIMAL.fullmatch(self.type)
         return int(found[2]) if found else 0
 
+    @property
+    def bounds(self) -> tuple[int, int] | None:
+        """The least and the greatest stored value that is taken, where not every one of the type is."""
+        return _TIMES.get(self.type)
+
     def decode(self, stored: Any) -> Any:
-        """A stored value in the column's own type: int, float, Decimal, date, datetime (UTC)."""
+        """A stored value in the column's own type: int, float, Decimal, date, datetime (UTC).
+
+        A time or date outside the years 1 to 9999 is the nearest inside.
+        """
         if self.is_double:
             return float(stored)
         number = int(stored)
         if self.type == "date":
-            return _EPOCH_DAY + timedelta(days=number)
+            return from_epoch_us(number * DAY_US).date()
         if self.type == "timestamp":
             return from_epoch_us(number)
         if self.type.startswith("decimal"):
@@ -174,8 +182,11 @@ def encode(measure: Measure, array: pa.Array) -> Column:
 
 
 def epoch_micros(time: Measure, stored: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Stored numbers of a timestamp or date column in microseconds since 1970."""
-    return stored * DAY_US if time.type == "date" else stored
+    """Stored numbers of a timestamp or date column in microseconds since 1970.
+
+    Dates that are not taken are the nearest that is: their microseconds need not fit into 64 bits.
+    """
+    return np.clip(stored, *_TIMES["date"]) * DAY_US if time.type == "date" else stored
 
 
 def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:

@@ -7,11 +7,12 @@ without a schema has no columns yet: its first batch brings them.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from warehouse import allowed, features
+from warehouse.allowed import DEFAULT_KEY_DELTA, DEFAULT_KEY_EPS, SYSTEM_COLUMNS
 from warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
 from warehouse.keys import Key
 from warehouse.keysummaries import KeyPromise
@@ -19,16 +20,15 @@ from warehouse.measures import Measure
 from warehouse.ticks import parse_duration, parse_grace
 
 FORMAT = 1
-SYSTEM_COLUMNS = {"_source": "string", "_batch": "long", "_tick": "long"}
 _PREFIX = "tidemark."
-_UNFIT = set(" ,;{}()\n\t=")  # what a table without column mapping refuses in a column's name
 
 DEFAULT_TICK = "1 day"
-DEFAULT_EPS = 0.001
-DEFAULT_KAPPA = 10
 DEFAULT_GRACE = "7 days"
-DEFAULT_KEY_EPS = 0.01
-DEFAULT_KEY_DELTA = 0.01
+
+# The property of each option: its name with the prefix, and where the stored form has a unit, that.
+_PROPERTIES = {name: name for name in allowed.CHECKS} | {"tick": "tick_us", "grace": "grace_us"}
+# Warehouses of before there were sketches of keys have these.
+_UNTOLD = {"key_eps": repr(DEFAULT_KEY_EPS), "key_delta": repr(DEFAULT_KEY_DELTA)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,56 +121,67 @@ class Options:
                 f"{uri} is of format {found['format']}, this version reads {FORMAT}. Use a newer tidemark."
             )
 
-        # Warehouses of before there were sketches of keys have these.
-        found = {"key_eps": repr(DEFAULT_KEY_EPS), "key_delta": repr(DEFAULT_KEY_DELTA), **found}
-
-        def read(name: str) -> Any:
-            try:
-                return json.loads(found[name])
-            except (KeyError, ValueError) as error:
-                raise NotAWarehouse(
-                    f"{uri} is a damaged warehouse: the property {_PREFIX}{name} of its events table is "
-                    f"{found.get(name)!r}. Set it to what the warehouse was created with."
-                ) from error
-
+        needed = _property(uri, found, "features", features.check) if "features" in found else {}
+        missing = features.unknown(needed)
+        if missing is not None:
+            raise NotAWarehouse(
+                f"{uri} has {missing}. This version does not know it: use a newer tidemark. "
+                "Nothing was changed."
+            )
+        found = {**_UNTOLD, **found}
+        read = {
+            name: _property(uri, found, _PROPERTIES[name], check) for name, check in allowed.CHECKS.items()
+        }
+        if (read["time"] is None) != (read["tick"] is None):
+            raise _spoilt(
+                uri, "tick_us", found["tick_us"], f"the time column is {read['time']!r}: both or none"
+            )
         return cls(
-            measure_names=tuple(read("measures")),
-            key=read("key"),
-            time=read("time"),
-            tick_us=read("tick_us"),
-            eps=float(read("eps")),
-            kappa=int(read("kappa")),
-            grace_us=int(read("grace_us")),
-            key_eps=float(read("key_eps")),
-            key_delta=float(read("key_delta")),
+            measure_names=tuple(read["measures"]),
+            key=read["key"],
+            time=read["time"],
+            tick_us=read["tick"],
+            eps=float(read["eps"]),
+            kappa=read["kappa"],
+            grace_us=read["grace"],
+            key_eps=float(read["key_eps"]),
+            key_delta=float(read["key_delta"]),
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
+    def check_stored(self, uri: str) -> None:
+        """The columns that the properties name are in `events`, where it has columns, of types that fit."""
+        if not self.columns:
+            return
+        for name, column in (("measures", self.measure_names), ("key", self.key), ("time", self.time)):
+            try:
+                self._check_role(name, dict(self.columns))
+            except InputError as error:
+                raise _spoilt(uri, name, json.dumps(column), str(error)) from error
+
     def check_columns(self, columns: Mapping[str, str]) -> None:
         """Every named column is there and of a type that its role can have."""
-        reserved = [name for name in columns if name.lower() in SYSTEM_COLUMNS]
-        if reserved:
-            raise InputError(f"the columns {reserved} are tidemark's own. Rename them in the input.")
-        unfit = [name for name in columns if _UNFIT & set(name)]
-        if unfit:
-            raise InputError(
-                f"the columns {unfit} cannot be stored: Delta takes no space and no ,;{{}}()= in a name. "
-                "Rename them in the input."
-            )
-        for role, names in (("measure", self.measure_names), ("key", (self.key,)), ("time", (self.time,))):
-            for name in names:
-                if name is not None and name not in columns:
-                    raise InputError(
-                        f"the {role} column {name!r} is missing. The input has: {', '.join(columns)}."
-                    )
-        for name in self.measure_names:
-            Measure(name, columns[name])
-        if self.key is not None:
-            Key(self.key, columns[self.key])
-        if self.time is not None and columns[self.time] not in {"timestamp", "date"}:
-            raise InputError(
-                f"the time column {self.time!r} is {columns[self.time]}. Expected timestamp or date."
-            )
+        allowed.check_names(columns)
+        for role in ("measures", "key", "time"):
+            self._check_role(role, columns)
+
+    def _check_role(self, role: str, columns: Mapping[str, str]) -> None:
+        """The columns of the role, as the option is called, are there and of its types."""
+        names = self.measure_names if role == "measures" else (self.key if role == "key" else self.time,)
+        for name in names:
+            if name is None:
+                continue
+            if name not in columns:
+                raise InputError(
+                    f"the {role.removesuffix('s')} column {name!r} is missing. "
+                    f"There are: {', '.join(columns)}."
+                )
+            if role == "measures":
+                Measure(name, columns[name])
+            elif role == "key":
+                Key(name, columns[name])
+            elif columns[name] not in {"timestamp", "date"}:
+                raise InputError(f"the time column {name!r} is {columns[name]}. Expected timestamp or date.")
 
     def check_same(self, given: Mapping[str, Any]) -> None:
         """The options given (those not None) are the stored ones."""
@@ -210,32 +221,48 @@ def parse_given(  # noqa: PLR0913  every option
         measures = [measures]
     if measures is not None:
         measures = list(measures) if isinstance(measures, Iterable) else [measures]
-        if not measures or not all(isinstance(name, str) and name for name in measures):
-            raise InputError(f"measures must be one or more column names, got {measures!r}.")
-        if len(set(measures)) < len(measures):
-            raise InputError(f"a measure is named twice: {measures!r}.")
-    for role, name in (("key", key), ("time", time)):
-        if name is not None and (not isinstance(name, str) or not name):
-            raise InputError(f"{role} must be a column's name, got {name!r}.")
-    shares = {"eps": (eps, DEFAULT_EPS), "key_eps": (key_eps, DEFAULT_KEY_EPS)}
-    for name, (share, default) in {**shares, "key_delta": (key_delta, DEFAULT_KEY_DELTA)}.items():
-        if share is not None and (
-            isinstance(share, bool)
-            or not isinstance(share, (int, float))
-            or not math.isfinite(share)
-            or not 0 < share < 0.5
-        ):
-            raise InputError(f"{name} must lie in (0, 0.5), got {share!r}. {default} is the default.")
-    if kappa is not None and (isinstance(kappa, bool) or not isinstance(kappa, int) or kappa < 2):
-        raise InputError(f"kappa must be a whole number of at least 2, got {kappa!r}. 10 is the default.")
-    return {
+    given = {
         "measures": measures,
         "key": key,
         "time": time,
         "tick": None if tick is None else parse_duration(tick),
-        "eps": None if eps is None else float(eps),
+        "eps": eps,
         "kappa": kappa,
         "grace": None if grace is None else parse_grace(grace),
-        "key_eps": None if key_eps is None else float(key_eps),
-        "key_delta": None if key_delta is None else float(key_delta),
+        "key_eps": key_eps,
+        "key_delta": key_delta,
     }
+    for name, value in given.items():
+        if value is not None:
+            allowed.CHECKS[name](value)
+    shares = ("eps", "key_eps", "key_delta")
+    return given | {name: float(given[name]) for name in shares if given[name] is not None}
+
+
+def _property(uri: str, found: Mapping[str, Any], name: str, check: Callable[[Any], None]) -> Any:
+    """The value of a property, which is JSON that the check takes; NotAWarehouse otherwise."""
+    try:
+        value = json.loads(found[name], parse_constant=_no_number, object_pairs_hook=_once)
+        check(value)
+        return value
+    except (KeyError, TypeError, ValueError, RecursionError) as error:  # InputError is a ValueError
+        told = "it is missing" if isinstance(error, KeyError) else str(error)
+        raise _spoilt(uri, name, found.get(name), told) from error
+
+
+def _spoilt(uri: str, name: str, value: Any, told: str) -> NotAWarehouse:
+    return NotAWarehouse(
+        f"{uri} is a damaged warehouse: the property {_PREFIX}{name} of its events table is "
+        f"{allowed.short(value)}: {told.rstrip('.')}. Set it to what the warehouse was created with."
+    )
+
+
+def _no_number(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a name is there twice among {[name for name, _ in pairs]}")
+    return found

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -22,10 +22,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from warehouse.allowed import SYSTEM_COLUMNS
 from warehouse.errors import InputError
-from warehouse.events import GROUP_ROWS, Batches, decode, reading
-from warehouse.measures import Column, Measure, encode, epoch_micros
-from warehouse.options import SYSTEM_COLUMNS, Options
+from warehouse.events import GROUP_ROWS, Batches, decode, open_file, reading
+from warehouse.measures import encode, epoch_micros
+from warehouse.options import Options
+from warehouse.plaintypes import plain
+from warehouse.sieve import Sieve, sift
 from warehouse.storage import EVENTS, REJECTED, Store
 from warehouse.summaries import Summaries
 from warehouse.tables import describe, new_name, write_file
@@ -38,7 +41,7 @@ _LAST = "\U0010ffff"  # no character is greater
 _DIGITS = 15  # of a decimal: so many survive the float that JSON makes of it
 
 # What `WriteRows` yields, as Spark says it.
-WRITTEN = "kind string, path string, size long, rows long, stats string, summaries binary"
+WRITTEN = "kind string, path string, size long, rows long, stats string, nulls string, summaries binary"
 
 REJECTED_SCHEMA = pa.schema(
     [
@@ -54,29 +57,20 @@ REJECTED_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """A file written: its path below its table, size in bytes, rows, and statistics as JSON."""
+    """A file written: its path below its table, size in bytes, rows, and statistics as JSON.
+
+    `nulls` says, as JSON, in how many rows each column is NULL, of those that are so in any.
+    """
 
     path: str
     size: int
     rows: int
     stats: str
+    nulls: str = "{}"
 
     def action(self, *, new_rows: bool = True) -> AddAction:
         """Its add action; `new_rows` is false where it holds rows that the table has."""
         return describe(self.path, self.size, self.rows, json.loads(self.stats), {}, new_rows=new_rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Sieve:
-    """Which rows of a stream are refused.
-
-    `latest` is the last time that is taken, in microseconds since 1970; None takes any. Where
-    `reasons` is set the rows have three columns more: where the source has the record, the record
-    itself, and why it is refused, NULL where it is not.
-    """
-
-    latest: int | None = None
-    reasons: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +94,11 @@ class WriteRows:
         """The file as one row of `WRITTEN`, where there are rows, and one of the rows that are refused."""
         summaries = None if self.eps is None else Summaries(self.options, self.eps)
         refused: list[dict[str, Any]] = []
+        names = self.schema.names[len(SYSTEM_COLUMNS) :]
         with RowFile(self.store, self.schema) as file:
             for batch in batches:
-                taken = self._sift(batch, refused)
+                taken, more = sift(self.sieve, self.options, names, batch)
+                refused += more
                 if taken.num_rows:
                     table = self._complete(taken)
                     file.write(table)
@@ -128,36 +124,9 @@ class WriteRows:
         time, tick_us = self.options.time_column, self.options.tick_us
         if time is None or tick_us is None:
             return pa.repeat(self.step, batch.num_rows)
-        column = self._times(batch, time)
+        column = encode(time, batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)))
         ticks = np.floor_divide(epoch_micros(time, column.stored), tick_us)
         return pa.array(np.where(column.null, NO_TICK, ticks))
-
-    def _times(self, batch: pa.RecordBatch, time: Measure) -> Column:
-        return encode(time, batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)))
-
-    def _sift(self, batch: pa.RecordBatch, refused: list[dict[str, Any]]) -> pa.RecordBatch:
-        """The rows that are taken; the others are added to `refused`."""
-        reasons = []
-        if self.sieve.reasons:
-            reasons.append(batch.column(batch.num_columns - 1).is_valid())
-        time = self.options.time_column
-        if self.sieve.latest is not None and time is not None:
-            times = self._times(batch, time)
-            reasons.append(pa.array(~times.null & (epoch_micros(time, times.stored) > self.sieve.latest)))
-        bad = reduce(pc.or_, reasons) if reasons else None
-        if bad is None or not pc.any(bad).as_py():
-            return batch
-        for row in batch.filter(bad).to_pylist():
-            position, raw, reason = list(row.values())[-3:] if self.sieve.reasons else (None, None, None)
-            if raw is None:
-                own = zip(self.schema.names[len(SYSTEM_COLUMNS) :], row.values(), strict=False)
-                raw = json.dumps(dict(own), default=str)
-            refused.append({"position": position, "raw": _text(raw), "reason": reason or self._too_early()})
-        return batch.filter(pc.invert(bad))
-
-    def _too_early(self) -> str:
-        latest = np.datetime64(self.sieve.latest or 0, "us")
-        return f"{self.options.time} lies too far in the future, after {latest}Z"
 
     def _write_refused(self, refused: list[dict[str, Any]]) -> NewRows:
         own = {"source": self.batch.source, "batch": self.batch.first, "rejected_at": datetime.now(UTC)}
@@ -170,16 +139,11 @@ class WriteRows:
 
 def _row(kind: str, file: NewRows, summaries: bytes | None) -> pa.RecordBatch:
     """One row of `WRITTEN`."""
-    values = [kind, file.path, file.size, file.rows, file.stats, summaries]
-    types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string(), pa.binary()]
-    names = ["kind", "path", "size", "rows", "stats", "summaries"]
+    values = [kind, file.path, file.size, file.rows, file.stats, file.nulls, summaries]
+    types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string(), pa.binary()]
+    names = ["kind", "path", "size", "rows", "stats", "nulls", "summaries"]
     columns = [pa.array([value], kind) for value, kind in zip(values, types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names)
-
-
-def _text(raw: Any) -> str:
-    """A record as text; bytes that are none are written as escapes."""
-    return raw.decode(errors="backslashreplace") if isinstance(raw, bytes | bytearray) else str(raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +160,9 @@ class JoinFiles:
         with RowFile(self.store, self.schema) as file:
             for path in self.paths:
                 full = f"{EVENTS}/{path}"
-                with reading(full), pq.ParquetFile(full, filesystem=filesystem) as old:
+                with reading(full), open_file(filesystem, full) as old:
                     for batch in old.iter_batches():
-                        file.write(pa.Table.from_batches([batch]).cast(self.schema))
+                        file.write(plain(pa.Table.from_batches([batch])).cast(self.schema))
         return file.written()
 
 
@@ -213,6 +177,7 @@ class RowFile:
         self._footers: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
         self._held: list[pa.Table] = []
+        self._nulls = Counter[str]()
         self._floats = {field.name: _Floats() for field in schema if pa.types.is_floating(field.type)}
 
     def __enter__(self) -> RowFile:
@@ -228,6 +193,7 @@ class RowFile:
         """Adds rows of the file's schema."""
         for name, bounds in self._floats.items():
             bounds.add(table.column(name))
+        self._nulls.update({name: table.column(name).null_count for name in table.column_names})
         while table.num_rows:
             room = GROUP_ROWS - sum(held.num_rows for held in self._held)
             self._held.append(table.slice(0, room))
@@ -260,7 +226,7 @@ class RowFile:
         """What the add action needs; for a file that is closed and has rows."""
         size = self._filesystem.get_file_info(f"{EVENTS}/{self._path}").size
         stats = json.dumps(statistics(self._footers[0], self._schema, self._floats))
-        return NewRows(self._path, size, self.rows, stats)
+        return NewRows(self._path, size, self.rows, stats, json.dumps(+self._nulls))
 
 
 @dataclass(slots=True)
@@ -346,7 +312,10 @@ def _range(groups: Sequence[pq.Statistics], kind: pa.DataType) -> tuple[Any, Any
     plain = pa.types.is_integer(kind) or pa.types.is_string(kind)
     if not plain and not (pa.types.is_decimal(kind) and kind.precision <= _DIGITS):
         return None, None
-    low, high = min(one.min for one in groups), max(one.max for one in groups)
+    try:
+        low, high = min(one.min for one in groups), max(one.max for one in groups)
+    except UnicodeDecodeError:  # bytes that an engine took for text
+        return None, None
     if isinstance(low, str):
         return text_bounds(low, high)
     if isinstance(low, Decimal):

@@ -31,6 +31,7 @@ from warehouse.liverows import LiveKeys, LiveRow
 from warehouse.marks import RunMarks
 from warehouse.measures import Measure
 from warehouse.options import Options
+from warehouse.refusals import telling_refusals
 from warehouse.steps import covered, read_plans
 from warehouse.storage import EVENTS, KEYS, LEDGER, REJECTED, STEPS, Store, runs_table
 
@@ -169,6 +170,10 @@ class Snapshot:
             self._views.clear()
             self._keys = self._pinned = self._ledger_files = None
         return any(changed)
+
+    def table(self, name: str) -> DeltaTable | None:
+        """A table that readers open (runs, steps, ledger) as of the last refresh; None: there is none."""
+        return self._known.get(name, _Known()).table
 
     def view(self, measure: str | None = None) -> View:
         """The measure (without a name the first one) as of the last refresh."""
@@ -378,6 +383,7 @@ def rejected_counts(store: Store) -> dict[str, int]:
     return counts
 
 
+@telling_refusals("opening")
 def open_snapshot(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Snapshot:
     """Opens a warehouse for reading; NotAWarehouse where there is none."""
     if not isinstance(uri, (str, os.PathLike)):

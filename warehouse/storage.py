@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlparse
 
 from pyarrow import fs
 
+from warehouse import inside
 from warehouse.errors import InputError, NotAWarehouse
 
 # In a local path delta-rs takes these for escapes, or refuses them.
@@ -22,6 +23,7 @@ LEDGER = "ledger"
 REJECTED = "rejected"
 KEYS = "keys"
 KEY_MARKS = "key_marks"
+PARENTS = ("runs", "marks", KEYS, KEY_MARKS)  # of the projections' tables, or these themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,20 @@ class Store:
         path = self.table(name)
         return "s3a" + path[2:] if path.startswith("s3://") else path
 
-    def filesystem(self) -> fs.FileSystem:
-        """A file system whose root is the warehouse."""
+    def check_links(self, path: str) -> None:
+        """DamagedWarehouse where a symbolic link is on the way from the warehouse's folder to the path."""
         if self.is_local:
-            return fs.SubTreeFileSystem(self.uri, fs.LocalFileSystem())
+            inside.check_links(self.uri, path)
+
+    def check_log(self, name: str) -> None:
+        """DamagedWarehouse where the table's folder, its log or a file of its log is a symbolic link."""
+        if self.is_local:
+            inside.check_log(self.uri, name)
+
+    def filesystem(self) -> fs.FileSystem:
+        """A file system whose root is the warehouse; links below it are refused."""
+        if self.is_local:
+            return inside.Inside(self.uri)
         from deltalake.fs import DeltaStorageHandler
 
         handler: Any = DeltaStorageHandler(self.uri, self.options)

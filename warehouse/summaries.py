@@ -19,7 +19,7 @@ from warehouse.options import Options
 from warehouse.ticks import NO_TICK
 
 _HELD_ROWS = 2**20  # rows that are summarised at once
-_HELD_PARTS = 64  # summaries of a tick that are held before they are joined: each joining costs some accuracy
+_HELD_PARTS = 64  # pieces of a tick whose summaries are held before they are joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,15 @@ class TickSummary:
 
 @dataclass(slots=True)
 class Summaries:
-    """Grows piece by piece; one summary a tick, each certified to `eps` of its rows."""
+    """Grows piece by piece; summaries of the rows by tick, each certified to `eps` of its rows.
+
+    Each is of pieces, none of other summaries: more than are held of one tick make one more summary.
+    """
 
     options: Options
     eps: float
-    _by_tick: dict[int, list[TickSummary]] = field(default_factory=dict)
+    _pieces: dict[int, list[TickSummary]] = field(default_factory=dict)
+    _joined: list[TickSummary] = field(default_factory=list)
     _held: list[Piece] = field(default_factory=list)
 
     @property
@@ -67,19 +71,10 @@ class Summaries:
         if sum(len(held.ticks) for held in self._held) >= _HELD_ROWS:
             self._summarise()
 
-    def join(self, others: Iterable[TickSummary]) -> None:
-        """Takes summaries of other rows that promise `eps` too."""
-        for one in others:
-            parts = self._by_tick.setdefault(one.tick, [])
-            parts.append(one)
-            if len(parts) == _HELD_PARTS:
-                self._by_tick[one.tick] = [join(parts, self.eps)]
-
     def finish(self) -> list[TickSummary]:
-        """The summaries, by tick; one of no rows where there were none."""
+        """The summaries; several of a tick that has very many rows."""
         self._summarise()
-        found = [join(parts, self.eps) for _, parts in sorted(self._by_tick.items())]
-        return found or [TickSummary(NO_TICK, 0, None, ())]
+        return [*self._joined, *(join(parts, self.eps) for parts in self._pieces.values())]
 
     def _summarise(self) -> None:
         if not self._held:
@@ -89,7 +84,10 @@ class Summaries:
         order = np.argsort(piece.ticks, kind="stable")
         ticks, starts = np.unique(piece.ticks[order], return_index=True)
         for tick, rows in zip(ticks.tolist(), np.split(order, starts[1:]), strict=True):
-            self.join([self._summary(tick, rows, piece)])
+            parts = self._pieces.setdefault(tick, [])
+            parts.append(self._summary(tick, rows, piece))
+            if len(parts) == _HELD_PARTS:
+                self._joined.append(join(self._pieces.pop(tick), self.eps))
 
     def _summary(self, tick: int, rows: Any, piece: Piece) -> TickSummary:
         measures = []
@@ -128,6 +126,17 @@ def _joined(pieces: Sequence[Piece]) -> Piece:
 
 def _codes(keys: KeyColumn) -> NDArray[np.int64]:
     return np.arange(len(keys.null)) if keys.codes is None else keys.codes
+
+
+def by_tick(parts: Iterable[TickSummary], eps: float) -> list[TickSummary]:
+    """The summaries of a batch, ascending: those of its tasks, all of a tick joined at once.
+
+    One of no rows where there are none.
+    """
+    found: dict[int, list[TickSummary]] = {}
+    for part in parts:
+        found.setdefault(part.tick, []).append(part)
+    return [join(same, eps) for _, same in sorted(found.items())] or [TickSummary(NO_TICK, 0, None, ())]
 
 
 def join(parts: Sequence[TickSummary], eps: float) -> TickSummary:

@@ -2,7 +2,8 @@
 
 A commit names the version it was planned on and succeeds only as the very next version. So
 whoever plans on a fresh snapshot and loses the race learns of it, looks again and decides anew:
-that is all the locking there is.
+that is all the locking there is. What became of a commit that raised an error, and how often a
+race is run, is the matter of warehouse/commits.py.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Field, Schema
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
-from warehouse.errors import DamagedWarehouse, NotAWarehouse
+from warehouse import commits
+from warehouse.errors import NotAWarehouse
+from warehouse.inside import check_paths
+from warehouse.refusals import cannot_read, refused
+from warehouse.retention import RETENTION, kept_for
 from warehouse.storage import Store
 
-# Readers of an older version need their files and their log: both outlive the grace period.
 # Whoever opens a table replays the commits since its last checkpoint: a few, not delta-rs's hundred.
-_CONFIGURATION = {"delta.logRetentionDuration": "interval 30 days", "delta.checkpointInterval": "20"}
+_CONFIGURATION = {"delta.checkpointInterval": "20"}
+_BLIND_RETRIES = 10  # that delta-rs makes at once, without a pause
 
-
-class LostRace(Exception):
-    """Somebody else committed first: plan again on a fresh snapshot."""
+LostRace = commits.LostRace  # what `commit` raises
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,35 +57,43 @@ def create(
     schema: pa.Schema | Schema,
     partition_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
+    *,
+    grace_us: int = 0,
 ) -> None:
-    """Makes the table where it is not there yet."""
-    try:
+    """Makes the table where it is not there yet; its log outlives the grace."""
+    store.check_log(name)
+    configuration = {**_CONFIGURATION, RETENTION: kept_for(grace_us), **(properties or {})}
+
+    def make(told: dict[str, str]) -> None:
         DeltaTable.create(
             store.table(name),
             schema,
             mode="ignore",
             partition_by=list(partition_by),
-            configuration={**_CONFIGURATION, **(properties or {})},
+            configuration=configuration,
             storage_options=store.options,
+            commit_properties=CommitProperties(custom_metadata=told),
             raise_if_key_not_exists=False,
         )
-    except CommitFailedError:
-        if not exists(store, name):
-            raise
-        # Somebody else made it meanwhile.
+
+    commits.created(make, lambda: exists(store, name), name)
 
 
 def exists(store: Store, name: str) -> bool:
     """Whether there is a Delta table."""
+    store.check_log(name)
     return DeltaTable.is_deltatable(store.table(name), store.options)
 
 
 def open_table(store: Store, name: str) -> DeltaTable:
     """The table at its newest version."""
+    store.check_log(name)
     try:
         return DeltaTable(store.table(name), storage_options=store.options)
     except (TableNotFoundError, DeltaError) as error:
         store.check_place()
+        if (told := refused(f"opening the table {name}", error)) is not None:
+            raise told from error
         raise NotAWarehouse(
             f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
             f"({str(error).splitlines()[0]}). Create it with warehouse.create or `tidemark create`."
@@ -90,10 +101,13 @@ def open_table(store: Store, name: str) -> DeltaTable:
 
 
 def files(table: DeltaTable) -> list[DataFile]:
-    """The files of the table's snapshot."""
+    """The files of the table's snapshot; DamagedWarehouse where one does not lie plainly below the table."""
     # Not by pa.table: it imports pandas, half a second and 40 MB, to see whether it was given its frame.
     found = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    columns = {name: found.column(name).to_pylist() for name in found.column_names}
+    check_paths(table.table_uri, found.column("path"))
+    # Times as Python's own would import it, too. No bound of a time is asked for.
+    asked = (name for name in found.column_names if not pa.types.is_temporal(found.schema.field(name).type))
+    columns = {name: found.column(name).to_pylist() for name in asked}
     facts = (columns[name] for name in ("path", "num_records", "size_bytes", "modification_time"))
     split = (name for name in columns if name.startswith("partition."))
     partitions = _by_file({name.removeprefix("partition."): columns[name] for name in split})
@@ -102,6 +116,11 @@ def files(table: DeltaTable) -> list[DataFile]:
         DataFile(path, -1 if rows is None else rows, size, modified, next(partitions), next(stats))
         for path, rows, size, modified in zip(*facts, strict=True)
     ]
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """A table of that schema without rows. Not by empty_table: it imports pandas, which no reader needs."""
+    return pa.Table.from_batches([], schema)
 
 
 def _by_file(columns: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
@@ -167,23 +186,26 @@ def commit(
     blind: bool = False,
     transaction: Transaction | None = None,
 ) -> None:
-    """Commits on top of the table's own version, or raises `LostRace`.
+    """Commits on top of the table's own version, or raises `LostRace`; `CommitFailed` where that is in vain.
 
     `blind` appends whatever else was committed meanwhile: for rows that nothing depends on.
     """
-    properties = CommitProperties(
-        max_commit_retries=100 if blind else 0, app_transactions=[transaction] if transaction else None
-    )
-    try:
+    made = list(actions)
+
+    def write(told: dict[str, str]) -> None:
         table.create_write_transaction(
-            list(actions),
+            made,
             mode="append",
             schema=table.schema(),
             partition_by=table.metadata().partition_columns,
-            commit_properties=properties,
+            commit_properties=CommitProperties(
+                custom_metadata=told,
+                max_commit_retries=_BLIND_RETRIES if blind else 0,
+                app_transactions=[transaction] if transaction else None,
+            ),
         )
-    except CommitFailedError as error:
-        raise LostRace(str(error)) from error
+
+    commits.settled(table, write, [one.path for one in made if isinstance(one, AddAction)])
 
 
 def commit_once(
@@ -192,34 +214,55 @@ def commit_once(
     application: str,
     version: int,
     actions: Callable[[DeltaTable], Sequence[AddAction]],
+    *,
+    known: Callable[[DeltaTable], bool] = lambda _: True,
 ) -> bool:
-    """Commits unless the table has this version of the application's, or a later one: then False.
+    """Commits unless the table has this version of the application's: then False.
 
-    `actions` are asked for anew with each snapshot that the commit is tried on.
+    Where it has a later one, `known` says whether it has this one, too. `actions` are asked for anew with
+    each snapshot that the commit is tried on.
     """
-    while True:
+
+    def attempt() -> bool:
         table = open_table(store, name)
-        if has_transaction(table, application, version):
+        if has_transaction(table, application, version) and known(table):
             return False
-        try:
-            commit(table, actions(table), transaction=Transaction(application, version))
-            return True
-        except LostRace:
-            continue
+        newest = max(version, newest_transaction(table, application))
+        commit(table, actions(table), transaction=Transaction(application, newest))
+        return True
+
+    return commits.contend(name, attempt)
 
 
 def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
     """Whether the table has this version of the application's, or a later one."""
+    return newest_transaction(table, application) >= version
+
+
+def newest_transaction(table: DeltaTable, application: str) -> int:
+    """The newest version of the application's that the table has; -1 where there is none."""
     newest = table.transaction_version(application)
-    return newest is not None and newest >= version
+    return -1 if newest is None else newest
 
 
 def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:
-    """Adds columns on top of the table's own version, or raises `LostRace`."""
-    try:
-        table.alter.add_columns(list(fields), commit_properties=CommitProperties(max_commit_retries=0))
-    except CommitFailedError as error:
-        raise LostRace(str(error)) from error
+    """Adds columns on top of the table's own version, or raises `LostRace` or `CommitFailed` as `commit`."""
+
+    def write(told: dict[str, str]) -> None:
+        properties = CommitProperties(custom_metadata=told, max_commit_retries=0)
+        table.alter.add_columns(list(fields), commit_properties=properties)
+
+    commits.settled(table, write)
+
+
+def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> None:
+    """Sets properties on top of the table's version, or raises `LostRace` or `CommitFailed` as `commit`."""
+
+    def write(told: dict[str, str]) -> None:
+        named = CommitProperties(custom_metadata=told, max_commit_retries=0)
+        table.alter.set_table_properties(dict(properties), commit_properties=named)
+
+    commits.settled(table, write)
 
 
 def append(store: Store, name: str, rows: pa.Table, *, table: DeltaTable | None = None) -> None:
@@ -244,7 +287,7 @@ def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] 
     for path in set(known) - set(paths):
         del known[path]
     if not paths:
-        return pa.schema(table.schema()).empty_table()
+        return no_rows(pa.schema(table.schema()))
     return pa.concat_tables([known[path] for path in paths])
 
 
@@ -254,6 +297,4 @@ def read_file(store: Store, name: str, path: str, columns: Sequence[str] | None 
         with pq.ParquetFile(f"{name}/{path}", filesystem=store.filesystem()) as file:
             return file.read(None if columns is None else list(columns))
     except (OSError, pa.ArrowException) as error:
-        raise DamagedWarehouse(
-            f"cannot read {name}/{path}: {error}. Restore the file, or the table."
-        ) from error
+        raise cannot_read(f"{name}/{path}", error) from error

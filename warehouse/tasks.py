@@ -166,7 +166,7 @@ class SummariseTask:
     eps: float
 
     def __call__(self) -> list[TickSummary]:
-        """One summary a tick."""
+        """Summaries of the rows by tick."""
         found, filesystem = Summaries(self.options, self.eps), self.store.filesystem()
         key = self.options.key_column
         for piece in read_columns(filesystem, self.shares, found.columns, self.batches, key):

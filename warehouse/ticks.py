@@ -3,6 +3,10 @@
 ``tick = floor(epoch_us / width)``. Where a warehouse has no time column the tick of a row is
 the number of the step that was next when its batch arrived. A row whose time is NULL has the
 tick `NO_TICK`: it belongs to the whole, and to no window that names a time.
+
+Times are those of the years 1 to 9999 in UTC, `FIRST_US` to `LAST_US`: what Python's datetimes, SQL and
+ISO 8601 can say. Rows with others are refused where they come in. A warehouse may hold some from before
+that rule: readers tell them as the nearest end of the range.
 """
 
 from __future__ import annotations
@@ -21,8 +25,10 @@ NO_TICK = -(2**63)
 DAY_US = 86_400_000_000
 _LAST = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z, the first time that is taken
+LAST_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z, the last one
 _MICROSECOND = timedelta(microseconds=1)
-_LONGEST = 2**53  # of a duration, in microseconds: 285 years
+LONGEST_US = 2**53  # of a duration, in microseconds: 285 years
 
 _UNITS = {
     "us": 1,
@@ -46,21 +52,22 @@ _UNITS = {
 
 def parse_duration(text: str | timedelta) -> int:
     """Microseconds of ``"1 day"``, ``"7d"``, ``"15 minutes"`` or a timedelta; always positive."""
-    width = _width(text)
-    if not 0 < width <= _LONGEST:
+    width = width_us(text)
+    if not 0 < width <= LONGEST_US:
         raise InputError(f"a duration must be positive and at most 285 years, got {text!r}.")
     return width
 
 
 def parse_grace(text: str | int | timedelta) -> int:
     """Microseconds of a grace period: a duration, or none at all (``"0"``, ``"0 s"``, ``"0 days"``)."""
-    width = 0 if text in ("0", 0) else _width(text)
-    if not 0 <= width <= _LONGEST:
+    width = 0 if text in ("0", 0) else width_us(text)
+    if not 0 <= width <= LONGEST_US:
         raise InputError(f"a grace period must be from 0 to 285 years, got {text!r}.")
     return width
 
 
-def _width(text: Any) -> int:
+def width_us(text: Any) -> int:
+    """Microseconds of a duration of any length."""
     if isinstance(text, timedelta):
         return text // _MICROSECOND
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text.lower()) if isinstance(text, str) else None
@@ -93,8 +100,8 @@ def epoch_us(moment: datetime | date | str) -> int:
 
 
 def from_epoch_us(us: int) -> datetime:
-    """The UTC datetime of microseconds since 1970."""
-    return _EPOCH + us * _MICROSECOND
+    """The UTC datetime of microseconds since 1970; the nearest one there is, outside the years 1 to 9999."""
+    return _EPOCH + min(max(us, FIRST_US), LAST_US) * _MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)

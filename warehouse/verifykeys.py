@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from sketches import FrequencyBounds
 from sketches.counts import exact
-from warehouse import tables
 from warehouse.errors import DamagedWarehouse
 from warehouse.events import Batches, event_files, read_keys, share_out
 from warehouse.heavy import Heavy
@@ -28,30 +27,31 @@ from warehouse.keys import Name, Names, join_names, name_at, take, unify
 from warehouse.keysummaries import digests, most_of
 from warehouse.liverows import LiveKeys
 from warehouse.marks import RunFile, TickCounts, add_totals
-from warehouse.snapshot import KeysView, Snapshot
-from warehouse.steps import covered, read_plans
-from warehouse.storage import EVENTS, STEPS
+from warehouse.moment import Moment
+from warehouse.snapshot import KeysView
+from warehouse.steps import covered
+from warehouse.storage import EVENTS, Store
 
 _READ_ROWS = 2**20
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
-def runs_exact(snapshot: Snapshot) -> str:
+def runs_exact(moment: Moment) -> str:
     """Every run ascends, has each (key, tick) once, and is what its marks say."""
-    view = snapshot.keys_view()
+    view = moment.snapshot.keys_view()
     for run in view.runs:
-        _run_exact(snapshot, view, run)
+        _run_exact(moment.store, view, run)
     return f"{sum(run.rows for run in view.runs)} pairs in {len(view.runs)} runs"
 
 
-def _run_exact(snapshot: Snapshot, view: KeysView, run: KeyMarks) -> None:
+def _run_exact(store: Store, view: KeysView, run: KeyMarks) -> None:
     keys, pairs = run.heavy()
     heavy = _Heavy(run, keys, pairs)
     files: list[WrittenKeys] = []
     last: tuple[Name, int] | None = None
     for file in run.files:
         collector = KeyCollector(view.key, None)
-        for rows in _file_rows(snapshot, view, file):
+        for rows in _file_rows(store, view, file):
             first, newest = _ends(rows)
             if not _ascends(rows) or (last is not None and last >= first):
                 raise DamagedWarehouse(
@@ -68,9 +68,9 @@ def _run_exact(snapshot: Snapshot, view: KeysView, run: KeyMarks) -> None:
     heavy.check()
 
 
-def _file_rows(snapshot: Snapshot, view: KeysView, file: RunFile) -> Iterator[KeyRows]:
+def _file_rows(store: Store, view: KeysView, file: RunFile) -> Iterator[KeyRows]:
     texts = ["key"] if view.key.is_text else []
-    path, filesystem = f"{view.root}/{file.path}", snapshot.store.filesystem()
+    path, filesystem = f"{view.root}/{file.path}", store.filesystem()
     with pq.ParquetFile(path, filesystem=filesystem, read_dictionary=texts) as parquet:
         for group in range(parquet.num_row_groups):
             yield from key_rows(view.key, parquet.read_row_group(group))
@@ -149,22 +149,22 @@ def _listed(heavy: Heavy) -> dict[tuple[Name, int], int]:
     return dict(zip(zip(names, heavy.cells.tolist(), strict=True), heavy.counts.tolist(), strict=True))
 
 
-def conserved(snapshot: Snapshot) -> str:
+def conserved(moment: Moment) -> str:
     """The rows of the steps in `events` and those of the runs are the same multiset, tick by tick."""
-    view, store = snapshot.keys_view(), snapshot.store
+    view, store = moment.snapshot.keys_view(), moment.store
     last = view.runs[-1].run.last if view.runs else -1
-    plans = [plan for plan in read_plans(store, tables.open_table(store, STEPS)) if plan.step <= last]
+    plans = [plan for plan in moment.plans() if plan.step <= last]
     batches = covered(plans)
     totals: list[TickCounts] = []
     ingested = stored = 0
-    found = event_files(tables.open_table(store, EVENTS), batches)
+    found = event_files(moment.table(EVENTS), batches)
     for shares in share_out(store.filesystem(), found, _READ_ROWS):
         for ticks, column in read_keys(store.filesystem(), shares, view.key, batches):
             totals.append(tick_totals(column, ticks))
             ingested += _digest(counted(column, ticks))
     for run in view.runs:
         for file in run.files:
-            stored += sum(_digest(rows) for rows in _file_rows(snapshot, view, file))
+            stored += sum(_digest(rows) for rows in _file_rows(store, view, file))
     said, told = add_totals([run.totals for run in view.runs]), add_totals(totals)
     for name in ("ticks", "counts", "nulls"):
         if not np.array_equal(getattr(said, name), getattr(told, name)):
@@ -179,15 +179,15 @@ def conserved(snapshot: Snapshot) -> str:
     return f"{_rows(said)} rows in history"
 
 
-def live_hold(snapshot: Snapshot) -> str:
+def live_hold(moment: Moment) -> str:
     """Cells count no key too low, listings bound every count, and both know all the rows."""
-    view, store = snapshot.keys_view(), snapshot.store
-    hashes = snapshot.options.key_promise.hashes
+    view, store = moment.snapshot.keys_view(), moment.store
+    hashes = moment.snapshot.options.key_promise.hashes
     by_range: dict[Batches, list[LiveKeys]] = {}
     for live in view.live:
         by_range.setdefault(live.batches, []).append(live)
     for batches, lives in by_range.items():
-        found = event_files(tables.open_table(store, EVENTS), [batches])
+        found = event_files(moment.table(EVENTS), [batches])
         rows, nulls = [no_rows(view.key)], []
         for shares in share_out(store.filesystem(), found, _READ_ROWS):
             for ticks, column in read_keys(store.filesystem(), shares, view.key, [batches]):
@@ -200,9 +200,11 @@ def live_hold(snapshot: Snapshot) -> str:
             cells = FrequencyBounds(hashes, exact(live.cells)).points(digests(names)).hi
             least, most = most_of(live, names)
             if (live.rows, live.nulls) != (int(counts.sum()), int(np.count_nonzero(empty == live.tick))):
-                raise DamagedWarehouse(f"tick {live.tick} of {batches} has other rows in events")
+                raise DamagedWarehouse(f"tick {live.tick} of {batches.text} has other rows in events")
             if np.any(counts > np.minimum(cells, most)) or np.any(counts < least):
-                raise DamagedWarehouse(f"the counts of keys of tick {live.tick} in {batches} are no bounds")
+                raise DamagedWarehouse(
+                    f"the counts of keys of tick {live.tick} in {batches.text} are no bounds"
+                )
     return f"{len(view.live)} ledger rows"
 
 

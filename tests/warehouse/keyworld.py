@@ -28,7 +28,7 @@ from warehouse.keys import Key
 from warehouse.snapshot import Snapshot
 from warehouse.steps import Plan
 from warehouse.storage import STEPS, Store
-from warehouse.summaries import Summaries
+from warehouse.summaries import Summaries, by_tick
 from warehouse.ticks import ALL_TIME, NO_TICK, Window
 
 DAY_US = 86_400_000_000
@@ -109,20 +109,20 @@ class KeyWorld:
         self.append(rows, files=files)
         return warehouse.load(None, self.uri)  # type: ignore[arg-type]
 
-    def stream(self, events: Sequence[Event]) -> None:
-        """One more live batch of the source `s`."""
+    def stream(self, events: Sequence[Event], *, shares: int = 1) -> None:
+        """One more live batch of the source `s`, summarised by as many tasks as there are shares."""
         number, options = len(self.streamed), read_options(self.store)
         rows = [(key, None if at is None else at // DAY_US) for key, at in events]
         table = self._table(rows, number, "s", [at for _, at in events])
         write_deltalake(self.store.table("events"), table, mode="append")
         eps = ledger.level_eps(options.eps, 0)
-        summaries = Summaries(options, eps)
-        for at in range(0, len(events), 100):  # in pieces, as rows come
-            summaries.add(
-                decode(table.slice(at, 100).combine_chunks(), summaries.columns, options.key_column)
-            )
-            summaries._summarise()
-        assert ledger.append_batch(self.store, options.eps, "s", number, summaries.finish())
+        tasks = [Summaries(options, eps) for _ in range(shares)]
+        for piece, at in enumerate(range(0, len(events), 100)):  # in pieces, as rows come
+            task = tasks[piece % shares]
+            task.add(decode(table.slice(at, 100).combine_chunks(), task.columns, options.key_column))
+            task._summarise()
+        summaries = by_tick([one for task in tasks for one in task.finish()], eps)
+        assert ledger.append_batch(self.store, options.eps, "s", number, summaries)
         self.streamed.append(list(events))
 
     def history(self, window: Window = ALL_TIME) -> KeyHistory:

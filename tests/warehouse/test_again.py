@@ -13,6 +13,7 @@ import stream
 import warehouse
 from tests.warehouse.conftest import HISTORY, LIVE, Grown, frame
 from tests.warehouse.disk import tables_of
+from warehouse import InputError
 from warehouse.options import Options
 
 
@@ -44,8 +45,10 @@ def test_the_batch_that_fixed_the_columns_may_come_again(spark: SparkSession, tm
         warehouse.load(spark, tmp_path, rows.selectExpr("other", "k", "cast(x as tinyint)"), "first").outcome
         == "known"
     )
-    for number in (3, 2, 0):
-        assert not stream.append(spark, tmp_path, rows, source="s", batch=number)
+    assert not stream.append(spark, tmp_path, rows, source="s", batch=3)
+    for number in (2, 0):
+        with pytest.raises(InputError, match="never appended"):
+            stream.append(spark, tmp_path, rows, source="s", batch=number)
     assert warehouse.create(spark, tmp_path, ["x"], key="k").columns == (
         ("x", "integer"),
         ("k", "string"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from pyspark.sql import SparkSession
 
 import warehouse
 from tests.warehouse.conftest import Grown
-from tests.warehouse.disk import edit_properties, replace_rows, rows_of
-from warehouse import ledger, tables
+from tests.warehouse.disk import replace_rows, rows_of
+from warehouse import ledger, read_options, snapshot, tables
 from warehouse.storage import Store
 
 
@@ -50,7 +51,7 @@ def rewrite(uri: Path, table: str, run: str, change: Callable[[pa.Table], pa.Tab
 def test_a_sound_warehouse_passes_every_check(grown: Grown) -> None:
     report = warehouse.verify(grown.uri)
     assert report.ok, str(report)
-    assert len(report.checks) == 4 + 4 * 2 + 4
+    assert len(report.checks) == 5 + 4 * 2 + 4
     assert "360 rows in history, 180 live" in str(report)
 
 
@@ -192,10 +193,10 @@ def test_a_run_that_is_there_twice_is_an_overlap_of_steps(copied: Grown) -> None
     assert "do not partition" in failures(copied.uri)["x: runs partition the steps, at most kappa a level"]
 
 
-def test_more_than_kappa_runs_at_a_level_are_found(copied: Grown) -> None:
+def test_more_than_kappa_runs_at_a_level_are_found(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same tables under a smaller kappa."""
-    edit_properties(copied.uri, {"tidemark.kappa": "0"})
-    assert "more than 0 runs" in failures(copied.uri)["x: runs partition the steps, at most kappa a level"]
+    monkeypatch.setattr(snapshot, "read_options", lambda *of: replace(read_options(*of), kappa=0))
+    assert "more than 0 runs" in failures(grown.uri)["x: runs partition the steps, at most kappa a level"]
 
 
 @pytest.mark.parametrize("change", ["more", "less"])

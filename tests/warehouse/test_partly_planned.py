@@ -1,0 +1,62 @@
+"""A range of the cascade of which a plan takes a part never replaces its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import query
+import warehouse
+from tests.warehouse.hereloader import Loader, rows_of, tasks_here
+from warehouse import ledger, steps, tables
+from warehouse.cascade import FAN
+from warehouse.events import Batches
+from warehouse.steps import Plan
+from warehouse.storage import STEPS
+
+ROWS = 5
+
+
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
+    """A load that has planned the batches 0 to 20 and died, while the batches up to 31 completed their range.
+
+    Whoever made the range had looked at the plans before that plan was written.
+    """
+    tasks_here(monkeypatch)
+    loader = Loader.create(tmp_path / "w")
+    for number in range(FAN):
+        if number == 21:
+            table = tables.open_table(loader.store, STEPS)
+            steps.write_plan(loader.store, table, Plan(0, ((Batches("web", 0, 20), 21 * ROWS),)))
+        with monkeypatch.context() as stale:
+            stale.setattr(ledger, "read_plans", lambda *_: [])
+            loader.stream(rows_of(number, ROWS))
+    return loader
+
+
+def seen(loader: Loader) -> int:
+    answer = query.open(loader.uri).quantile(0.5, mode="quick")
+    return int(answer.N + answer.nulls)
+
+
+def test_no_batch_is_lost_by_maintenance_between_a_plan_and_its_load(planned: Loader) -> None:
+    assert seen(planned) == FAN * ROWS
+    planned.maintain(grace="0")
+    assert seen(planned) == FAN * ROWS
+    planned.load_live()
+    assert seen(planned) == FAN * ROWS
+    planned.maintain(grace="0")
+    planned.load_live()
+    assert seen(planned) == FAN * ROWS
+    assert warehouse.verify(planned.uri).ok
+
+
+def test_maintenance_that_looks_at_finished_loads_alone_is_caught(
+    planned: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "in_part", lambda *_: False)
+    planned.maintain(grace="0")
+    planned.load_live()
+    assert seen(planned) != FAN * ROWS

@@ -1,0 +1,92 @@
+"""verify() compares counts by span and tick pair by pair, however far apart the ticks lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import warehouse
+from tests.warehouse.hereloader import Loader, rows_of, tasks_here
+from warehouse import tables, verifyvalues
+from warehouse.storage import Store
+
+TICK = 2**50 + 12345  # microseconds since 1970: 2005
+APART = TICK ^ 2**40  # twelve days away
+CHECK = "x: runs are sorted and disjoint, marks are exact"
+
+
+@pytest.fixture
+def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Ticks of a microsecond, rows at two of them, and marks of several spans."""
+    tasks_here(monkeypatch)
+    loader = Loader.create(tmp_path / "w", tick="1 us")
+    rows = rows_of(0, 3000)
+    times = np.where(np.arange(rows.num_rows) % 2, TICK, APART)
+    loader.load(rows.set_column(0, "t", pa.array(times, pa.timestamp("us", tz="UTC"))))
+    return tmp_path / "w"
+
+
+def swap(uri: Path) -> None:
+    """Rows of four spans are counted under the other tick: each span and each tick keeps as many."""
+    store = Store.of(uri)
+    table = tables.open_table(store, "marks/x")
+    (file,) = tables.files(table)
+    path = uri / "marks/x" / file.path
+    with pq.ParquetFile(path) as parquet:
+        groups = [parquet.metadata.row_group(g).num_rows for g in range(parquet.num_row_groups)]
+        rows = parquet.read()
+    counts = rows.column("counts").to_pylist()
+    spans = [i for i in range(1, len(counts)) if counts[i]][:4]
+    assert all(rows.column("ticks").to_pylist()[at] == sorted([TICK, APART]) for at in spans)
+    for at, moved in zip(spans, (1, 1, -1, -1), strict=True):
+        counts[at][0] += moved
+        counts[at][1] -= moved
+    i = rows.schema.get_field_index("counts")
+    rows = rows.set_column(i, rows.schema.field(i), pa.array(counts, rows.schema.field(i).type))
+    added = tables.write_file(store, "marks/x", rows, file.path, row_groups=groups)
+    tables.commit(table, [tables.remove(file)])
+    tables.commit(tables.open_table(store, "marks/x"), [added])
+
+
+def failing(uri: Path) -> dict[str, str]:
+    return {check.name: check.detail for check in warehouse.verify(uri).checks if not check.ok}
+
+
+def test_counts_that_change_places_between_far_ticks_of_neighbouring_spans_are_found(uri: Path) -> None:
+    assert failing(uri) == {}
+    swap(uri)
+    assert "counts by tick" in failing(uri)[CHECK]
+
+
+def test_pairs_that_are_folded_into_one_number_are_caught(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above fails on the comparison that was: span << 40, mixed into the tick."""
+    true = verifyvalues._cells
+
+    def folded(spans: Any, ticks: Any, counts: Any) -> Any:
+        return true(np.zeros_like(spans), ticks ^ (spans << 40), counts)
+
+    monkeypatch.setattr(verifyvalues, "_cells", folded)
+    swap(uri)
+    assert CHECK not in failing(uri)
+
+
+cells = st.tuples(
+    st.integers(0, 5), st.sampled_from([-(2**63), 0, 1, TICK, APART, 2**63 - 1]), st.integers(0, 9)
+)
+
+
+@given(st.lists(cells))
+def test_cells_are_the_sums_of_a_dictionary(drawn: list[tuple[int, int, int]]) -> None:
+    sums: dict[tuple[int, int], int] = {}
+    for span, tick, count in drawn:
+        sums[span, tick] = sums.get((span, tick), 0) + count
+    arrays = np.array(drawn, dtype=np.int64).reshape(-1, 3).T
+    true = sorted((*pair, count) for pair, count in sums.items() if count)
+    assert verifyvalues._cells(*arrays).T.tolist() == [list(one) for one in true]

@@ -1,0 +1,72 @@
+"""The Arrow types that the rest of the code knows, whatever types a writer left in a Parquet file.
+
+A writer may store its Arrow schema in the file, and pyarrow reads the columns as it says: delta-rs leaves
+views of text where it rewrites files, others large text or dictionaries. Few of Arrow's kernels take views.
+So what is read from `events` gets the one type that Delta's type stands for:
+
+    string      string, large_string, string_view, dictionaries of them
+    binary      binary, large_binary, binary_view, dictionaries of them
+    timestamp   microseconds in UTC, also where the file has none of the two
+
+and lists, structs and maps of these likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+_UTC = pa.timestamp("us", tz="UTC")
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that a column of this type is read as."""
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_timestamp(kind):
+        return _UTC
+    if pa.types.is_struct(kind):
+        return pa.struct([_plain_field(field) for field in kind.fields])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or _is_list_view(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    return kind
+
+
+def plain(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
+    """The rows with columns of plain types; those that are `coded` become dictionaries of them."""
+    for i, field in enumerate(rows.schema):
+        kind = plain_type(field.type)
+        column = rows.column(i)
+        if field.name in coded:
+            if field.type in {pa.dictionary(pa.int32(), kind), pa.dictionary(pa.int64(), kind)}:
+                continue
+            column = _decoded(column, kind).dictionary_encode()
+        elif field.type != kind:
+            column = _decoded(column, kind)
+        else:
+            continue
+        rows = rows.set_column(i, field.name, column)
+    return rows
+
+
+def _decoded(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if not pa.types.is_dictionary(column.type):
+        return column.cast(kind)
+    # Not by a cast: there is none from a dictionary of views.
+    parts = [one.dictionary.cast(kind).take(one.indices) for one in column.chunks]
+    return pa.chunked_array(parts, kind)
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(plain_type(field.type))
