@@ -3,24 +3,29 @@
 Both are idempotent by (source, batch), so a batch that is replayed after a crash counts once.
 The batch exists for readers and loads from the ledger's commit on. The tasks that write the rows
 summarise them on the way; only a batch that crashed between the two commits is read again.
+
+What data can make fail is done before the first commit, ledger rows and all: what would fail once would
+fail with every replay, and the stream could never go on. After it there is only input and output.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from warehouse import ingest, ledger, tables, tasks
+from warehouse import ingest, ledger, numbering, tables, tasks
 from warehouse.create import read_options
 from warehouse.errors import InputError
-from warehouse.events import Batches, event_files, share_out
-from warehouse.ingest import TAKE_ALL, Appended
+from warehouse.events import Batches, event_files, rows_by_batch, share_out
+from warehouse.ingest import Appended
 from warehouse.load import BULK, next_step
 from warehouse.options import Options
-from warehouse.rowfiles import Sieve
-from warehouse.storage import EVENTS, LEDGER, Store
-from warehouse.summaries import Summaries, TickSummary
+from warehouse.refusals import telling_refusals
+from warehouse.sieve import TAKE_ALL, Sieve
+from warehouse.storage import EVENTS, LEDGER, REJECTED, Store
+from warehouse.summaries import TickSummary, by_tick
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,8 +42,10 @@ def append(
 ) -> bool:
     """Appends one batch of a source; False where the warehouse has it already.
 
-    `batch` is the source's own number, rising from 0; a number at or below one that is there
-    is a replay and changes nothing.
+    `batch` is the source's own number, from 0 on; numbers rise, and may leave some out. A batch that comes
+    again is a replay and changes nothing. Rows whose time, measures or key are timestamps or dates outside
+    the years 1 to 9999 go to `rejected`. InputError for rows that do not fit the warehouse's columns, and for
+    a number below one that is there that was never used.
     """
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
         raise InputError(f"batch must be a whole number from 0 on, got {batch!r}.")
@@ -53,6 +60,7 @@ def checked_source(source: object) -> str:
     return source
 
 
+@telling_refusals("append")
 def append_batch(
     spark: SparkSession,
     store: Store,
@@ -62,22 +70,61 @@ def append_batch(
     sieve: Sieve = TAKE_ALL,
     check: Callable[[Appended], None] = lambda _: None,
 ) -> Appended | None:
-    """Appends the batch; None where the ledger has it already. `sieve` and `check`: see `ingest`."""
+    """Appends the batch; None where the warehouse has it already. `sieve` and `check`: see `ingest`."""
     events = tables.open_table(store, EVENTS)
     options = read_options(store, events)
     ingest.check_rows(options, rows, sieve)
-    if tables.has_transaction(tables.open_table(store, LEDGER), batch.source, batch.last):
+    held = tables.open_table(store, LEDGER)
+    place = numbering.place_of(store, events, held, batch)
+    if place == "known":
         return None
-    done = Appended("known")
-    if not tables.has_transaction(events, batch.source, batch.first):
-        eps = ledger.level_eps(options.eps, 0)
-        done = ingest.append_rows(store, rows, batch, next_step(store), eps=eps, sieve=sieve, check=check)
-    if done.outcome == "known":
-        # The rows came, and then a crash, or another process with the same batch.
-        done.summaries = _summarise(spark, store, read_options(store), batch)
-        done.rows = sum(one.rows for one in done.summaries)
-    mine = ledger.append_batch(store, options.eps, batch.source, batch.last, done.summaries)
-    return done if mine else None
+    if place == "unfinished":
+        return _finish(spark, store, options, batch)
+    if place == "unproved":
+        _check_without_rows(store, rows, batch, sieve)
+        return None
+    before = tables.newest_transaction(events, batch.source)
+    if before > tables.newest_transaction(held, batch.source):
+        _finish(spark, store, options, Batches(batch.source, before, before))
+        held = tables.open_table(store, LEDGER)
+    prepared: list[ledger.Prepared] = []
+
+    def prepare(done: Appended) -> None:
+        check(done)
+        summaries = done.summaries
+        prepared[:] = [ledger.prepare(store, held, options.eps, batch.source, batch.last, summaries)]
+
+    eps = ledger.level_eps(options.eps, 0)
+    done = ingest.append_rows(store, rows, batch, next_step(store), eps=eps, sieve=sieve, check=prepare)
+    if done.outcome == "known":  # another process has brought it, or a later one, meanwhile
+        return append_batch(spark, store, rows, batch, sieve=sieve, check=check)
+    if done.after > tables.newest_transaction(held, batch.source):
+        _finish(spark, store, options, Batches(batch.source, done.after, done.after))
+    ledger.append_batch(store, options.eps, batch.source, batch.last, done.summaries, *prepared)
+    return done
+
+
+def _check_without_rows(store: Store, rows: DataFrame, batch: Batches, sieve: Sieve) -> None:
+    """InputError where a batch of which nothing is there brings anything: it would be passed over."""
+    found = ingest.try_rows(store, rows, batch, next_step(store), sieve)
+    told = ingest.has_rejected(tables.open_table(store, REJECTED), batch)
+    if found.rows or (found.rejected and not told):
+        raise numbering.passed_over(batch, numbering.newest(store, batch.source))
+
+
+def _finish(spark: SparkSession, store: Store, options: Options, batch: Batches) -> Appended | None:
+    """Writes the ledger rows of the batch, which `events` has, and of those before it that have none.
+
+    A crash left them so, or a process that is about to write them itself. None where that was faster.
+    """
+    events, held = (tables.open_table(store, name) for name in (EVENTS, LEDGER))
+    first = min(batch.first, tables.newest_transaction(held, batch.source) + 1)
+    there = rows_by_batch(store.filesystem(), events, Batches(batch.source, first, batch.last))
+    mine = False
+    for number in sorted({*there, batch.last}):
+        summaries = _summarise(spark, store, options, Batches(batch.source, number, number))
+        mine = ledger.append_batch(store, options.eps, batch.source, number, summaries)
+    return Appended("known", rows=there[batch.last], summaries=summaries) if mine else None
 
 
 def _summarise(spark: SparkSession, store: Store, options: Options, batch: Batches) -> list[TickSummary]:
@@ -88,7 +135,4 @@ def _summarise(spark: SparkSession, store: Store, options: Options, batch: Batch
         tasks.SummariseTask(store, options, (batch,), tuple(shares), eps)
         for shares in share_out(store.filesystem(), found, tasks.SORT_ROWS // len(options.measures))
     ]
-    summaries = Summaries(options, eps)
-    for part in tasks.run(spark, work):
-        summaries.join(part)
-    return summaries.finish()
+    return by_tick(chain.from_iterable(tasks.run(spark, work)), eps)

@@ -1,16 +1,25 @@
-"""Text records, JSON or CSV, as the warehouse's columns; what does not parse keeps its text and a reason."""
+"""Text records, JSON or CSV, as the warehouse's columns; what is no such record keeps its text and a reason.
+
+Each record is looked at twice: strict.py tells whether it is strictly JSON or CSV and says what it means,
+then Spark's reader makes the columns of it. A record that is refused at first never comes to Spark's reader.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 
+from stream.strict import Strict
 from warehouse.errors import InputError
 from warehouse.options import Options
 from warehouse.schema import ddl, quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column, DataFrame
 
 _CORRUPT = "_corrupt"
@@ -21,8 +30,13 @@ def parse(
 ) -> DataFrame:
     """Parses the text column `value`; the column `position` says where the source has each record.
 
-    `columns` is the order of CSV's fields, without it the warehouse's own. The result has the
-    warehouse's columns and `_position`, `_raw` and `_reason`, as `stream.start` takes them.
+    A record is one JSON object (RFC 8259) with one of the warehouse's columns at least, or one line of CSV
+    (RFC 4180) with all of them. A column that a JSON object does not have is NULL, fields that are no
+    columns are passed by; a CSV field without text is NULL. `columns` is the order of CSV's fields, without
+    it the warehouse's own.
+
+    The result has the warehouse's columns and `_position`, `_raw` and `_reason`, as `stream.start` takes
+    them.
     """
     types = dict(options.columns)
     if not types:
@@ -30,28 +44,51 @@ def parse(
     unknown = sorted(set(columns or []) ^ set(types)) if columns else []
     if unknown:
         raise InputError(f"columns must name each column of the warehouse once; {unknown} do not match.")
-    schema = ddl([*((name, types[name]) for name in columns or types), (_CORRUPT, "string")])
-    settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    text = F.col("value").cast("string")
-    parsed = F.from_json(text, schema, settings) if form == "json" else F.from_csv(text, schema, settings)
-    rows = records.select(
-        parsed.alias("p"), F.col("value").alias("_raw"), F.col("position").alias("_position")
+    named = [(name, types[name]) for name in columns or types]
+    strict = _strict(records, form, named)
+    told = records.select(
+        F.col("value").alias("_raw"),
+        F.col("position").alias("_position"),
+        _told_by(strict)(F.col("value").cast("binary")).alias("_wrong"),
     )
+    # One line break at the end is the producer's, not the last field's.
+    text = F.regexp_replace(F.col("_raw").cast("string"), r"\r?\n\z", "")
+    text = F.when(F.col("_wrong").isNull(), text)
+    schema = ddl([*named, (_CORRUPT, "string")])
+    settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "escape": '"'}
+    parsed = F.from_json(text, schema, settings) if form == "json" else F.from_csv(text, schema, settings)
+    rows = told.select(parsed.alias("p"), "_raw", "_position", "_wrong")
     own = [F.col(f"p.{quoted(name)}").alias(name) for name in types]
-    return rows.select(*own, "_position", "_raw", _reason(options, form).alias("_reason"))
+    return rows.select(*own, "_position", "_raw", _reason(strict).alias("_reason"))
 
 
-def _reason(options: Options, form: str) -> Column:
+def _strict(records: DataFrame, form: Literal["json", "csv"], named: list[tuple[str, str]]) -> Strict:
+    spark = records.sparkSession
+    kinds = [field.dataType for field in spark.createDataFrame([], ddl(named)).schema]
+    return Strict(form, tuple((name, kind, said) for (name, said), kind in zip(named, kinds, strict=True)))
+
+
+def _told_by(strict: Strict) -> Callable[[Column], Column]:
+    """A function of binary records that says why each is refused."""
+
+    def tell(batch: pa.Array) -> pa.Array:
+        return strict(batch)
+
+    make: Any = arrow_udf  # published with types that fit no call
+    found: Callable[[Column], Column] = make(tell, "string")
+    return found
+
+
+def _reason(strict: Strict) -> Column:
     """Why a record is refused; NULL where it is not."""
-    raw = F.col("_raw").cast("string")
-    why = F.lit(f"no {form} record of the columns " + ", ".join(f"{n} {t}" for n, t in options.columns))
-    if form == "json":
-        for name, kind in reversed([(n, t) for n, t in options.columns if "'" not in n]):
+    raw, why = F.col("_raw").cast("string"), F.lit(strict.no_record)
+    if strict.form == "json":
+        for name, _, kind in reversed([one for one in strict.columns if "'" not in one[0]]):
             said = F.get_json_object(raw, f"$['{name}']")
             wrong = F.col(f"p.{quoted(name)}").isNull() & said.isNotNull()
             why = F.when(wrong, F.concat(F.lit(f"{name} is no {kind}: "), said)).otherwise(why)
     return (
-        F.when(F.col("_raw").isNull(), F.lit("an empty record"))
+        F.when(F.col("_wrong").isNotNull(), F.col("_wrong"))
         .when(F.col("p").isNull() | F.col(f"p.{_CORRUPT}").isNotNull(), why)
         .otherwise(F.lit(None).cast("string"))
     )

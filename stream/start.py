@@ -6,18 +6,19 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from stream.append import append_batch, checked_source
-from warehouse import ingest, tables
+from warehouse import ingest, numbering
 from warehouse.create import read_options
 from warehouse.errors import InputError, TooManyRejected
 from warehouse.events import Batches
 from warehouse.ingest import TOLD, Appended
-from warehouse.rowfiles import Sieve
-from warehouse.storage import EVENTS, LEDGER, Store
+from warehouse.refusals import telling_refusals
+from warehouse.sieve import Sieve
+from warehouse.storage import Store
 from warehouse.ticks import parse_duration
 
 if TYPE_CHECKING:
@@ -30,15 +31,21 @@ AVAILABLE_NOW = "available now"
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What became of one batch: rows taken and refused, and its seconds. A replay has taken none."""
+    """What became of one batch: rows taken and refused, and its seconds. A replay has taken none.
+
+    `nulls` says of the columns that are NULL in some of the rows taken in how many: their records lacked the
+    column, or had null. It is empty for a batch whose rows were there since a crash.
+    """
 
     source: str
     batch: int
     rows: int
     rejected: int
     seconds: float
+    nulls: Mapping[str, int] = field(default_factory=dict)
 
 
+@telling_refusals("stream")
 def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     streaming_df: DataFrame,
     uri: str | os.PathLike[str],
@@ -100,8 +107,9 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 check=lambda done: _check_fraction(done, max_rejected_fraction, name, number),
             )
             if progress is not None:
-                taken, rejected = (done.rows, done.rejected) if done else (0, 0)
-                progress(BatchReport(name, number, taken, rejected, time.perf_counter() - began))
+                done = done or Appended("known")
+                spent = time.perf_counter() - began
+                progress(BatchReport(name, number, done.rows, done.rejected, spent, done.nulls))
 
     writer = streaming_df.writeStream.foreachBatch(take).option("checkpointLocation", os.fspath(checkpoint))
     return (writer.trigger(**when) if when else writer).start()
@@ -133,9 +141,7 @@ def check_numbering(spark: SparkSession, store: Store, source: str, checkpoint: 
     every batch that the warehouse has. One that is new, or older, would give their numbers to other
     rows, and these would be taken for replays.
     """
-    # A batch of which no row was taken is in the ledger alone, one that crashed half-way in `events` alone.
-    versions = [tables.open_table(store, name).transaction_version(source) for name in (EVENTS, LEDGER)]
-    there = max((version for version in versions if version is not None), default=-1)
+    there = numbering.newest(store, source)
     known = newest_offset(spark, checkpoint)
     if there > known:
         knows = "is new" if known < 0 else f"ends with batch {known}"
