@@ -157,6 +157,21 @@ def sql_server(args: argparse.ArgumentParser) -> None:
     )
     args.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
     args.add_argument("--port", type=int, default=0, help="the port; 0, the default, takes a free one")
+    args.add_argument(
+        "--users",
+        metavar=FILE,
+        help="ask for names and passwords: a file of lines NAME:HASH, with hashes of `openssl passwd -6`",
+    )
+    args.add_argument(
+        "--anyone",
+        action="store_true",
+        help="listen beyond this machine without asking for a password",
+    )
+    args.add_argument(
+        "--allow-all",
+        action="store_true",
+        help="let clients do all that Spark can, as this process's user: write, delete, run programs",
+    )
     args.add_argument("--json", action="store_true", help="print one JSON document, for programs")
 
 

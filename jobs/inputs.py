@@ -8,11 +8,13 @@ batches, is read to its end before anything is made: bad rows must leave nothing
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from jobs.arguments import FORMATS
 from warehouse import InputError, TidemarkError
-from warehouse.schema import ddl
+from warehouse.schema import ddl, quoted
+from warehouse.ticks import DAY_US, FIRST_US, LAST_US
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -51,6 +53,33 @@ def read_batch(
         return rows
     except Exception as error:
         raise as_input_error(error, path) from error
+
+
+def check_times(rows: DataFrame, names: Iterable[str]) -> None:
+    """InputError where one of the columns has a time or a date outside the years 1 to 9999.
+
+    A load refuses such rows by itself. This is for rows that are to make a warehouse or to be cut into
+    batches, before anything is made of them.
+    """
+    from pyspark.sql import functions as F
+
+    types = dict(rows.dtypes)
+    outside = {}
+    for name in dict.fromkeys(names):
+        column, day = F.col(quoted(name)), types.get(name) == "date"
+        if day or types.get(name, "").startswith("timestamp"):
+            at = F.unix_date(column) if day else F.unix_micros(column.cast("timestamp"))
+            unit = DAY_US if day else 1
+            outside[name] = F.count_if((at < FIRST_US // unit) | (at > LAST_US // unit))
+    if not outside:
+        return
+    found = rows.agg(*[count.alias(f"c{i}") for i, count in enumerate(outside.values())]).collect()[0]
+    for name, count in zip(outside, found, strict=True):
+        if count:
+            raise InputError(
+                f"{name} lies outside the years 1 to 9999 in {count:,} rows of the input. Nothing was "
+                "changed. Mend such rows in the input, or leave them out."
+            )
 
 
 def as_input_error(error: Exception, path: str) -> Exception:

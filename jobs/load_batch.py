@@ -23,7 +23,7 @@ from rich.table import Table
 
 import warehouse
 from jobs import arguments
-from jobs.inputs import as_input_error, read_batch
+from jobs.inputs import as_input_error, check_times, read_batch
 from jobs.outcome import ended
 from jobs.progress import shown
 from jobs.session import spark_session
@@ -119,7 +119,12 @@ def _load(
 def _open(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
     """The input's rows; the warehouse is made where it is not there yet."""
     options = _options(given)
-    rows = read_batch(spark, given.input, given.format, options, cut=bool(given.batch_every))
+    cut = bool(given.batch_every)
+    rows = read_batch(spark, given.input, given.format, options, cut=cut)
+    if options is None:
+        check_times(rows, [*given.measure, *filter(None, (given.key, given.time))])
+    elif cut:
+        check_times(rows, [*options.measure_names, *filter(None, (options.key, options.time))])
     warehouse.create(
         spark,
         given.warehouse,

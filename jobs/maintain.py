@@ -54,6 +54,9 @@ def _facts(report: MaintenanceReport) -> dict[str, object]:
         "compacted": compacted,
         "ledger_rows_expired": report.ledger_rows_expired,
         "marks_expired": report.marks_expired,
+        "lengthened": report.lengthened,
+        "held": report.held,
+        "links": report.links,
     }
 
 
@@ -62,6 +65,12 @@ def _print(report: MaintenanceReport) -> None:
         print(f"{name}: {count} files swept")
     for name, (before, after) in report.compacted.items():
         print(f"{name}: {before} files became {after}")
+    for name, retention in report.lengthened.items():
+        print(f"{name}: the log is kept for {retention.removeprefix('interval ')} from now on")
+    for name, reason in report.held.items():
+        print(f"{name}: nothing swept, {reason}")
+    for path in report.links:
+        print(f"{path} is a symbolic link: not followed, and left as it is")
     print(f"ledger rows expired: {report.ledger_rows_expired}; marks expired: {report.marks_expired}")
 
 

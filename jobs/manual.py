@@ -110,7 +110,7 @@ shorter than the warehouse's own is safe only while nobody reads and no load run
         "check every invariant on the real tables",
         """\
 Reads all of the warehouse once, without a JVM, and says of each invariant whether it holds. Ends with 1
-where one does not.""",
+where one does not. Others may write meanwhile: what changed at every look is busy, and breaks nothing.""",
         ("tidemark verify -w flights",),
         arguments.common,
         "jobs.verify:run",
@@ -269,10 +269,11 @@ printed below the last one. With --json it prints one document for each look, th
         """\
 Starts Spark's Thrift server, which JDBC and ODBC clients connect to, beeline and dashboards among them. In
 each of their sessions are the functions and views of the warehouses: NAME_quantile, NAME_events ... Prints
-the JDBC address and serves until SIGTERM or Ctrl-C. It asks nobody for a password: whoever reaches the port
-may read all that it can.""",
+the JDBC address and serves until SIGTERM or Ctrl-C. Clients ask, and do nothing else: what writes, reads
+files by their paths or calls Java is refused. Beyond this machine it asks for names and passwords.""",
         (
             "tidemark sql-server -w flights=/data/flights -w clicks=/data/clicks --port 10000",
+            "tidemark sql-server -w flights=/data/flights --host 0.0.0.0 --port 10000 --users users",
             "TIDEMARK_WAREHOUSE=/data/flights tidemark sql-server",
         ),
         arguments.sql_server,

@@ -1,7 +1,11 @@
-"""How a job ends: 0 done, 2 bad usage or input and nothing was changed, 130 Ctrl-C, 1 anything else."""
+"""How a job ends: 0 done, 2 bad usage or input and nothing was changed, 130 Ctrl-C, 1 anything else.
+
+While it runs, what the library logs as a warning (a lost race of commits, say) is a line on stderr.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -28,6 +32,8 @@ def finished(run: Callable[[argparse.Namespace], int], given: argparse.Namespace
 
     An error that is neither ours nor the system's is a mistake of ours: it keeps its traceback.
     """
+    shown = _Warnings(logging.WARNING)
+    logging.getLogger("tidemark").addHandler(shown)
     try:
         return run(given)
     except BrokenPipeError:
@@ -37,3 +43,12 @@ def finished(run: Callable[[argparse.Namespace], int], given: argparse.Namespace
         return REFUSED if isinstance(error, InputError) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        logging.getLogger("tidemark").removeHandler(shown)
+
+
+class _Warnings(logging.Handler):
+    """A line on whatever stderr is at that moment: a status line may have taken its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"warning: {record.getMessage()}", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import query
 from jobs.answers import asked, bins_of, phi_of
 from jobs.progress import told_when_slow
 from query.plain import json_text
-from query.plots import size_for
+from query.plots import check_drawable, size_for
 from warehouse.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,8 +64,5 @@ def _checked(output: str) -> Path:
         raise InputError(f"cannot draw into {output}: expected a name that ends in {', '.join(ENDINGS)}.")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent}. Make it, or give another --output.")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise InputError(
-            "plots need matplotlib, which is not here. Install it: pip install 'tidemark[plots]'."
-        )
+    check_drawable()
     return path

@@ -143,9 +143,10 @@ def _show(
             _say(json_text({**asdict(report), "behind": behind, "live_rows": live}))
             continue
         rate = report.rows / report.seconds if report.seconds else 0.0
+        nulls = ", ".join(f"{name} {count:,}" for name, count in report.nulls.items())
         _say(
             f"batch {number}: {report.rows:,} rows, {report.rejected:,} rejected, {report.seconds:.2f} s, "
-            f"{rate:,.0f} rows/s, behind {behind}, live m {live:,}"
+            f"{rate:,.0f} rows/s, behind {behind}, live m {live:,}{f', NULL: {nulls}' if nulls else ''}"
         )
     return shown
 

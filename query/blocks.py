@@ -23,9 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from warehouse.errors import DamagedWarehouse
+from warehouse.errors import DamagedWarehouse, TidemarkError
 from warehouse.marks import RunFile
 from warehouse.measures import numbers
+from warehouse.refusals import refused
 from warehouse.storage import Store
 
 # Requests that fly at once on an object store. A local block is read before a thread would wake up.
@@ -184,6 +185,7 @@ class BlockReader:
     def _open(self, path: str, metadata: Any = None, texts: Sequence[str] = ()) -> pq.ParquetFile:
         how: dict[str, Any] = {"metadata": metadata, "read_dictionary": list(texts)}
         if self._filesystem is None:
+            self._store.check_links(path)
             # Mapped: Arrow reads a file through threads of its own, which takes longer than a block does.
             file = os.open(f"{self._store.uri}/{path}", os.O_RDONLY)
             try:
@@ -205,7 +207,9 @@ class BlockReader:
             raise self._damaged(path, ValueError(f"it holds {edges[-1]} rows, its marks say {rows}"))
         return Footer(metadata, edges)
 
-    def _damaged(self, path: str, error: Exception) -> DamagedWarehouse:
+    def _damaged(self, path: str, error: Exception) -> TidemarkError:
+        if (told := refused(f"reading {path}", error)) is not None:
+            return told
         found = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
         return DamagedWarehouse(
             f"the data file {path} of the warehouse {self._store.uri} {found}. "

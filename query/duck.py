@@ -132,7 +132,7 @@ class _Looks:
         # First in each list: it brings the columns, also where there are no rows.
         self._empty = f"{folder}/empty.parquet"
         events = tables.open_table(wh.contents().store, EVENTS)
-        pq.write_table(pa.schema(events.schema()).empty_table(), self._empty)
+        pq.write_table(tables.no_rows(pa.schema(events.schema())), self._empty)
 
     def at(self, moment: int) -> Warehouse:
         """The warehouse as it was when this was asked first."""

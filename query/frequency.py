@@ -284,7 +284,8 @@ def _scope(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:
         "n": n,
         "m": question.live.rows,
         "nulls": nulls + question.live.nulls,
-        "eps": 0.0 if exact else question.promise.eps,
+        # Above the promise only by rows that were summarised before it left room for every merge.
+        "eps": 0.0 if exact else max(question.promise.eps, question.live.eps),
         "confidence": 1.0 if exact else 1.0 - question.promise.delta,
         "mode": "exact" if exact else question.mode,
         "key": question.view.key.name,

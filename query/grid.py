@@ -119,24 +119,36 @@ def middle_rank(
     return middle
 
 
-def narrowed(readings: Sequence[Reading], live: RankBounds, ranks: Ranks) -> list[Reading]:
-    """The readings, without the rows that cannot matter to any of the ranks.
+def narrowed(
+    readings: Sequence[Reading], live: RankBounds, ranks: Ranks, brackets: Sequence[tuple[Any, Any]]
+) -> list[Reading]:
+    """The readings, without the rows that cannot matter to any of the ranks that they were read for.
 
-    Of an interval (u, v), with L the live rank in it, L_lo(u) <= L <= L_hi(v): the row at index k has the
-    rank below + k + 1 + L or more. So before k = r - below - L_hi - 1 no row reaches r for certain, and the
-    one at k = r - below - L_lo - 1 certainly does. The next value on either side is the narrower end.
+    Let (u, v) be an interval with c rows inside, L the live rank there, L_lo(u) <= L <= L_hi(v), and x0 the
+    answer of the middle to r, whose bracket lies in [u, v]. Where u < x0 < v, x0 reaches r and nothing
+    before it does, so
+
+        rows inside <= x0   >=  r - below - L_hi(v)          x0 is not before the row at r - below - L_hi - 1
+        rows inside <  x0   <   r - below - L_lo(u)          x0 is not after the row at  r - below - L_lo - 1
+
+    Only the ranks of history at x0 and just before it enter the error of x0, and they stay exact for all
+    values between these two rows. Where x0 = u the first index is below 0, and where x0 = v the last one is
+    c or more: then all rows stay up to that end, whose exact rank is what makes the answer certain. So it
+    matters for whom an interval was read, not whether the answer is one of its rows. What is thrown away
+    falls back to the bounds that it had, which no rank needs. The next value on either side is the
+    narrower end.
     """
+    lows, highs = (np.array(ends, dtype=live.values.dtype) for ends in zip(*brackets, strict=True))
     found = []
     for one in readings:
         u, v = np.array([one.interval.u, one.interval.v], dtype=live.values.dtype)
-        most, least = live.rank_lt(v)[1], live.rank_le(u)[0]
-        first, last = ranks - one.below - most - 1, ranks - one.below - least - 1
         rows = np.concatenate(one.pieces)
-        here = (first <= len(rows)) & (last >= -1)
-        if not len(rows) or not here.any():
+        if not len(rows):
             found.append(one)
             continue
-        ends = np.clip([first[here].min(), last[here].max()], 0, len(rows) - 1)
+        here = ranks[(u <= lows) & (lows < highs) & (highs <= v)] - one.below
+        first, last = here.min() - live.rank_lt(v)[1] - 1, here.max() - live.rank_le(u)[0] - 1
+        ends = np.clip([first, last], 0, len(rows) - 1)
         low, high = np.partition(rows, ends)[ends]
         cuts = [(p, int(np.searchsorted(p, low)), int(np.searchsorted(p, high, "right"))) for p in one.pieces]
         below = max([one.interval.u, *(p[i - 1] for p, i, _ in cuts if i)])

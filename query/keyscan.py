@@ -19,7 +19,7 @@ from query.keyblocks import COLUMNS, KeyHistory, texts_of
 from warehouse.errors import DamagedWarehouse
 from warehouse.keyfiles import key_rows
 from warehouse.keyrows import KeyRows
-from warehouse.keys import Name
+from warehouse.keys import Name, array_of
 
 GROUPS_A_READ = 32
 
@@ -115,7 +115,7 @@ def _by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema: pa.
     counts = np.where(inside, rows.counts, 0)
     sums = np.add.reduceat(counts, rows.starts()) if len(rows) else counts
     seen = sums > 0
-    names = pa.array(rows.names) if isinstance(rows.names, np.ndarray) else rows.names
-    shares = pa.array(np.full(len(sums), share))
-    batch = pa.RecordBatch.from_arrays([names, pa.array(sums), shares], schema=schema)
-    return batch if seen.all() else batch.filter(pa.array(seen))
+    names = array_of(rows.names) if isinstance(rows.names, np.ndarray) else rows.names
+    columns = [names, array_of(sums), array_of(np.full(len(sums), share))]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return batch if seen.all() else batch.take(array_of(np.flatnonzero(seen)))

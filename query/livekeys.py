@@ -44,11 +44,12 @@ class LiveCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What the window has of one ledger row: its counts, and whether that is all of the row."""
+    """What the window has of one ledger row: its counts, whether that is all of the row, what they keep."""
 
     live: LiveKeys
     bounds: FrequencyBounds
     whole: bool
+    eps: float
 
     @property
     def rows(self) -> float:
@@ -72,9 +73,12 @@ def parts_of(
         if not inside:
             continue
         if cut is None or _holds(cut, one):
-            found.append(Part(one, FrequencyBounds(hashes, exact(one.cells)), whole=True))
+            bounds = FrequencyBounds(hashes, exact(one.cells))
+            found.append(Part(one, bounds, whole=True, eps=hashes.eps))
         else:
-            found.append(Part(one, sketch(one).bounds(cut.since, cut.until), whole=False))
+            over_time = sketch(one)
+            bounds = over_time.bounds(cut.since, cut.until)
+            found.append(Part(one, bounds, whole=False, eps=over_time.point_eps))
     return found
 
 
@@ -128,6 +132,11 @@ class LiveSide:
             rows=round(sum(part.rows for part in parts)),
             nulls=sum(part.live.nulls for part in parts if part.whole),
         )
+
+    @property
+    def eps(self) -> float:
+        """What the estimates keep, as the sketches say it of themselves."""
+        return max((part.eps for part in self.parts), default=0.0)
 
     @property
     def unseen(self) -> int:

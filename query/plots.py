@@ -12,12 +12,17 @@ limits sets them there.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from query.answer import Answer, Answers, CdfAnswer, Scope
 from query.keyanswer import KeyScope
@@ -39,6 +44,7 @@ TITLE_POINTS = 9
 LEGEND_ROOM = 0.4  # of the height: the legend stands above the lines
 MOST_SPANS = 1000  # wider than this no screen shows
 MOST_KEYS = 200
+_DAYS = tuple(float((day - date(1970, 1, 1)).days) for day in (date.min, date.max))
 WIDTH, HEIGHT, BAR = 8, 4.5, 0.2  # inches
 
 
@@ -190,9 +196,11 @@ class Plots:
 def _spans(held: tuple[Any, Any], width: Any) -> Iterator[tuple[Any, Any]]:
     """The window cut into spans, the last one shorter where it does not come out even."""
     start, end = held
-    while start < end:
-        yield start, min(start + width, end)
+    while end - start > width:  # the end may be the last moment there is: nothing comes after it
+        yield start, start + width
         start += width
+    if start < end:
+        yield start, end
 
 
 def _or_gap(wh: Warehouse, phis: Sequence[Any], measure: str | None, span: Any, mode: Any) -> Any:
@@ -202,10 +210,13 @@ def _or_gap(wh: Warehouse, phis: Sequence[Any], measure: str | None, span: Any, 
         return None
 
 
-def _twice(line: Sequence[Answer | None], name: str) -> list[float]:
-    """Each span's value at its start and its end; NaN leaves a gap."""
-    values = [math.nan if one is None else _drawn(getattr(one, name)) for one in line]
-    return [value for value in values for _ in range(2)]
+def _twice(line: Sequence[Answer | None], name: str) -> NDArray[Any]:
+    """Each span's value at its start and its end; NaN, or no time, leaves a gap."""
+    values = [None if one is None else _drawn(getattr(one, name)) for one in line]
+    if any(isinstance(value, date) for value in values):
+        values = [value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in values]
+        return np.repeat(np.array(values, "datetime64[us]"), 2)
+    return np.repeat(np.array(values, np.float64), 2)
 
 
 def _over_text(over: Any, is_steps: bool) -> str:
@@ -214,7 +225,16 @@ def _over_text(over: Any, is_steps: bool) -> str:
     return f"steps, {over} an answer" if is_steps else f"time (UTC), {over} an answer"
 
 
+def check_drawable() -> None:
+    """InputError where matplotlib, which tidemark works without, is not installed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError(
+            "plots need matplotlib, which is not here. Install it: pip install 'tidemark[plots]'."
+        )
+
+
 def _new_axes(bars: int = 0) -> Axes:
+    check_drawable()
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(figsize=size_for(bars), layout="constrained")
@@ -239,6 +259,13 @@ def _finished(axes: Axes, scope: Scope | KeyScope, grid: Literal["both", "x"] = 
     lines = [line for part in parts for line in textwrap.wrap(part, max(16, letters))]
     axes.set_title("\n".join(lines), fontsize=TITLE_POINTS, loc="left")
     axes.grid(visible=True, alpha=0.3, axis=grid)
+    # matplotlib draws no axis that reaches beyond the years 1 to 9999, as its margins may.
+    for axis, (low, high), limit in (
+        (axes.xaxis, axes.get_xlim(), axes.set_xlim),
+        (axes.yaxis, axes.get_ylim(), axes.set_ylim),
+    ):
+        if isinstance(axis.get_major_locator(), AutoDateLocator):
+            limit(max(low, _DAYS[0]), min(high, _DAYS[1]))
     if isinstance(axes.xaxis.get_major_locator(), AutoDateLocator):
         locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)

@@ -132,7 +132,12 @@ def _nan_answer(question: Question, phi: Any, blocks_read: int = 0) -> Answer:
 def ranks_le(
     question: Question, points: Sequence[Any | None]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Bounds (lo, hi) of rank_le at stored values, None being below all of them; and the blocks read."""
+    """Bounds (lo, hi) of rank_le at stored values, None being below all of them; and the blocks read.
+
+    Values that are not taken count as the nearest one that is, which is what they are told as.
+    """
+    if question.measure.bounds is not None:
+        points = [_told(point, *question.measure.bounds) for point in points]
     lo, hi = np.zeros((2, len(points)), dtype=np.int64)
     at = np.array([i for i, point in enumerate(points) if point is not None], dtype=np.intp)
     if not len(at):
@@ -142,6 +147,13 @@ def ranks_le(
         question.source, question.known, stored, question.mode, question.eps
     )
     return lo, hi, blocks_read
+
+
+def _told(point: int | None, least: int, most: int) -> int | None:
+    """The point with the same rank among all stored values as it has among those that are told."""
+    if point is None or point < least:
+        return None
+    return point if point < most else 2**63 - 1
 
 
 def ranks(question: Question, points: Sequence[Any]) -> list[RankAnswer]:

@@ -73,12 +73,13 @@ def find_ranks_of(
 ) -> tuple[Ranks, Ranks, int]:
     """Bounds (lo, hi) of rank_le at stored values, and how many row groups were read."""
     lo, hi = known.grid.both.rank_le(points)
-    if mode == "quick" and not np.any((hi - lo + 1) // 2 > promise(eps, known.rows)):
+    asked = (hi - lo + 1) // 2 > promise(eps, known.rows) if mode == "quick" else lo != hi
+    if not asked.any():
         return lo, hi, 0
     # Only the rows between a point and the next storable value can tell; above the greatest there are none.
     history_lo, history_hi = known.grid.history.rank_le(points)
     live_lo, live_hi = known.grid.live.rank_le(points)
-    unsure = np.unique(points[lo != hi])
+    unsure = np.unique(points[asked])
     intervals = [Interval(point, following(point)) for point in unsure if point < following(point)]
     readings, blocks_read = _read_around(source, known.history, intervals)
     for reading in readings:
@@ -122,17 +123,19 @@ def _read_in_rounds(source: Source, known: Known, ranks: Ranks, allowed: int) ->
 def _read_round(source: Source, known: Known, ranks: Ranks, allowed: int) -> tuple[Found, int]:
     """Answers with history's ranks exact inside the brackets of the middle."""
     grid, history = known.grid, known.history
-    intervals = join(_brackets(grid.middle, ranks))
+    brackets = _brackets(grid.middle, ranks)
+    intervals = join(brackets)
     needs = plan(history, intervals)
     if _is_much(source, history, needs, len(ranks)):
         history = with_footers(source.blocks, history, intervals, _brackets(grid.both, ranks))
         grid = lay_out(staircase(history), grid.live)
-        intervals = join(_brackets(grid.middle, ranks))
+        brackets = _brackets(grid.middle, ranks)
+        intervals = join(brackets)
         needs = plan(history, intervals)
     readings, blocks_read = read_intervals(source.blocks, history, intervals, needs)
     a, b = grid.both.bracket(ranks)
     section = grid.section(int(a.min()), int(b.max()))
-    exact = lay_out(splice(section.history, narrowed(readings, grid.live, ranks)), section.live)
+    exact = lay_out(splice(section.history, narrowed(readings, grid.live, ranks, brackets)), section.live)
     steps = (exact.history.lo + exact.history.hi) / 2
     likely = known.gaps.ranks(
         steps, partial(middle_rank, known.past, readings), section.values[0], section.values[-1]

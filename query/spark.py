@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from query import sqlrows
 from query.sqlcalls import SIGNATURES
 from query.sqlworker import options_of
+from warehouse.allowed import SYSTEM_COLUMNS
 from warehouse.contents import BATCHES, RUNS, STEPS
 from warehouse.errors import InputError, told_in
-from warehouse.options import SYSTEM_COLUMNS, Options
+from warehouse.options import Options
 from warehouse.schema import ddl, quoted
 from warehouse.storage import EVENTS, Store
 

@@ -19,7 +19,7 @@ from stream.append import append_batch
 from tests.compatibility import rows
 from warehouse import attempt, keyruns, tasks
 from warehouse.events import Batches
-from warehouse.rowfiles import Sieve
+from warehouse.sieve import Sieve
 from warehouse.storage import Store
 
 FOLDER = Path(__file__).parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ import stream
 import warehouse
 from jobs import command, load_batch, session, stream_events
 from tests.docs.pages import DOCS, is_shown
+from tests.warehouse.disk import edit_properties
+from tests.warehouse.limits import no_bytes
 
 SECTIONS = re.compile(r"^### (.+?)\n\n```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 QUOTED: dict[str, str] = dict(SECTIONS.findall((DOCS / "troubleshooting.md").read_text()))
@@ -26,6 +29,8 @@ PROVOKED: dict[str, Callable[[Names], object]] = {
     "No warehouse was chosen": lambda _: query.quantile(0.5),
     "No warehouse was named": lambda _: command.main(["info"]),
     "Not a warehouse": lambda _: query.open("flight"),
+    "A feature of a later version": lambda _: _edited("tidemark.features", '{"wide-marks": "0.3.0"}'),
+    "An option that was edited": lambda _: _edited("tidemark.eps", "5"),
     "No rows yet": lambda at: _empty(at["spark"]).quantile(0.5),
     "No such measure": lambda at: at["wh"].quantile(0.5, "speed"),
     "An empty window": lambda at: at["wh"].quantile(0.5, between=("2002-01-01", "2002-02-01")),
@@ -40,6 +45,9 @@ PROVOKED: dict[str, Callable[[Names], object]] = {
     "No such input": lambda _: load_batch.main(["-w", "flights", "--input", "2001.csv", "--batch", "x"]),
     "A batch without a name": lambda _: load_batch.main(["-w", "flights", "--input", "docs/data"]),
     "Spark without Delta": lambda _: _told_by(session.__file__, "Spark was started", vars(session)),
+    "Jars that cannot be fetched": lambda _: _told_by(
+        session.__file__, "{DELTA_PACKAGE} could", vars(session)
+    ),
     "No Kafka source": lambda _: stream_events.main(
         ["-w", "flights", "--source", "kafka", "--bootstrap", "localhost:9", "--topic", "flights"]
     ),
@@ -49,7 +57,10 @@ PROVOKED: dict[str, Callable[[Names], object]] = {
         at["spark"], "flights", at["flights"], source="load:web", batch=0
     ),
     "A file is gone": lambda at: _gone(at["wh"]),
-    "The ledger and the events differ": lambda at: _deleted(at["wh"]),
+    "A symbolic link": lambda _: _linked(),
+    "A path that leads elsewhere": lambda _: _led_elsewhere(),
+    "The disk is full": lambda _: _full(),
+    "Rows of events were changed": lambda at: _deleted(at["wh"]),
 }
 
 
@@ -112,6 +123,32 @@ def _gone(wh: query.Warehouse) -> object:
     for file in Path("flights/runs/delay").rglob("*.parquet"):
         file.unlink()
     return wh.quantile(0.99)
+
+
+def _edited(name: str, value: str) -> object:
+    warehouse.create(None, "edited", "delay")
+    edit_properties("edited", {name: value})
+    return query.open("edited")
+
+
+def _linked() -> object:
+    warehouse.create(None, "linked", "delay")
+    Path("linked/steps").rename("steps")
+    Path("linked/steps").symlink_to(Path("steps").absolute())
+    return query.open("linked")
+
+
+def _led_elsewhere() -> object:
+    warehouse.create(None, "led", "delay")
+    added = {"path": "../../elsewhere/a.parquet", "size": 1, "partitionValues": {}, "modificationTime": 1}
+    log = Path("led/steps/_delta_log/00000000000000000001.json")
+    log.write_text(json.dumps({"add": {**added, "dataChange": True, "stats": '{"numRecords": 1}'}}))
+    return query.open("led").info()
+
+
+def _full() -> object:
+    with no_bytes():
+        return warehouse.create(None, "full", "delay")
 
 
 def _deleted(wh: query.Warehouse) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 import query
+import warehouse
 from jobs.progress import shown
 from tests.jobs.said import ROOT, environment, process, to_a_reader_that_ends
 
@@ -60,6 +63,45 @@ def test_an_answer_loads_neither_spark_nor_what_it_does_not_print_with(line: str
         check=True,
     )
     assert done.stderr.split() == ["0"]
+
+
+@pytest.fixture(scope="module")
+def settled(spark: SparkSession, flights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The flights with all of them in history, and nothing live."""
+    copy = tmp_path_factory.mktemp("settled") / "w"
+    shutil.copytree(flights, copy)
+    warehouse.load(spark, copy)
+    return copy
+
+
+ASKED = """
+import sys
+import query
+from warehouse import tables
+{}
+for path in sys.argv[1:]:
+    wh = query.open(path)
+    for ask in (wh.quantile, wh.rank, wh.cdf):
+        ask([0, 1]), ask([0, 1], last="14d"), ask([0, 1], mode="quick")
+    wh.frequency(["ATL", "ORD"]), wh.top(5), wh.heavy_hitters(0.01, last="14d"), wh.histogram(5)
+    wh.key_range("A", "B", between=("2001-01-01", "2001-02-01"))
+    wh.self_join(between=("2001-01-01", "2001-02-01"))
+    wh.sql("SELECT * FROM quantile(0.5)").fetchall(), wh.sql("SELECT count(*) FROM events").fetchall()
+    repr(wh.quantile([0.5])), wh.quantile([0.5]).to_json(), wh.info()
+print(*sorted({{"pyspark", "pandas", "matplotlib"}} & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "loads"), [("", ""), ("tables.no_rows = lambda schema: schema.empty_table()", "pandas")]
+)
+def test_a_reader_loads_no_pandas_whether_rows_are_live_or_not(
+    how: str, loads: str, flights: Path, settled: Path
+) -> None:
+    """Also where nothing is live; Arrow's own way to an empty table, which does load it, is caught."""
+    line = [sys.executable, "-c", ASKED.format(how), str(settled), *([] if how else [str(flights)])]
+    done = subprocess.run(line, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{loads}\n", "")
 
 
 def test_an_answer_takes_less_than_a_second_of_the_processor(flights: Path) -> None:

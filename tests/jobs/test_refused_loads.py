@@ -74,6 +74,14 @@ def changed(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return rows.set_column(rows.column_names.index(name), name, column)
 
 
+def beyond_the_years(folder: Path) -> Path:
+    """Good rows, and one of the year 33658."""
+    path = folder / "beyond.parquet"
+    times = [*TABLE["time"].cast(pa.int64()).to_pylist()[:-1], 10**18]
+    pq.write_table(changed(TABLE, "time", pa.array(times).cast(TABLE.schema.field("time").type)), path)
+    return path
+
+
 def unfit(folder: Path) -> dict[str, tuple[Path, list[str], tuple[str, ...]]]:
     """Inputs that are read well, and do not fit the warehouse."""
     tables: dict[str, tuple[pa.Table, tuple[str, ...]]] = {
@@ -138,6 +146,8 @@ def test_a_first_load_that_is_refused_makes_no_warehouse(ask: Ask, tmp_path: Pat
     for reason in ("a Parquet file of zeroes inside", "a folder with one cut file"):
         path, _, words = spoilt[reason]
         assert not loads.wrong(loads.load(path, "one", *OPTIONS)[0], words), reason
+    said, _ = loads.load(beyond_the_years(tmp_path), "one", *OPTIONS)
+    assert not loads.wrong(said, ("time lies outside the years 1 to 9999 in 1 rows",))
     assert not loads.uri.exists()
 
 
@@ -158,6 +168,10 @@ def test_a_load_that_is_refused_changes_nothing(ask: Ask, tmp_path: Path) -> Non
         problems[reason] = loads.wrong(loads.load(path, "two", *options)[0], words)
     for reason, (path, options, words) in bad_inputs(tmp_path).items():
         problems[reason] = loads.wrong(loads.load(path, "two", *options)[0], words, read=True)
+    late = beyond_the_years(tmp_path)
+    words = ("time lies outside the years 1 to 9999",)
+    problems["a year"] = loads.wrong(loads.load(late, "two")[0], words, read=True)
+    problems["a year, cut"] = loads.wrong(loads.load(late, "two", "--batch-every", "7 days")[0], words)
     assert {reason: found for reason, found in problems.items() if found} == {}
     said, _ = loads.load(tmp_path / "none.parquet", "two")
     assert (said.code, "no rows, nothing changed" in said.out) == (0, True)

@@ -43,12 +43,32 @@ def test_json_files_go_in_once_with_a_line_for_each_batch(
     assert "batch 0: 10 rows, 2 rejected" in said
     assert "batch 1: 5 rows, 1 rejected" in said
     assert "live m 15" in said
+    assert "NULL" not in said
     assert run(uri, *options) == 0
     wh = query.open(uri)
     assert wh.quantile(1, mode="exact").N == 15
     assert wh.info()["rejected"] == {"clicks": 3}
     assert (uri / "checkpoints" / "clicks" / "offsets").is_dir()
     assert warehouse.verify(uri).ok
+
+
+@pytest.mark.parametrize("in_json", [False, True])
+def test_a_batch_tells_which_columns_its_records_lacked(
+    uri: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], in_json: bool
+) -> None:
+    incoming = tmp_path / "in"
+    incoming.mkdir()
+    records = [{"at": AT, "value": 1}, {"at": AT}, {"at": None, "value": None}, {"value": 2}, {"VALUE": 3}]
+    (incoming / "a.txt").write_text("\n".join(map(json.dumps, records)))
+    options = ["--source", "files", "--path", str(incoming), "--once"]
+    assert run(uri, *options, *["--json"] * in_json) == 0
+    said = capsys.readouterr().out
+    if in_json:
+        told = json.loads(said)
+        assert (told["rows"], told["rejected"], told["nulls"]) == (4, 1, {"at": 2, "value": 2})
+    else:
+        assert "batch 0: 4 rows, 1 rejected" in said
+        assert ", live m 4, NULL: at 2, value 2\n" in said
 
 
 def test_csv_with_a_header_and_an_order_of_its_own(uri: Path, tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""Batches streamed into a kept warehouse: ranges of the cascade join rows of then and rows of now."""
+
+from __future__ import annotations
+
+import pickle
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import query
+from sketches import ECM
+from tests.compatibility import rows
+from warehouse import ledger, tables, verify
+from warehouse.create import read_options
+from warehouse.events import Batches
+from warehouse.options import SYSTEM_COLUMNS
+from warehouse.rowfiles import NewRows, WriteRows
+from warehouse.sieve import Sieve
+from warehouse.storage import EVENTS, LEDGER, Store
+from warehouse.summaries import by_tick
+
+KEY_EPS = 0.05
+NEW = range(rows.LIVE.stop, 96)  # 64 to 95 get a range
+
+
+def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
+    """One batch of `web` as the tasks and the driver write it, in this process."""
+    events, options = tables.open_table(store, EVENTS), read_options(store)
+    batch = Batches("web", number, number)
+    schema, eps = pa.schema(events.schema()), ledger.level_eps(options.eps, 0)
+    fields = list(schema)[len(SYSTEM_COLUMNS) :]
+    columns = [pa.array(values, field.type) for *values, field in zip(*given, fields, strict=True)]
+    work = WriteRows(store, schema, batch, options, 0, Sieve(), eps)
+    made = [
+        one.to_pylist()[0]
+        for one in work(iter([pa.RecordBatch.from_arrays(columns, [field.name for field in fields])]))
+    ]
+    names = ("path", "size", "rows", "stats")
+    files = [NewRows(*(one[name] for name in names)).action() for one in made]
+    assert tables.commit_once(store, EVENTS, "web", number, lambda _: files)
+    found = by_tick([part for one in made for part in pickle.loads(one["summaries"])], eps)
+    assert ledger.append_batch(store, options.eps, "web", number, found)
+
+
+def test_new_batches_merge_with_old_ones_and_what_they_keep_is_told(tmp_path: Path) -> None:
+    with tarfile.open(Path(__file__).parent / "written-0.1.0.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    store = Store.of(tmp_path / "timed")
+    batches = rows.timed_batches()
+    for number in NEW:
+        batches["web", number] = rows.timed_rows(f"web-{number}", 12)
+        append(store, number, batches["web", number])
+    wide = Batches("web", 64, 95)
+    held = ledger.ranges_by_file(store, tables.open_table(store, LEDGER))
+    merged = ledger.read_rows(store, held, [wide]).column("keys").to_pylist()
+    said = [ECM.from_bytes(one["sketch"]).point_eps for one in merged]
+    assert len(said) == 7  # six days, and rows without a time
+    assert max(said) <= KEY_EPS  # old rows below one level of the cascade have room enough
+    report = verify(store.uri)
+    assert report.ok, str(report)
+    true = Counter(row[1] for some in batches.values() for row in some if row[1] is not None)
+    answers = query.open(store.uri).frequency(list(true), mode="exact")
+    assert [one.count for one in answers] == list(true.values())
+    about = query.open(store.uri).frequency(list(true), last="30h")
+    assert {one.eps for one in about} == {KEY_EPS}
+    live = Counter(
+        row[1]
+        for (source, number), some in batches.items()
+        if source == "partner" or (source == "web" and number not in rows.LOADED)
+        for row in some
+        if row[1] is not None
+    )
+    for one in query.open(store.uri).frequency(list(true)):
+        assert one.lo <= true[one.value] <= one.hi
+        assert one.hi - one.lo <= 2 * KEY_EPS * live.total()
