@@ -24,8 +24,8 @@ setup: $(READY) ## install everything into .venv (the other commands do it when 
 demo: $(READY) ## load real flights, stream more, ask questions: Spark in local mode
 	@.venv/bin/python -m jobs.demo
 
-test: $(READY) ## run all tests
-	@.venv/bin/python -m pytest
+test: $(READY) ## run all tests, in two processes
+	@.venv/bin/python -m pytest -n 2 --dist loadfile --durations 10
 
 check: $(READY) docs ## lint, format, types, and the site with every link inside it
 	@.venv/bin/ruff check .

@@ -1,11 +1,15 @@
-"""A warehouse with all that can be in one, made once; tests that change it take a copy."""
+"""What the tests of the warehouse share.
+
+`grown` is a warehouse with all that can be in one, made once; tests that change it take a copy. `store` has
+the empty tables that commits go to.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import stream
 import warehouse
-from warehouse import attempt, keyruns, tasks
+from tests.warehouse.committing import MEASURE, Broken, instant
+from warehouse import attempt, commits, history, keyruns, ledgerrows, steps, tables, tasks
+from warehouse.storage import LEDGER, STEPS, Store
 
 SCHEMA = "t timestamp, k string, x double, n bigint"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -95,3 +101,24 @@ def small_pieces(patch: pytest.MonkeyPatch) -> None:
 
 def frame(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
     return spark.createDataFrame(rows, SCHEMA)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that commits made; none takes any time."""
+    return instant(monkeypatch, commits)
+
+
+@pytest.fixture
+def store(tmp_path: Path, waits: list[float]) -> Store:  # noqa: ARG001
+    store = Store.of(tmp_path / "w")
+    history.create_tables(store, MEASURE)
+    tables.create(store, STEPS, steps.SCHEMA)
+    tables.create(store, LEDGER, ledgerrows.SCHEMA)
+    return store
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broken]:
+    with monkeypatch.context() as patch:
+        yield Broken(patch)

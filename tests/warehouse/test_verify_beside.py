@@ -21,6 +21,7 @@ import pytest
 
 import warehouse
 from jobs import verify as job
+from tests.warehouse.committing import instant
 from tests.warehouse.disk import replace_rows, rows_of
 from tests.warehouse.hereloader import Loader, tasks_here
 from warehouse import Check, Report, ledger, tables
@@ -50,9 +51,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses between looks; none takes any time."""
-    made: list[float] = []
-    monkeypatch.setattr(module, "PATIENCE", replace(module.PATIENCE, pause=made.append))
-    return made
+    return instant(monkeypatch, module)
 
 
 @pytest.fixture

@@ -1,0 +1,168 @@
+"""Every commit that the warehouse makes, by name, and what can become of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from deltalake import DeltaTable, Field
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.schema import PrimitiveType
+from deltalake.table import TableAlterer
+from deltalake.transaction import CommitProperties
+
+from sketches import GK
+from warehouse import history, ledger, marks, steps, tables
+from warehouse.events import Batches
+from warehouse.history import NewRun
+from warehouse.layout import Layout, Run, plan_merge
+from warehouse.load import _plan
+from warehouse.maintain import MaintenanceReport, _compact_steps
+from warehouse.marks import TickCounts
+from warehouse.measures import Measure
+from warehouse.runfiles import write_sorted
+from warehouse.steps import Plan
+from warehouse.storage import LEDGER, STEPS, Store
+from warehouse.summaries import Summary, TickSummary
+
+MEASURE = Measure("x", "double")
+RUNS, MARKS = MEASURE.runs_table, MEASURE.marks_table
+ERRORS = [
+    OSError("connection reset"),
+    TimeoutError("no answer in 30 s"),
+    DeltaError("Generic S3 error"),
+    CommitFailedError("Failed to commit transaction: 0"),
+    Exception("Arrow error"),
+    ValueError("told wrongly"),
+]
+Write = Callable[..., Any]
+
+
+def instant(patch: pytest.MonkeyPatch, module: ModuleType) -> list[float]:
+    """Makes the pauses of a module's PATIENCE take no time; the list gets each that was made."""
+    made: list[float] = []
+    patch.setattr(module, "PATIENCE", replace(module.PATIENCE, pause=made.append))
+    return made
+
+
+def new_run(store: Store, run: Run) -> NewRun:
+    """A written run of three rows."""
+    attempt, zero = tables.new_name(), np.zeros(1, np.int64)
+    pieces = iter([(np.full(3, float(run.first)), np.full(3, run.first))])
+    path = history.run_path(MEASURE, run, attempt, 0)
+    file = write_sorted(store.filesystem(), path, MEASURE.arrow_type, pieces, grain=10, span=100)
+    totals = TickCounts(np.array([run.first]), np.array([3]), zero, zero)
+    return NewRun(run, attempt, (file,), totals, marks.to_arrow(MEASURE, [file], totals))
+
+
+def add_step(store: Store, step: int = 0) -> bool:
+    return history.commit_run(store, MEASURE, new_run(store, Run(step, step, 0)))
+
+
+def add_batch(store: Store, source: str = "web", batch: int = 0) -> bool:
+    sketch = GK.from_sorted(np.array([1.0, 2.0]), 0.01, MEASURE.dtype)
+    summary = [TickSummary(0, 2, None, (Summary(MEASURE.name, 0, 0, sketch),))]
+    return ledger.append_batch(store, 0.1, source, batch, summary)
+
+
+def merge_steps(store: Store) -> bool:
+    merge = plan_merge(layout(store), 2)
+    assert merge is not None
+    return history.commit_merge(store, MEASURE, merge, new_run(store, merge.output))
+
+
+def plan_step(store: Store) -> int | None:
+    mine = Batches("load:a", 0, 0)
+    return _plan(store, lambda planned: [] if mine in planned else [(mine, 1)])
+
+
+def add_column(store: Store) -> None:
+    tables.add_columns(tables.open_table(store, STEPS), [Field("more", PrimitiveType("long"))])
+
+
+def rewrite_steps(store: Store) -> None:
+    _compact_steps(store, MaintenanceReport())
+
+
+def layout(store: Store) -> Layout:
+    return history.layout_of(tables.open_table(store, RUNS))
+
+
+# What commits: what is done before, the commit, and what it returns.
+COMMITS: dict[str, tuple[Callable[[Store], object], Callable[[Store], object], object]] = {
+    "a step": (lambda _: None, add_step, True),
+    "a merge": (lambda s: [add_step(s, n) for n in range(3)], merge_steps, True),
+    "marks": (lambda _: None, lambda s: history.append_marks(s, MEASURE, new_run(s, Run(0, 0, 0))), None),
+    "a plan": (lambda _: None, plan_step, 0),
+    "a batch": (lambda _: None, add_batch, True),
+    "columns": (lambda _: None, add_column, None),
+    "steps in one file": (
+        lambda s: [steps.write_plan(s, tables.open_table(s, STEPS), Plan(n, ())) for n in range(9)],
+        rewrite_steps,
+        None,
+    ),
+}
+
+
+def state(store: Store) -> dict[str, tuple[int, dict[str, int], list[str]]]:
+    """Each table's version, files with their rows, and columns."""
+    found = {}
+    for name in (RUNS, MARKS, STEPS, LEDGER):
+        table = tables.open_table(store, name)
+        columns = [field.name for field in table.schema().fields]
+        found[name] = (table.version(), {file.path: file.rows for file in tables.files(table)}, columns)
+    return found
+
+
+def shape(store: Store) -> dict[str, tuple[int, list[int], list[str]]]:
+    """As `state`, without the names of files, which are new each time."""
+    return {name: (at, sorted(held.values()), columns) for name, (at, held, columns) in state(store).items()}
+
+
+class Broken:
+    """What stands in for delta-rs's two ways to commit, and for the creation of tables."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.patch = patch
+        self.calls = 0
+
+    def commits(self, act: Callable[[Write], Any]) -> None:
+        """Each commit goes through `act`, which gets the true one to call or not."""
+
+        def through(true: Write) -> Write:
+            def call(*args: Any, **options: Any) -> Any:
+                self.calls += 1
+                return act(lambda: true(*args, **options))
+
+            return call
+
+        self.patch.setattr(
+            DeltaTable, "create_write_transaction", through(DeltaTable.create_write_transaction)
+        )
+        self.patch.setattr(TableAlterer, "add_columns", through(TableAlterer.add_columns))
+
+
+def raising(error: Exception, *, done: bool) -> Callable[[Write], None]:
+    """Commits that raise, once they are `done` or before."""
+
+    def act(commit: Write) -> None:
+        if done:
+            commit()
+        raise error
+
+    return act
+
+
+def kinds(error: Exception) -> str:
+    return type(error).__name__
+
+
+def a_rival(store: Store, name: str) -> None:
+    """A commit of somebody else's: it changes nothing, and takes a version."""
+    table = DeltaTable(store.table(name))
+    properties = CommitProperties(custom_metadata={"tidemark.host": "elsewhere", "tidemark.process": "7"})
+    table.alter.set_table_properties({"delta.appendOnly": "false"}, commit_properties=properties)
