@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from warehouse import ledger, tables
 from warehouse.errors import DamagedWarehouse
-from warehouse.events import Batches, event_files, read_rows, share_out
+from warehouse.events import Batches, count_rows, event_files, share_out
 from warehouse.ledgerrows import RANGE
 from warehouse.storage import EVENTS, LEDGER, Store
 
@@ -85,14 +85,9 @@ class _Counts:
 
     def __init__(self, store: Store, ranges: Iterable[Batches]) -> None:
         wanted, filesystem = list(ranges), store.filesystem()
-        names = ["_source", "_batch"]
         found = event_files(tables.open_table(store, EVENTS), wanted)
-        counts: dict[tuple[str, int], int] = {}
-        for share in chain.from_iterable(share_out(filesystem, found, _READ_ROWS)):
-            for rows in read_rows(filesystem, [share], names, wanted):
-                for one in rows.group_by(names).aggregate([([], "count_all")]).to_pylist():
-                    batch = one["_source"], one["_batch"]
-                    counts[batch] = counts.get(batch, 0) + one["count_all"]
+        shares = chain.from_iterable(share_out(filesystem, found, _READ_ROWS))
+        counts = count_rows(filesystem, shares, wanted)
         self._sources: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         for source in {name for name, _ in counts}:
             mine = sorted((batch, count) for (name, batch), count in counts.items() if name == source)

@@ -171,8 +171,20 @@ def rows_by_batch(filesystem: fs.FileSystem, table: DeltaTable, batches: Batches
             counts[number] += file.rows
         else:
             mixed.append(Share(f"{EVENTS}/{file.path}", None, file.rows))
-    for rows in read_rows(filesystem, mixed, ["_batch"], [batches]):
-        counts.update(rows.column("_batch").to_pylist())
+    for (_, batch), rows in count_rows(filesystem, mixed, [batches]).items():
+        counts[batch] += rows
+    return counts
+
+
+def count_rows(
+    filesystem: fs.FileSystem, shares: Iterable[Share], batches: Sequence[Batches]
+) -> Counter[tuple[str, int]]:
+    """How many rows the shares have of each (source, batch), of the batches given; every row is read."""
+    names = ["_source", "_batch"]
+    counts: Counter[tuple[str, int]] = Counter()
+    for rows in read_rows(filesystem, shares, names, batches):
+        for group in rows.group_by(names).aggregate([([], "count_all")]).to_pylist():
+            counts[group["_source"], group["_batch"]] += group["count_all"]
     return counts
 
 

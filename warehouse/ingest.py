@@ -201,7 +201,7 @@ def check_same_rows(
     from pyspark.sql import functions as F
 
     names = [name for name, _ in options.columns]
-    tables.files(tables.open_table(store, EVENTS))  # all below the table: Spark would follow others
+    tables.check_inside(store, EVENTS)  # Spark would follow any path
     events = spark.read.format("delta").load(store.spark_path(EVENTS))
     stored = events.where(
         (F.col("_source") == batch.source) & F.col("_batch").between(batch.first, batch.last)

@@ -34,7 +34,7 @@ from warehouse import batchrows, build, history, ingest, ledger, tables
 from warehouse.commits import contend, without_secrets
 from warehouse.create import read_options
 from warehouse.errors import InputError
-from warehouse.events import Batches, event_files
+from warehouse.events import Batches, rows_by_batch
 from warehouse.history import Projection
 from warehouse.layout import Layout, plan_merge
 from warehouse.ledgerrows import RANGE
@@ -156,9 +156,7 @@ def _plan_bulk(
         with watch.phase("check"):
             ingest.check_same_rows(spark, store, read_options(store), rows, batch)
     with watch.phase("plan"):
-        step = _plan(
-            store, lambda planned: [(batch, _count(spark, store, batch))] if batch not in planned else []
-        )
+        step = _plan(store, lambda planned: [(batch, _count(store, batch))] if batch not in planned else [])
         if step is None:
             step = next(plan.step for plan in _plans(store) if batch in plan.batches)
     watch.reached("planned")
@@ -216,16 +214,9 @@ def _plan(store: Store, choose: Callable[[list[Batches]], list[tuple[Batches, in
     return contend(STEPS, attempt)
 
 
-def _count(spark: SparkSession, store: Store, batch: Batches) -> int:
-    """Rows of the batch in `events`; from the files' statistics where they hold no other batch."""
-    found = event_files(tables.open_table(store, EVENTS), [batch])
-    pure = all(file.stats.get("min._batch") == file.stats.get("max._batch") == batch.first for file in found)
-    if pure and all(file.rows >= 0 for file in found):
-        return sum(file.rows for file in found)
-    events = spark.read.format("delta").load(store.spark_path(EVENTS))
-    return events.where(
-        (events["_source"] == batch.source) & events["_batch"].between(batch.first, batch.last)
-    ).count()
+def _count(store: Store, batch: Batches) -> int:
+    """Rows of the batch in `events`."""
+    return rows_by_batch(store.filesystem(), tables.open_table(store, EVENTS), batch).total()
 
 
 def _finish_steps(

@@ -33,8 +33,8 @@ from warehouse.refusals import telling_refusals
 from warehouse.rowfiles import JoinFiles
 from warehouse.steps import Plan, covered, read_plans
 from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store
-from warehouse.sweep import check_inside, keep_log, sweep
 from warehouse.sweep import expired as _expired
+from warehouse.sweep import keep_log, sweep
 from warehouse.tables import DataFile
 from warehouse.ticks import parse_grace
 
@@ -90,7 +90,8 @@ def maintain(
     held = {one.runs_table: _held_since(store, one) for one in options.projections if _has_runs(store, one)}
     marked = [one.marks_table for one in options.projections if one.runs_table in held]
     names = [*held, *marked, LEDGER, STEPS, REJECTED, EVENTS]
-    check_inside(store, names)
+    for name in names:
+        tables.check_inside(store, name)
     for name in names:
         if (retention := keep_log(store, name, grace_us)) is not None:
             report.lengthened[name] = retention

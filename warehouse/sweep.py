@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,13 +34,6 @@ class Swept:
 def expired(since_ms: int, grace_us: int) -> bool:
     """Whether the grace has passed since then (milliseconds since 1970)."""
     return since_ms * 1000 + grace_us <= time.time() * 1e6
-
-
-def check_inside(store: Store, names: Iterable[str]) -> None:
-    """DamagedWarehouse where a table of these names a file that is outside of it, or behind a link."""
-    for name in names:
-        for file in tables.files(tables.open_table(store, name)):
-            store.check_links(f"{name}/{file.path}")
 
 
 def keep_log(store: Store, name: str, grace_us: int) -> str | None:

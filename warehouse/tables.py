@@ -118,6 +118,12 @@ def files(table: DeltaTable) -> list[DataFile]:
     ]
 
 
+def check_inside(store: Store, name: str) -> None:
+    """DamagedWarehouse where the table names a file that is outside of it, or behind a link."""
+    for file in files(open_table(store, name)):
+        store.check_links(f"{name}/{file.path}")
+
+
 def no_rows(schema: pa.Schema) -> pa.Table:
     """A table of that schema without rows. Not by empty_table: it imports pandas, which no reader needs."""
     return pa.Table.from_batches([], schema)
