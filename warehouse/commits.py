@@ -35,7 +35,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from warehouse.errors import CommitFailed, Contended, DamagedWarehouse
-from warehouse.refusals import refused
+from warehouse.refusals import cannot_read, refused
 from warehouse.storage import Store
 
 T = TypeVar("T")
@@ -233,9 +233,7 @@ class _Log:
             info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
             return _told(at, dict(info or {}))
         except (ValueError, TypeError) as error:
-            raise DamagedWarehouse(
-                f"cannot read {self.place}/{path}: {error}. Restore the log entry."
-            ) from error
+            raise cannot_read(f"{self.place}/{path}", error) from error
 
 
 def _told(at: int, info: dict[str, Any]) -> Commit:

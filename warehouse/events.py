@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ from pyarrow import fs
 from warehouse.keys import Key, KeyColumn, encode_keys
 from warehouse.measures import Column, Measure, encode, numbers
 from warehouse.plaintypes import plain
-from warehouse.refusals import cannot_read
+from warehouse.refusals import reading
 from warehouse.storage import EVENTS
 from warehouse.tables import DataFile, files
 
@@ -196,15 +195,6 @@ def open_file(filesystem: fs.FileSystem, path: str, texts: Sequence[str] = ()) -
     return pq.ParquetFile(
         path, filesystem=filesystem, read_dictionary=list(texts), coerce_int96_timestamp_unit="us"
     )
-
-
-@contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Says which file it was, where one cannot be read."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise cannot_read(path, error) from error
 
 
 def _group_held(group: pq.RowGroupMetaData, batches: Sequence[Batches]) -> Literal["all", "some", "none"]:

@@ -29,7 +29,7 @@ from warehouse.keys import Key
 from warehouse.layout import Layout, Merge, Run
 from warehouse.marks import RunFile, RunMarks, Spans, TickCounts
 from warehouse.measures import Measure
-from warehouse.refusals import cannot_read
+from warehouse.refusals import reading
 from warehouse.storage import Store
 from warehouse.tables import DataFile
 
@@ -142,11 +142,8 @@ def _check_files(run: Run, found: Sequence[DataFile], files: Sequence[RunFile]) 
 @contextmanager
 def _reading(filesystem: fs.FileSystem, path: str) -> Iterator[pq.ParquetFile]:
     """The marks' file; whatever cannot be read of it is told with its name."""
-    try:
-        with pq.ParquetFile(path, filesystem=filesystem) as file:
-            yield file
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise cannot_read(f"the marks {path}", error) from error
+    with reading(path), pq.ParquetFile(path, filesystem=filesystem) as file:
+        yield file
 
 
 def commit_run(store: Store, projection: Projection, new: NewRun) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EACCES, EDQUOT, EFBIG, EMFILE, ENAMETOOLONG, ENFILE, ENOSPC, EPERM, EROFS
 
+import pyarrow as pa
+
 from warehouse.errors import DamagedWarehouse, SystemRefused, TidemarkError
 
 _ROOM = "Make room, or have the quota raised"
@@ -48,10 +50,28 @@ def refused(what: str, error: BaseException) -> SystemRefused | None:
 
 
 def cannot_read(path: str, error: Exception) -> TidemarkError:
-    """The error that tells of a file which could not be read: the system's refusal, or damage."""
+    """The error that tells of a file which could not be read, `error` being what was met.
+
+    `path` is the file's, as full as the caller knows it. SystemRefused where the system refused to read it,
+    and DamagedWarehouse otherwise, in one line: a task's error crosses Spark as text.
+    """
+    gone = isinstance(error, FileNotFoundError)
+    found = "is missing" if gone else f"cannot be read ({' '.join(str(error).split())})"
     return refused(f"reading {path}", error) or DamagedWarehouse(
-        f"cannot read {path}: {error}. Restore the file, or the table."
+        f"the file {path} {found}. Run `tidemark verify` to see what else is damaged, and restore the file "
+        "from a copy."
     )
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Around the reading of a file of the warehouse: what fails inside is told as `cannot_read` tells it."""
+    try:
+        yield
+    except TidemarkError:
+        raise
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise cannot_read(path, error) from error
 
 
 @contextmanager

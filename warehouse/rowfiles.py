@@ -24,10 +24,11 @@ from deltalake.transaction import AddAction
 
 from warehouse.allowed import SYSTEM_COLUMNS
 from warehouse.errors import InputError
-from warehouse.events import GROUP_ROWS, Batches, decode, open_file, reading
+from warehouse.events import GROUP_ROWS, Batches, decode, open_file
 from warehouse.measures import encode, epoch_micros
 from warehouse.options import Options
 from warehouse.plaintypes import plain
+from warehouse.refusals import reading
 from warehouse.sieve import Sieve, sift
 from warehouse.storage import EVENTS, REJECTED, Store
 from warehouse.summaries import Summaries

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from warehouse.cuts import Slice, SortedInput, trim
-from warehouse.errors import DamagedWarehouse
 from warehouse.marks import ROW_GROUP_ROWS, coded
 from warehouse.measures import numbers
+from warehouse.refusals import reading
 
 WRITE_ROWS = 64 * ROW_GROUP_ROWS  # rows handed to the Parquet writer at a time
 
@@ -110,10 +110,8 @@ def read_tables(
         lo, hi = max(start - first, 0), min(stop - first, rows)
         if lo >= hi:
             continue
-        try:
+        with reading(path):
             parts.append(_read_slice(filesystem, path, lo, hi, texts))
-        except (OSError, pa.ArrowException) as error:
-            raise DamagedWarehouse(f"cannot read {path}: {error}. Restore the file, or the table.") from error
     return parts
 
 

@@ -25,7 +25,7 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 from warehouse import commits
 from warehouse.errors import NotAWarehouse
 from warehouse.inside import check_paths
-from warehouse.refusals import cannot_read, refused
+from warehouse.refusals import reading, refused
 from warehouse.retention import RETENTION, kept_for
 from warehouse.storage import Store
 
@@ -299,8 +299,9 @@ def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] 
 
 def read_file(store: Store, name: str, path: str, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one file of a small table."""
-    try:
-        with pq.ParquetFile(f"{name}/{path}", filesystem=store.filesystem()) as file:
-            return file.read(None if columns is None else list(columns))
-    except (OSError, pa.ArrowException) as error:
-        raise cannot_read(f"{name}/{path}", error) from error
+    path = f"{name}/{path}"
+    with (
+        reading(f"{path} of the warehouse {store.uri}"),
+        pq.ParquetFile(path, filesystem=store.filesystem()) as file,
+    ):
+        return file.read(None if columns is None else list(columns))

@@ -178,7 +178,7 @@ def marks_rows() -> pa.Table:
 def test_a_log_entry_that_cannot_be_read_is_named(store: Store, waits: list[float], text: str) -> None:
     table = tables.open_table(store, LEDGER)
     (Path(store.table(LEDGER)) / "_delta_log" / f"{1:020d}.json").write_text(text, encoding="latin-1")
-    with pytest.raises(DamagedWarehouse, match=r"0001\.json.*Restore the log entry"):
+    with pytest.raises(DamagedWarehouse, match=r"0001\.json.*restore the file"):
         tables.commit(table, [])
     assert waits == list(commits.PATIENCE.looks)
 

@@ -12,6 +12,7 @@ from errno import EACCES, EDQUOT, EFBIG, EMFILE, ENOSPC, EPERM, EROFS
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -22,7 +23,7 @@ from jobs import command
 from tests.compatibility.kept import unpacked
 from tests.warehouse.disk import files_of
 from tests.warehouse.limits import filled, full_disk, no_bytes, no_rights
-from warehouse import SystemRefused, refusals, tasks
+from warehouse import DamagedWarehouse, InputError, SystemRefused, refusals, tasks
 from warehouse.errors import told_in
 
 SCHEMA = "n int, k bigint"
@@ -204,6 +205,30 @@ def test_other_errors_stay_what_they_are(error: BaseException) -> None:
     assert refusals.refused("load", error) is None
     with pytest.raises(type(error)), refusals.telling_refusals("load"):
         raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (FileNotFoundError(2, "No such file or directory"), DamagedWarehouse, "the file a/b is missing. Run"),
+        (ValueError("7 rows\n  and 8"), DamagedWarehouse, r"a/b cannot be read \(7 rows and 8\)\. Run"),
+        (KeyError("tick"), DamagedWarehouse, r"a/b cannot be read \('tick'\)\. Run"),
+        (pa.ArrowNotImplementedError("codec"), DamagedWarehouse, r"a/b cannot be read \(codec\)\. Run"),
+        (PermissionError(EACCES, os.strerror(EACCES)), SystemRefused, "reading a/b was stopped.*owner"),
+        (InputError("no key"), InputError, "^no key$"),
+    ],
+)
+def test_what_fails_while_a_file_is_read_is_told_in_one_form(
+    error: Exception, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words) as found, refusals.reading("a/b"):
+        raise error
+    assert type(told_in(f"warehouse.errors.{kind.__name__}: {found.value}\nat java")) is kind
+    if kind is DamagedWarehouse:
+        assert str(found.value).endswith(
+            "tidemark verify` to see what else is damaged, and restore the file from a copy."
+        )
+        assert found.value.__cause__ is error
 
 
 def test_too_many_open_files_are_told(kept: Path) -> None:
