@@ -17,14 +17,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-import query.keys as frequencies
+import query
 import warehouse
 from bench.data import year
 from bench.memory import Watch, greatest_worker_mb, reset_worker_peaks
 from bench.report import Section, number, say, table
-from query.blocks import BlockReader
-from query.keyblocks import KeyHistory
-from warehouse.ticks import ALL_TIME
 
 # Of `key`, which is Zipf's with exponent 1.3.
 SHAPES = {
@@ -80,15 +77,14 @@ def _turn(spark: SparkSession, folder: Path) -> tuple[float, float, float, float
 
 def _assert_counts(uri: str, keys: pa.ChunkedArray) -> None:
     """The most frequent keys, and some others, have the very counts."""
-    snapshot = warehouse.open_snapshot(uri)
-    history = KeyHistory(BlockReader(snapshot.store), snapshot.keys_view(), ALL_TIME)
     counted = pc.value_counts(keys)
     names, counts = counted.field("values"), counted.field("counts")
     top = pc.select_k_unstable(counts, min(10, len(counts)), [("counts", "descending")]).to_pylist()
     asked = top + random.Random(1).sample(range(len(counts)), min(10, len(counts)))
-    found = frequencies.counts(history, [names[i].as_py() for i in asked])
-    assert found == [counts[i].as_py() for i in asked]
-    assert (history.rows, history.nulls) == (len(keys), 0)
+    found = query.open(uri).frequency([names[i].as_py() for i in asked])
+    assert [one.count for one in found] == [one.in_history for one in found]
+    assert [one.count for one in found] == [counts[i].as_py() for i in asked]
+    assert (found[0].n, found[0].m, found[0].nulls) == (len(keys), 0, 0)
 
 
 def _seconds(work: Callable[[], Any]) -> float:

@@ -13,55 +13,32 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import pyarrow as pa
 
-from query.plain import json_text, window_facts
-from query.show import html_table, interval_bar, text_of, text_table, window_text
+from query.scope import Scope, Shown, cells, counts, named
+from query.show import text_of, text_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Scope:
-    """What an answer speaks of; a part of every answer.
+class MeasureScope(Scope):
+    """What an answer about a measure speaks of.
 
-    n, m: rows of history and of the live side; the `nans` are among them, the `nulls` are not. `window` is
-    (start, end) as times or step numbers, the end exclusive, None for an open side; None stands for all
-    rows. `as_of` has the versions of the tables read. `blocks_read` row groups were read by the call, for
-    all its answers together.
+    Of the n + m rows that have a rank `nans` are NaN. `blocks_read` row groups were read by the call, for all
+    its answers together. The other fields are those of `Scope`.
     """
 
-    n: int
-    m: int
+    ABOUT: ClassVar = "measure"
+    FACTS: ClassVar = ("n", "m", "nans", "nulls", "eps", "mode", "as_of", "blocks_read")
+
     nans: int
-    nulls: int
-    eps: float
-    mode: str
     measure: str
-    window: tuple[Any, Any] | None
-    as_of: Mapping[str, int]
     blocks_read: int
 
-    @property
-    def N(self) -> int:  # noqa: N802 - the symbol of the papers
-        """All rows of the window that have a rank."""
-        return self.n + self.m
-
-    @property
-    def scope_text(self) -> str:
-        """The scope in one line."""
-        aside = [f"{count:,} {name}" for count, name in ((self.nans, "NaN"), (self.nulls, "NULL")) if count]
-        rows = "; ".join([f"{self.n:,} history + {self.m:,} live", *aside])
-        window = window_text(self.window)
-        how = f"{self.mode}, eps = {self.eps:g}, {self.blocks_read:,} blocks read"
-        return f"{self.measure}, {window}: N = {self.N:,} ({rows}), {how}"
-
-    @property
-    def scope_facts(self) -> dict[str, Any]:
-        """The scope by name, for programs."""
-        names = ("n", "m", "nans", "nulls", "eps", "mode", "as_of", "blocks_read")
-        facts = {name: getattr(self, name) for name in names}
-        return {"measure": self.measure, "window": window_facts(self.window), "N": self.N, **facts}
+    def _aside(self) -> tuple[Sequence[str], Sequence[str]]:
+        how = (self.mode, f"eps = {self.eps:g}", f"{self.blocks_read:,} blocks read")
+        return counts(NaN=self.nans, NULL=self.nulls), how
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Answer(Scope):
+class Answer(MeasureScope):
     """A quantile.
 
     value: of the measure's own type; a float NaN where the rank falls among the NaNs.
@@ -92,16 +69,9 @@ class Answer(Scope):
         )
         return f"{text_of(self.value)} ({bounds}) = quantile {self.phi:g} of {self.scope_text}"
 
-    def _repr_html_(self) -> str:
-        return _html(self.COLUMNS, [self], self.scope_text)
-
-    def to_json(self) -> str:
-        """The answer and its scope as one JSON document, see query/plain.py."""
-        return json_text({**_named(self), **self.scope_facts})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RankAnswer(Scope):
+class RankAnswer(MeasureScope):
     """How many rows are <= value: about `rank`, certainly rank_lo to rank_hi. NaN is <= nothing."""
 
     COLUMNS: ClassVar = ("value", "rank", "rank_lo", "rank_hi", "error_bound")
@@ -127,16 +97,9 @@ class RankAnswer(Scope):
         bounds = "exact" if self.error_bound == 0 else f"{self.rank_lo:,} to {self.rank_hi:,}"
         return f"{self.rank:,} ({bounds}) rows <= {text_of(self.value)} of {self.scope_text}"
 
-    def _repr_html_(self) -> str:
-        return _html(self.COLUMNS, [self], self.scope_text)
-
-    def to_json(self) -> str:
-        """The answer and its scope as one JSON document, see query/plain.py."""
-        return json_text({**_named(self), **self.scope_facts})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CdfAnswer(Scope):
+class CdfAnswer(MeasureScope):
     """The share of the N rows that are <= value: about `cdf`, certainly cdf_lo to cdf_hi."""
 
     COLUMNS: ClassVar = ("value", "cdf", "cdf_lo", "cdf_hi")
@@ -153,13 +116,6 @@ class CdfAnswer(Scope):
     def __repr__(self) -> str:
         bounds = f"{self.cdf_lo:.10g} to {self.cdf_hi:.10g}"
         return f"{self.cdf:.10g} ({bounds}) of the rows <= {text_of(self.value)} in {self.scope_text}"
-
-    def _repr_html_(self) -> str:
-        return _html(self.COLUMNS, [self], self.scope_text)
-
-    def to_json(self) -> str:
-        """The answer and its scope as one JSON document, see query/plain.py."""
-        return json_text({**_named(self), **self.scope_facts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +139,7 @@ A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answers(Sequence[A], Generic[A]):
+class Answers(Shown, Sequence[A], Generic[A]):
     """Several answers of one call, in the order of the question.
 
     `kind` is their class, `caption` their scope in one line, `facts` their scope by name.
@@ -224,20 +180,19 @@ class Answers(Sequence[A], Generic[A]):
 
         return pl.from_arrow(self.to_arrow())
 
-    def to_json(self) -> str:
-        """The answers and their scope as one JSON document, see query/plain.py."""
-        return json_text({**self.facts, "answers": [_named(one) for one in self.items]})
-
     def __repr__(self) -> str:
-        rows = [_cells(one, self.kind.COLUMNS) for one in self.items]
+        rows = [cells(one, self.kind.COLUMNS) for one in self.items]
         return f"{text_table(self.kind.COLUMNS, rows)}\n{self.caption}"
 
-    def _repr_html_(self) -> str:
-        return _html(self.kind.COLUMNS, self.items, self.caption)
+    def _table(self) -> tuple[Sequence[str], Sequence[Any], str]:
+        return self.kind.COLUMNS, self.items, self.caption
+
+    def _document(self) -> Mapping[str, Any]:
+        return {**self.facts, "answers": [named(one, self.kind.COLUMNS) for one in self.items]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Histogram(Scope, Sequence[Bin]):
+class Histogram(MeasureScope, Sequence[Bin]):
     """Counts of rows in bins; indexable and iterable by bin. NaN and NULL are in no bin."""
 
     bins: Answers[Bin]
@@ -275,30 +230,15 @@ class Histogram(Scope, Sequence[Bin]):
         """The same as a polars DataFrame; needs polars."""
         return self.bins.to_polars()
 
-    def to_json(self) -> str:
-        """The bins and their scope as one JSON document, see query/plain.py."""
-        return json_text({**self.scope_facts, "bins": [_named(one) for one in self.bins]})
-
     def __repr__(self) -> str:
         most = max(1, *self.counts)
         bars = ["#" * round(40 * one.count / most) for one in self.bins]
         names = (*Bin.COLUMNS, "")
-        rows = [[*_cells(one, Bin.COLUMNS), bar.ljust(40)] for one, bar in zip(self.bins, bars, strict=True)]
+        rows = [[*cells(one, Bin.COLUMNS), bar.ljust(40)] for one, bar in zip(self.bins, bars, strict=True)]
         return f"{text_table(names, rows)}\n{self.scope_text}"
 
-    def _repr_html_(self) -> str:
-        return _html(Bin.COLUMNS, self.bins, self.scope_text)
+    def _table(self) -> tuple[Sequence[str], Sequence[Any], str]:
+        return Bin.COLUMNS, self.bins, self.scope_text
 
-
-def _cells(one: Any, names: Sequence[str]) -> list[Any]:
-    return [getattr(one, name) for name in names]
-
-
-def _named(one: Any) -> dict[str, Any]:
-    return dict(zip(one.COLUMNS, _cells(one, one.COLUMNS), strict=True))
-
-
-def _html(names: Sequence[str], items: Sequence[Any], caption: str) -> str:
-    """The items as a table, each with a drawing of its certified interval."""
-    bars = [interval_bar(*_cells(one, one.INTERVAL)) for one in items]
-    return html_table(names, [_cells(one, names) for one in items], caption, bars)
+    def _document(self) -> Mapping[str, Any]:
+        return {**self.scope_facts, "bins": [named(one, Bin.COLUMNS) for one in self.bins]}

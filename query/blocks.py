@@ -9,10 +9,9 @@ fraction of a millisecond. Every failure names the file.
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from mmap import ACCESS_READ, mmap
@@ -23,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from warehouse.errors import DamagedWarehouse, TidemarkError
+from query.recent import Recent
 from warehouse.marks import RunFile
 from warehouse.measures import numbers
-from warehouse.refusals import refused
+from warehouse.refusals import reading
 from warehouse.storage import Store
 
 # Requests that fly at once on an object store. A local block is read before a thread would wake up.
@@ -95,12 +94,10 @@ class BlockReader:
         self._store = store
         self._filesystem = None if store.is_local else store.filesystem()
         self.threads = 1 if store.is_local else THREADS
-        self._footers: OrderedDict[str, Footer] = OrderedDict()
-        self._bytes = 0
+        self._footers: Recent[Footer] = Recent(FOOTER_BYTES, lambda one: int(one.metadata.serialized_size))
         self._versions: dict[str, int] = {}
         self._opened: dict[str, _Opened] = {}
         self._groups = 0
-        self._lock = threading.Lock()
 
     def at(self, root: str, version: int) -> None:
         """Questions are now of this version of the table: files that it may not have any more are closed."""
@@ -114,24 +111,11 @@ class BlockReader:
     def footer(self, root: str, file: RunFile) -> Footer:
         """The file's footer. DamagedWarehouse if the file is missing, damaged or of other rows."""
         path = f"{root}/{file.path}"
-        with self._lock:
-            if path in self._footers:
-                self._footers.move_to_end(path)
-                return self._footers[path]
-        found = self._read_footer(path, file.rows)
-        with self._lock:
-            if path not in self._footers:
-                self._footers[path] = found
-                self._bytes += found.metadata.serialized_size
-            while self._bytes > FOOTER_BYTES and len(self._footers) > 1:
-                _, oldest = self._footers.popitem(last=False)
-                self._bytes -= oldest.metadata.serialized_size
-        return found
+        return self._footers.get(path, lambda: self._read_footer(path, file.rows))
 
     def fetch_footers(self, root: str, files: Sequence[RunFile]) -> None:
         """Reads the footers that are not in memory, several at a time."""
-        with self._lock:
-            missing = [file for file in files if f"{root}/{file.path}" not in self._footers]
+        missing = [file for file in files if f"{root}/{file.path}" not in self._footers]
         in_parallel(lambda file: self.footer(root, file), missing, self.threads)
 
     def read(self, root: str, file: RunFile, groups: Sequence[int], *, ticks: bool) -> list[Block]:
@@ -153,7 +137,7 @@ class BlockReader:
         """Columns of whole row groups of one file; those that are `texts` come as dictionaries."""
         path = f"{root}/{file.path}"
         opened_now = self._opened
-        try:
+        with self._reading(path):
             # Taken out while it is read from: two threads do not share an open file.
             opened = opened_now.pop(path, None)
             identity = self._identity(path)
@@ -161,8 +145,6 @@ class BlockReader:
                 metadata = self.footer(root, file).metadata
                 opened = _Opened(self._open(path, metadata, texts), identity)
             found = [opened.file.read_row_group(g, columns=columns, use_threads=False) for g in groups]
-        except (OSError, ValueError, pa.ArrowException, KeyError) as error:
-            raise self._damaged(path, error) from error
         opened_now[path] = opened
         self._groups += len(groups)
         if self._groups > MAPPED_GROUPS:
@@ -171,10 +153,11 @@ class BlockReader:
 
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
         """The first and the last value of a row group, from the footer alone: it is sorted."""
-        statistics = self.footer(root, file).metadata.row_group(group).column(0).statistics
-        if statistics is None or not statistics.has_min_max:
-            raise self._damaged(f"{root}/{file.path}", ValueError(f"row group {group} has no statistics"))
-        return statistics.min, statistics.max
+        with self._reading(f"{root}/{file.path}"):
+            statistics = self.footer(root, file).metadata.row_group(group).column(0).statistics
+            if statistics is None or not statistics.has_min_max:
+                raise ValueError(f"row group {group} has no statistics")
+            return statistics.min, statistics.max
 
     def _identity(self, path: str) -> tuple[int, ...]:
         if self._filesystem is not None:
@@ -196,25 +179,17 @@ class BlockReader:
         return pq.ParquetFile(path, filesystem=self._filesystem, **how)
 
     def _read_footer(self, path: str, rows: int) -> Footer:
-        try:
+        with self._reading(path):
             with self._open(path) as opened:
                 metadata = opened.metadata
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise self._damaged(path, error) from error
-        groups = range(metadata.num_row_groups)
-        edges = np.cumsum([0, *(metadata.row_group(g).num_rows for g in groups)], dtype=np.int64)
-        if edges[-1] != rows:
-            raise self._damaged(path, ValueError(f"it holds {edges[-1]} rows, its marks say {rows}"))
-        return Footer(metadata, edges)
+            groups = range(metadata.num_row_groups)
+            edges = np.cumsum([0, *(metadata.row_group(g).num_rows for g in groups)], dtype=np.int64)
+            if edges[-1] != rows:
+                raise ValueError(f"it holds {edges[-1]} rows, its marks say {rows}")
+            return Footer(metadata, edges)
 
-    def _damaged(self, path: str, error: Exception) -> TidemarkError:
-        if (told := refused(f"reading {path}", error)) is not None:
-            return told
-        found = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
-        return DamagedWarehouse(
-            f"the data file {path} of the warehouse {self._store.uri} {found}. "
-            "Run `tidemark verify` to see what else is damaged, and restore the file from a copy."
-        )
+    def _reading(self, path: str) -> AbstractContextManager[None]:
+        return reading(f"{path} of the warehouse {self._store.uri}")
 
 
 def _block(group: int, table: pa.Table) -> Block:

@@ -30,12 +30,14 @@ import pyarrow.parquet as pq
 
 from query import sqlrows
 from query.reader import Warehouse
+from query.recent import Recent
 from query.spark import checked_name
 from query.sqlcalls import SIGNATURES
 from query.sqltypes import duckdb_type
 from warehouse import tables
 from warehouse.contents import BATCHES, RUNS, STEPS
 from warehouse.errors import InputError
+from warehouse.snapshot import open_snapshot
 from warehouse.storage import EVENTS
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ class _Looks:
     def __init__(self, wh: Warehouse) -> None:
         # Not the warehouse itself: it may hold the connection that holds this, and DuckDB breaks no circles.
         self._wh, self._lock = wh.twin(), threading.Lock()
-        self._seen: dict[int, Warehouse] = {}
+        self._seen: Recent[Warehouse] = Recent(LOOKS)
         folder = tempfile.mkdtemp(prefix="tidemark-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         # First in each list: it brings the columns, also where there are no rows.
@@ -136,12 +138,8 @@ class _Looks:
 
     def at(self, moment: int) -> Warehouse:
         """The warehouse as it was when this was asked first."""
-        with self._lock:
-            if moment not in self._seen:
-                if len(self._seen) >= LOOKS:
-                    del self._seen[next(iter(self._seen))]
-                self._seen[moment] = self._wh.pinned()
-            return self._seen[moment]
+        with self._lock:  # one look a moment, whichever of its statements' parts asks first
+            return self._seen.get(moment, self._wh.pinned)
 
     def files(self, part: str, moment: int) -> list[str]:
         """The files that may hold rows of the part, and one without rows."""
@@ -204,9 +202,7 @@ def register_duckdb(
     transaction, is of one moment. `name` is an identifier, the folder's name where it is left out.
     InputError for another name, and for a warehouse that is not on this machine's disks.
     """
-    import query
-
-    wh = warehouse if isinstance(warehouse, Warehouse) else query.open(warehouse)
+    wh = warehouse if isinstance(warehouse, Warehouse) else Warehouse(open_snapshot(warehouse))
     uri = _on_disk(wh)
     register(connection, wh, checked_name(Path(uri).name if name is None else name) + "_", temporary=True)
 

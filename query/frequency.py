@@ -11,24 +11,29 @@ their floors; where that is not fewer than asked for, all keys are counted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from query import keys, keyscan
+from query import keyscan
 from query.blocks import BlockReader
 from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
-from query.keyblocks import KeyHistory, count_between, count_names
+from query.keyblocks import KeyHistory, between, count_between, count_names
+from query.keylists import Listed
 from query.keywindows import KeyWindow
 from query.livekeys import LiveCounts, LiveSide
+from warehouse.errors import InputError
 from warehouse.keyrows import KeyRows, no_rows, summed
-from warehouse.keys import Name, Names, name_at, names_from, positions, take, unify
+from warehouse.keys import Names, name_at, names_from, positions, take, unify
 from warehouse.keysummaries import KeyPromise
 from warehouse.snapshot import KeysView
-from warehouse.ticks import Window
+from warehouse.ticks import ALL_TIME, Window
 
 MODES = ("approximate", "exact")
 Ints = NDArray[np.int64]
@@ -48,7 +53,7 @@ class KeyQuestion:
     promise: KeyPromise
     blocks: BlockReader
     history: Callable[[Window], KeyHistory]
-    listed: Callable[[KeyHistory], keys.Listed]
+    listed: Callable[[KeyHistory], Listed]
     live: LiveSide
     live_rows: Callable[[], Iterator[KeyRows]]
 
@@ -100,7 +105,7 @@ def frequencies(question: KeyQuestion, asked: Sequence[Any]) -> list[FrequencyAn
 
 def heavy_hitters(question: KeyQuestion, phi: Any) -> list[HitterAnswer]:
     """Every key with at least phi of the window's rows that have a key, and some that may have it."""
-    least, sure = (keys.least_rows(phi, rows) for rows in _rows(question))
+    least, sure = (_least_rows(phi, rows) for rows in _rows(question))
     names, counts = _candidates(question, least)
     kept = np.flatnonzero(counts.most >= least)
     return _hitters(question, names, counts, kept, counts.least >= sure)
@@ -108,7 +113,8 @@ def heavy_hitters(question: KeyQuestion, phi: Any) -> list[HitterAnswer]:
 
 def top(question: KeyQuestion, k: Any) -> list[HitterAnswer]:
     """The k keys with most rows; `certain` where no key that is left out can have more."""
-    keys.check_k(k)
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
     names, counts = _candidates(question, None, k)
     if not len(names):
         return []
@@ -126,7 +132,7 @@ def key_range(question: KeyQuestion, low: Any, high: Any) -> CountAnswer:
     cut = [
         (one, count_between(question.history(Window(one.tick, one.tick + 1)), *ends)) for one in window.cuts
     ]
-    live = sum(_between(rows, *ends) for rows in question.live_rows())
+    live = sum(between(rows, ALL_TIME, *ends) for rows in question.live_rows())
     most = whole + live + sum(rows for _, rows in cut)
     about = whole + live + round(sum(one.share * rows for one, rows in cut))
     return CountAnswer(**_scope(question, exact=True), count=about, lo=whole + live, hi=most)
@@ -139,7 +145,9 @@ def self_join(question: KeyQuestion) -> CountAnswer:
 
 def inner_product(question: KeyQuestion, other: KeyQuestion) -> CountAnswer:
     """The size of the join of two warehouses on their keys, by counting every key of both."""
-    keys.check_joinable(question.view.key, other.view.key)
+    mine, theirs = question.view.key.type, other.view.key.type
+    if mine != theirs:
+        raise InputError(f"keys of types {mine} and {theirs} do not join. Cast one of them.")
     return _joined(question, keyscan.inner_product(_everything(question), _everything(other)))
 
 
@@ -156,6 +164,14 @@ def _everything(question: KeyQuestion) -> keyscan.Parts:
     whole = KeyHistory(blocks, view, window.whole or Window(0, 0), question.live_rows)
     cuts = [(question.history(Window(cut.tick, cut.tick + 1)), cut.share) for cut in window.cuts]
     return [(whole, 1.0), *cuts]
+
+
+def _least_rows(phi: Any, n: int) -> int:
+    """The rows that are phi of n rows or more, at least 1; InputError unless phi is a number in (0, 1]."""
+    number = isinstance(phi, (int, float, Fraction, Decimal)) and not isinstance(phi, bool)
+    if not number or not math.isfinite(phi) or not 0 < phi <= 1:
+        raise InputError(f"phi must lie in (0, 1], got {phi!r}. 0.01: keys with a hundredth of the rows.")
+    return max(1, math.ceil(Fraction(str(phi)) * n))
 
 
 def _candidates(question: KeyQuestion, least: int | None, k: int = 0) -> tuple[Names, _Counts]:
@@ -177,7 +193,7 @@ def _candidates(question: KeyQuestion, least: int | None, k: int = 0) -> tuple[N
     return names, _counts(question, names, None if question.window.cuts else known)
 
 
-def _known(past: keys.Listed, names: Names) -> Ints:
+def _known(past: Listed, names: Names) -> Ints:
     """The rows of names in history where the marks tell them exactly; -1 elsewhere."""
     at = positions(past.names, names)
     listed = at >= 0
@@ -186,7 +202,7 @@ def _known(past: keys.Listed, names: Names) -> Ints:
     return known
 
 
-def _from_memory(question: KeyQuestion, past: keys.Listed, names: Names) -> tuple[Ints, Ints]:
+def _from_memory(question: KeyQuestion, past: Listed, names: Names) -> tuple[Ints, Ints]:
     """Certain bounds of the rows of names, ascending, before anything is read.
 
     `past` speaks of all ticks that the window touches: too many for a lower bound where some are cut.
@@ -228,12 +244,6 @@ def _live_exactly(question: KeyQuestion, names: Names) -> LiveCounts:
     found[mine] = sums
     exact = found[theirs]
     return LiveCounts(exact.astype(np.float64), exact, exact, exact)
-
-
-def _between(rows: KeyRows, low: Name | None, high: Name | None) -> int:
-    start = 0 if low is None else rows.before(low, -(2**63))
-    stop = len(rows) if high is None else rows.before(high, -(2**63))
-    return int(rows.counts[start:stop].sum())
 
 
 def _hitters(

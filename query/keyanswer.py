@@ -6,53 +6,31 @@ NULL are counted apart. Of a tick that the window cuts in the middle, n and m ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from query.plain import json_text, window_facts
-from query.show import html_table, interval_bar, text_of, window_text
+from query.scope import Scope, counts
+from query.show import text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class KeyScope:
-    """What an answer speaks of; a part of every answer.
+class KeyScope(Scope):
+    """What an answer about keys speaks of.
 
     key: the key column. eps, confidence: |count - true| <= eps * m for the live share of an approximate
-    answer, with this probability; exact answers have 0 and 1. `window` is (start, end) as times or step
-    numbers, the end exclusive, None for an open side; None stands for all rows. `as_of` has the versions of
-    the tables read.
+    answer, with this probability; exact answers have 0 and 1. The other fields are those of `Scope`.
     """
 
-    n: int
-    m: int
-    nulls: int
-    eps: float
+    ABOUT: ClassVar = "key"
+    FACTS: ClassVar = ("n", "m", "nulls", "eps", "confidence", "mode", "as_of")
+
     confidence: float
-    mode: str
     key: str
-    window: tuple[Any, Any] | None
-    as_of: Mapping[str, int]
 
-    @property
-    def N(self) -> int:  # noqa: N802 - the symbol of the papers
-        """All rows of the window that have a key."""
-        return self.n + self.m
-
-    @property
-    def scope_text(self) -> str:
-        """The scope in one line."""
-        nulls = f"; {self.nulls:,} NULL" if self.nulls else ""
-        promise = f", eps = {self.eps:g}, confidence {self.confidence:g}" if self.eps else ""
-        rows = f"N = {self.N:,} ({self.n:,} history + {self.m:,} live{nulls})"
-        return f"{self.key}, {window_text(self.window)}: {rows}, {self.mode}{promise}"
-
-    @property
-    def scope_facts(self) -> dict[str, Any]:
-        """The scope by name, for programs."""
-        names = ("n", "m", "nulls", "eps", "confidence", "mode", "as_of")
-        facts = {name: getattr(self, name) for name in names}
-        return {"key": self.key, "window": window_facts(self.window), "N": self.N, **facts}
+    def _aside(self) -> tuple[Sequence[str], Sequence[str]]:
+        promise = [f"eps = {self.eps:g}", f"confidence {self.confidence:g}"] if self.eps else []
+        return counts(NULL=self.nulls), [self.mode, *promise]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -71,17 +49,6 @@ class _Counted(KeyScope):
 
     def __float__(self) -> float:
         return float(self.count)
-
-    def to_json(self) -> str:
-        """The answer and its scope as one JSON document, see query/plain.py."""
-        return json_text({**{name: getattr(self, name) for name in self.COLUMNS}, **self.scope_facts})
-
-    def _repr_html_(self) -> str:
-        cells, bar = (
-            [getattr(self, name) for name in self.COLUMNS],
-            interval_bar(self.lo, self.count, self.hi),
-        )
-        return html_table(self.COLUMNS, [cells], self.scope_text, [bar])
 
     def _told(self) -> str:
         exact = self.lo == self.hi

@@ -102,12 +102,7 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
             needs |= {(at, block): None for block in range(first, last + 1)}
 
     def count(_: tuple[int, int], table: pa.Table) -> int:
-        found = 0
-        for rows in key_rows(history.view.key, table):
-            start = 0 if low is None else rows.before(low, NO_TICK)
-            stop = len(rows) if high is None else rows.before(high, NO_TICK)
-            found += _in_window(rows, start, stop, history.window)
-        return found
+        return sum(between(rows, history.window, low, high) for rows in key_rows(history.view.key, table))
 
     return total + sum(_read(history, list(needs), count))
 
@@ -172,7 +167,10 @@ def _as_stored(key: Key, stored: pa.Array) -> tuple[Names, NDArray[Any]]:
     return names, names
 
 
-def _in_window(rows: KeyRows, start: int, stop: int, window: Window) -> int:
+def between(rows: KeyRows, window: Window, low: Name | None, high: Name | None) -> int:
+    """How many of the rows are in the window and have low <= name < high; None leaves a side open."""
+    start = 0 if low is None else rows.before(low, NO_TICK)
+    stop = len(rows) if high is None else rows.before(high, NO_TICK)
     inside = window.holds(rows.ticks[start:stop])
     return int(rows.counts[start:stop][inside].sum())
 

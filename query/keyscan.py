@@ -33,17 +33,6 @@ FROM read GROUP BY name
 """
 
 
-def reaching(history: KeyHistory, least: int) -> list[tuple[Name, int]]:
-    """Every name with at least so many rows in the window, and its rows: most first, then by name."""
-    question = f"SELECT name, rows FROM a WHERE rows >= {int(least)} ORDER BY rows DESC, name"
-    return _ask({"a": [(history, 1.0)]}, question)
-
-
-def most(history: KeyHistory, k: int) -> list[tuple[Name, int]]:
-    """The k names with most rows in the window; of equally many the least names."""
-    return _ask({"a": [(history, 1.0)]}, f"SELECT name, rows FROM a ORDER BY rows DESC, name LIMIT {int(k)}")
-
-
 def names(history: KeyHistory) -> list[Name]:
     """Every name that has rows in the window, ascending."""
     return [name for (name,) in _ask({"a": [(history, 1.0)]}, "SELECT name FROM a ORDER BY name")]

@@ -9,12 +9,8 @@ takes microseconds. History's own staircase is kept apart, so a new live batch d
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +18,13 @@ from numpy.typing import NDArray
 from query.grid import Grid, lay_out, union
 from query.history import History
 from query.likely import Gaps
+from query.recent import Recent
 from sketches import RankBounds
 from warehouse.snapshot import View
 from warehouse.ticks import NO_TICK, Window
 
 KEPT = 2**19  # values of the staircases that are kept, about 40 MB: a dashboard's panels
 _LEAST = 2**15  # what a window counts for at least
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,22 +67,21 @@ class Memory:
     """Remembers what is known of the windows asked last; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._windows: _Recent[Known] = _Recent(lambda known: len(known.grid.values))
-        self._histories: _Recent[tuple[History, RankBounds]] = _Recent(lambda known: len(known[1].values))
+        self._windows: Recent[Known] = Recent(KEPT, lambda known: _weight(known.grid))
+        self._histories: Recent[tuple[History, RankBounds]] = Recent(KEPT, lambda known: _weight(known[1]))
 
     def of(self, view: View, window: Window) -> Known:
         """What the view says of a window, from memory where it was asked before.
 
         Of a measure only the newest view is kept: the staircases of a large warehouse are many megabytes.
         """
-        self._windows.drop(lambda old, _: old[0].root == view.root and old[0] is not view)
-        self._histories.drop(lambda old, known: known[0].root == view.root and not _same(old, view.runs))
-        return self._windows.get((id(view), window), (view,), lambda: self._know(view, window))
+        return self._windows.get(window, lambda: self._know(view, window), topic=view.root, of=(view,))
 
     def _know(self, view: View, window: Window) -> Known:
         # The marks of a run are the same object as long as the run lives.
-        key = (view.root, tuple(map(id, view.runs)), window)
-        history, past = self._histories.get(key, view.runs, lambda: _history(view, window))
+        history, past = self._histories.get(
+            window, lambda: _history(view, window), topic=view.root, of=view.runs
+        )
         counts = np.sum([run.totals.within(window) for run in view.runs] or [(0, 0, 0)], axis=0)
         stored, nans, nulls = (int(count) for count in counts)
         live = [row for row in view.live if not window.misses(row.tick, row.tick)]
@@ -125,42 +119,9 @@ def tick_range(view: View) -> tuple[int, int] | None:
     return (min(ends), max(ends)) if ends else None
 
 
-def _same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
-    return list(map(id, some)) == list(map(id, others))
+def _weight(laid_out: Grid | RankBounds) -> int:
+    return max(_LEAST, len(laid_out.values))
 
 
 def _ends(ascending: NDArray[np.int64]) -> list[int]:
     return [int(ascending[0]), int(ascending[-1])] if len(ascending) else []
-
-
-class _Recent(Generic[T]):
-    """The values made last, by key, as many as `KEPT` allows and one at least.
-
-    `alive` are the objects whose ids the key has: while they are held, no other object gets their id. `size`
-    tells the values of a staircase.
-    """
-
-    def __init__(self, size: Callable[[T], int]) -> None:
-        self._size = size
-        self._values: OrderedDict[Hashable, tuple[tuple[Any, ...], T]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable, alive: tuple[Any, ...], make: Callable[[], T]) -> T:
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key][1]
-        value = make()
-        with self._lock:
-            self._values[key] = (alive, value)
-            while len(self._values) > 1 and self._weight() > KEPT:
-                self._values.popitem(last=False)
-        return value
-
-    def _weight(self) -> int:
-        return sum(max(_LEAST, self._size(value)) for _, value in self._values.values())
-
-    def drop(self, is_old: Callable[[tuple[Any, ...], T], bool]) -> None:
-        with self._lock:
-            for key in [key for key, (alive, value) in self._values.items() if is_old(alive, value)]:
-                del self._values[key]

@@ -10,8 +10,6 @@ hashes, so they add to the Count-Min of the window, and its lower bound fails wi
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,13 +19,9 @@ from numpy.typing import NDArray
 from query.keywindows import Cut, KeyWindow
 from sketches import ECM, FrequencyBounds, combine_frequencies
 from sketches.counts import exact
-from warehouse.events import Batches
 from warehouse.keys import Key, Names, no_names, positions, unify
 from warehouse.keysummaries import KeyPromise, digests
-from warehouse.liverows import LiveKeys, read_sketch
-from warehouse.storage import Store
-
-KEPT = 2**22  # buckets of sketches that are kept, of 16 bytes each
+from warehouse.liverows import LiveKeys
 
 Ints = NDArray[np.int64]
 
@@ -173,25 +167,3 @@ class LiveSide:
         lengths = last - first
         within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.repeat(first, lengths) + within, np.repeat(listed, lengths)
-
-
-class Sketches:
-    """The sketches of ledger rows that a window cuts, read when first asked for; the newest are kept."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._lock = store, threading.Lock()
-        self._kept: OrderedDict[tuple[Batches, int], ECM] = OrderedDict()
-
-    def of(self, live: LiveKeys) -> ECM:
-        """The sketch of the row."""
-        name = (live.batches, live.tick)
-        with self._lock:
-            if name in self._kept:
-                self._kept.move_to_end(name)
-                return self._kept[name]
-        found = read_sketch(self._store, live)
-        with self._lock:
-            self._kept[name] = found
-            while len(self._kept) > 1 and sum(len(one.counts.kept) for one in self._kept.values()) > KEPT:
-                self._kept.popitem(last=False)
-        return found

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from query.answer import Answer, Answers, CdfAnswer, Scope
-from query.keyanswer import KeyScope
+from query.answer import Answer, Answers, CdfAnswer
 from query.keyplot import draw_keys
+from query.scope import Scope
 from query.show import window_text
 from warehouse.errors import EmptyWindow, InputError
 from warehouse.ticks import parse_duration
@@ -246,14 +246,13 @@ def size_for(bars: int = 0) -> tuple[float, float]:
     return WIDTH, max(HEIGHT, 1.6 + BAR * bars)
 
 
-def _finished(axes: Axes, scope: Scope | KeyScope, grid: Literal["both", "x"] = "both") -> Axes:
+def _finished(axes: Axes, scope: Scope, grid: Literal["both", "x"] = "both") -> Axes:
     """Says above the figure what it shows, in as many lines as its width asks for."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     versions = ", ".join(f"{name} {version}" for name, version in scope.as_of.items())
     rows = f"N = {scope.N:,} ({scope.n:,} history + {scope.m:,} live), {scope.mode}, eps = {scope.eps:g}"
-    name = scope.key if isinstance(scope, KeyScope) else scope.measure
-    parts = [f"{name}, {window_text(scope.window)}", rows, f"as of {versions}"]
+    parts = [f"{scope.column}, {window_text(scope.window)}", rows, f"as of {versions}"]
     inches = axes.get_window_extent().width / axes.figure.dpi
     letters = int(inches * 72 / (0.6 * TITLE_POINTS))
     lines = [line for part in parts for line in textwrap.wrap(part, max(16, letters))]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from query.answer import Answer, CdfAnswer, RankAnswer
 from query.known import Known
-from query.refine import MODES, Source, find_ranks, find_ranks_of
+from query.refine import Source, find_ranks, find_ranks_of
 from sketches import InvalidInput, target_rank
 from warehouse.errors import InputError
 from warehouse.measures import Measure
@@ -26,7 +26,7 @@ from warehouse.measures import Measure
 class Question:
     """A window of a measure, how it is to be answered, and where rows are read from.
 
-    `window` is the window as the caller reads it, see `Scope`.
+    `window` is the window as the caller reads it, see `MeasureScope`.
     """
 
     known: Known
@@ -41,7 +41,7 @@ class Question:
         return self.known.view.measure
 
     def scope(self, blocks_read: int) -> dict[str, Any]:
-        """The fields of `Scope`."""
+        """The fields of `MeasureScope`."""
         known = self.known
         return {
             "n": known.n,
@@ -57,10 +57,10 @@ class Question:
         }
 
 
-def check_mode(mode: Any) -> str:
+def check_mode(mode: Any, modes: Sequence[str]) -> str:
     """The mode, if there is such a one."""
-    if mode not in MODES:
-        raise InputError(f"no mode {mode!r}. Expected one of: {', '.join(MODES)}.")
+    if mode not in modes:
+        raise InputError(f"no mode {mode!r}: mode must be one of {', '.join(modes)}.")
     return str(mode)
 
 

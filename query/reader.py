@@ -36,10 +36,10 @@ from query.keywindows import KeyWindow, key_window
 from query.known import Memory, tick_range
 from query.plots import Plots
 from query.question import Question, cdf, check_mode, check_phis, quantiles, ranks, several
-from query.refine import Source
+from query.refine import MODES, Source
 from query.windows import choose_window, empty_window, shown_window
 from warehouse.contents import Contents
-from warehouse.errors import DamagedWarehouse, InputError
+from warehouse.errors import DamagedWarehouse
 from warehouse.keyrows import KeyRows
 from warehouse.keys import Key
 from warehouse.live import live_key_rows, live_values
@@ -316,8 +316,7 @@ class Warehouse:
         return self._ask_keys(join, last, between, mode)
 
     def _ask_keys(self, answer: Callable[[KeyQuestion], T], last: Any, between: Any, mode: Any) -> T:
-        if mode not in KEY_MODES:
-            raise InputError(f"mode must be one of {', '.join(KEY_MODES)}, got {mode!r}.")
+        mode = check_mode(mode, KEY_MODES)
         return _of_newest(
             self._newest_keys, lambda view: answer(self._key_question(view, last, between, mode))
         )
@@ -346,7 +345,7 @@ class Warehouse:
     def _ask(
         self, answer: Callable[[Question], T], measure: str | None, last: Any, between: Any, mode: Any
     ) -> T:
-        mode = check_mode(mode)
+        mode = check_mode(mode, MODES)
         return _of_newest(
             lambda: self._newest(measure), lambda view: answer(self._question(view, last, between, mode))
         )

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import query
 from query import sqlrows
 from query.reader import Warehouse
 from warehouse.errors import TidemarkError
 from warehouse.options import Options
+from warehouse.snapshot import open_snapshot
 
 _opened: dict[Place, Warehouse] = {}
 
@@ -31,8 +31,12 @@ class Place:
     def open(self) -> Warehouse:
         """The warehouse, opened by the first call."""
         if self not in _opened:
-            _opened[self] = query.open(self.uri, dict(self.storage_options) or None)
+            _opened[self] = self.opened_anew()
         return _opened[self]
+
+    def opened_anew(self) -> Warehouse:
+        """The warehouse as it is at the address now, whatever its identity."""
+        return Warehouse(open_snapshot(self.uri, dict(self.storage_options) or None))
 
 
 def told(place: tuple[Any, ...], what: str, *args: Any) -> Iterator[Any]:
@@ -48,7 +52,7 @@ def told(place: tuple[Any, ...], what: str, *args: Any) -> Iterator[Any]:
 
 
 def _described(place: Place) -> Iterator[tuple[str]]:
-    wh = query.open(place.uri, dict(place.storage_options) or None)
+    wh = place.opened_anew()
     _opened[replace(place, identity=wh.identity)] = wh
     options = wh.options
     facts = {"properties": options.properties(), "columns": dict(options.columns), "identity": wh.identity}

@@ -22,12 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import query
-import query.keys as frequencies
-from query.blocks import BlockReader
-from query.keyblocks import KeyHistory
 from warehouse import Snapshot, open_snapshot, tables, verify
 from warehouse.storage import EVENTS
-from warehouse.ticks import ALL_TIME
 
 MEASURES = ("delay", "size")
 SCHEMA = "delay double, size bigint, time timestamp, page string"
@@ -207,25 +203,27 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
             found.append(
                 f"{measure}: {answers[0].nans} NaN, {answers[0].nulls} NULL, true are {nans}, {nulls}"
             )
-    return found + (_wrong_keys(asked._snapshot, truth) if asked._snapshot.options.key else [])
+    return found + (_wrong_keys(asked, truth) if asked._snapshot.options.key else [])
 
 
-def _wrong_keys(snapshot: Snapshot, truth: Truth) -> list[str]:
-    """Every way in which the keys of history differ from those of the rows that are not live."""
-    history = KeyHistory(BlockReader(snapshot.store), snapshot.keys_view(), ALL_TIME)
+def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
+    """Every way in which the keys differ from those of the rows that were sent."""
     counts: Counter[str] = Counter()
     for number in truth.arrived:
         counts.update(batch_rows(number).column("page").to_pylist())
-    live = {(one.source, one.first, one.last) for one in history.view.batches}
-    held = {(row.source, row.first_batch, row.last_batch) for row in snapshot.view(MEASURES[0]).live}
+    view = wh._snapshot.view(MEASURES[0])
+    live = {(one.source, one.first, one.last) for one in wh._snapshot.keys_view().batches}
+    held = {(row.source, row.first_batch, row.last_batch) for row in view.live}
     if live != held:
         return [f"keys: {live} are live, of the measures {held}"]
-    rows = sum(counts.values()) - sum(row.rows for row in snapshot.view(MEASURES[0]).live)
-    if (history.rows, history.nulls) != (rows, 0):
-        return [f"keys: {history.rows} rows in history and {history.nulls} NULL, true are {rows}"]
-    found = frequencies.counts(history, list(counts))
-    wrong = {key: had for key, had in zip(counts, found, strict=True) if had != counts[key]}
-    return [f"keys: counts are {wrong}"] if wrong and not live else []
+    answers = wh.frequency([*counts, "no such page"], mode="exact")
+    live_rows = sum(row.rows for row in view.live)
+    told = (answers[0].n, answers[0].m, answers[0].nulls)
+    true = (counts.total() - live_rows, live_rows, 0)
+    if told != true:
+        return [f"keys: rows of history, live and NULL are {told}, true are {true}"]
+    wrong = {one.value: one for one in answers if not one.lo == one.count == one.hi == counts[one.value]}
+    return [f"keys: counts are {wrong}"] if wrong else []
 
 
 def _wrong_events(uri: str, truth: Truth) -> list[str]:

@@ -1,4 +1,4 @@
-"""History's frequencies against a Counter: counts, ranges, heavy hitters, top and second moments."""
+"""Keys of history against a Counter: counts, ranges, heavy hitters, top and joins, as users ask."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import query.keys as frequencies
-from query import keyscan
+import query
+from query import keylists, keymemory, keyscan
 from query.keyblocks import KeyHistory
-from tests.warehouse.keyworld import KeyWorld, Row, in_this_process, plain, tiny_pieces
+from query.keylists import Listed
+from tests.warehouse.keyworld import DAY_US, KeyWorld, Row, in_this_process, plain, tiny_pieces
 from tests.warehouse.test_damage import HARM
 from tests.warehouse.test_keys import VALUES
 from warehouse import DamagedWarehouse, InputError, heavy
-from warehouse.keymarks import KeyMarks
-from warehouse.ticks import ALL_TIME, Window
+from warehouse.keys import no_names
+from warehouse.ticks import ALL_TIME, Window, from_epoch_us
 
 RANGES = [
     (None, None),
@@ -57,7 +58,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> KeyWorld:
         patch.setattr("warehouse.tasks.SORT_ROWS", 200)
         for seed in range(4):
             world.load(zipf(seed), files=2)
-    assert [run.run.level for run in world.history().view.runs] == [1, 0]
+    assert [run.run.level for run in world.view().runs] == [1, 0]
     return world
 
 
@@ -65,40 +66,62 @@ def ranked(counts: Counter[Any]) -> list[tuple[Any, int]]:
     return sorted(counts.items(), key=lambda one: (-one[1], one[0].encode()))
 
 
-def check(history: KeyHistory, truth: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def of(window: Window) -> dict[str, Any]:
+    """The window as a question takes it."""
+    if window == ALL_TIME:
+        return {}
+    return {"between": tuple(from_epoch_us(edge * DAY_US) for edge in (window.start, window.stop))}
+
+
+def exact(answer: Any) -> int:
+    """The count of an answer that leaves nothing open."""
+    assert answer.lo == answer.count == answer.hi
+    return int(answer.count)
+
+
+def listed(found: Any) -> list[tuple[Any, int]]:
+    """Keys that were found, with their counts, all of them certain."""
+    assert all(one.certain for one in found)
+    return [(one.value, exact(one)) for one in found]
+
+
+def check(world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every question about the window, from marks and by a scan."""
+    wh, truth, where = query.open(world.uri), world.truth(window), of(window)
     n = sum(truth.values())
-    assert history.rows == n
     asked = [*truth, "key-", "", "zzz", "key-1"]
-    assert frequencies.counts(history, asked) == [truth[key] for key in asked]
+    found = wh.frequency(asked, **where)
+    assert [exact(one) for one in found] == [one.in_history for one in found] == [truth[key] for key in asked]
+    assert (found[0].n, found[0].m) == (n, 0)
     for low, high in RANGES:
         inside = [key for key in truth if (low is None or key >= low) and (high is None or key < high)]
         true = sum(truth[key] for key in inside)
-        assert frequencies.range_count(history, low, high) == true, (low, high)
-    assert frequencies.second_moment(history) == sum(count * count for count in truth.values())
+        assert exact(wh.key_range(low, high, **where)) == true, (low, high)
+    assert exact(wh.self_join(**where)) == sum(count * count for count in truth.values())
     for scanned in (False, True):
         with monkeypatch.context() as patch:
             if scanned:
-                patch.setattr(frequencies, "listed_names", listed_nowhere)
+                patch.setattr(keymemory, "listed_names", listed_nowhere)
+            wh = query.open(world.uri)
             for phi in PHIS:
                 share = Fraction(phi)
                 true_heavy = [one for one in ranked(truth) if n and one[1] >= Fraction(str(phi)) * n]
                 given = phi if isinstance(phi, int | float) else share
-                assert frequencies.heavy_hitters(history, given) == true_heavy, (phi, scanned)
+                assert listed(wh.heavy_hitters(given, **where)) == true_heavy, (phi, scanned)
             for k in (1, 3, 10, 10_000):
-                assert frequencies.top(history, k) == ranked(truth)[:k]
+                assert listed(wh.top(k, **where)) == ranked(truth)[:k]
 
 
-def listed_nowhere(_: KeyHistory) -> Any:
+def listed_nowhere(history: KeyHistory) -> Listed:
     none = np.empty(0, np.int64)
-    return frequencies.Listed(none, none, none, 2**62)
+    return Listed(no_names(history.view.key), none, none, 2**62)
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_every_question_about_a_window_is_answered_as_a_counter_would(
     world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check(world.history(window), world.truth(window), monkeypatch)
+    check(world, window, monkeypatch)
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
@@ -114,7 +137,7 @@ def test_with_any_budget_for_heavy_keys_no_answer_changes(
     world = KeyWorld(tmp_path / "w", kappa=3)
     for seed in range(2):
         world.load(zipf(seed, 60))
-    check(world.history(window), world.truth(window), monkeypatch)
+    check(world, window, monkeypatch)
 
 
 def test_heavy_hitters_of_few_come_from_the_marks_alone(
@@ -124,28 +147,26 @@ def test_heavy_hitters_of_few_come_from_the_marks_alone(
     for window in WINDOWS[:3]:
         truth = world.truth(window)
         least = math.ceil(0.05 * sum(truth.values()))
-        found = frequencies.heavy_hitters(world.history(window), 0.05)
-        assert found == [one for one in ranked(truth) if one[1] >= least]
+        found = query.open(world.uri).heavy_hitters(0.05, **of(window))
+        assert listed(found) == [one for one in ranked(truth) if one[1] >= least]
 
 
 def test_a_look_up_reads_the_blocks_that_may_hold_the_key_and_no_others(
     world: KeyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = world.history(Window(3, 4))
+    wh, view = query.open(world.uri), world.view()
     read: list[int] = []
-    tables = history.blocks.tables
-    monkeypatch.setattr(
-        history.blocks, "tables", lambda *a, **k: (read.append(len(a[2])), tables(*a, **k))[1]
-    )
-    frequencies.counts(history, ["key-77777"])
-    assert sum(read) <= len(history.shares)
+    tables = wh._blocks.tables
+    monkeypatch.setattr(wh._blocks, "tables", lambda *a, **k: (read.append(len(a[2])), tables(*a, **k))[1])
+    shares = len(KeyHistory(wh._blocks, view, Window(3, 4)).shares)
+    wh.frequency("key-77777", **of(Window(3, 4)))
+    assert sum(read) <= shares
     read.clear()
-    frequencies.counts(history, ["key-1", "key-2", "key-1"])
-    assert sum(read) <= 2 * 2 * len(history.shares)  # eight ticks of a key fill two blocks or three
+    wh.frequency(["key-1", "key-2", "key-1"], **of(Window(3, 4)))
+    assert sum(read) <= 2 * 2 * shares  # eight ticks of a key fill two blocks or three
     read.clear()
-    whole = KeyHistory(history.blocks, history.view, ALL_TIME)
-    frequencies.range_count(whole, "key-1", "key-9")
-    assert sum(read) <= 2 * len(whole.shares)
+    wh.key_range("key-1", "key-9")
+    assert sum(read) <= 2 * len(view.runs)
 
 
 @pytest.mark.parametrize("kind", sorted(VALUES))
@@ -157,16 +178,16 @@ def test_keys_of_every_type_are_asked_for_as_the_user_has_them(
     world = KeyWorld(tmp_path / "w", kind)
     r = random.Random(3)
     world.load([(r.choice([*VALUES[kind], None]), r.randrange(3)) for _ in range(60)])
-    history, truth = world.history(), world.truth()
-    assert frequencies.counts(history, VALUES[kind]) == [truth[plain(key)] for key in VALUES[kind]]
-    found = frequencies.top(history, 100)
+    wh, truth = query.open(world.uri), world.truth()
+    assert [exact(one) for one in wh.frequency(VALUES[kind])] == [truth[plain(key)] for key in VALUES[kind]]
+    found = listed(wh.top(100))
     assert {plain(key): count for key, count in found} == dict(truth)
     assert [type(key) for key, _ in found] == [type(VALUES[kind][0])] * len(found)
-    assert frequencies.range_count(history) == sum(truth.values())
+    assert exact(wh.key_range(None, None)) == sum(truth.values())
     least = min(VALUES[kind], key=lambda key: (key != key, key))  # noqa: PLR0124  NaN is last
-    assert frequencies.range_count(history, least) == sum(truth.values())
-    assert frequencies.range_count(history, None, least) == 0
-    assert frequencies.inner_product(history, history) == sum(count**2 for count in truth.values())
+    assert exact(wh.key_range(least, None)) == sum(truth.values())
+    assert exact(wh.key_range(None, least)) == 0
+    assert exact(wh.inner_product(wh)) == sum(count**2 for count in truth.values())
 
 
 def test_numbers_that_no_row_can_have_count_nothing_and_bound_ranges(
@@ -186,20 +207,21 @@ def test_numbers_that_no_row_can_have_count_nothing_and_bound_ranges(
     for number, (kind, keys, bound, from_there) in enumerate(cases):
         world = KeyWorld(tmp_path / str(number), kind)
         world.load([(key, 0) for key in keys])
-        history = world.history()
-        assert frequencies.range_count(history, bound) == from_there, (kind, bound)
+        wh = query.open(world.uri)
+        assert exact(wh.key_range(bound, None)) == from_there, (kind, bound)
         same = kind == "date" or (bound != bound and kind == "double")  # noqa: PLR0124
-        assert frequencies.counts(history, [bound]) == [int(same)], (kind, bound)
+        assert exact(wh.frequency(bound)) == int(same), (kind, bound)
 
 
 def test_a_key_of_another_type_is_an_error_that_says_so(world: KeyWorld) -> None:
+    wh = query.open(world.uri)
     with pytest.raises(InputError, match="5 is no key here: 'k' is of type string"):
-        frequencies.counts(world.history(), [5])
+        wh.frequency([5])
     for phi in (0, 1.5, "x", True, -1):
         with pytest.raises(InputError, match=r"phi must lie in \(0, 1\]"):
-            frequencies.heavy_hitters(world.history(), phi)
+            wh.heavy_hitters(phi)
     with pytest.raises(InputError, match="k must be a whole number"):
-        frequencies.top(world.history(), 0)
+        wh.top(0)
 
 
 def test_two_warehouses_join_on_their_keys(
@@ -208,13 +230,13 @@ def test_two_warehouses_join_on_their_keys(
     in_this_process(monkeypatch)
     other = KeyWorld(tmp_path / "other")
     other.load([("key-1", 3), ("key-1", 4), ("key-2", 3), ("nowhere", 3)])
-    a, b = world.history(Window(2, 4)), other.history(Window(3, 4))
-    counts = world.truth(Window(2, 4))
-    assert frequencies.inner_product(a, b) == counts["key-1"] + counts["key-2"]
+    wh, counts = query.open(world.uri), world.truth(Window(2, 4))
+    found = wh.inner_product(query.open(other.uri), **of(Window(2, 4)))
+    assert exact(found) == counts["key-1"] + counts["key-2"]
     numbers = KeyWorld(tmp_path / "numbers", "long")
     numbers.load([(1, 0)])
     with pytest.raises(InputError, match="keys of types string and long do not join"):
-        frequencies.inner_product(a, numbers.history())
+        wh.inner_product(query.open(numbers.uri))
 
 
 @pytest.mark.parametrize("harm", HARM)
@@ -227,12 +249,13 @@ def test_a_damaged_file_is_an_error_that_names_it(
     world.load([(f"key-{i}", i % 5) for i in range(5000)])
     folder = "key_marks" if ask == "marks" else "keys"
     (path,) = (world.uri / folder).glob("run=*/*.parquet")
-    history = world.history()
+    wh = query.open(world.uri)
+    wh._newest_keys()  # the marks are in memory, their lists of frequent keys are not
     HARM[harm](path)
     asks: dict[str, Callable[[], Any]] = {
-        "counts": lambda: frequencies.counts(history, [f"key-{i}" for i in range(5000)]),
-        "top": lambda: frequencies.second_moment(history),
-        "marks": lambda: frequencies.top(world.history(), 1),
+        "counts": lambda: wh.frequency([f"key-{i}" for i in range(5000)]),
+        "top": wh.self_join,
+        "marks": lambda: query.open(world.uri).top(1),
     }
     with pytest.raises(DamagedWarehouse, match=path.stem):
         asks[ask]()
@@ -240,32 +263,26 @@ def test_a_damaged_file_is_an_error_that_names_it(
 
 def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check above fails on a reader that leaves a cell out: here the first tick of each window."""
-    whole = frequencies._cells
+    whole = keylists._cells
 
-    def misses(run: KeyMarks, window: Window) -> Any:
-        found = whole(run, window)
+    def misses(share: Any, window: Window) -> Any:
+        found = whole(share, window)
         kept = found.cells > 0
         floors = np.where(np.arange(len(found.floors)) > 0, found.floors, 1)
-        names = frequencies.take(found.keys, np.flatnonzero(kept))
+        names = keylists.take(found.keys, np.flatnonzero(kept))
         return heavy.Heavy(names, found.cells[kept], found.counts[kept], floors)
 
-    monkeypatch.setattr(frequencies, "_cells", misses)
-    history, truth = world.history(Window(2, 5)), world.truth(Window(2, 5))
+    monkeypatch.setattr(keylists, "_cells", misses)
     with pytest.raises(AssertionError):
-        check(history, truth, monkeypatch)
+        check(world, Window(2, 5), monkeypatch)
 
 
 def test_counts_and_heavy_hitters_need_no_java_no_pandas_and_no_duckdb(world: KeyWorld) -> None:
     script = """
-import sys, query.keys
-from query.blocks import BlockReader
-from query.keyblocks import KeyHistory
-from warehouse import open_snapshot
-from warehouse.ticks import ALL_TIME
-snapshot = open_snapshot(sys.argv[1])
-history = KeyHistory(BlockReader(snapshot.store), snapshot.keys_view(), ALL_TIME)
-print(query.keys.counts(history, ["key-1"]), query.keys.heavy_hitters(history, 0.05)[0][1])
-query.keys.range_count(history, "a", "key-2")
+import sys, query
+wh = query.open(sys.argv[1])
+print([wh.frequency("key-1").count], wh.heavy_hitters(0.05)[0].count)
+wh.key_range("a", "key-2")
 print(sorted({"pandas", "pyspark", "py4j", "duckdb"} & set(sys.modules)))
 """
     run = subprocess.run(

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 import query
 import stream
 import warehouse
-from query import duck, keymemory, keys
+from query import duck, keylists, keymemory
+from query.recent import Recent
 from tests.query.sqlworld import FLIGHTS, ROOT, Rows, make, month
 from warehouse import InputError, ledger
 
@@ -51,7 +52,7 @@ def test_what_the_marks_list_is_laid_out_once_for_many_statements(
 ) -> None:
     wh, laid_out = query.open(own), []
     monkeypatch.setattr(
-        keymemory, "listed_names", lambda history: laid_out.append(history) or keys.listed_names(history)
+        keymemory, "listed_names", lambda history: laid_out.append(history) or keylists.listed_names(history)
     )
     for _ in range(3):
         assert len(wh.sql("SELECT * FROM top(2)").fetchall()) == 2
@@ -133,7 +134,7 @@ def test_each_statement_is_fresh_and_of_one_moment(
 
     def at_once(looks: duck._Looks, moment: int) -> query.Warehouse:
         found = kept(looks, moment)
-        looks._seen.clear()
+        looks._seen = Recent(duck.LOOKS)
         number = next(numbers)
         stream.append(spark, own, march.limit(3), source="web", batch=number)
         return found

@@ -19,13 +19,11 @@ from deltalake import write_deltalake
 from pyspark.sql import types as T
 
 import warehouse
-from query.blocks import BlockReader
-from query.keyblocks import KeyHistory
 from warehouse import attempt, keyruns, ledger, steps, tables, tasks
 from warehouse.create import read_options
 from warehouse.events import Batches, decode
 from warehouse.keys import Key
-from warehouse.snapshot import Snapshot
+from warehouse.snapshot import KeysView, Snapshot
 from warehouse.steps import Plan
 from warehouse.storage import STEPS, Store
 from warehouse.summaries import Summaries, by_tick
@@ -125,10 +123,9 @@ class KeyWorld:
         assert ledger.append_batch(self.store, options.eps, "s", number, summaries)
         self.streamed.append(list(events))
 
-    def history(self, window: Window = ALL_TIME) -> KeyHistory:
+    def view(self) -> KeysView:
         """As a reader that comes now sees it."""
-        snapshot = Snapshot(self.store)
-        return KeyHistory(BlockReader(self.store), snapshot.keys_view(), window)
+        return Snapshot(self.store).keys_view()
 
     def truth(self, window: Window = ALL_TIME) -> Counter[Any]:
         """The rows in the window of each key, as plain values; NaN by the word."""

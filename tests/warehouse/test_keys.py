@@ -87,7 +87,7 @@ def stored(world: KeyWorld, run: KeyMarks) -> list[tuple[Any, int, int]]:
 
 def check(world: KeyWorld) -> None:
     """Every run is its steps' Counter, and all that its marks say is so."""
-    for run in world.history().view.runs:
+    for run in world.view().runs:
         rows = stored(world, run)
         truth = world.pairs(range(run.run.first, run.run.last + 1))
         assert len(rows) == run.rows == len({(key, tick) for key, tick, _ in rows})
@@ -132,7 +132,7 @@ def test_every_type_is_counted_by_key_and_tick_through_loads_and_merges(tmp_path
     world = KeyWorld(tmp_path / "w", kind)
     for seed in range(4):
         world.load(rows_of(kind, seed), files=3)
-    levels = [(run.run.level, run.run.first, run.run.last) for run in world.history().view.runs]
+    levels = [(run.run.level, run.run.first, run.run.last) for run in world.view().runs]
     assert levels == [(1, 0, 2), (0, 3, 3)]
     check(world)
 
@@ -140,7 +140,7 @@ def test_every_type_is_counted_by_key_and_tick_through_loads_and_merges(tmp_path
 def test_one_step_that_fits_a_task_is_one_file_with_its_marks(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path / "w")
     world.load([("b", 1), ("a", 1), ("b", 1), (None, 1), ("a", 0)])
-    (run,) = world.history().view.runs
+    (run,) = world.view().runs
     assert stored(world, run) == [("a", 0, 1), ("a", 1, 1), ("b", 1, 2)]
     check(world)
 
@@ -171,7 +171,7 @@ def test_a_key_that_most_rows_have_is_as_short_as_its_ticks(tmp_path: Path, shar
             [(5 if r.random() < share else r.randrange(1000), r.randrange(3)) for _ in range(200)], files=4
         )
     check(world)
-    (run,) = world.history().view.runs
+    (run,) = world.view().runs
     assert run.rows <= 3 + 600 * (1 - share) * 1.5
 
 
@@ -180,7 +180,7 @@ def test_all_keys_apart_are_merged_in_slices_of_their_share(tmp_path: Path) -> N
     for step in range(3):
         world.load([(i * 7919 % 2**20, 0) for i in range(step * 100, step * 100 + 100)], files=5)
     check(world)
-    (run,) = world.history().view.runs
+    (run,) = world.view().runs
     sizes = [file.rows for file in run.files]
     assert len(sizes) > 5
     assert max(sizes) <= 3 * 300 / len(sizes)
@@ -224,7 +224,7 @@ def test_a_warehouse_that_had_no_keys_table_says_so_and_catches_up(
 
     warehouse.load(None, world.uri, progress=look)  # type: ignore[arg-type]
     assert [text[:26] for text in said] == ["the keys of steps 1 to 2 a"][: steps - 1]
-    assert [run.run.name[:3] for run in world.history().view.runs] == ["L00"] * steps
+    assert [run.run.name[:3] for run in world.view().runs] == ["L00"] * steps
     assert wh.frequency("a").in_history == world.truth()["a"]
     check(world)
 
@@ -254,7 +254,7 @@ def test_keys_that_do_not_fit_a_task_at_once_become_chunks(
     monkeypatch.setattr(tasks, "HELD_BYTES", 2_000)
     world = KeyWorld(tmp_path / "w")
     world.load([(f"key-{i % 70}", i % 3) for i in range(400)], files=4)
-    (run,) = world.history().view.runs
+    (run,) = world.view().runs
     assert len(run.files) > 1
     check(world)
     assert not [path for path in (world.uri / KEYS / "_chunks").rglob("*") if path.is_file()]
