@@ -19,6 +19,7 @@ from warehouse import ingest, ledger, numbering, tables, tasks
 from warehouse.create import read_options
 from warehouse.errors import InputError
 from warehouse.events import Batches, event_files, rows_by_batch, share_out
+from warehouse.executors import Executor, Input, executor_of
 from warehouse.ingest import Appended
 from warehouse.load import BULK, next_step
 from warehouse.options import Options
@@ -30,17 +31,22 @@ from warehouse.summaries import TickSummary, by_tick
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from warehouse.arrowrows import Given
+
 
 def append(
-    spark: SparkSession,
+    spark: SparkSession | None,
     uri: str | os.PathLike[str],
-    rows: DataFrame,
+    rows: DataFrame | Given,
     *,
     source: str,
     batch: int,
     storage_options: dict[str, str] | None = None,
 ) -> bool:
     """Appends one batch of a source; False where the warehouse has it already.
+
+    `spark` and `rows` are as for `warehouse.load`: a session and a DataFrame of it; or None, and a pyarrow
+    Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or folder.
 
     `batch` is the source's own number, from 0 on; numbers rise, and may leave some out. A batch that comes
     again is a replay and changes nothing. Rows whose time, measures or key are timestamps or dates outside
@@ -50,7 +56,9 @@ def append(
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
         raise InputError(f"batch must be a whole number from 0 on, got {batch!r}.")
     store = Store.of(uri, storage_options)
-    return append_batch(spark, store, rows, Batches(checked_source(source), batch, batch)) is not None
+    executor = executor_of(spark)
+    name = Batches(checked_source(source), batch, batch)
+    return append_batch(executor, store, executor.input(rows), name) is not None
 
 
 def checked_source(source: object) -> str:
@@ -62,9 +70,9 @@ def checked_source(source: object) -> str:
 
 @telling_refusals("append")
 def append_batch(
-    spark: SparkSession,
+    executor: Executor,
     store: Store,
-    rows: DataFrame,
+    rows: Input,
     batch: Batches,
     *,
     sieve: Sieve = TAKE_ALL,
@@ -79,13 +87,13 @@ def append_batch(
     if place == "known":
         return None
     if place == "unfinished":
-        return _finish(spark, store, options, batch)
+        return _finish(executor, store, options, batch)
     if place == "unproved":
         _check_without_rows(store, rows, batch, sieve)
         return None
     before = tables.newest_transaction(events, batch.source)
     if before > tables.newest_transaction(held, batch.source):
-        _finish(spark, store, options, Batches(batch.source, before, before))
+        _finish(executor, store, options, Batches(batch.source, before, before))
         held = tables.open_table(store, LEDGER)
     prepared: list[ledger.Prepared] = []
 
@@ -97,14 +105,14 @@ def append_batch(
     eps = ledger.level_eps(options.eps, 0)
     done = ingest.append_rows(store, rows, batch, next_step(store), eps=eps, sieve=sieve, check=prepare)
     if done.outcome == "known":  # another process has brought it, or a later one, meanwhile
-        return append_batch(spark, store, rows, batch, sieve=sieve, check=check)
+        return append_batch(executor, store, rows, batch, sieve=sieve, check=check)
     if done.after > tables.newest_transaction(held, batch.source):
-        _finish(spark, store, options, Batches(batch.source, done.after, done.after))
+        _finish(executor, store, options, Batches(batch.source, done.after, done.after))
     ledger.append_batch(store, options.eps, batch.source, batch.last, done.summaries, *prepared)
     return done
 
 
-def _check_without_rows(store: Store, rows: DataFrame, batch: Batches, sieve: Sieve) -> None:
+def _check_without_rows(store: Store, rows: Input, batch: Batches, sieve: Sieve) -> None:
     """InputError where a batch of which nothing is there brings anything: it would be passed over."""
     found = ingest.try_rows(store, rows, batch, next_step(store), sieve)
     told = ingest.has_rejected(tables.open_table(store, REJECTED), batch)
@@ -112,7 +120,7 @@ def _check_without_rows(store: Store, rows: DataFrame, batch: Batches, sieve: Si
         raise numbering.passed_over(batch, numbering.newest(store, batch.source))
 
 
-def _finish(spark: SparkSession, store: Store, options: Options, batch: Batches) -> Appended | None:
+def _finish(executor: Executor, store: Store, options: Options, batch: Batches) -> Appended | None:
     """Writes the ledger rows of the batch, which `events` has, and of those before it that have none.
 
     A crash left them so, or a process that is about to write them itself. None where that was faster.
@@ -122,12 +130,12 @@ def _finish(spark: SparkSession, store: Store, options: Options, batch: Batches)
     there = rows_by_batch(store.filesystem(), events, Batches(batch.source, first, batch.last))
     mine = False
     for number in sorted({*there, batch.last}):
-        summaries = _summarise(spark, store, options, Batches(batch.source, number, number))
+        summaries = _summarise(executor, store, options, Batches(batch.source, number, number))
         mine = ledger.append_batch(store, options.eps, batch.source, number, summaries)
     return Appended("known", rows=there[batch.last], summaries=summaries) if mine else None
 
 
-def _summarise(spark: SparkSession, store: Store, options: Options, batch: Batches) -> list[TickSummary]:
+def _summarise(executor: Executor, store: Store, options: Options, batch: Batches) -> list[TickSummary]:
     """A summary of each tick that the batch touched, from its rows in `events`."""
     eps = ledger.level_eps(options.eps, 0)
     found = event_files(tables.open_table(store, EVENTS), [batch])
@@ -135,4 +143,4 @@ def _summarise(spark: SparkSession, store: Store, options: Options, batch: Batch
         tasks.SummariseTask(store, options, (batch,), tuple(shares), eps)
         for shares in share_out(store.filesystem(), found, tasks.SORT_ROWS // len(options.measures))
     ]
-    return by_tick(chain.from_iterable(tasks.run(spark, work)), eps)
+    return by_tick(chain.from_iterable(executor.run(work)), eps)

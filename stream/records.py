@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import arrow_udf
+from deltalake import Schema
 
 from stream.strict import Strict
 from warehouse.errors import InputError
 from warehouse.options import Options
-from warehouse.schema import ddl, quoted
+from warehouse.schema import ddl, delta_fields, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +37,8 @@ def parse(
     The result has the warehouse's columns and `_position`, `_raw` and `_reason`, as `stream.start` takes
     them.
     """
+    from pyspark.sql import functions as F
+
     types = dict(options.columns)
     if not types:
         raise InputError("the warehouse has no columns yet. Create it with a schema, or load a batch first.")
@@ -64,12 +65,14 @@ def parse(
 
 def _strict(records: DataFrame, form: Literal["json", "csv"], named: list[tuple[str, str]]) -> Strict:
     spark = records.sparkSession
-    kinds = [field.dataType for field in spark.createDataFrame([], ddl(named)).schema]
+    fields = delta_fields(spark.createDataFrame([], ddl(named)).schema)
+    kinds = [field.type for field in pa.schema(Schema(fields))]
     return Strict(form, tuple((name, kind, said) for (name, said), kind in zip(named, kinds, strict=True)))
 
 
 def _told_by(strict: Strict) -> Callable[[Column], Column]:
     """A function of binary records that says why each is refused."""
+    from pyspark.sql.pandas.functions import arrow_udf
 
     def tell(batch: pa.Array) -> pa.Array:
         return strict(batch)
@@ -81,6 +84,8 @@ def _told_by(strict: Strict) -> Callable[[Column], Column]:
 
 def _reason(strict: Strict) -> Column:
     """Why a record is refused; NULL where it is not."""
+    from pyspark.sql import functions as F
+
     raw, why = F.col("_raw").cast("string"), F.lit(strict.no_record)
     if strict.form == "json":
         for name, _, kind in reversed([one for one in strict.columns if "'" not in one[0]]):

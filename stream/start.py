@@ -15,6 +15,7 @@ from warehouse import ingest, numbering
 from warehouse.create import read_options
 from warehouse.errors import InputError, TooManyRejected
 from warehouse.events import Batches
+from warehouse.executors import executor_of
 from warehouse.ingest import TOLD, Appended
 from warehouse.refusals import telling_refusals
 from warehouse.sieve import Sieve
@@ -90,7 +91,8 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
         raise InputError(f"max_rejected_fraction must lie in [0, 1], got {max_rejected_fraction!r}.")
     when = _spark_trigger(trigger)
     ahead_us = None if ahead is None else parse_duration(ahead)
-    ingest.check_rows(read_options(store), streaming_df, Sieve(reasons=bool(told)))
+    executor = executor_of(spark)
+    ingest.check_rows(read_options(store), executor.input(streaming_df), Sieve(reasons=bool(told)))
     check_numbering(spark, store, name, os.fspath(checkpoint))
     gate = busy or threading.Lock()
 
@@ -99,9 +101,9 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
             began = time.perf_counter()
             latest = None if ahead_us is None else int(time.time() * 1e6) + ahead_us
             done = append_batch(
-                spark,
+                executor,
                 store,
-                rows,
+                executor.input(rows),
                 Batches(name, number, number),
                 sieve=Sieve(latest, bool(told)),
                 check=lambda done: _check_fraction(done, max_rejected_fraction, name, number),

@@ -21,10 +21,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import pyarrow as pa
-from pyspark.sql import types as T
 
 from warehouse.ticks import FIRST_US, LAST_US
 
@@ -59,12 +58,12 @@ class Real(str):
 class Strict:
     """Tells of each record why it is refused; NULL where it is not.
 
-    `columns` are the names, types in Spark's terms, and types as reasons name them, in the order of CSV's
-    fields. `form` is 'json' or 'csv'.
+    `columns` are the names, types as `events` has them in Arrow, and types as reasons name them, in the order
+    of CSV's fields. `form` is 'json' or 'csv'.
     """
 
     form: str
-    columns: tuple[tuple[str, T.DataType, str], ...]
+    columns: tuple[tuple[str, pa.DataType, str], ...]
 
     @property
     def no_record(self) -> str:
@@ -73,7 +72,7 @@ class Strict:
 
     def __call__(self, records: pa.Array) -> pa.Array:
         """The reasons of binary records."""
-        look = self._json() if self.form == "json" else self._csv()
+        look: Callable[[str], Any] = self._json() if self.form == "json" else self._csv()
         before = csv.field_size_limit(_FIELD_BYTES)
         try:
             found = [_reason(look, self.no_record, one) for one in records.to_pylist()]
@@ -81,13 +80,21 @@ class Strict:
         finally:
             csv.field_size_limit(before)
 
-    def _json(self) -> Callable[[str], None]:
+    def parser(self) -> Callable[[bytes], dict[str, Any]]:
+        """A function that makes an object of a JSON record; Refused with the reason where it is none.
+
+        Numbers with a fraction or an exponent are `Real`.
+        """
+        look, no_record = self._json(_decoder(Real)), self.no_record
+        return lambda record: _parsed(look, no_record, record)
+
+    def _json(self, first: Callable[[str], Any] | None = None) -> Callable[[str], dict[str, Any]]:
         names = [name for name, _, _ in self.columns]
         known = {name.lower(): name for name in names}
         checks = _checks(self.columns, json_takes)
-        quick, exact = _decoder(float), _decoder(Real)
+        quick, exact = first or _decoder(float), _decoder(Real)
 
-        def look(text: str) -> None:
+        def look(text: str) -> dict[str, Any]:
             found = quick(text)
             if type(found) is not dict:
                 raise NoRecord("no object")
@@ -103,6 +110,7 @@ class Strict:
                     value = exact(text)[name]  # its digits may tell what a float does not
                     if not takes(value):
                         raise Refused(f"{name} is no {kind}: {_shown(value)}")
+            return cast("dict[str, Any]", found)
 
         return look
 
@@ -122,24 +130,31 @@ class Strict:
         return look
 
 
-def _reason(look: Callable[[str], None], no_record: str, record: bytes | None) -> str | None:
-    if not record:
-        return "an empty record"
+def _reason(look: Callable[[str], Any], no_record: str, record: bytes | None) -> str | None:
     try:
-        look(record.decode())
-    except NoRecord as error:
-        return f"{no_record}: {error}"
+        _parsed(look, no_record, record)
     except Refused as error:
         return str(error)
-    except UnicodeDecodeError as error:
-        return f"{no_record}: no UTF-8 from byte {error.start} on"
-    except RecursionError:
-        return f"{no_record}: nested too deep"
-    except json.JSONDecodeError as error:
-        return f"{no_record}: {error.msg} at character {error.pos}"
-    except (csv.Error, ValueError) as error:  # ValueError: an integer of thousands of digits
-        return f"{no_record}: {error}"
     return None
+
+
+def _parsed(look: Callable[[str], Any], no_record: str, record: bytes | None) -> Any:
+    """What the record says; Refused with the whole reason where it is none."""
+    if not record:
+        raise Refused("an empty record")
+    try:
+        return look(record.decode())
+    except NoRecord as error:
+        reason = str(error)
+    except UnicodeDecodeError as error:
+        reason = f"no UTF-8 from byte {error.start} on"
+    except RecursionError:
+        reason = "nested too deep"
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at character {error.pos}"
+    except (csv.Error, ValueError) as error:  # ValueError: an integer of thousands of digits
+        reason = str(error)
+    raise Refused(f"{no_record}: {reason}")
 
 
 def _decoder(number: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -183,46 +198,46 @@ def _shown(value: Any) -> str:
 
 
 def _checks(
-    columns: Iterable[tuple[str, T.DataType, str]], takes: Callable[[T.DataType], Takes | None]
+    columns: Iterable[tuple[str, pa.DataType, str]], takes: Callable[[pa.DataType], Takes | None]
 ) -> list[tuple[str, Takes, str]]:
     """The columns with something to check."""
     found = ((name, takes(kind), said) for name, kind, said in columns)
     return [(name, check, said) for name, check, said in found if check is not None]
 
 
-def json_takes(kind: T.DataType) -> Takes | None:
+def json_takes(kind: pa.DataType) -> Takes | None:
     """Whether Spark's reader takes a value as what it says, or refuses it; None where it always does.
 
     A number with a fraction or an exponent comes as a float, and as `Real` where that was not enough.
     """
-    if isinstance(kind, T.DoubleType):
+    if pa.types.is_float64(kind):
         return _is_double
-    if isinstance(kind, T.FloatType):
+    if pa.types.is_float32(kind):
         return _is_single
-    if isinstance(kind, T.DecimalType):
+    if pa.types.is_decimal(kind):
         return partial(_is_decimal, kind.precision, kind.scale)
-    if isinstance(kind, T.TimestampType):
+    if pa.types.is_timestamp(kind):
         return _is_moment
-    if isinstance(kind, T.StringType):
+    if pa.types.is_string(kind):
         return _is_text
-    if isinstance(kind, T.StructType):
-        fields = [(one.name, check) for one in kind if (check := json_takes(one.dataType)) is not None]
+    if pa.types.is_struct(kind):
+        fields = [(one.name, check) for one in kind if (check := json_takes(one.type)) is not None]
         return partial(_has_fields, fields) if fields else None
-    if isinstance(kind, (T.ArrayType, T.MapType)):
-        inside = json_takes(kind.elementType if isinstance(kind, T.ArrayType) else kind.valueType)
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        inside = json_takes(kind.item_type if pa.types.is_map(kind) else kind.value_type)
         return partial(_has_items, inside) if inside else None
     return None
 
 
-def csv_takes(kind: T.DataType) -> Takes | None:
+def csv_takes(kind: pa.DataType) -> Takes | None:
     """The same for the text of a CSV field, which is not empty."""
-    if isinstance(kind, (T.DoubleType, T.FloatType)):
-        return partial(_is_number_text, _is_double if isinstance(kind, T.DoubleType) else _is_single)
-    if isinstance(kind, T.DecimalType):
+    if pa.types.is_floating(kind):
+        return partial(_is_number_text, _is_double if pa.types.is_float64(kind) else _is_single)
+    if pa.types.is_decimal(kind):
         return partial(_is_number_text, partial(_is_decimal, kind.precision, kind.scale))
-    if isinstance(kind, T.IntegralType):
+    if pa.types.is_integer(kind):
         return lambda text: _WHOLE.fullmatch(text) is not None
-    return _is_moment if isinstance(kind, T.TimestampType) else None
+    return _is_moment if pa.types.is_timestamp(kind) else None
 
 
 def _is_number_text(takes: Takes, text: str) -> bool:

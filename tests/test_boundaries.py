@@ -31,8 +31,8 @@ NEVER = {
     "query": set(),
     "jobs": {"duckdb"},
 }
-# A reader works without Java: Spark is looked for only once a function that needs it is called.
-NOT_WHEN_LOADED = {"query": SPARK}
+# All of it works without Java: Spark is looked for only once a function that needs it is called.
+NOT_WHEN_LOADED = {"warehouse": SPARK, "stream": SPARK, "query": SPARK}
 
 
 def imports(node: ast.AST, *, when_loaded: bool = True) -> Iterator[tuple[str, int, bool]]:
@@ -88,6 +88,8 @@ def test_a_package_imports_only_what_lies_below_it(package: str) -> None:
         ("stream", "from query.answers import Answer"),
         ("query", "import stream"),
         ("query", "from pyspark.sql import SparkSession"),
+        ("warehouse", "from pyspark.sql import SparkSession"),
+        ("stream", "from pyspark.sql import functions as F"),
         ("query", "try:\n    import pyspark\nexcept ImportError:\n    pyspark = None"),
         ("query", "class Reader:\n    import pyspark"),
         ("query", "if TYPE_CHECKING:\n    pass\nelse:\n    import pyspark"),
@@ -105,7 +107,7 @@ def test_an_import_out_of_bounds_is_caught(package: str, source: str) -> None:
     ("package", "source"),
     [
         ("sketches", "import numpy\nfrom sketches import gk\nfrom . import _bytes"),
-        ("warehouse", "from pyspark.sql import DataFrame\nfrom sketches.gk import GK"),
+        ("warehouse", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame\nfrom sketches.gk import GK"),
         ("query", "import duckdb\nfrom warehouse import snapshot\nfrom query._probes import probe"),
         ("query", "def register(spark):\n    from pyspark.sql import functions"),
         ("query", "if TYPE_CHECKING:\n    from pyspark.sql import SparkSession"),
@@ -117,7 +119,13 @@ def test_an_import_within_bounds_passes(package: str, source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "unwanted"), [("query", SPARK), ("sketches", SPARK | {"deltalake", "duckdb"})]
+    ("package", "unwanted"),
+    [
+        ("query", SPARK),
+        ("warehouse", SPARK),
+        ("stream", SPARK),
+        ("sketches", SPARK | {"deltalake", "duckdb"}),
+    ],
 )
 def test_loading_a_package_does_not_load_spark(package: str, unwanted: set[str]) -> None:
     """py4j is how Python starts Java and talks to it: where it is not loaded, no Java runs."""

@@ -77,7 +77,7 @@ def templates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Blocks of 8 rows, chunks of 24, slices of 16, a cascade of threes; tasks run here."""
+    """Blocks of 8 rows, chunks of 24, slices of 16, a cascade of threes."""
     for module in (marks, runfiles):
         monkeypatch.setattr(module, "ROW_GROUP_ROWS", 8)
     monkeypatch.setattr(marks, "CELLS", 16)
@@ -86,7 +86,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     monkeypatch.setattr(attempt, "SLICE_ROWS", 16)
     monkeypatch.setattr(attempt, "FILE_ROWS", (32, 64))
     monkeypatch.setattr(keyruns, "GROUP_ROWS", 3)
-    monkeypatch.setattr(tasks, "run", lambda _, work: [task() for task in work])
     return monkeypatch
 
 

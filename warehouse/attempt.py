@@ -16,7 +16,7 @@ from warehouse.storage import Store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import SparkSession
+    from warehouse.executors import Executor
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ FILE_ROWS = (2**20, 2**22)  # rows of a run's file: least and most; between them
 class Attempt:
     """One attempt at a run, by its name; `eps` is the warehouse's promise."""
 
-    spark: SparkSession
+    executor: Executor
     store: Store
     eps: float
     run: Run
@@ -54,15 +54,9 @@ class Attempt:
     def by_file(self, slices: Sequence[T], rows: int) -> list[tuple[T, ...]]:
         """The slices of a merge of so many rows, shared out: those of one file, and one task, together."""
         least, most = FILE_ROWS
-        each = max(1, min(most, max(least, rows // self._cores())) // SLICE_ROWS)
+        each = max(1, min(most, max(least, rows // self.executor.cores)) // SLICE_ROWS)
         return [tuple(slices[at : at + each]) for at in range(0, len(slices), each)]
 
     def _chunks(self, projection: Projection) -> str:
         # Delta looks past names that start with '_'.
         return f"{projection.runs_table}/_chunks/{self.name}"
-
-    def _cores(self) -> int:
-        try:
-            return int(self.spark.sparkContext.defaultParallelism)
-        except Exception:  # noqa: BLE001  a Spark Connect session has no context, and does not tell
-            return 8

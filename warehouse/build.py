@@ -1,4 +1,4 @@
-"""Building runs: a step's rows are sorted, runs are merged, in Spark's tasks; nothing is committed here.
+"""Building runs: a step's rows are sorted, runs are merged, in tasks; nothing is committed here.
 
 A step is sorted in one job for all its projections. Where a projection's rows are more than a task
 holds, they become sorted chunks, and a second job merges these as it would merge runs.
@@ -21,21 +21,21 @@ from warehouse.storage import EVENTS, Store
 from warehouse.tables import DataFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from warehouse.executors import Executor
 
 
 def sort_step(
-    spark: SparkSession, store: Store, eps: float, projections: Sequence[Projection], plan: Plan
+    executor: Executor, store: Store, eps: float, projections: Sequence[Projection], plan: Plan
 ) -> list[NewRun]:
     """The step's run of each projection, written and not committed."""
-    attempt = Attempt(spark, store, eps, Run(plan.step, plan.step, 0), tables.new_name())
+    attempt = Attempt(executor, store, eps, Run(plan.step, plan.step, 0), tables.new_name())
     measures = [one for one in projections if isinstance(one, Measure)]
     keys = [one for one in projections if isinstance(one, Key)]
     found = event_files(tables.open_table(store, EVENTS), plan.batches)
     shares = share_out(store.filesystem(), found, tasks.SORT_ROWS // max(1, len(measures)))
     values = valueruns.sort_tasks(attempt, measures, plan.batches, shares) if measures else []
     counts = [keyruns.sort_tasks(attempt, key, plan.batches, found) for key in keys]
-    results = iter(tasks.run(spark, [*values, *(task for some in counts for task in some)]))
+    results = iter(executor.run([*values, *(task for some in counts for task in some)]))
     runs = valueruns.finish_sort(attempt, measures, [next(results) for _ in values])
     runs += [
         keyruns.finish_sort(attempt, key, [next(results) for _ in some])
@@ -45,7 +45,7 @@ def sort_step(
 
 
 def merge_runs(
-    spark: SparkSession,
+    executor: Executor,
     store: Store,
     eps: float,
     projection: Projection,
@@ -53,7 +53,7 @@ def merge_runs(
     found: Mapping[Run, Sequence[DataFile]],
 ) -> NewRun:
     """The merge's output, written and not committed; `found` are the files of the inputs."""
-    attempt = Attempt(spark, store, eps, merge.output, tables.new_name())
+    attempt = Attempt(executor, store, eps, merge.output, tables.new_name())
     if isinstance(projection, Key):
         keys = [history.read_key_marks(store, projection, run, found[run]) for run in merge.inputs]
         return keyruns.merge_runs(attempt, projection, keys)

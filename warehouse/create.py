@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 from pyarrow import fs
@@ -51,7 +52,7 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
     grace: str | None = None,
     key_eps: float | None = None,
     key_delta: float | None = None,
-    schema: StructType | DataFrame | str | None = None,
+    schema: StructType | DataFrame | pa.Schema | str | None = None,
     storage_options: dict[str, str] | None = None,
 ) -> Options:
     """Makes a warehouse, or finds that the one there has these very options.
@@ -65,8 +66,8 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
     grace     how long what readers may still see is kept, default '7 days'
     key_eps, key_delta
               a live count of a key errs by at most key_eps * m with probability 1 - key_delta; 0.01 each
-    schema    the user's columns (a StructType, DDL text or a DataFrame); without it the first
-              batch fixes them. Spark is needed for DDL text alone
+    schema    the user's columns (a StructType, DDL text, a DataFrame, or a schema of pyarrow); without it
+              the first batch fixes them. Spark is needed for DDL text alone
 
     Raises InputError for a bad option, OptionsMismatch where the warehouse has others.
     """
@@ -159,7 +160,11 @@ def _with_defaults(given: dict[str, Any]) -> Options:
     )
 
 
-def _struct(spark: SparkSession | None, schema: StructType | DataFrame | str) -> StructType:
+def _struct(
+    spark: SparkSession | None, schema: StructType | DataFrame | pa.Schema | str
+) -> StructType | pa.Schema:
+    if isinstance(schema, pa.Schema):
+        return schema
     if isinstance(schema, str):
         if spark is None:
             raise InputError(f"the schema {schema!r} is text, which Spark reads: give a session, got None.")

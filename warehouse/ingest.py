@@ -1,6 +1,6 @@
 """Ingest: the rows of one batch into `events`, once.
 
-Spark's tasks write the rows as they come, one file a task, and one commit adds them all. It carries
+Tasks write the rows as they come, one file a task, and one commit adds them all. It carries
 (source, batch) as the table's application transaction and succeeds only as the very next version,
 so a batch that comes again, or twice at once, finds itself there.
 """
@@ -8,44 +8,33 @@ so a batch that comes again, or twice at once, finds itself there.
 from __future__ import annotations
 
 import json
-import pickle
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Field, Schema
 from deltalake.transaction import AddAction
 
 from warehouse import tables
 from warehouse.commits import contend
 from warehouse.create import read_options
-from warehouse.errors import BatchMismatch, InputError
-from warehouse.events import Batches
+from warehouse.digests import DigestRows, DigestTask, Fingerprint
+from warehouse.errors import BatchMismatch
+from warehouse.events import Batches, event_files, share_out
+from warehouse.executors import Executor, Input
+from warehouse.fitting import check_columns
 from warehouse.options import Options
-from warehouse.rowfiles import WRITTEN, NewRows, WriteRows
-from warehouse.schema import column_types, delta_fields, quoted
+from warehouse.rowfiles import WriteRows, Written
+from warehouse.schema import column_types
 from warehouse.sieve import TAKE_ALL, Sieve
 from warehouse.storage import EVENTS, REJECTED, Store
 from warehouse.summaries import TickSummary, by_tick
-from warehouse.tasks import saying_why
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-# What a column may be read as without loss, beside its own type.
-_WIDER = {
-    "byte": {"short", "integer", "long"},
-    "short": {"integer", "long"},
-    "integer": {"long"},
-    "float": {"double"},
-}
 
 TOLD = ("_position", "_raw", "_reason")  # what a parser tells of a record beside its columns
-
-_PARTS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+SHARE_ROWS = 2**21  # of `events` that a task digests
 
 
 @dataclass(slots=True)
@@ -67,7 +56,7 @@ class Appended:
 
 def append_rows(
     store: Store,
-    rows: DataFrame,
+    rows: Input,
     batch: Batches,
     step: int,
     *,
@@ -87,7 +76,7 @@ def append_rows(
         events = tables.open_table(store, EVENTS)
         options = read_options(store, events)
         check_rows(options, rows, sieve)
-        new = [] if options.columns else delta_fields(_own(rows, sieve).schema)
+        new = [] if options.columns else _own(rows, sieve)
         known = replace(options, columns=tuple(column_types(new).items())) if new else options
         schema = pa.schema(Schema([*events.schema().fields, *new]))
         done, files, refused = _write(store, known, schema, rows, batch, step, eps, sieve)
@@ -105,7 +94,7 @@ def append_rows(
     return contend(EVENTS, attempt)
 
 
-def try_rows(store: Store, rows: DataFrame, batch: Batches, step: int, sieve: Sieve) -> Appended:
+def try_rows(store: Store, rows: Input, batch: Batches, step: int, sieve: Sieve) -> Appended:
     """What an append of the rows would do; nothing is committed."""
     events = tables.open_table(store, EVENTS)
     schema = pa.schema(events.schema())
@@ -139,7 +128,7 @@ def _write(
     store: Store,
     options: Options,
     schema: pa.Schema,
-    rows: DataFrame,
+    rows: Input,
     batch: Batches,
     step: int,
     eps: float | None,
@@ -147,46 +136,28 @@ def _write(
 ) -> tuple[Appended, list[AddAction], list[AddAction]]:
     """Writes the files of the rows, and of those refused; their add actions."""
     work = WriteRows(store, schema, batch, options, step, sieve, eps)
-    # mapInArrow looks columns up by name, and does not find those with a dot or a backquote in theirs.
-    typed = _cast(options, rows, list(TOLD) if sieve.reasons else [])
-    typed = typed.toDF(*[f"c{i}" for i in range(len(typed.columns))])
-    with saying_why():
-        found = typed.mapInArrow(work, WRITTEN).collect()
-    files = {kind: [NewRows(*one[1:6]) for one in found if one.kind == kind] for kind in (EVENTS, REJECTED)}
+    names = [*(name for name, _ in options.columns), *(TOLD if sieve.reasons else ())]
+    found: list[Written] = rows.each(names, work)
+    files = {kind: [one.file for one in found if one.kind == kind] for kind in (EVENTS, REJECTED)}
     counts = {kind: sum(one.rows for one in files[kind]) for kind in files}
-    told = [pickle.loads(one.summaries) for one in found if one.summaries is not None]  # noqa: S301  our own
     done = Appended(
         outcome="appended" if counts[EVENTS] else "empty",
         rows=counts[EVENTS],
         rejected=counts[REJECTED],
-        summaries=by_tick(chain.from_iterable(told), eps or 0.0),
+        summaries=by_tick(chain.from_iterable(one.summaries for one in found), eps or 0.0),
         nulls=dict(sum((Counter(json.loads(one.nulls)) for one in files[EVENTS]), Counter())),
     )
     return done, [one.action() for one in files[EVENTS]], [one.action() for one in files[REJECTED]]
 
 
-def _own(rows: DataFrame, sieve: Sieve) -> DataFrame:
-    """The rows without what is told of their records."""
-    return rows.drop(*TOLD) if sieve.reasons else rows
+def _own(rows: Input, sieve: Sieve) -> list[Field]:
+    """The columns of the rows without what is told of their records."""
+    return rows.fields(*(TOLD if sieve.reasons else ()))
 
 
-def check_rows(options: Options, rows: DataFrame, sieve: Sieve = TAKE_ALL) -> None:
+def check_rows(options: Options, rows: Input, sieve: Sieve = TAKE_ALL) -> None:
     """The rows have the warehouse's columns, in any order, of types that fit without loss."""
-    rows = _own(rows, sieve)
-    columns = column_types(delta_fields(rows.schema))
-    if not options.columns:
-        options.check_columns(columns)
-        return
-    stored = dict(options.columns)
-    options.check_columns({name: stored.get(name, kind) for name, kind in columns.items()})
-    missing, unknown = sorted(set(stored) - set(columns)), sorted(set(columns) - set(stored))
-    if missing or unknown:
-        raise InputError(f"the columns differ from the warehouse's: missing {missing}, unknown {unknown}.")
-    for name, kind in columns.items():
-        if kind != stored[name] and stored[name] not in _WIDER.get(kind, set()):
-            raise InputError(
-                f"column {name!r} is {kind}, the warehouse has {stored[name]}. Cast it in the input."
-            )
+    check_columns(options, _own(rows, sieve))
 
 
 def has_batch(store: Store, batch: Batches) -> bool:
@@ -194,71 +165,23 @@ def has_batch(store: Store, batch: Batches) -> bool:
     return tables.has_transaction(tables.open_table(store, EVENTS), batch.source, batch.first)
 
 
-def check_same_rows(
-    spark: SparkSession, store: Store, options: Options, rows: DataFrame, batch: Batches
-) -> None:
-    """The batch in `events` has these very rows, in any order; BatchMismatch otherwise."""
-    from pyspark.sql import functions as F
+def check_same_rows(executor: Executor, store: Store, options: Options, rows: Input, batch: Batches) -> None:
+    """The batch in `events` has these very rows, in any order; BatchMismatch otherwise.
 
+    Both are digested in tasks (`digests.py`): the rows of `events` are read once, as a load reads them.
+    """
+    events = tables.open_table(store, EVENTS)
     names = [name for name, _ in options.columns]
-    tables.check_inside(store, EVENTS)  # Spark would follow any path
-    events = spark.read.format("delta").load(store.spark_path(EVENTS))
-    stored = events.where(
-        (F.col("_source") == batch.source) & F.col("_batch").between(batch.first, batch.last)
-    )
-    here = stored.select(names)
-    given = _cast(options, rows).select(names)
-    was, now = _fingerprint(here), _fingerprint(given)
+    schema = pa.schema([pa.schema(events.schema()).field(name) for name in names])
+    shares = share_out(store.filesystem(), event_files(events, [batch]), SHARE_ROWS)
+    stored = [DigestTask(store, schema, batch, tuple(share)) for share in shares]
+    now = sum(rows.each(names, DigestRows(schema)), Fingerprint())
+    was = sum(executor.run(stored), Fingerprint())
     if was != now:
-        detail = f"{was['rows']} rows are stored, {now['rows']} came"
-        if was["rows"] == now["rows"]:
+        detail = f"{was.rows} rows are stored, {now.rows} came"
+        if was.rows == now.rows:
             detail += ", and their content differs"
         raise BatchMismatch(
             f"batch {batch.source!r} was loaded before with other rows: {detail}. "
             "Nothing was changed. Load new rows under a new batch name."
         )
-
-
-def _fingerprint(frame: DataFrame) -> Mapping[str, int]:
-    from pyspark.sql import functions as F
-
-    # JSON text is the same for the same row whatever the column types, maps and structs included;
-    # its times are cut to milliseconds unless it is told otherwise.
-    whole = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
-    digest = F.xxhash64(F.to_json(F.struct(*[F.col(quoted(name)) for name in frame.columns]), whole))
-    sums = frame.select(digest.cast("decimal(38,0)").alias("digest"))
-    found = sums.agg(
-        F.count("*").alias("rows"), F.coalesce(F.sum("digest"), F.lit(0)).alias("digest")
-    ).collect()[0]
-    return {"rows": int(found["rows"]), "digest": int(found["digest"])}
-
-
-def _cast(options: Options, rows: DataFrame, others: Sequence[str] = ()) -> DataFrame:
-    """The warehouse's columns, in its order and types, then the others as they are."""
-    from pyspark.sql import functions as F
-
-    have = column_types(delta_fields(rows.drop(*others).schema))
-    want = dict(options.columns)
-    rows = _without_ntz(rows)
-    return rows.select(
-        *[
-            F.col(quoted(name))
-            if have[name] == kind
-            else F.col(quoted(name)).cast("int" if kind == "integer" else kind).alias(name)
-            for name, kind in want.items()
-        ],
-        *others,
-    )
-
-
-def _without_ntz(rows: DataFrame) -> DataFrame:
-    """Timestamps without a zone as UTC instants, whatever the session's zone is."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import TimestampNTZType
-
-    zoneless = [field.name for field in rows.schema.fields if isinstance(field.dataType, TimestampNTZType)]
-    for name in zoneless:
-        # By parts: a cast or a difference would take the wall time through the session's zone, gaps and all.
-        parts = ", ".join(f"extract({part} FROM {quoted(name)})" for part in _PARTS)
-        rows = rows.withColumn(name, F.expr(f"make_timestamp_ltz({parts}, 'UTC')"))
-    return rows

@@ -82,7 +82,7 @@ def _merge(attempt: Attempt, key: Key, inputs: Sequence[SortedKeys], totals: Tic
         )
         for number, some in enumerate(slices)
     ]
-    files: list[WrittenKeys] = tasks.run(attempt.spark, work)
+    files: list[WrittenKeys] = tasks.run(attempt.executor, work)
     written, expected = sum(file.count for file in files), int(totals.counts.sum())
     if written != expected:
         raise DamagedWarehouse(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from warehouse.errors import InputError
 from warehouse.marks import coded
-from warehouse.measures import KNOWN_TYPES, Measure, encode, numbers
+from warehouse.measures import KNOWN_TYPES, Measure, encode, flags, numbers
 from warehouse.storage import KEY_MARKS, KEYS
 
 Name = Any  # an int, or bytes
@@ -185,7 +185,7 @@ def encode_keys(key: Key, array: pa.Array) -> KeyColumn:
 
 
 def _nulls(array: pa.Array) -> NDArray[np.bool_]:
-    return np.asarray(array.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+    return flags(array.is_null())
 
 
 def as_names(texts: pa.Array) -> Names:

@@ -35,6 +35,7 @@ from warehouse.commits import contend, without_secrets
 from warehouse.create import read_options
 from warehouse.errors import InputError
 from warehouse.events import Batches, rows_by_batch
+from warehouse.executors import executor_of
 from warehouse.history import Projection
 from warehouse.layout import Layout, plan_merge
 from warehouse.ledgerrows import RANGE
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     import os
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from warehouse.arrowrows import Given
+    from warehouse.executors import Executor, Input
 
 _LOG = logging.getLogger("tidemark.load")
 
@@ -92,9 +96,9 @@ class _Watch:
 
 @telling_refusals("load")
 def load(
-    spark: SparkSession,
+    spark: SparkSession | None,
     uri: str | os.PathLike[str],
-    rows: DataFrame | None = None,
+    rows: DataFrame | Given | None = None,
     batch: str | None = None,
     *,
     storage_options: dict[str, str] | None = None,
@@ -102,9 +106,17 @@ def load(
 ) -> LoadReport:
     """Moves a batch of rows into history; without rows, what the streams brought.
 
-    The same batch again changes nothing; the same batch with other rows raises BatchMismatch.
-    A load of nothing succeeds and says so. `progress` is called with the name of each point
-    reached.
+    spark     a Spark session, whose tasks do the work; None does it in this process, with memory for one
+              task (some hundred MB) however many rows there are. Files and commits are the same, and either
+              continues what the other began
+    uri       the warehouse
+    rows      the warehouse's columns in any order: a DataFrame of the session; without a session a pyarrow
+              Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or of a folder of them
+    batch     the batch's name, which stays the same when the load is run again
+    progress  called with the name of each point reached
+
+    The same batch again changes nothing; a load of nothing succeeds and says so. Raises BatchMismatch where
+    the batch came before with other rows, InputError for rows that do not fit; then nothing was changed.
     """
     if (rows is None) != (batch is None):
         raise InputError("rows and batch go together: load(spark, uri, rows, batch='2026-11-20').")
@@ -112,16 +124,17 @@ def load(
         raise InputError(
             f"batch must be a name that stays the same when the load is run again, got {batch!r}."
         )
+    executor = executor_of(spark)
     store = Store.of(uri, storage_options)
     options = read_options(store)
     report = LoadReport()
     watch = _Watch(report, progress)
     if rows is not None and batch is not None:
-        step = _plan_bulk(spark, store, options, rows, bulk_batch(batch), watch)
+        step = _plan_bulk(executor, store, options, executor.input(rows), bulk_batch(batch), watch)
         options = read_options(store)
     else:
         step = _plan_live(store, watch)
-    _finish_steps(spark, store, options, step, watch)
+    _finish_steps(executor, store, options, step, watch)
     _LOG.info("%s: load %s, %d rows", without_secrets(store.uri), report.outcome, report.rows)
     return report
 
@@ -138,7 +151,7 @@ def bulk_batch(name: str) -> Batches:
 
 
 def _plan_bulk(
-    spark: SparkSession, store: Store, options: Options, rows: DataFrame, batch: Batches, watch: _Watch
+    executor: Executor, store: Store, options: Options, rows: Input, batch: Batches, watch: _Watch
 ) -> int | None:
     """The step of the batch, its rows being in `events`; None where there are none."""
     with watch.phase("check"):
@@ -154,7 +167,7 @@ def _plan_bulk(
         watch.reached("appended")
     if known:
         with watch.phase("check"):
-            ingest.check_same_rows(spark, store, read_options(store), rows, batch)
+            ingest.check_same_rows(executor, store, read_options(store), rows, batch)
     with watch.phase("plan"):
         step = _plan(store, lambda planned: [(batch, _count(store, batch))] if batch not in planned else [])
         if step is None:
@@ -220,7 +233,7 @@ def _count(store: Store, batch: Batches) -> int:
 
 
 def _finish_steps(
-    spark: SparkSession, store: Store, options: Options, last: int | None, watch: _Watch
+    executor: Executor, store: Store, options: Options, last: int | None, watch: _Watch
 ) -> None:
     """Brings every planned step up to `last` into history, and merges."""
     report = watch.report
@@ -231,11 +244,11 @@ def _finish_steps(
     if report.outcome == "loaded" and not pending:
         report.outcome = "known"
     for plan in pending:
-        _load_step(spark, store, options, plan, watch)
+        _load_step(executor, store, options, plan, watch)
         report.step, report.rows = plan.step, report.rows + plan.rows
         report.outcome = "loaded"
     for projection in options.projections:
-        _merge_levels(spark, store, options, projection, watch)
+        _merge_levels(executor, store, options, projection, watch)
         report.runs_by_level[projection.title] = _layout(store, projection).levels()
 
 
@@ -243,10 +256,10 @@ def _layout(store: Store, projection: Projection) -> Layout:
     return history.layout_of(tables.open_table(store, projection.runs_table))
 
 
-def _load_step(spark: SparkSession, store: Store, options: Options, plan: Plan, watch: _Watch) -> None:
+def _load_step(executor: Executor, store: Store, options: Options, plan: Plan, watch: _Watch) -> None:
     behind = [one for one in options.projections if _layout(store, one).last_step < plan.step]
     with watch.phase("sort"):
-        runs = build.sort_step(spark, store, options.eps, behind, plan)
+        runs = build.sort_step(executor, store, options.eps, behind, plan)
     watch.reached("sorted")
     for projection, new in zip(behind, runs, strict=True):
         rows = new.totals.counts.sum() + new.totals.nans.sum() + new.totals.nulls.sum()
@@ -267,7 +280,7 @@ def _load_step(spark: SparkSession, store: Store, options: Options, plan: Plan, 
 
 
 def _merge_levels(
-    spark: SparkSession, store: Store, options: Options, projection: Projection, watch: _Watch
+    executor: Executor, store: Store, options: Options, projection: Projection, watch: _Watch
 ) -> None:
     """Merges until no level holds more than kappa runs."""
     while True:
@@ -277,7 +290,7 @@ def _merge_levels(
         if merge is None:
             return
         with watch.phase("merge"):
-            new = build.merge_runs(spark, store, options.eps, projection, merge, found)
+            new = build.merge_runs(executor, store, options.eps, projection, merge, found)
             watch.reached("merge sorted")
             history.append_marks(store, projection, new)
             watch.reached("merge marked")

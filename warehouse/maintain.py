@@ -9,7 +9,7 @@ snapshot younger than the grace finds all its files, and a load in flight loses 
     ledger    rows of batches that history has held for the grace leave, and those that a wider range
               has repeated for the grace; what few readers still take becomes one file
     steps     becomes one file
-    events    small files are joined in Spark's tasks
+    events    small files are joined in tasks
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from warehouse import history, ledger, tables, tasks
+from warehouse import history, ledger, tables
 from warehouse.commits import contend, without_secrets
 from warehouse.create import read_options
 from warehouse.events import Batches
+from warehouse.executors import Executor, executor_of
 from warehouse.history import Projection
 from warehouse.layout import Run
 from warehouse.options import Options
@@ -80,7 +81,7 @@ def maintain(
     reads and no load runs. A table whose log would be cleaned before the grace keeps it longer from now on.
 
     Raises DamagedWarehouse, before anything is changed, where a table leads out of the warehouse's folder.
-    Without a Spark session the files of `events` are not joined.
+    Without a Spark session the files of `events` are joined in this process, one group after the other.
     """
     store = Store.of(uri, storage_options)
     options = read_options(store)
@@ -108,8 +109,7 @@ def maintain(
     for name in (LEDGER, STEPS, REJECTED):
         _sweep(store, name, grace_us, report)
     tell("events")
-    if spark is not None:
-        _compact_events(spark, store, report)
+    _compact_events(executor_of(spark), store, report)
     _sweep(store, EVENTS, grace_us, report)
     _LOG.info(
         "%s: maintained: %d files swept, %d ledger rows and %d marks expired, compacted: %s",
@@ -259,8 +259,8 @@ def _compact_steps(store: Store, report: MaintenanceReport) -> None:
     contend(STEPS, attempt)
 
 
-def _compact_events(spark: SparkSession, store: Store, report: MaintenanceReport) -> None:
-    """Joins small files, neighbours by batch, in Spark's tasks; one commit replaces them."""
+def _compact_events(executor: Executor, store: Store, report: MaintenanceReport) -> None:
+    """Joins small files, neighbours by batch, in tasks; one commit replaces them."""
     table = tables.open_table(store, EVENTS)
     before = tables.files(table)
     groups = _joinable(before)
@@ -268,7 +268,7 @@ def _compact_events(spark: SparkSession, store: Store, report: MaintenanceReport
         return
     schema = pa.schema(table.schema())
     work = [JoinFiles(store, schema, tuple(file.path for file in group)) for group in groups]
-    joined = tasks.run(spark, work)
+    joined = executor.run(work)
 
     def attempt() -> None:
         table = tables.open_table(store, EVENTS)

@@ -166,9 +166,9 @@ class Column:
 
 def encode(measure: Measure, array: pa.Array) -> Column:
     """An Arrow array of the measure's own type as stored numbers, with NaN and NULL apart."""
-    null = np.asarray(array.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+    null = flags(array.is_null())
     if measure.is_double:
-        floats = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+        floats = numbers(pc.fill_null(array.cast(pa.float64()), 0.0))
         return Column(floats + 0.0, np.isnan(floats), null)
     no_nan = np.zeros(len(array), dtype=bool)
     if pa.types.is_decimal(array.type):
@@ -177,7 +177,7 @@ def encode(measure: Measure, array: pa.Array) -> Column:
         array = array.cast(pa.timestamp("us", tz=array.type.tz)).cast(pa.int64())
     elif pa.types.is_date(array.type):
         array = array.cast(pa.int32())
-    integers = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    integers = numbers(pc.fill_null(array.cast(pa.int64()), 0))
     return Column(integers, no_nan, null)
 
 
@@ -199,13 +199,18 @@ def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     return np.from_dlpack(column)
 
 
+def flags(column: pa.Array) -> NDArray[np.bool_]:
+    """A column of booleans without NULL."""
+    return np.from_dlpack(column.cast(pa.uint8())).astype(bool)
+
+
 def _unscaled(array: pa.Array) -> NDArray[np.int64]:
     """The unscaled integers of decimals with at most 18 digits: the low word of each 128-bit value."""
     wide = array.cast(pa.decimal128(38, array.type.scale))
     words = np.frombuffer(wide.buffers()[1], dtype=np.int64)
     low = words[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2].copy()
-    low[np.asarray(wide.is_null().to_numpy(zero_copy_only=False), dtype=bool)] = 0
+    low[flags(wide.is_null())] = 0
     return low
 
 
-__all__ = ["UTC", "Column", "Measure", "encode", "epoch_micros", "numbers"]
+__all__ = ["UTC", "Column", "Measure", "encode", "epoch_micros", "flags", "numbers"]

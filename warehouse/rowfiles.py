@@ -1,4 +1,4 @@
-"""Files of `events`, written in Spark's tasks: any rows, in the order they come, with exact statistics.
+"""Files of `events`, written in tasks: any rows, in the order they come, with exact statistics.
 
 A task writes the rows of its partition into one file and says what the add action needs. The two
 columns that name the batch are constant: they are added here, where they cost next to nothing.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,15 +22,15 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from warehouse.allowed import SYSTEM_COLUMNS
-from warehouse.errors import InputError
 from warehouse.events import GROUP_ROWS, Batches, decode, open_file
+from warehouse.fitting import fitted
 from warehouse.measures import encode, epoch_micros
 from warehouse.options import Options
 from warehouse.plaintypes import plain
 from warehouse.refusals import reading
 from warehouse.sieve import Sieve, sift
 from warehouse.storage import EVENTS, REJECTED, Store
-from warehouse.summaries import Summaries
+from warehouse.summaries import Summaries, TickSummary
 from warehouse.tables import describe, new_name, write_file
 from warehouse.ticks import NO_TICK
 
@@ -40,9 +39,6 @@ STATISTICS_COLUMNS = 35  # Delta's own 32 and the three system columns
 _TEXT = 32  # characters of a text's bounds, as Delta cuts them
 _LAST = "\U0010ffff"  # no character is greater
 _DIGITS = 15  # of a decimal: so many survive the float that JSON makes of it
-
-# What `WriteRows` yields, as Spark says it.
-WRITTEN = "kind string, path string, size long, rows long, stats string, nulls string, summaries binary"
 
 REJECTED_SCHEMA = pa.schema(
     [
@@ -75,12 +71,21 @@ class NewRows:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """A file of the table `kind`, and the summaries of its rows by tick where they were asked for."""
+
+    kind: Literal["events", "rejected"]
+    file: NewRows
+    summaries: tuple[TickSummary, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WriteRows:
     """Writes the rows of one partition of a batch as a file of `events`.
 
     `schema` is that of `events`, system columns first; the rows have the others, in that order, by
-    whatever name. Where there is no time column every row has the tick `step`. With `eps`, the
-    rows are summarised by tick on the way.
+    whatever name, of types that fit (`fitting.py`). Where there is no time column every row has the
+    tick `step`. With `eps`, the rows are summarised by tick on the way.
     """
 
     store: Store
@@ -91,14 +96,14 @@ class WriteRows:
     sieve: Sieve
     eps: float | None
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The file as one row of `WRITTEN`, where there are rows, and one of the rows that are refused."""
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Written]:
+        """The file, where there are rows, and one of the rows that are refused."""
         summaries = None if self.eps is None else Summaries(self.options, self.eps)
         refused: list[dict[str, Any]] = []
-        names = self.schema.names[len(SYSTEM_COLUMNS) :]
+        own = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
         with RowFile(self.store, self.schema) as file:
             for batch in batches:
-                taken, more = sift(self.sieve, self.options, names, batch)
+                taken, more = sift(self.sieve, self.options, own.names, fitted(batch, own))
                 refused += more
                 if taken.num_rows:
                     table = self._complete(taken)
@@ -106,20 +111,16 @@ class WriteRows:
                     if summaries is not None:
                         summaries.add(decode(table, summaries.columns, self.options.key_column))
         if file.rows:
-            found = None if summaries is None else pickle.dumps(summaries.finish())
-            yield _row("events", file.written(), found)
+            found = () if summaries is None else tuple(summaries.finish())
+            yield Written("events", file.written(), found)
         if refused:
-            yield _row("rejected", self._write_refused(refused), None)
+            yield Written("rejected", self._write_refused(refused))
 
     def _complete(self, batch: pa.RecordBatch) -> pa.Table:
         rows = batch.num_rows
         system = [pa.repeat(self.batch.source, rows), pa.repeat(self.batch.first, rows), self._ticks(batch)]
         own = batch.columns[: len(self.schema) - len(system)]
-        table = pa.Table.from_arrays([*system, *own], names=self.schema.names)
-        try:
-            return table.cast(self.schema).combine_chunks()
-        except (pa.ArrowInvalid, ValueError) as error:
-            raise InputError(f"the rows do not fit the warehouse's columns: {error}.") from error
+        return pa.Table.from_arrays([*system, *own], names=self.schema.names).cast(self.schema)
 
     def _ticks(self, batch: pa.RecordBatch) -> pa.Array:
         time, tick_us = self.options.time_column, self.options.tick_us
@@ -136,15 +137,6 @@ class WriteRows:
         stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
         action = write_file(self.store, REJECTED, rows, f"{new_name()}.parquet")
         return NewRows(action.path, action.size, len(refused), json.dumps(stats))
-
-
-def _row(kind: str, file: NewRows, summaries: bytes | None) -> pa.RecordBatch:
-    """One row of `WRITTEN`."""
-    values = [kind, file.path, file.size, file.rows, file.stats, file.nulls, summaries]
-    types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string(), pa.binary()]
-    names = ["kind", "path", "size", "rows", "stats", "nulls", "summaries"]
-    columns = [pa.array([value], kind) for value, kind in zip(values, types, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, names)
 
 
 @dataclass(frozen=True, slots=True)

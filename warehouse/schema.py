@@ -1,4 +1,4 @@
-"""The user's columns: Spark's types as `events` stores them."""
+"""The user's columns: the types of Spark and of Arrow as `events` stores them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from deltalake import Field, Schema
 from deltalake.schema import ArrayType, MapType, PrimitiveType
 
@@ -20,14 +21,38 @@ _PLAIN = {
 }
 _SQL = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
+# Unsigned numbers have the type that holds them all, as Spark reads them from Parquet.
+_OF_ARROW = {
+    "bool": "boolean",
+    "int8": "byte",
+    "int16": "short",
+    "int32": "integer",
+    "int64": "long",
+    "uint8": "short",
+    "uint16": "integer",
+    "uint32": "long",
+    "uint64": "decimal(20,0)",
+    "float": "float",
+    "double": "double",
+    **dict.fromkeys(("string", "large_string", "string_view"), "string"),
+    **dict.fromkeys(("binary", "large_binary", "binary_view"), "binary"),
+    **dict.fromkeys(("date32[day]", "date64[ms]"), "date"),
+}
 
-def delta_fields(schema: SparkStruct) -> list[Field]:
+_LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
+_DIGITS = 38  # of a decimal at most
+
+
+def delta_fields(schema: SparkStruct | pa.Schema) -> list[Field]:
     """The columns as they are stored: each may be NULL, times without a zone become UTC instants.
 
-    Raises InputError for a name that is there twice, and for a type that not every reader of Delta
-    tables knows.
+    `schema` is Spark's or Arrow's. Raises InputError for a name that is there twice, and for a type that
+    not every reader of Delta tables knows.
     """
-    fields = json.loads(schema.json())["fields"]
+    if isinstance(schema, pa.Schema):
+        fields = [{"name": one.name, "type": _of_arrow(one.type)} for one in schema]
+    else:
+        fields = json.loads(schema.json())["fields"]
     names: set[str] = set()
     for field in fields:
         if field["name"].lower() in names:
@@ -93,3 +118,22 @@ def _type(kind: Any, column: str) -> Any:
     raise InputError(
         f"the column {column!r} is of type {kind}, which cannot be stored. Cast it in the input."
     )
+
+
+def _of_arrow(kind: pa.DataType) -> Any:
+    """The type as the JSON of Spark's schemas says it; Arrow's own name where that has none."""
+    if pa.types.is_dictionary(kind):
+        return _of_arrow(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    if pa.types.is_decimal(kind) and kind.precision <= _DIGITS and kind.scale >= 0:
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_fixed_size_binary(kind):
+        return "binary"
+    if pa.types.is_struct(kind):
+        return {"type": "struct", "fields": [{"name": f.name, "type": _of_arrow(f.type)} for f in kind]}
+    if pa.types.is_map(kind):
+        return {"type": "map", "keyType": _of_arrow(kind.key_type), "valueType": _of_arrow(kind.item_type)}
+    if isinstance(kind, _LISTS):
+        return {"type": "array", "elementType": _of_arrow(kind.value_type)}
+    return _OF_ARROW.get(str(kind), str(kind))

@@ -1,15 +1,13 @@
-"""What Spark's tasks do for a load and for a stream: read events, sort, merge, write, summarise.
+"""What the tasks of a load and of a stream do: read events, sort, merge, write, summarise.
 
 Each task holds one bounded slice. Nothing here knows Delta; the driver turns what comes back
-into commits. `run` is the only line that meets Spark.
+into commits. Where tasks run is the executor's matter (`warehouse/executors.py`).
 """
 
 from __future__ import annotations
 
-import pickle
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,6 @@ import pyarrow as pa
 
 from warehouse import marks
 from warehouse.cuts import Slice, SortedInput
-from warehouse.errors import told_in
 from warehouse.events import Batches, Share, read_columns, read_keys
 from warehouse.keycollect import WrittenKeys
 from warehouse.keycuts import KeySlice, SortedKeys
@@ -33,7 +30,7 @@ from warehouse.storage import Store
 from warehouse.summaries import Summaries, TickSummary
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from warehouse.executors import Executor
 
 SORT_ROWS = (
     2**21
@@ -184,35 +181,6 @@ def _kept(ticks: Any, column: Column) -> tuple[Any, Any]:
     return (column.stored[~left_out], ticks[~left_out]) if left_out.any() else (column.stored, ticks)
 
 
-def run(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Runs each task in a Spark task of its own; their results in order."""
-    if not tasks:
-        return []
-    work = list(tasks)
-
-    def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for i in batch.column(0).to_pylist():
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([i]), pa.array([pickle.dumps(work[i]())])], ["id", "result"]
-                )
-
-    frame = spark.range(0, len(work), 1, len(work)).mapInArrow(execute, "id long, result binary")
-    with saying_why():
-        rows = frame.collect()
-    results = {row.id: pickle.loads(row.result) for row in rows}  # noqa: S301  our own tasks wrote it
-    return [results[i] for i in range(len(work))]
-
-
-@contextmanager
-def saying_why() -> Iterator[None]:
-    """An error of the package that a task raised is that error here too, once Spark has tried again."""
-    from pyspark.errors import PythonException
-
-    try:
-        yield
-    except PythonException as error:
-        said = told_in(str(error))
-        if said is None:
-            raise
-        raise said from error
+def run(executor: Executor, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    """The results of the tasks in order; the executor says where they run."""
+    return executor.run(tasks)

@@ -90,7 +90,7 @@ def _merge(
         )
         for number, some in enumerate(slices)
     ]
-    files: list[WrittenFile] = tasks.run(attempt.spark, work)
+    files: list[WrittenFile] = tasks.run(attempt.executor, work)
     written = sum(file.rows for file in files)
     if written != rows:
         raise DamagedWarehouse(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -17,7 +16,7 @@ from warehouse import ledger, tables, verify
 from warehouse.create import read_options
 from warehouse.events import Batches
 from warehouse.options import SYSTEM_COLUMNS
-from warehouse.rowfiles import NewRows, WriteRows
+from warehouse.rowfiles import WriteRows
 from warehouse.sieve import Sieve
 from warehouse.storage import EVENTS, LEDGER, Store
 from warehouse.summaries import by_tick
@@ -34,14 +33,10 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
     fields = list(schema)[len(SYSTEM_COLUMNS) :]
     columns = [pa.array(values, field.type) for *values, field in zip(*given, fields, strict=True)]
     work = WriteRows(store, schema, batch, options, 0, Sieve(), eps)
-    made = [
-        one.to_pylist()[0]
-        for one in work(iter([pa.RecordBatch.from_arrays(columns, [field.name for field in fields])]))
-    ]
-    names = ("path", "size", "rows", "stats")
-    files = [NewRows(*(one[name] for name in names)).action() for one in made]
+    made = list(work(iter([pa.RecordBatch.from_arrays(columns, [field.name for field in fields])])))
+    files = [one.file.action() for one in made]
     assert tables.commit_once(store, EVENTS, "web", number, lambda _: files)
-    found = by_tick([part for one in made for part in pickle.loads(one["summaries"])], eps)
+    found = by_tick([part for one in made for part in one.summaries], eps)
     assert ledger.append_batch(store, options.eps, "web", number, found)
 
 

@@ -1,20 +1,19 @@
-"""Batches of a stream with Spark's part played in this process: tables, commits and files are real."""
+"""Batches of a stream, appended in this process."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import types as T
 
 import query
 import warehouse
-from warehouse import ingest, tasks
 from warehouse.events import Batches
+from warehouse.executors import LocalExecutor
 from warehouse.sieve import Sieve
 from warehouse.storage import Store
 
@@ -28,49 +27,16 @@ GOOD = 1_000_000_000_000_000  # a time in 2001, in microseconds
 Row = tuple[int | None, float | None, int | None, int | None]
 
 
-class Written(NamedTuple):
-    """One row of `rowfiles.WRITTEN`."""
-
-    kind: str
-    path: str
-    size: int
-    rows: int
-    stats: str
-    nulls: str
-    summaries: bytes | None
-
-
-class Rows:
-    """A DataFrame, as far as an append asks it."""
-
-    def __init__(self, rows: Sequence[Row], refused: Sequence[str] = ()) -> None:
-        columns = list(zip(*[*rows, *[(None,) * len(SCHEMA)] * len(refused)], strict=True))
-        arrays = [pa.array(columns[i] if columns else [], one.type) for i, one in enumerate(SCHEMA)]
-        told = [pa.array([None] * len(rows) + list(refused), pa.string())] * len(TOLD)
-        self.batch = pa.RecordBatch.from_arrays([*arrays, *told], [*SCHEMA.names, *TOLD.names])
-        self.columns = self.batch.schema.names
-        self._found: list[Any] = []
-
-    def toDF(self, *_: str) -> Rows:  # noqa: N802  Spark's name
-        return self
-
-    def mapInArrow(self, work: Callable[..., Any], _: str) -> Rows:  # noqa: N802  Spark's name
-        self._found = [Written(*one.to_pylist()[0].values()) for one in work(iter([self.batch]))]
-        return self
-
-    def collect(self) -> list[Any]:
-        return self._found
+def rows_of(rows: Sequence[Row], refused: Sequence[str] = ()) -> pa.Table:
+    """Rows as a parser leaves them; `refused` are the reasons of records that no row was made of."""
+    columns = list(zip(*[*rows, *[(None,) * len(SCHEMA)] * len(refused)], strict=True))
+    arrays = [pa.array(columns[i] if columns else [], one.type) for i, one in enumerate(SCHEMA)]
+    told = [pa.array([None] * len(rows) + list(refused), pa.string())] * len(TOLD)
+    return pa.table([*arrays, *told], [*SCHEMA.names, *TOLD.names])
 
 
 def row(value: float, at: int | None = GOOD, moment: int | None = GOOD, seen: int | None = GOOD) -> Row:
     return at, value, moment, seen
-
-
-def play(patch: pytest.MonkeyPatch) -> None:
-    """Rows as `Rows` has them are taken from here on, and tasks are called one after the other."""
-    patch.setattr(ingest, "check_rows", lambda *_: None)
-    patch.setattr(ingest, "_cast", lambda _, rows, __: rows)
-    patch.setattr(tasks, "run", lambda _, work: [task() for task in work])
 
 
 def create(uri: Path, **options: Any) -> None:
@@ -88,14 +54,14 @@ def append(
 ) -> bool:
     """As `stream.append`; `refused` are the reasons of records that no row was made of."""
     batch = Batches(source, number, number)
-    done = append_module.append_batch(
-        None, Store.of(uri), Rows(rows, refused), batch, sieve=Sieve(reasons=True)
-    )
+    here = LocalExecutor()
+    given = here.input(rows_of(rows, refused))
+    done = append_module.append_batch(here, Store.of(uri), given, batch, sieve=Sieve(reasons=True))
     return done is not None
 
 
 def load(uri: Path) -> Any:
-    return warehouse.load(None, uri)  # type: ignore[arg-type]
+    return warehouse.load(None, uri)
 
 
 def values_in(uri: Path) -> list[float]:

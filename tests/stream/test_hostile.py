@@ -261,7 +261,6 @@ def test_spark_answers_where_such_rows_are_in_already(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        played.play(patch)
         as_before(patch)
         played.create(tmp_path / "w")
         for number, us in enumerate(HOSTILE):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import query
 import warehouse
-from tests.stream import played
 from tests.stream.played import Crash, append, append_module, crash, create, load, row, values_in
 from tests.warehouse.disk import rows_of, tables_of
 from warehouse import DamagedWarehouse, InputError, ingest, ledger, numbering, tables
@@ -28,7 +27,6 @@ POINTS = ("rejected", "events", "ledger")  # the commits of a batch, in their or
 
 @pytest.fixture(autouse=True)
 def _played(monkeypatch: pytest.MonkeyPatch) -> None:
-    played.play(monkeypatch)
     monkeypatch.setattr(ledger, "FAN", 3)
 
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import query
 import warehouse
-from tests.stream import played
 from tests.stream.played import GOOD, SCHEMA, Crash, append, crash, create, load, row, values_in
 from tests.warehouse.disk import rows_of, tables_of
 from warehouse import InputError, ledger, sieve
@@ -33,8 +32,7 @@ NAMES = ["t", "m", "k"]
 
 
 @pytest.fixture
-def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    played.play(monkeypatch)
+def uri(tmp_path: Path) -> Path:
     create(tmp_path / "w")
     return tmp_path / "w"
 

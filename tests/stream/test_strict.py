@@ -12,24 +12,20 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import types as T
 
 from stream import strict
 from stream.strict import Strict
 
-KINDS: dict[str, tuple[T.DataType, str]] = {
-    "at": (T.TimestampType(), "timestamp"),
-    "value": (T.DoubleType(), "double"),
-    "name": (T.StringType(), "string"),
-    "n": (T.LongType(), "long"),
-    "d": (T.DecimalType(10, 2), "decimal(10,2)"),
-    "f": (T.FloatType(), "float"),
-    "who": (
-        T.StructType([T.StructField("id", T.LongType()), T.StructField("x", T.DoubleType())]),
-        "struct<id: bigint, x: double>",
-    ),
-    "xs": (T.ArrayType(T.DoubleType()), "array<double>"),
-    "m": (T.MapType(T.StringType(), T.DecimalType(38, 0)), "map<string, decimal(38,0)>"),
+KINDS: dict[str, tuple[pa.DataType, str]] = {
+    "at": (pa.timestamp("us", tz="UTC"), "timestamp"),
+    "value": (pa.float64(), "double"),
+    "name": (pa.string(), "string"),
+    "n": (pa.int64(), "long"),
+    "d": (pa.decimal128(10, 2), "decimal(10,2)"),
+    "f": (pa.float32(), "float"),
+    "who": (pa.struct([("id", pa.int64()), ("x", pa.float64())]), "struct<id: bigint, x: double>"),
+    "xs": (pa.list_(pa.float64()), "array<double>"),
+    "m": (pa.map_(pa.string(), pa.decimal128(38, 0)), "map<string, decimal(38,0)>"),
 }
 NO_JSON = "no json record of the columns at timestamp, value double"
 

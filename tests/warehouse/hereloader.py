@@ -1,47 +1,23 @@
-"""A loader without Spark: the tasks run in this process, one after another. All commits are the true ones."""
+"""Who lives with a warehouse without Spark: loads, streams and maintains it in this process."""
 
 from __future__ import annotations
 
 import os
-import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampType
 
+import stream
 import warehouse
-from warehouse import ingest, ledger, tables, tasks
-from warehouse.create import read_options
-from warehouse.events import Batches
-from warehouse.load import LoadReport, _finish_steps, _plan, _Watch, bulk_batch, next_step
-from warehouse.rowfiles import NewRows, WriteRows
-from warehouse.sieve import TAKE_ALL
-from warehouse.storage import EVENTS, Store
-from warehouse.summaries import by_tick
+from warehouse.storage import Store
 
-SCHEMA = StructType(
-    [
-        StructField("t", TimestampType()),
-        StructField("k", StringType()),
-        StructField("x", DoubleType()),
-        StructField("n", LongType()),
-    ]
+SCHEMA = pa.schema(
+    [("t", pa.timestamp("us", tz="UTC")), ("k", pa.string()), ("x", pa.float64()), ("n", pa.int64())]
 )
 DAY_US = 86_400_000_000
-
-
-def tasks_here(patch: pytest.MonkeyPatch) -> None:
-    """Spark's tasks run where they are asked for."""
-
-    def run(_: Any, work: Iterable[Callable[[], Any]]) -> list[Any]:
-        return [one() for one in work]
-
-    patch.setattr(tasks, "run", run)
 
 
 def rows_of(seed: int, rows: int = 60, days: int = 3) -> pa.Table:
@@ -81,30 +57,21 @@ class Loader:
 
     def stream(self, rows: pa.Table | None = None) -> None:
         """One batch of the stream 'web'."""
-        one = Batches("web", self.streamed, self.streamed)
-        options = read_options(self.store)
-        eps = ledger.level_eps(options.eps, 0)
-        summaries = by_tick(chain.from_iterable(self._append(one, rows, eps)), eps)
-        ledger.append_batch(self.store, options.eps, one.source, one.first, summaries)
+        assert stream.append(None, self.uri, self._given(rows), source="web", batch=self.streamed)
         self.streamed += 1
 
     def load(self, rows: pa.Table | None = None, progress: Callable[[str], None] | None = None) -> None:
         """One bulk load."""
-        batch = bulk_batch(f"night-{self.bulk}")
-        rows = rows if rows is not None else self._rows()
-        list(self._append(batch, rows, None))
-        step = _plan(self.store, lambda planned: [] if batch in planned else [(batch, rows.num_rows)])
-        options = read_options(self.store)
-        _finish_steps(None, self.store, options, step, _Watch(LoadReport(), progress))  # type: ignore[arg-type]
+        warehouse.load(None, self.uri, self._given(rows), f"night-{self.bulk}", progress=progress)
         self.bulk += 1
 
     def load_live(self, progress: Callable[[str], None] | None = None) -> None:
         """What the stream brought goes into history."""
-        warehouse.load(None, self.uri, progress=progress)  # type: ignore[arg-type]
+        warehouse.load(None, self.uri, progress=progress)
 
     def maintain(self, grace: str = "0 s") -> None:
         """Small files are joined, and what nobody may still see goes at once."""
-        warehouse.maintain(object(), self.uri, grace=grace)  # type: ignore[arg-type]
+        warehouse.maintain(None, self.uri, grace=grace)
 
     def round(self) -> None:
         """One of each; every few rounds merge."""
@@ -114,22 +81,8 @@ class Loader:
         self.load_live()
         self.maintain()
 
-    def _rows(self) -> pa.Table:
-        self.seed += 1
-        return rows_of(self.seed)
-
-    def _append(self, one: Batches, rows: pa.Table | None, eps: float | None) -> Iterator[Any]:
-        """Appends the rows to `events`; yields their summaries."""
-        rows = rows if rows is not None else self._rows()
-        options = read_options(self.store)
-        schema = pa.schema(tables.open_table(self.store, EVENTS).schema())
-        work = WriteRows(self.store, schema, one, options, next_step(self.store), TAKE_ALL, eps)
-        written = [row for found in work(iter(rows.to_batches())) for row in found.to_pylist()]
-        files = [
-            NewRows(*(row[name] for name in ("path", "size", "rows", "stats", "nulls"))).action()
-            for row in written
-        ]
-        ingest._commit(self.store, one, files, ingest.Appended("appended"))
-        for row in written:
-            if row["summaries"] is not None:
-                yield pickle.loads(row["summaries"])
+    def _given(self, rows: pa.Table | None) -> pa.Table:
+        if rows is None:
+            self.seed += 1
+            rows = rows_of(self.seed)
+        return rows

@@ -52,7 +52,6 @@ TYPES: dict[str, tuple[T.DataType, pa.DataType]] = {
 
 def in_this_process(patch: pytest.MonkeyPatch) -> None:
     """Tasks are called one after the other, without Spark."""
-    patch.setattr(tasks, "run", lambda _, work: [task() for task in work])
 
 
 def tiny_pieces(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs.outcome import finished
-from tests.warehouse.hereloader import Loader, tasks_here
+from tests.warehouse.hereloader import Loader
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ("sketches", "warehouse", "stream", "query")
@@ -26,12 +26,10 @@ PRINTS = re.compile(
 @pytest.fixture
 def logged(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> list[logging.LogRecord]:
     """What a life of a warehouse logs; nothing of it may be printed, the work of Spark's tasks included."""
-    tasks_here(monkeypatch)
     with caplog.at_level(logging.INFO, "tidemark"):
         loader = Loader.create(tmp_path / "w")
         for _ in range(3):

@@ -8,7 +8,7 @@ import pytest
 
 import query
 import warehouse
-from tests.warehouse.hereloader import Loader, rows_of, tasks_here
+from tests.warehouse.hereloader import Loader, rows_of
 from warehouse import ledger, steps, tables
 from warehouse.cascade import FAN
 from warehouse.events import Batches
@@ -24,7 +24,6 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
 
     Whoever made the range had looked at the plans before that plan was written.
     """
-    tasks_here(monkeypatch)
     loader = Loader.create(tmp_path / "w")
     for number in range(FAN):
         if number == 21:

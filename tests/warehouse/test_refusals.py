@@ -23,8 +23,9 @@ from jobs import command
 from tests.compatibility.kept import unpacked
 from tests.warehouse.disk import files_of
 from tests.warehouse.limits import filled, full_disk, no_bytes, no_rights
-from warehouse import DamagedWarehouse, InputError, SystemRefused, refusals, tasks
+from warehouse import DamagedWarehouse, InputError, SystemRefused, refusals
 from warehouse.errors import told_in
+from warehouse.executors import SparkExecutor
 
 SCHEMA = "n int, k bigint"
 
@@ -134,7 +135,7 @@ def test_what_stops_a_task_of_spark_s_is_told_as_if_it_had_stopped_the_driver(sp
 
     def work() -> None:
         with refusals.telling_refusals("load"):
-            tasks.run(spark, [stopped])
+            SparkExecutor(spark).run([stopped])
 
     refused(work, "load was stopped", "Errno 27", "File too large", "ulimit -f")
 

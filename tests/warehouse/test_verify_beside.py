@@ -23,7 +23,7 @@ import warehouse
 from jobs import verify as job
 from tests.warehouse.committing import instant
 from tests.warehouse.disk import replace_rows, rows_of
-from tests.warehouse.hereloader import Loader, tasks_here
+from tests.warehouse.hereloader import Loader
 from warehouse import Check, Report, ledger, tables
 from warehouse.moment import Moment
 from warehouse.storage import Store
@@ -38,7 +38,6 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse with a merged run, newer ones, and live batches with ranges of the cascade."""
     uri = tmp_path_factory.mktemp("beside") / "w"
     with pytest.MonkeyPatch.context() as patch:
-        tasks_here(patch)
         patch.setattr(ledger, "FAN", 4)
         loader = Loader.create(uri)
         for _ in range(4):
@@ -57,7 +56,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def loader(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
     """A copy of the warehouse, and who goes on with it."""
-    tasks_here(monkeypatch)
     monkeypatch.setattr(ledger, "FAN", 4)
     shutil.copytree(begun, tmp_path / "w")
     return Loader(str(tmp_path / "w"), streamed=9, bulk=4, seed=100)
@@ -159,7 +157,6 @@ def test_a_level_that_waits_for_its_merge_is_waited_for(
         loader.load()
     loader.load_live()
     monkeypatch.undo()
-    tasks_here(monkeypatch)
     waits: list[float] = []
 
     def pause(seconds: float) -> None:

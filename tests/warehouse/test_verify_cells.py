@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import warehouse
-from tests.warehouse.hereloader import Loader, rows_of, tasks_here
+from tests.warehouse.hereloader import Loader, rows_of
 from warehouse import tables, verifyvalues
 from warehouse.storage import Store
 
@@ -23,9 +23,8 @@ CHECK = "x: runs are sorted and disjoint, marks are exact"
 
 
 @pytest.fixture
-def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def uri(tmp_path: Path) -> Path:
     """Ticks of a microsecond, rows at two of them, and marks of several spans."""
-    tasks_here(monkeypatch)
     loader = Loader.create(tmp_path / "w", tick="1 us")
     rows = rows_of(0, 3000)
     times = np.where(np.arange(rows.num_rows) % 2, TICK, APART)
