@@ -15,6 +15,7 @@ VARIABLE = "TIDEMARK_WAREHOUSE"
 FORMATS = ("parquet", "csv", "tsv", "json", "delta")
 MODES = ("quick", "accurate", "exact")
 KEY_MODES = ("approximate", "exact")
+ENGINES = ("spark", "local")
 SHELLS = ("bash", "zsh", "fish")
 FILE, FOLDER = "FILE", "PATH"  # what shells complete with names of files
 
@@ -98,6 +99,13 @@ def load(args: argparse.ArgumentParser) -> None:
     args.add_argument("--batch", metavar="ID", help="the batch's name: the same name again changes nothing")
     args.add_argument(
         "--batch-every", metavar="SPAN", help="cut the input by event time into batches of this length"
+    )
+    args.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="spark",
+        help="who does the work: spark (the default), or local: this process alone, without Java, for files "
+        "of up to some million rows on this machine",
     )
     creation(args.add_argument_group("at first use, creates the warehouse; later these must agree with it"))
 

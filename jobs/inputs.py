@@ -8,8 +8,8 @@ batches, is read to its end before anything is made: bad rows must leave nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jobs.arguments import FORMATS
 from warehouse import InputError, TidemarkError
@@ -17,7 +17,7 @@ from warehouse.schema import ddl, quoted
 from warehouse.ticks import DAY_US, FIRST_US, LAST_US
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 
     from warehouse.options import Options
 
@@ -36,45 +36,103 @@ _UNREADABLE = re.compile(
 )
 
 
-def read_batch(
-    spark: SparkSession, path: str, kind: str | None, options: Options | None, *, cut: bool = False
-) -> DataFrame:
-    """The rows at `path`; `options` are the warehouse's where it is there already; `cut`: into batches."""
-    try:
-        chosen = kind or _guess(spark, path)
-        reader = spark.read.format("csv" if chosen == "tsv" else chosen)
-        if chosen in ("csv", "tsv"):
-            reader = _csv(reader.option("sep", "\t" if chosen == "tsv" else ","), path, options)
-        elif chosen == "json":
-            reader = _json(spark, reader, path, options)
-        rows = reader.load(path)
-        if options is None or cut:
-            rows.write.format("noop").mode("overwrite").save()
-        return rows
-    except Exception as error:
-        raise as_input_error(error, path) from error
+class Times(NamedTuple):
+    """The least and the greatest time of an input, in microseconds since 1970, and its rows without one."""
+
+    first: int | None
+    last: int | None
+    without: int
 
 
-def check_times(rows: DataFrame, names: Iterable[str]) -> None:
-    """InputError where one of the columns has a time or a date outside the years 1 to 9999.
+class Inputs(Protocol):
+    """Reads batches; `Rows` are a DataFrame with Spark, `ArrowRows` without."""
 
-    A load refuses such rows by itself. This is for rows that are to make a warehouse or to be cut into
-    batches, before anything is made of them.
-    """
+    def read(self, path: str, kind: str | None, options: Options | None, *, cut: bool = False) -> Any:
+        """The rows at `path`; `options` are the warehouse's where it is there; `cut`: into batches."""
+
+    def check_times(self, rows: Any, names: Iterable[str]) -> None:
+        """InputError where one of the columns has a time or a date outside the years 1 to 9999.
+
+        A load refuses such rows by itself. This is for rows that are to make a warehouse or to be cut into
+        batches, before anything is made of them.
+        """
+
+    def times(self, rows: Any, name: str) -> Times:
+        """The least and the greatest time of the rows, and how many have none."""
+
+    def between(self, rows: Any, name: str, start: int, stop: int) -> Any:
+        """The rows whose time is in [start, stop), in microseconds since 1970."""
+
+    def without(self, rows: Any, name: str) -> Any:
+        """The rows without a time."""
+
+
+class SparkInputs:
+    """Reads batches with Spark."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def read(self, path: str, kind: str | None, options: Options | None, *, cut: bool = False) -> DataFrame:
+        """The rows at `path`, read to their end once where they make a warehouse or are `cut`."""
+        spark = self._spark
+        try:
+            chosen = kind or _guess(spark, path)
+            reader = spark.read.format("csv" if chosen == "tsv" else chosen)
+            if chosen in ("csv", "tsv"):
+                reader = _csv(reader.option("sep", "\t" if chosen == "tsv" else ","), path, options)
+            elif chosen == "json":
+                reader = _json(spark, reader, path, options)
+            rows = reader.load(path)
+            if options is None or cut:
+                rows.write.format("noop").mode("overwrite").save()
+            return rows
+        except Exception as error:
+            raise as_input_error(error, path) from error
+
+    def check_times(self, rows: DataFrame, names: Iterable[str]) -> None:
+        """InputError where one of the columns has a time or a date outside the years 1 to 9999."""
+        from pyspark.sql import functions as F
+
+        types = dict(rows.dtypes)
+        outside = {}
+        for name in dict.fromkeys(names):
+            column, day = F.col(quoted(name)), types.get(name) == "date"
+            if day or types.get(name, "").startswith("timestamp"):
+                at = F.unix_date(column) if day else F.unix_micros(column.cast("timestamp"))
+                unit = DAY_US if day else 1
+                outside[name] = F.count_if((at < FIRST_US // unit) | (at > LAST_US // unit))
+        if outside:
+            counts = [count.alias(f"c{i}") for i, count in enumerate(outside.values())]
+            outside_the_years(dict(zip(outside, rows.agg(*counts).collect()[0], strict=True)))
+
+    def times(self, rows: DataFrame, name: str) -> Times:
+        """The least and the greatest time of the rows, and how many have none."""
+        from pyspark.sql import functions as F
+
+        at = _micros(name)
+        nulls = F.coalesce(F.sum(F.when(at.isNull(), 1).otherwise(0)), F.lit(0))
+        return Times(*rows.select(F.min(at), F.max(at), nulls).collect()[0])
+
+    def between(self, rows: DataFrame, name: str, start: int, stop: int) -> DataFrame:
+        """The rows whose time is in [start, stop), in microseconds since 1970."""
+        at = _micros(name)
+        return rows.where((at >= start) & (at < stop))
+
+    def without(self, rows: DataFrame, name: str) -> DataFrame:
+        """The rows without a time."""
+        return rows.where(_micros(name).isNull())
+
+
+def _micros(name: str) -> Column:
     from pyspark.sql import functions as F
 
-    types = dict(rows.dtypes)
-    outside = {}
-    for name in dict.fromkeys(names):
-        column, day = F.col(quoted(name)), types.get(name) == "date"
-        if day or types.get(name, "").startswith("timestamp"):
-            at = F.unix_date(column) if day else F.unix_micros(column.cast("timestamp"))
-            unit = DAY_US if day else 1
-            outside[name] = F.count_if((at < FIRST_US // unit) | (at > LAST_US // unit))
-    if not outside:
-        return
-    found = rows.agg(*[count.alias(f"c{i}") for i, count in enumerate(outside.values())]).collect()[0]
-    for name, count in zip(outside, found, strict=True):
+    return F.unix_micros(F.col(quoted(name)).cast("timestamp"))
+
+
+def outside_the_years(counts: Mapping[str, int]) -> None:
+    """InputError where a column has rows outside the years 1 to 9999; `counts` are how many, by column."""
+    for name, count in counts.items():
         if count:
             raise InputError(
                 f"{name} lies outside the years 1 to 9999 in {count:,} rows of the input. Nothing was "
@@ -117,6 +175,11 @@ def _guess(spark: SparkSession, path: str) -> str:
             if system.exists(jvm.org.apache.hadoop.fs.Path(path, "_delta_log")):
                 return "delta"
             names = [status.getPath().getName() for status in system.listStatus(hadoop)]
+    return guessed(path, names)
+
+
+def guessed(path: str, names: Iterable[str]) -> str:
+    """The format by the names of the files; InputError where they tell none, or several."""
     found = {_ENDINGS[part] for name in names for part in name.lower().split(".")[1:] if part in _ENDINGS}
     if len(found) != 1:
         raise InputError(

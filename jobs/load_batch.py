@@ -15,19 +15,16 @@ import sys
 import time
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
 import warehouse
 from jobs import arguments
-from jobs.inputs import as_input_error, check_times, read_batch
+from jobs.inputs import as_input_error
 from jobs.outcome import ended
 from jobs.progress import shown
-from jobs.session import spark_session
-from query.plain import json_text
 from warehouse.errors import InputError, NotAWarehouse
 from warehouse.load import LoadReport
 from warehouse.options import Options, parse_given
@@ -37,7 +34,9 @@ from warehouse.ticks import from_epoch_us, parse_duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+    from jobs.inputs import Inputs
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,18 +61,33 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
         )
     _check(given)
     try:
-        # A task that fails is told once, in our words, and not by Spark's log too.
-        spark = spark_session("tidemark load", **{"spark.log.level": "FATAL"})
+        spark, inputs = _engine(given)
         with shown(spark, Console(stderr=True)) as tell:
-            done = list(_load(spark, given, lambda point: _tell(point, tell, progress)))
+            done = list(_load(spark, inputs, given, lambda point: _tell(point, tell, progress)))
     except Exception as error:
         readable = as_input_error(error, given.input or given.warehouse)
         if readable is error:
             raise
         raise readable from error
     if given.json:
+        from query.plain import json_text
+
         print(json_text({"batches": [{"batch": name, **asdict(report)} for name, report in done]}))
     return 0
+
+
+def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
+    """Where tasks run, and what reads the input there."""
+    if given.engine == "local":
+        from jobs.localinputs import LocalInputs
+
+        return None, LocalInputs(given.warehouse)
+    from jobs.inputs import SparkInputs
+    from jobs.session import spark_session
+
+    # A task that fails is told once, in our words, and not by Spark's log too.
+    spark = spark_session("tidemark load", **{"spark.log.level": "FATAL"})
+    return spark, SparkInputs(spark)
 
 
 def _check(given: argparse.Namespace) -> None:
@@ -98,7 +112,10 @@ def _tell(point: str, *listeners: Callable[[str], None] | None) -> None:
 
 
 def _load(
-    spark: SparkSession, given: argparse.Namespace, progress: Callable[[str], None]
+    spark: SparkSession | None,
+    inputs: Inputs,
+    given: argparse.Namespace,
+    progress: Callable[[str], None],
 ) -> Iterator[tuple[str | None, LoadReport]]:
     """Each batch's name, None for what the streams brought, with its report, as they are loaded."""
     console = Console(quiet=given.json)
@@ -107,8 +124,8 @@ def _load(
         _summary(console, "from stream", report)
         yield None, report
         return
-    rows = _open(spark, given)
-    for name, part in _batches(rows, given):
+    rows = _open(spark, inputs, given)
+    for name, part in _batches(inputs, rows, given):
         began = time.perf_counter()
         report = warehouse.load(spark, given.warehouse, part, name, progress=progress)
         report.seconds["in all"] = time.perf_counter() - began
@@ -116,15 +133,15 @@ def _load(
         yield name, report
 
 
-def _open(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
+def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace) -> Any:
     """The input's rows; the warehouse is made where it is not there yet."""
     options = _options(given)
     cut = bool(given.batch_every)
-    rows = read_batch(spark, given.input, given.format, options, cut=cut)
+    rows = inputs.read(given.input, given.format, options, cut=cut)
     if options is None:
-        check_times(rows, [*given.measure, *filter(None, (given.key, given.time))])
+        inputs.check_times(rows, [*given.measure, *filter(None, (given.key, given.time))])
     elif cut:
-        check_times(rows, [*options.measure_names, *filter(None, (options.key, options.time))])
+        inputs.check_times(rows, [*options.measure_names, *filter(None, (options.key, options.time))])
     warehouse.create(
         spark,
         given.warehouse,
@@ -143,26 +160,20 @@ def _options(given: argparse.Namespace) -> Options | None:
         raise
 
 
-def _batches(rows: DataFrame, given: argparse.Namespace) -> Iterator[tuple[str, DataFrame]]:
+def _batches(inputs: Inputs, rows: Any, given: argparse.Namespace) -> Iterator[tuple[str, Any]]:
     """The input as one batch, or cut by event time: [start, start + span) each, named by its start."""
     if not given.batch_every:
         yield given.batch, rows
         return
-    time_column = warehouse.open_snapshot(given.warehouse).options.time
-    span = parse_duration(given.batch_every)
-    at = F.unix_micros(F.col(f"`{time_column}`").cast("timestamp"))
-    found = rows.select(F.min(at), F.max(at), F.sum(F.when(at.isNull(), 1).otherwise(0))).collect()[0]
-    if found[0] is not None:
-        day = parse_duration("1 day")
-        start = found[0] // day * day
-        while start <= found[1]:
-            yield (
-                f"{given.batch}/{from_epoch_us(start):%Y-%m-%dT%H:%M:%S}",
-                rows.where((at >= start) & (at < start + span)),
-            )
-            start += span
-    if found[2]:
-        yield f"{given.batch}/no-time", rows.where(at.isNull())
+    time_column = str(warehouse.open_snapshot(given.warehouse).options.time)
+    span, day = parse_duration(given.batch_every), parse_duration("1 day")
+    found = inputs.times(rows, time_column)
+    if found.first is not None and found.last is not None:
+        for start in range(found.first // day * day, found.last + 1, span):
+            name = f"{given.batch}/{from_epoch_us(start):%Y-%m-%dT%H:%M:%S}"
+            yield name, inputs.between(rows, time_column, start, start + span)
+    if found.without:
+        yield f"{given.batch}/no-time", inputs.without(rows, time_column)
 
 
 def _summary(console: Console, name: str, report: LoadReport) -> None:

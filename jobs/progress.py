@@ -20,8 +20,11 @@ _SLOW_SECONDS = 1.0
 
 
 @contextmanager
-def shown(spark: SparkSession, console: Console) -> Iterator[Callable[[str], None]]:
-    """Shows a bar of Spark's tasks until the work is done; call what it yields with each phase."""
+def shown(spark: SparkSession | None, console: Console) -> Iterator[Callable[[str], None]]:
+    """Shows a bar of Spark's tasks until the work is done; call what it yields with each phase.
+
+    Without a session there are no tasks to be seen: the phase and the time are shown.
+    """
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -49,16 +52,16 @@ def shown(spark: SparkSession, console: Console) -> Iterator[Callable[[str], Non
     with bar:
         task = bar.add_task("starting", total=None)
 
-        def watch() -> None:
-            tracker = spark.sparkContext.statusTracker()
+        def watch(session: SparkSession) -> None:
+            tracker = session.sparkContext.statusTracker()
             while not done.wait(_EVERY_SECONDS):
                 stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
                 total = sum(stage.numTasks for stage in stages if stage)
                 completed = sum(stage.numCompletedTasks for stage in stages if stage)
                 bar.update(task, total=total or None, completed=completed)
 
-        watcher = threading.Thread(target=watch, daemon=True)
-        if console.is_terminal:
+        watcher = threading.Thread(target=watch, args=(spark,), daemon=True)
+        if console.is_terminal and spark is not None:
             watcher.start()
         try:
             yield lambda phase: bar.update(task, description=phase)
