@@ -29,19 +29,20 @@ from bench.data import Oracle, Rows, year
 from bench.plots import plot_accuracy
 from bench.report import Section, number, say, table
 from sketches import GK
-from warehouse import history, ledger, marks, steps, tables, tasks
+from warehouse import history, ledger, steps, tables, tasks
 from warehouse.attempt import SLICE_ROWS
 from warehouse.create import read_options
 from warehouse.cuts import SortedInput, plan_slices
 from warehouse.events import Batches
 from warehouse.layout import Layout, plan_merge
-from warehouse.marks import TickCounts, add_totals
-from warehouse.measures import Measure
 from warehouse.options import Options
-from warehouse.runfiles import sort_rows, write_sorted
+from warehouse.projection import Shape
+from warehouse.runfiles import write_rows
 from warehouse.snapshot import View, open_snapshot
-from warehouse.storage import STEPS, Store, runs_table
+from warehouse.storage import STEPS, Store
 from warehouse.summaries import Summary, TickSummary
+from warehouse.tickcounts import TickCounts, add_totals
+from warehouse.values import ValueRows, Values
 
 KAPPA = 10
 TOTALS = ("ticks", "counts", "nans", "nulls")
@@ -220,76 +221,57 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
     store = Store.of(uri)
     options = read_options(store)
     measure = options.measure()
+    values = Values(measure)
     *loaded, live = parts
     for part in loaded:
-        values = part.values()
         batch = Batches(f"load:{part.step}", 0, 0)
         plan = steps.Plan(part.step, ((batch, part.rows),))
         steps.write_plan(store, tables.open_table(store, STEPS), plan)
-        new = _sorted_run(store, measure, options, values, part.step)
-        history.append_marks(store, measure, new)
-        assert history.commit_run(store, measure, new)
-        _merge(store, measure, options)
+        new = _sorted_run(store, values, options, part.values(), part.step)
+        history.append_marks(store, values, new)
+        assert history.commit_run(store, values, new)
+        _merge(store, values, options)
     column = np.sort(live.values())
     # The live side's own summaries keep eps / 8, as stream.append makes them.
     summary = Summary("value", 0, 0, GK.from_sorted(column, eps / 8, measure.dtype))
     assert ledger.append_batch(store, eps, "web", 0, [TickSummary(live.step, live.rows, None, (summary,))])
 
 
-def _sorted_run(store: Store, measure: Measure, options: Options, values: Any, step: int) -> history.NewRun:
+def _sorted_run(store: Store, values: Values, options: Options, column: Any, step: int) -> history.NewRun:
     run = history.Run(step, step, 0)
     attempt = tables.new_name()
-    path = history.run_path(measure, run, attempt, 0)
-    grain = marks.grain(len(values), options.eps)
-    ticks = np.full(len(values), step, dtype=np.int64)
-    file = write_sorted(
-        store.filesystem(),
-        path,
-        measure.arrow_type,
-        iter([sort_rows(values, ticks)]),
-        grain=grain,
-        span=marks.span(len(values), grain, 1),
-    )
-    none = np.zeros(1, dtype=np.int64)
-    totals = TickCounts(ticks[:1], np.array([len(values)]), none, none)
-    return history.NewRun(run, attempt, (file,), totals, marks.to_arrow(measure, [file], totals))
+    ticks, none = np.full(len(column), step, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    totals = TickCounts(ticks[:1], np.array([len(column)]), none, none)
+    rows = values.sort([ValueRows(column, ticks)])
+    path = history.run_path(values, run, attempt, 0)
+    file = write_rows(store.filesystem(), path, values, iter([rows]), Shape(len(column), totals, options.eps))
+    return history.NewRun(run, attempt, (file,), totals, values.marked([file], totals))
 
 
-def _merge(store: Store, measure: Measure, options: Options) -> None:
+def _merge(store: Store, values: Values, options: Options) -> None:
     """What a load does after its step, in this process."""
     while True:
-        found = history.runs_of(tables.files(tables.open_table(store, runs_table(measure.name))))
+        found = history.runs_of(tables.files(tables.open_table(store, values.runs_table)))
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return
-        inputs = [history.read_marks(store, measure, run, found[run]) for run in merge.inputs]
+        inputs = [history.read_marks(store, values, run, found[run]) for run in merge.inputs]
         totals = add_totals([one.totals for one in inputs])
-        root = runs_table(measure.name)
-        sources = tuple(
-            SortedInput(
-                tuple((f"{root}/{f.path}", f.first, f.rows) for f in one.files),
-                one.rows,
-                one.positions,
-                one.values,
-            )
-            for one in inputs
-        )
+        sources = tuple(SortedInput.of_run(values.runs_table, one) for one in inputs)
         rows = sum(one.rows for one in sources)
-        grain = marks.grain(rows, options.eps)
         attempt = tables.new_name()
         task = tasks.MergeTask(
             store,
-            measure.arrow_type,
+            values,
             sources,
             tuple(plan_slices(sources, -(-rows // SLICE_ROWS))),
-            history.run_path(measure, merge.output, attempt, 0),
-            grain,
-            marks.span(rows, grain, len(totals.ticks)),
+            history.run_path(values, merge.output, attempt, 0),
+            Shape(rows, totals, options.eps),
         )
         file = task()
-        new = history.NewRun(merge.output, attempt, (file,), totals, marks.to_arrow(measure, [file], totals))
-        history.append_marks(store, measure, new)
-        assert history.commit_merge(store, measure, merge, new)
+        new = history.NewRun(merge.output, attempt, (file,), totals, values.marked([file], totals))
+        history.append_marks(store, values, new)
+        assert history.commit_merge(store, values, merge, new)
 
 
 # Sketches of the whole stream

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from query.blocks import GROUPS_A_TASK, BlockReader, Footer, in_parallel
 from query.plan import Interval, Piece, Reading, Stretch, cut, groups_of, plan_stretch, with_finer_marks
-from warehouse.marks import Anchors, RunFile, RunMarks
+from warehouse.marks import RunFile
 from warehouse.ticks import Window
+from warehouse.valuemarks import Anchors, RunMarks
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from query.blocks import GROUPS_A_TASK, BlockReader, in_parallel
-from warehouse.keyfiles import key_rows
+from warehouse.keycounts import KeyCounts
 from warehouse.keymarks import KeyMarks
 from warehouse.keyrows import KeyRows
 from warehouse.keys import Key, Name, Names, lower, name_at, names_of, pairs_before
@@ -102,7 +102,8 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
             needs |= {(at, block): None for block in range(first, last + 1)}
 
     def count(_: tuple[int, int], table: pa.Table) -> int:
-        return sum(between(rows, history.window, low, high) for rows in key_rows(history.view.key, table))
+        parts = KeyCounts(history.view.key).loaded(table)
+        return sum(between(rows, history.window, low, high) for rows in parts)
 
     return total + sum(_read(history, list(needs), count))
 

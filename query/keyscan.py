@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from query.keyblocks import COLUMNS, KeyHistory, texts_of
 from warehouse.errors import DamagedWarehouse
-from warehouse.keyfiles import key_rows
+from warehouse.keycounts import KeyCounts
 from warehouse.keyrows import KeyRows
 from warehouse.keys import Name, array_of
 
@@ -97,7 +97,7 @@ def _stored(history: KeyHistory) -> Iterator[KeyRows]:
         for at in range(0, len(groups), GROUPS_A_READ):
             some = groups[at : at + GROUPS_A_READ]
             for table in history.blocks.tables(root, file, some, COLUMNS, texts_of(key)):
-                yield from key_rows(key, table)
+                yield from KeyCounts(key).loaded(table)
 
 
 def _by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema: pa.Schema) -> pa.RecordBatch:

@@ -22,8 +22,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from warehouse.marks import Anchors, RunMarks
 from warehouse.ticks import Window
+from warehouse.valuemarks import Anchors, RunMarks
 
 Side = Literal["left", "right"]
 

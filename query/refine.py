@@ -28,7 +28,7 @@ from query.known import Known, promise, staircase
 from query.plan import Interval, Reading, join
 from sketches import RankBounds
 from warehouse.errors import DamagedWarehouse
-from warehouse.marks import ROW_GROUP_ROWS
+from warehouse.valuemarks import BLOCK_ROWS
 
 MODES = ("quick", "accurate", "exact")
 
@@ -49,7 +49,7 @@ class Source:
     blocks: BlockReader
     live_values: LiveValues
     _: KW_ONLY
-    rows_a_run: int = 4 * ROW_GROUP_ROWS
+    rows_a_run: int = 4 * BLOCK_ROWS
     rows_a_round: int = 2**17
 
 

@@ -33,7 +33,7 @@ import query
 import warehouse
 from sketches import target_rank
 from tests.warehouse.keyworld import plain
-from warehouse import attempt, keyrows, keyruns, ledger, marks, runfiles, tasks
+from warehouse import attempt, keycounts, keyrows, ledger, tasks, valuemarks, values
 from warehouse.create import read_options
 from warehouse.events import Batches
 from warehouse.storage import Store
@@ -78,14 +78,13 @@ def templates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Blocks of 8 rows, chunks of 24, slices of 16, a cascade of threes."""
-    for module in (marks, runfiles):
-        monkeypatch.setattr(module, "ROW_GROUP_ROWS", 8)
-    monkeypatch.setattr(marks, "CELLS", 16)
+    monkeypatch.setattr(valuemarks, "BLOCK_ROWS", 8)
+    monkeypatch.setattr(valuemarks, "CELLS", 16)
     monkeypatch.setattr(ledger, "FAN", 3)
     monkeypatch.setattr(tasks, "SORT_ROWS", 24)
     monkeypatch.setattr(attempt, "SLICE_ROWS", 16)
     monkeypatch.setattr(attempt, "FILE_ROWS", (32, 64))
-    monkeypatch.setattr(keyruns, "GROUP_ROWS", 3)
+    monkeypatch.setattr(keycounts, "BLOCK_ROWS", 3)
     return monkeypatch
 
 
@@ -257,15 +256,15 @@ def test_a_broken_warehouse_is_caught(
 ) -> None:
     """The machine finds a span that forgets a row, loaded rows that stay live, keys without their ticks."""
     if broken == "ticks":
-        count = runfiles._cells
+        count = values.cells_of
 
         def forgets(*args: Any) -> Any:
             spans, ticks, counts = count(*args)
             return spans, ticks, counts // 2 * 2
 
-        tiny.setattr(runfiles, "_cells", forgets)
+        tiny.setattr(values, "cells_of", forgets)
     elif broken == "keys":
-        tiny.setattr(tasks, "counted", lambda column, ticks: keyrows.counted(column, ticks * 0))
+        tiny.setattr(keycounts, "counted", lambda column, ticks: keyrows.counted(column, ticks * 0))
     else:
         tiny.setattr(ledger, "live_ranges", lambda known, _: sorted(known))
     short = settings(LONG, database=None, report_multiple_bugs=False, phases=[Phase.generate])

@@ -7,10 +7,11 @@ file, and what the one that loses has written is swept by maintenance.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from warehouse.history import Projection, run_path
+from warehouse.history import run_path
 from warehouse.layout import Run
+from warehouse.projection import Projection
 from warehouse.storage import Store
 
 if TYPE_CHECKING:
@@ -34,15 +35,15 @@ class Attempt:
     run: Run
     name: str
 
-    def path(self, projection: Projection, number: int) -> str:
+    def path(self, projection: Projection[Any], number: int) -> str:
         """Where the run's file of that number goes."""
         return run_path(projection, self.run, self.name, number)
 
-    def chunk(self, projection: Projection, number: int) -> str:
+    def chunk(self, projection: Projection[Any], number: int) -> str:
         """Where a sorted chunk waits for its merge."""
         return f"{self._chunks(projection)}/{number:05d}.parquet"
 
-    def drop_chunks(self, projection: Projection) -> None:
+    def drop_chunks(self, projection: Projection[Any]) -> None:
         """Deletes the chunks: they are merged."""
         self.store.filesystem().delete_dir(self._chunks(projection))
 
@@ -57,6 +58,6 @@ class Attempt:
         each = max(1, min(most, max(least, rows // self.executor.cores)) // SLICE_ROWS)
         return [tuple(slices[at : at + each]) for at in range(0, len(slices), each)]
 
-    def _chunks(self, projection: Projection) -> str:
+    def _chunks(self, projection: Projection[Any]) -> str:
         # Delta looks past names that start with '_'.
         return f"{projection.runs_table}/_chunks/{self.name}"

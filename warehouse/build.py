@@ -7,55 +7,131 @@ holds, they become sorted chunks, and a second job merges these as it would merg
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from warehouse import history, keyruns, tables, tasks, valueruns
+from warehouse import history, tables, tasks
 from warehouse.attempt import Attempt
+from warehouse.cuts import SortedInput, plan_slices, weight
+from warehouse.errors import DamagedWarehouse
 from warehouse.events import event_files, share_out
-from warehouse.history import NewRun, Projection
-from warehouse.keys import Key
+from warehouse.history import NewRun
 from warehouse.layout import Merge, Run
-from warehouse.measures import Measure
+from warehouse.projection import Projection, Shape, WrittenFile
 from warehouse.steps import Plan
 from warehouse.storage import EVENTS, Store
 from warehouse.tables import DataFile
+from warehouse.tickcounts import TickCounts, add_totals
 
 if TYPE_CHECKING:
     from warehouse.executors import Executor
 
 
 def sort_step(
-    executor: Executor, store: Store, eps: float, projections: Sequence[Projection], plan: Plan
+    executor: Executor, store: Store, eps: float, projections: Sequence[Projection[Any]], plan: Plan
 ) -> list[NewRun]:
     """The step's run of each projection, written and not committed."""
     attempt = Attempt(executor, store, eps, Run(plan.step, plan.step, 0), tables.new_name())
-    measures = [one for one in projections if isinstance(one, Measure)]
-    keys = [one for one in projections if isinstance(one, Key)]
     found = event_files(tables.open_table(store, EVENTS), plan.batches)
-    shares = share_out(store.filesystem(), found, tasks.SORT_ROWS // max(1, len(measures)))
-    values = valueruns.sort_tasks(attempt, measures, plan.batches, shares) if measures else []
-    counts = [keyruns.sort_tasks(attempt, key, plan.batches, found) for key in keys]
-    results = iter(executor.run([*values, *(task for some in counts for task in some)]))
-    runs = valueruns.finish_sort(attempt, measures, [next(results) for _ in values])
-    runs += [
-        keyruns.finish_sort(attempt, key, [next(results) for _ in some])
-        for key, some in zip(keys, counts, strict=True)
-    ]
-    return runs
+    groups = _groups(projections)
+    work = [_sort_tasks(attempt, group, plan, found) for group in groups]
+    results = iter(executor.run([task for some in work for task in some]))
+    runs: dict[str, NewRun] = {}
+    for group, some in zip(groups, work, strict=True):
+        done = [next(results) for _ in some]
+        for i, projection in enumerate(group):
+            runs[projection.runs_table] = _finish_sort(attempt, projection, [parts[i] for parts in done])
+    return [runs[projection.runs_table] for projection in projections]
 
 
 def merge_runs(
     executor: Executor,
     store: Store,
     eps: float,
-    projection: Projection,
+    projection: Projection[Any],
     merge: Merge,
     found: Mapping[Run, Sequence[DataFile]],
 ) -> NewRun:
     """The merge's output, written and not committed; `found` are the files of the inputs."""
     attempt = Attempt(executor, store, eps, merge.output, tables.new_name())
-    if isinstance(projection, Key):
-        keys = [history.read_key_marks(store, projection, run, found[run]) for run in merge.inputs]
-        return keyruns.merge_runs(attempt, projection, keys)
-    values = [history.read_marks(store, projection, run, found[run]) for run in merge.inputs]
-    return valueruns.merge_runs(attempt, projection, values)
+    marks = [history.read_marks(store, projection, run, found[run]) for run in merge.inputs]
+    inputs = [SortedInput.of_run(projection.runs_table, one) for one in marks]
+    totals = add_totals([one.totals for one in marks])
+    return _new_run(attempt, projection, _merge(attempt, projection, inputs, totals), totals)
+
+
+def _groups(projections: Sequence[Projection[Any]]) -> list[list[Projection[Any]]]:
+    """Those that a task sorts together.
+
+    Where equal rows become one, a task holds as many as are apart, and takes a larger share of the rows: such
+    a projection has tasks of its own.
+    """
+    together = [one for one in projections if not one.merges_equal]
+    return [*([together] if together else []), *([one] for one in projections if one.merges_equal)]
+
+
+def _sort_tasks(
+    attempt: Attempt, projections: Sequence[Projection[Any]], plan: Plan, found: Sequence[DataFile]
+) -> list[tasks.SortTask]:
+    """A task for each share of the files of `events`."""
+    shares = share_out(attempt.store.filesystem(), found, tasks.SORT_ROWS // len(projections))
+    whole = len(shares) <= 1
+
+    def output(projection: Projection[Any], i: int) -> tasks.Output:
+        run = attempt.path(projection, 0) if whole else None
+        return tasks.Output(projection, attempt.chunk(projection, i), run)
+
+    return [
+        tasks.SortTask(
+            attempt.store,
+            plan.batches,
+            tuple(part),
+            tuple(output(one, i) for one in projections),
+            attempt.eps,
+        )
+        for i, part in enumerate(shares or [[]])
+    ]
+
+
+def _finish_sort(attempt: Attempt, projection: Projection[Any], parts: Sequence[tasks.Sorted]) -> NewRun:
+    """The run, of what the tasks sorted."""
+    totals = add_totals([part.totals for part in parts])
+    files = [file for part in parts for file in part.files]
+    if not all(part.whole for part in parts):
+        files = _merge(attempt, projection, [SortedInput.of_chunk(file) for file in files], totals)
+        attempt.drop_chunks(projection)
+    return _new_run(attempt, projection, files, totals)
+
+
+def _new_run(
+    attempt: Attempt, projection: Projection[Any], files: Sequence[WrittenFile], totals: TickCounts
+) -> NewRun:
+    """The run of these files, with its marks."""
+    return NewRun(attempt.run, attempt.name, tuple(files), totals, projection.marked(files, totals))
+
+
+def _merge(
+    attempt: Attempt, projection: Projection[Any], inputs: Sequence[SortedInput], totals: TickCounts
+) -> list[WrittenFile]:
+    """Merges sorted inputs into the files of a run: a task a file, a bounded slice at a time."""
+    rows, least = sum(one.rows for one in inputs), projection.least_block
+    slices = plan_slices(
+        inputs,
+        -(-weight(inputs, least) // attempt.slice_rows),
+        least_block=least,
+        split=not projection.merges_equal,
+    )
+    shape = Shape(rows, totals, attempt.eps)
+    work = [
+        tasks.MergeTask(
+            attempt.store, projection, tuple(inputs), some, attempt.path(projection, number), shape
+        )
+        for number, some in enumerate(attempt.by_file(slices, rows))
+    ]
+    files: list[WrittenFile] = attempt.executor.run(work)
+    written, expected = sum(file.count for file in files), int(totals.counts.sum())
+    if written != expected:
+        raise DamagedWarehouse(
+            f"merging into run {attempt.run.name} of {projection.title!r} wrote {written} of {expected} "
+            "rows. Nothing was committed: run verify, it names the file whose marks are wrong."
+        )
+    return files

@@ -1,21 +1,27 @@
 """Cuts: how the merge of sorted inputs is shared out among tasks without a shuffle.
 
-Model. Every row of every input has a place in one total order: by value, then by input, then by
-position in the input. A cut is such a place, taken at a mark, so its own input is cut at an
-exact position, and each other input where its rows equal to the value all go to one side:
+Model. Every row of every input has a place in the projection's order. A cut is a place taken at a mark:
 
-    cut (value v, input c, position p); rows of input j before it:
-        j < c: rank_le(v)        j = c: p        j > c: rank_lt(v)
+    rows before the mark  <=  place of the mark  <=  rows from the mark on
 
-Two cuts bound a slice. Slices of neighbouring cuts share no row and miss none, whatever the
-duplicates, so a constant column is cut as evenly as any other. The marks bound where a cut
-falls in each input, and only the row groups that may hold slice rows are read.
+Where equal rows may lie on either side of a cut, they are split by input, then by position in it, so a
+constant column is cut as evenly as any other. A cut at input c, position p, leaves before it
 
-Cost: a slice holds at most rows/slices + the sum of the inputs' grains.
+    of input j < c: rows <= place        of input c: its first p rows        of input j > c: rows < place
+
+Where equal rows become one, they must come together: the rows less than the place lie before the cut, of
+whichever input. Then marks of an input separate what lies before them from what lies after (rows before the
+mark < place of the mark), so its own cut is exact here too.
+
+Two cuts bound a slice. Slices of neighbouring cuts share no row and miss none. The marks bound where a cut
+falls in each input, and only the blocks that may hold rows of the slice are read.
+
+Cost: a slice holds at most rows/slices + the sum over the inputs of the rows between two marks.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,24 +30,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warehouse.keys import join_names, name_at, unify
+from warehouse.projection import Columns, Marks, Place, Rows, WrittenFile
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SortedInput:
     """A sorted input of a merge: its files in order, (path, first row, rows), and its marks."""
 
     files: tuple[tuple[str, int, int], ...]
     rows: int
     positions: NDArray[np.int64]
-    values: NDArray[Any]
+    places: Columns
+
+    @classmethod
+    def of_chunk(cls, file: WrittenFile) -> SortedInput:
+        """A sorted chunk."""
+        return cls(((file.path, 0, file.rows),), file.rows, file.positions, file.places)
+
+    @classmethod
+    def of_run(cls, root: str, marks: Marks) -> SortedInput:
+        """A run of the table `root`."""
+        files = tuple((f"{root}/{file.path}", file.first, file.rows) for file in marks.files)
+        return cls(files, marks.rows, marks.positions, marks.places)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A place in the total order: before the row at `position` of `source`, whose value is `value`."""
+    """A place in the order of all rows: at `position` of the input `source`.
 
-    value: Any
+    Equal rows are `split` by input and position, or all come after the cut.
+    """
+
+    place: Place
     source: int
     position: int
+    split: bool
+
+    def equal_before(self, source: int) -> bool:
+        """Whether the rows of another input that are equal to the place lie before the cut."""
+        return self.split and source < self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,43 +89,85 @@ class Slice:
     reaches: tuple[Reach, ...]
 
 
-def plan_slices(inputs: Sequence[SortedInput], slices: int) -> list[Slice]:
-    """Cuts the merge of the inputs into about `slices` slices of about equal size, in order."""
-    cuts = [None, *_cuts(inputs, slices), None]
+def weight(inputs: Sequence[SortedInput], least_block: int = 0) -> int:
+    """The work of a merge, in rows: a block counts as no fewer than `least_block`."""
+    return sum(int(_weights(one, least_block).sum()) for one in inputs)
+
+
+def plan_slices(
+    inputs: Sequence[SortedInput], slices: int, *, least_block: int = 0, split: bool = True
+) -> list[Slice]:
+    """Cuts the merge of the inputs into at most `slices` slices of about equal weight, in order.
+
+    With `split` equal rows may lie in two slices. Where they may not, the marks of each input separate what
+    lies before them from what lies after.
+    """
+    cuts = [None, *_cuts(inputs, slices, least_block, split=split), None]
     return [
         Slice(lower, upper, tuple(_reach(one, j, lower, upper) for j, one in enumerate(inputs)))
         for lower, upper in pairwise(cuts)
     ]
 
 
-def trim(values: NDArray[Any], offset: int, source: int, piece: Slice) -> tuple[int, int]:
-    """Where the slice's rows of input `source` start and stop in `values`, read from row `offset` on."""
-    start = 0 if piece.lower is None else _rows_before(values, offset, source, piece.lower)
-    stop = len(values) if piece.upper is None else _rows_before(values, offset, source, piece.upper)
-    return start, max(start, stop)
+def within(rows: Any, offset: int, source: int, piece: Slice) -> Any:
+    """Of rows that were read from row `offset` of input `source` on, those that lie in the slice."""
+    start = 0 if piece.lower is None else _rows_before(rows, offset, source, piece.lower)
+    stop = len(rows) if piece.upper is None else _rows_before(rows, offset, source, piece.upper)
+    return rows.part(start, max(start, stop))
 
 
-def _rows_before(values: NDArray[Any], offset: int, source: int, cut: Cut) -> int:
+def _rows_before(rows: Rows, offset: int, source: int, cut: Cut) -> int:
     if source == cut.source:
-        return min(max(cut.position - offset, 0), len(values))
-    return int(np.searchsorted(values, cut.value, side="right" if source < cut.source else "left"))
+        return min(max(cut.position - offset, 0), len(rows))
+    find = bisect_right if cut.equal_before(source) else bisect_left
+    return find(range(len(rows)), cut.place, key=rows.place)
 
 
-def _cuts(inputs: Sequence[SortedInput], slices: int) -> list[Cut]:
+def _weights(one: SortedInput, least_block: int) -> NDArray[np.int64]:
+    return np.maximum(np.diff(one.positions, append=one.rows), least_block if one.rows else 0)
+
+
+def _cuts(inputs: Sequence[SortedInput], slices: int, least_block: int, *, split: bool) -> list[Cut]:
     filled = [(j, one) for j, one in enumerate(inputs) if one.rows]
     if slices < 2 or not filled:
         return []
-    values = np.concatenate([one.values for _, one in filled])
-    source = np.concatenate([np.full(len(one.values), j) for j, one in filled])
+    source = np.concatenate([np.full(len(one.positions), j) for j, one in filled])
     position = np.concatenate([one.positions for _, one in filled])
-    weight = np.concatenate([np.diff(one.positions, append=one.rows) for _, one in filled])
-    order = np.argsort(values, kind="stable")  # ties stay by input, then by position
-    before = np.cumsum(weight[order]) - weight[order]
-    total = sum(one.rows for one in inputs)
-    targets = np.arange(1, slices) * (total / slices)
+    places = [one.places for _, one in filled]
+    order = _order(places)
+    weights = np.concatenate([_weights(one, least_block) for _, one in filled])[order]
+    before = np.cumsum(weights) - weights
+    targets = np.arange(1, slices) * (weights.sum() / slices)
     chosen = np.unique(np.searchsorted(before, targets))
-    chosen = chosen[(chosen > 0) & (chosen < len(order))]
-    return [Cut(values[i].item(), int(source[i]), int(position[i])) for i in order[chosen]]
+    starts = np.cumsum([0, *(len(one.positions) for _, one in filled)])
+    cuts: list[Cut] = []
+    last = _place_at(places, starts, int(order[0]))
+    for i in order[chosen[(chosen > 0) & (chosen < len(order))]].tolist():
+        place = _place_at(places, starts, i)
+        if split or place != last:  # one cut a place: a second one would bound an empty slice
+            cuts.append(Cut(place, int(source[i]), int(position[i]), split))
+        last = place
+    return cuts
+
+
+def _place_at(places: Sequence[Columns], starts: NDArray[np.int64], i: int) -> Place:
+    """The place of mark i of all inputs together."""
+    j = int(np.searchsorted(starts, i, side="right")) - 1
+    return _place(places[j], i - int(starts[j]))
+
+
+def _place(columns: Columns, i: int) -> Place:
+    return tuple(name_at(column, i) for column in columns)
+
+
+def _order(places: Sequence[Columns]) -> NDArray[np.int64]:
+    """The order of all marks; ties stay by input, then by position."""
+    columns = []
+    for parts in zip(*places, strict=True):
+        numbers = isinstance(parts[0], np.ndarray)
+        columns.append(join_names(parts) if numbers else np.concatenate(unify(parts)[1]))
+    order: NDArray[np.int64] = np.lexsort(columns[::-1])
+    return order
 
 
 def _reach(one: SortedInput, source: int, lower: Cut | None, upper: Cut | None) -> Reach:
@@ -110,6 +180,10 @@ def _bounds(one: SortedInput, source: int, cut: Cut) -> tuple[int, int]:
     """The least and the greatest number of rows of input `source` that may lie before the cut."""
     if source == cut.source:
         return cut.position, cut.position
-    j = int(np.searchsorted(one.values, cut.value, side="right" if source < cut.source else "left"))
-    least = int(one.positions[j - 1]) + 1 if j else 0
-    return least, int(one.positions[j]) if j < len(one.positions) else one.rows
+    marks = range(len(one.positions))
+    equal = cut.equal_before(source)
+    upto = (bisect_right if equal else bisect_left)(marks, cut.place, key=lambda i: _place(one.places, i))
+    # Where equal rows come together, those before a mark are less than it: an equal mark counts, too.
+    low = upto if cut.split else bisect_right(marks, cut.place, key=lambda i: _place(one.places, i))
+    least = int(one.positions[low - 1]) if low else 0
+    return least, int(one.positions[upto]) if upto < len(one.positions) else one.rows

@@ -31,14 +31,13 @@ from sketches.hashing import digest as text_digest
 from warehouse.events import Batches, Share, read_rows
 from warehouse.fitting import fitted
 from warehouse.measures import flags, numbers
+from warehouse.mixing import PRIME, mixed
 from warehouse.storage import Store
 
 Mixes = NDArray[np.uint64]
 
 _NULL = np.uint64(0x6A09E667F3BCC909)
 _ROW = np.uint64(0xBB67AE8584CAA73B)
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _NAN = np.uint64(0x7FF8000000000000)
 
 
@@ -89,14 +88,8 @@ def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
     return Fingerprint(rows.num_rows, int(mixes.sum(dtype=np.uint64)))
 
 
-def _mixed(numbers: Mixes) -> Mixes:
-    mixes = numbers + _STEP
-    mixes ^= mixes >> np.uint64(30)
-    mixes *= _FIRST
-    mixes ^= mixes >> np.uint64(27)
-    mixes *= _SECOND
-    mixes ^= mixes >> np.uint64(31)
-    return mixes
+def _mixed(words: Mixes) -> Mixes:
+    return mixed(words + PRIME)
 
 
 def _values(column: pa.Array) -> Mixes:
@@ -127,7 +120,7 @@ def _items(column: pa.Array, *, ordered: bool) -> Mixes:
     found = _mixed(_values(pc.list_flatten(column)))
     if ordered:
         places = np.arange(len(found)) - np.repeat(ends - counts, counts)
-        found = _mixed(found + places.astype(np.uint64) * _STEP)
+        found = _mixed(found + places.astype(np.uint64) * PRIME)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(found, dtype=np.uint64)])
     return _mixed((sums[ends] - sums[ends - counts]) + counts.astype(np.uint64))
 

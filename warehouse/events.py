@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from warehouse.keys import Key, KeyColumn, encode_keys
-from warehouse.measures import Column, Measure, encode, numbers
+from warehouse.measures import Column, Measure, encode, numbers, one_array
 from warehouse.plaintypes import plain
 from warehouse.refusals import reading
 from warehouse.storage import EVENTS
@@ -124,15 +124,6 @@ def read_columns(
         yield decode(rows, measures, key)
 
 
-def read_keys(
-    filesystem: fs.FileSystem, shares: Iterable[Share], key: Key, batches: Sequence[Batches]
-) -> Iterator[tuple[NDArray[np.int64], KeyColumn]]:
-    """The ticks and keys of the batches' rows of the shares, a row group at a time."""
-    texts = [key.name] if key.is_text else []
-    for rows in read_rows(filesystem, shares, [key.name], batches, texts):
-        yield numbers(rows.column("_tick")), encode_keys(key, _array(rows.column(key.name)))
-
-
 def read_rows(
     filesystem: fs.FileSystem,
     shares: Iterable[Share],
@@ -225,13 +216,9 @@ def _range(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | None:
 
 def decode(rows: pa.Table, measures: Sequence[Measure], key: Key | None = None) -> Piece:
     """The measures' columns, the keys and the ticks of rows of `events`."""
-    columns = tuple(encode(measure, _array(rows.column(measure.name))) for measure in measures)
-    keys = encode_keys(key, _array(rows.column(key.name))) if key else None
+    columns = tuple(encode(measure, one_array(rows.column(measure.name))) for measure in measures)
+    keys = encode_keys(key, one_array(rows.column(key.name))) if key else None
     return Piece(numbers(rows.column("_tick")), columns, keys)
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _of_batches(table: pa.Table, batches: Sequence[Batches]) -> pa.ChunkedArray:

@@ -1,7 +1,6 @@
 """History on disk: the runs table and the marks table of a projection, read and committed.
 
-A projection is a column that history stores sorted: a measure, as rows (value, tick), or the key,
-as rows (key, tick, count). Whatever its rows are, its runs have one layout and one protocol.
+Whatever the rows of a projection are, its runs have one layout and one protocol.
 
 A run is written as `run=<name>/<attempt>-<number>-<task>.parquet`, its marks as
 `run=<name>/<attempt>.parquet` of the marks table, which is committed first. So whoever sees a
@@ -10,43 +9,26 @@ run in a snapshot finds its marks by name, and what a lost race leaves behind is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow import fs
 
-from warehouse import keymarks, marks, tables
+from warehouse import tables
 from warehouse.commits import contend
 from warehouse.errors import DamagedWarehouse
-from warehouse.heavy import Heavy
-from warehouse.keymarks import KeyMarks
-from warehouse.keys import Key
 from warehouse.layout import Layout, Merge, Run
-from warehouse.marks import RunFile, RunMarks, Spans, TickCounts
-from warehouse.measures import Measure
+from warehouse.marks import RunFile, below_table
+from warehouse.projection import Marks, Projection, WrittenFile
 from warehouse.refusals import reading
 from warehouse.storage import Store
 from warehouse.tables import DataFile
-
-Projection = Measure | Key
-
-
-class WrittenFile(Protocol):
-    """A data file of a run, and its statistics as Delta has them."""
-
-    @property
-    def path(self) -> str: ...  # noqa: D102
-    @property
-    def rows(self) -> int: ...  # noqa: D102
-    @property
-    def size(self) -> int: ...  # noqa: D102
-    @property
-    def stats(self) -> dict[str, Any]: ...  # noqa: D102
+from warehouse.tickcounts import TickCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +45,13 @@ class NewRun:
     marks: Sequence[pa.Table]
 
 
-def create_tables(store: Store, projection: Projection, grace_us: int = 0) -> None:
+def create_tables(store: Store, projection: Projection[Any], grace_us: int = 0) -> None:
     """The runs and the marks table of the projection, where they are not there; logs outlive the grace."""
-    schema = keymarks.schema(projection) if isinstance(projection, Key) else marks.schema(projection)
-    tables.create(store, projection.marks_table, schema, ["run"], grace_us=grace_us)
+    tables.create(store, projection.marks_table, projection.marks_schema, ["run"], grace_us=grace_us)
     tables.create(store, projection.runs_table, projection.runs_schema, ["run"], grace_us=grace_us)
 
 
-def run_path(projection: Projection, run: Run, attempt: str, number: int) -> str:
+def run_path(projection: Projection[Any], run: Run, attempt: str, number: int) -> str:
     """Where a run's data file goes, below the warehouse."""
     return f"{projection.runs_table}/run={run.name}/{attempt}-{number:05d}.parquet"
 
@@ -93,40 +74,18 @@ def layout_of(table: DeltaTable) -> Layout:
     return Layout.of(runs_of(tables.files(table)))
 
 
-def read_marks(store: Store, measure: Measure, run: Run, found: Sequence[DataFile]) -> RunMarks:
-    """The marks of a run of the snapshot; its spans are read when they are asked for."""
-    path, filesystem = _marks_path(measure, run, found), store.filesystem()
+def read_marks(store: Store, projection: Projection[Any], run: Run, found: Sequence[DataFile]) -> Any:
+    """The marks of a run of the snapshot; what is seldom asked for is read when it is."""
+    path = f"{projection.marks_table}/run={run.name}/{attempt_of(found[0].path)}.parquet"
+    filesystem = store.filesystem()
 
-    def spans() -> Spans:
+    def later(read: Callable[[pq.ParquetFile], Any]) -> Any:
         with _reading(filesystem, path) as file:
-            return marks.spans_from_arrow(file.read(["position", "ticks", "counts"]))
+            return read(file)
 
-    with _reading(filesystem, path) as file:
-        basic, lists = file.read(marks.BASIC), file.read_row_group(0, marks.LISTS)
-        result = marks.from_arrow(run, basic, lists, spans)
-    _check_files(run, found, result.files)
-    return result
-
-
-def read_key_marks(store: Store, key: Key, run: Run, found: Sequence[DataFile]) -> KeyMarks:
-    """The marks of a run of the snapshot; what is heavy is read when it is asked for."""
-    path, filesystem = _marks_path(key, run, found), store.filesystem()
-
-    def heavy() -> tuple[Heavy, Heavy]:
-        with _reading(filesystem, path) as file:
-            return keymarks.heavy_from_arrow(
-                key, file.read_row_group(keymarks.HEADER), file.read_row_group(keymarks.HEAVY)
-            )
-
-    with _reading(filesystem, path) as file:
-        header, marked = file.read_row_group(keymarks.HEADER), file.read_row_group(keymarks.MARKS)
-        result = keymarks.from_arrow(key, run, header, marked, heavy)
-    _check_files(run, found, result.files)
-    return result
-
-
-def _marks_path(projection: Projection, run: Run, found: Sequence[DataFile]) -> str:
-    return f"{projection.marks_table}/run={run.name}/{attempt_of(found[0].path)}.parquet"
+    marks: Marks = later(lambda file: projection.read_marks(run, file, later))
+    _check_files(run, found, marks.files)
+    return marks
 
 
 def _check_files(run: Run, found: Sequence[DataFile], files: Sequence[RunFile]) -> None:
@@ -146,7 +105,7 @@ def _reading(filesystem: fs.FileSystem, path: str) -> Iterator[pq.ParquetFile]:
         yield file
 
 
-def commit_run(store: Store, projection: Projection, new: NewRun) -> bool:
+def commit_run(store: Store, projection: Projection[Any], new: NewRun) -> bool:
     """Adds the next step's run in one commit; False where somebody else has added it."""
 
     def attempt() -> bool:
@@ -164,7 +123,7 @@ def commit_run(store: Store, projection: Projection, new: NewRun) -> bool:
     return contend(projection.runs_table, attempt)
 
 
-def commit_merge(store: Store, projection: Projection, merge: Merge, new: NewRun) -> bool:
+def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: NewRun) -> bool:
     """Replaces the merge's inputs by its output in one commit; False where they are gone."""
 
     def attempt() -> bool:
@@ -179,7 +138,7 @@ def commit_merge(store: Store, projection: Projection, merge: Merge, new: NewRun
     return contend(projection.runs_table, attempt)
 
 
-def append_marks(store: Store, projection: Projection, new: NewRun) -> None:
+def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None:
     """Adds the marks of a run that is about to be committed."""
     name = projection.marks_table
     path = f"run={new.run.name}/{new.attempt}.parquet"
@@ -190,6 +149,6 @@ def append_marks(store: Store, projection: Projection, new: NewRun) -> None:
 
 def _add_actions(new: NewRun) -> list[Any]:
     return [
-        tables.describe(marks.below_table(file.path), file.size, file.rows, file.stats, {"run": new.run.name})
+        tables.describe(below_table(file.path), file.size, file.rows, file.stats, {"run": new.run.name})
         for file in new.files
     ]

@@ -17,34 +17,26 @@ from numpy.typing import NDArray
 from warehouse.heavy import Heavy, join_listings, nothing_heavy
 from warehouse.keyrows import KeyRows
 from warehouse.keys import Key, Name, Names, name_at, names_from, separator, take
-from warehouse.marks import TickCounts
-from warehouse.rowfiles import text_bounds
+from warehouse.projection import WrittenFile
+from warehouse.statistics import text_bounds
+from warehouse.tickcounts import TickCounts
 from warehouse.ticks import NO_TICK
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WrittenKeys:
-    """A file and its marks; positions and `before` (rows of `events`) count from the file's first row.
+class KeyExtra:
+    """What the marks of a key file have beside the pairs.
 
-    Mark i is the pair (keys[i], ticks[i]) at the first row of row group i. `first` and `last` are the file's
-    first and last key with their rows in the file (`last` None: there is one key). `heavy_keys` and
-    `heavy_pairs` list what is heavy in the run, the first and the last key left out of the former; None in a
-    chunk, which is no run's.
+    `before` (rows of `events`) counts from the file's first row. `first` and `last` are the file's first and
+    last key with their rows in the file (`last` None: there is one key). `heavy_keys` and `heavy_pairs` list
+    what is heavy in the run, the first and the last key left out of the former; None in a chunk.
     """
 
-    path: str
-    rows: int
-    size: int
-    positions: NDArray[np.int64]
-    keys: Names
-    ticks: NDArray[np.int64]
     before: NDArray[np.int64]
-    count: int
     first: tuple[Name, int] | None
     last: tuple[Name, int] | None
     heavy_keys: Heavy | None
     heavy_pairs: Heavy | None
-    stats: dict[str, Any]
 
 
 class KeyCollector:
@@ -64,12 +56,12 @@ class KeyCollector:
         self.ranges: dict[str, tuple[int, int]] = {}  # of ticks and of counts
         self.heavy = None if totals is None else _HeavyCollector(key, totals)
 
-    def add(self, piece: KeyRows, groups: NDArray[np.int64]) -> None:
-        """Takes the rows of a piece, one at least, whose row groups start at `groups`."""
-        running = np.cumsum(piece.counts)
-        self.positions.append(groups + self.rows)
-        self.before.append(running[groups] - piece.counts[groups] + self.count)
-        self.marks += [self._mark(piece, at) for at in groups.tolist()]
+    def add(self, rows: KeyRows, blocks: NDArray[np.int64]) -> None:
+        """Takes the next rows, one at least, whose blocks start at `blocks`."""
+        piece, running = rows, np.cumsum(rows.counts)
+        self.positions.append(blocks + self.rows)
+        self.before.append(running[blocks] - piece.counts[blocks] + self.count)
+        self.marks += [self._mark(piece, at) for at in blocks.tolist()]
         for name, column in (("tick", piece.ticks), ("count", piece.counts)):
             low, high = int(column.min()), int(column.max())
             known = self.ranges.get(name, (low, high))
@@ -108,23 +100,26 @@ class KeyCollector:
         elif self.heavy is not None:
             self.heavy.add_keys(names_from(self.key, [name]), np.array([count]))
 
-    def finish(self, path: str, size: int) -> WrittenKeys:
-        """All of the file."""
+    def finish(self, path: str, size: int) -> WrittenFile:
+        """The file with its marks."""
         ends = (self.first or self.newest, self.newest)
-        return WrittenKeys(
-            path=path,
-            rows=self.rows,
-            size=size,
-            positions=np.concatenate(self.positions),
-            keys=names_from(self.key, [name for name, _ in self.marks]),
-            ticks=np.array([tick for _, tick in self.marks], dtype=np.int64),
+        names = names_from(self.key, [name for name, _ in self.marks])
+        extra = KeyExtra(
             before=np.concatenate(self.before),
-            count=self.count,
             first=ends[0],
             last=self.newest if self.first is not None else None,
             heavy_keys=self.heavy.keys if self.heavy is not None else None,
             heavy_pairs=self.heavy.pairs if self.heavy is not None else None,
+        )
+        return WrittenFile(
+            path=path,
+            rows=self.rows,
+            size=size,
+            count=self.count,
+            positions=np.concatenate(self.positions),
+            places=(names, np.array([tick for _, tick in self.marks], dtype=np.int64)),
             stats=_stats(self.key, [end[0] for end in ends if end is not None], self.ranges),
+            extra=extra,
         )
 
 

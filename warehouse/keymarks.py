@@ -27,15 +27,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from warehouse.errors import DamagedWarehouse
 from warehouse.heavy import Heavy, join_listings, nothing_heavy
-from warehouse.keycollect import WrittenKeys
+from warehouse.keycollect import KeyExtra
 from warehouse.keys import Key, Name, Names, join_names, names_from, names_of, no_names, stored_keys
 from warehouse.layout import Run
-from warehouse.marks import RunFile, TickCounts, below_table, flat
+from warehouse.marks import RunFile, below_table, flat, named_files
 from warehouse.measures import numbers
+from warehouse.projection import Columns, Later, WrittenFile
+from warehouse.tickcounts import TickCounts
 
 HEADER, MARKS, HEAVY = range(3)  # the row groups
 
@@ -79,6 +82,11 @@ class KeyMarks:
     heavy: Callable[[], tuple[Heavy, Heavy]]
 
     @property
+    def places(self) -> Columns:
+        """The marks' places in the order of rows."""
+        return (self.keys, self.ticks)
+
+    @property
     def count(self) -> int:
         """Rows of `events` that have a key."""
         return int(self.totals.counts.sum())
@@ -98,7 +106,7 @@ class KeyMarks:
             raise DamagedWarehouse(f"the marks of run {self.run.name} do not describe its {self.rows} pairs.")
 
 
-def to_arrow(key: Key, files: Sequence[WrittenKeys], totals: TickCounts) -> tuple[pa.Table, ...]:
+def to_arrow(key: Key, files: Sequence[WrittenFile], totals: TickCounts) -> tuple[pa.Table, ...]:
     """The rows of the marks table for a run's files: header, marks, heavy keys."""
     keys, pairs = _heavy_of_run(key, files, totals)
     header = {
@@ -111,13 +119,15 @@ def to_arrow(key: Key, files: Sequence[WrittenKeys], totals: TickCounts) -> tupl
         "floors": [pairs.floors.tolist()],
     }
     filled = [file for file in files if file.rows]
+    names, ticks_at = ([file.places[at] for file in filled] for at in (0, 1))
+    before = [_extra(file).before for file in filled]
     row, count = ([0, *np.cumsum([getattr(file, name) for file in filled])] for name in ("rows", "count"))
     marked = {
         "file": [below_table(file.path) for file in filled for _ in file.positions],
         "position": _joined([file.positions + first for file, first in zip(filled, row, strict=False)]),
-        "key": stored_keys(key, join_names([no_names(key), *(file.keys for file in filled)]), marked=True),
-        "tick": _joined([file.ticks for file in filled]),
-        "count": _joined([file.before + first for file, first in zip(filled, count, strict=False)]),
+        "key": stored_keys(key, join_names([no_names(key), *names]), marked=True),
+        "tick": _joined(ticks_at),
+        "count": _joined([rows + first for rows, first in zip(before, count, strict=False)]),
     }
     ticks = pa.array(np.concatenate([np.zeros_like(keys.cells), totals.ticks[pairs.cells]]))
     whole = pa.array(np.arange(len(ticks)) < len(keys.cells))
@@ -129,11 +139,17 @@ def to_arrow(key: Key, files: Sequence[WrittenKeys], totals: TickCounts) -> tupl
     return tuple(_table(key, columns) for columns in (header, marked, heavy))
 
 
-def _heavy_of_run(key: Key, files: Sequence[WrittenKeys], totals: TickCounts) -> tuple[Heavy, Heavy]:
+def _extra(file: WrittenFile) -> KeyExtra:
+    extra: KeyExtra = file.extra
+    return extra
+
+
+def _heavy_of_run(key: Key, files: Sequence[WrittenFile], totals: TickCounts) -> tuple[Heavy, Heavy]:
     """The listings of all files together, and the keys that lie at their ends, whole again."""
     in_all = totals.counts.sum(keepdims=True)
     ends: dict[Name, int] = {}
-    for file in files:
+    extras = [_extra(file) for file in files]
+    for file in extras:
         for name, count in filter(None, (file.first, file.last)):
             ends[name] = ends.get(name, 0) + count
     cells = np.zeros(len(ends), dtype=np.int64)
@@ -141,8 +157,8 @@ def _heavy_of_run(key: Key, files: Sequence[WrittenKeys], totals: TickCounts) ->
     at_ends = Heavy(
         names_from(key, list(ends)), cells, np.array([*ends.values()], dtype=np.int64), keys.floors
     )
-    inside = [file.heavy_keys for file in files if file.heavy_keys is not None]
-    pairs = [file.heavy_pairs for file in files if file.heavy_pairs is not None]
+    inside = [file.heavy_keys for file in extras if file.heavy_keys is not None]
+    pairs = [file.heavy_pairs for file in extras if file.heavy_pairs is not None]
     return (
         join_listings([keys, at_ends, *inside], in_all),
         join_listings([nothing_heavy(key, totals.counts), *pairs], totals.counts),
@@ -169,7 +185,19 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values, kind)
 
 
-def from_arrow(
+def read(key: Key, run: Run, file: pq.ParquetFile, later: Later) -> KeyMarks:
+    """The marks of a run from their file; what is heavy is read later."""
+
+    def heavy() -> tuple[Heavy, Heavy]:
+        found: tuple[Heavy, Heavy] = later(
+            lambda again: _heavy(key, again.read_row_group(HEADER), again.read_row_group(HEAVY))
+        )
+        return found
+
+    return _from_arrow(key, run, file.read_row_group(HEADER), file.read_row_group(MARKS), heavy)
+
+
+def _from_arrow(
     key: Key, run: Run, header: pa.Table, marked: pa.Table, heavy: Callable[[], tuple[Heavy, Heavy]]
 ) -> KeyMarks:
     """The marks of a run from the first two row groups of its rows of the marks table."""
@@ -178,10 +206,7 @@ def from_arrow(
     ticks, counts, nulls = (flat(header.column(name)) for name in ("ticks", "counts", "nulls"))
     rows = header.column("position")[0].as_py()
     positions = numbers(marked.column("position"))
-    paths = marked.column("file").to_pylist()
-    firsts = [i for i, path in enumerate(paths) if i == 0 or path != paths[i - 1]]
-    edges = [*(int(positions[i]) for i in firsts), rows]
-    files = tuple(RunFile(paths[i], edges[k], edges[k + 1] - edges[k]) for k, i in enumerate(firsts))
+    files = named_files(marked.column("file"), positions, rows)
     result = KeyMarks(
         run=run,
         files=files,
@@ -197,7 +222,7 @@ def from_arrow(
     return result
 
 
-def heavy_from_arrow(key: Key, header: pa.Table, heavy: pa.Table) -> tuple[Heavy, Heavy]:
+def _heavy(key: Key, header: pa.Table, heavy: pa.Table) -> tuple[Heavy, Heavy]:
     """What is heavy in the run, and in each of its ticks."""
     ticks = flat(header.column("ticks"))
     whole = heavy.column("tick").is_null()

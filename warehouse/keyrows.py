@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warehouse.keys import Key, KeyColumn, Name, Names, lower, name_at, no_names, take, unify
-from warehouse.marks import TickCounts, coded, tick_counts
 from warehouse.measures import Column
+from warehouse.projection import Place
+from warehouse.tickcounts import TickCounts, coded, tick_counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +53,10 @@ class KeyRows:
         return KeyRows(
             self.names[first : last + 1], self.codes[rows] - first, self.ticks[rows], self.counts[rows]
         )
+
+    def place(self, i: int) -> Place:
+        """Where row i stands in the order: its name and its tick."""
+        return name_at(self.names, int(self.codes[i])), int(self.ticks[i])
 
     def before(self, name: Name, tick: int) -> int:
         """How many rows are less than (name, tick)."""

@@ -25,9 +25,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from warehouse.errors import InputError
-from warehouse.marks import coded
 from warehouse.measures import KNOWN_TYPES, Measure, encode, flags, numbers
-from warehouse.storage import KEY_MARKS, KEYS
+from warehouse.tickcounts import coded
 
 Name = Any  # an int, or bytes
 Names = Any  # (k,) int64, or a pyarrow array of large binary without NULL
@@ -56,21 +55,6 @@ class Key:
             ) from None
 
     @property
-    def title(self) -> str:
-        """What reports call it."""
-        return f"key {self.name}"
-
-    @property
-    def runs_table(self) -> str:
-        """The table of the key's runs, below the warehouse."""
-        return KEYS
-
-    @property
-    def marks_table(self) -> str:
-        """The table of its marks, below the warehouse."""
-        return KEY_MARKS
-
-    @property
     def is_text(self) -> bool:
         """Whether names are bytes."""
         return self.type in _TEXTS
@@ -89,12 +73,6 @@ class Key:
     def marked_type(self) -> pa.DataType:
         """The Arrow type that the marks have: what separates two texts may end inside a character."""
         return pa.binary() if self.is_text else self.stored_type
-
-    @property
-    def runs_schema(self) -> pa.Schema:
-        """The columns of the runs table."""
-        longs = [(name, pa.int64()) for name in ("tick", "count")]
-        return pa.schema([("key", self.stored_type), *longs, ("run", pa.string())])
 
     def name_of(self, value: Any) -> Name | None:
         """The name of a key as the user has it; None where no row of this type can have it.

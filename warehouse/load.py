@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from warehouse import batchrows, build, history, ingest, ledger, tables
 from warehouse.commits import contend, without_secrets
@@ -36,10 +36,10 @@ from warehouse.create import read_options
 from warehouse.errors import InputError
 from warehouse.events import Batches, rows_by_batch
 from warehouse.executors import executor_of
-from warehouse.history import Projection
 from warehouse.layout import Layout, plan_merge
 from warehouse.ledgerrows import RANGE
 from warehouse.options import Options
+from warehouse.projection import Projection
 from warehouse.refusals import telling_refusals
 from warehouse.sieve import WHOLE
 from warehouse.steps import Plan, covered, read_plans, write_plan
@@ -252,7 +252,7 @@ def _finish_steps(
         report.runs_by_level[projection.title] = _layout(store, projection).levels()
 
 
-def _layout(store: Store, projection: Projection) -> Layout:
+def _layout(store: Store, projection: Projection[Any]) -> Layout:
     return history.layout_of(tables.open_table(store, projection.runs_table))
 
 
@@ -280,7 +280,7 @@ def _load_step(executor: Executor, store: Store, options: Options, plan: Plan, w
 
 
 def _merge_levels(
-    executor: Executor, store: Store, options: Options, projection: Projection, watch: _Watch
+    executor: Executor, store: Store, options: Options, projection: Projection[Any], watch: _Watch
 ) -> None:
     """Merges until no level holds more than kappa runs."""
     while True:

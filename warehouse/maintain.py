@@ -27,9 +27,9 @@ from warehouse.commits import contend, without_secrets
 from warehouse.create import read_options
 from warehouse.events import Batches
 from warehouse.executors import Executor, executor_of
-from warehouse.history import Projection
 from warehouse.layout import Run
 from warehouse.options import Options
+from warehouse.projection import Projection
 from warehouse.refusals import telling_refusals
 from warehouse.rowfiles import JoinFiles
 from warehouse.steps import Plan, covered, read_plans
@@ -122,11 +122,11 @@ def maintain(
     return report
 
 
-def _has_runs(store: Store, projection: Projection) -> bool:
+def _has_runs(store: Store, projection: Projection[Any]) -> bool:
     return tables.exists(store, projection.runs_table)
 
 
-def _held_since(store: Store, projection: Projection) -> list[tuple[Run, int, set[str]]]:
+def _held_since(store: Store, projection: Projection[Any]) -> list[tuple[Run, int, set[str]]]:
     """Each run of the projection, since when (milliseconds) the table has it, and its attempts' names."""
     runs = history.runs_of(tables.files(tables.open_table(store, projection.runs_table)))
     return [
@@ -136,7 +136,7 @@ def _held_since(store: Store, projection: Projection) -> list[tuple[Run, int, se
 
 
 def _expire_marks(
-    store: Store, projection: Projection, held: list[tuple[Run, int, set[str]]], grace_us: int
+    store: Store, projection: Projection[Any], held: list[tuple[Run, int, set[str]]], grace_us: int
 ) -> int:
     """Takes out the marks of runs that the table no longer has and of attempts that it never had."""
     current = {attempt for _, _, attempts in held for attempt in attempts}

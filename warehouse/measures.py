@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from warehouse.errors import InputError
-from warehouse.storage import marks_table, runs_table
 from warehouse.ticks import DAY_US, FIRST_US, LAST_US, epoch_us, from_epoch_us
 
 _INTEGERS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
@@ -51,26 +50,6 @@ class Measure:
                 f"measure {self.name!r} is of type {self.type}, which has no ranks here. "
                 f"Expected one of: {KNOWN_TYPES}."
             )
-
-    @property
-    def title(self) -> str:
-        """What reports call it."""
-        return self.name
-
-    @property
-    def runs_table(self) -> str:
-        """The table of the measure's runs, below the warehouse."""
-        return runs_table(self.name)
-
-    @property
-    def marks_table(self) -> str:
-        """The table of its marks, below the warehouse."""
-        return marks_table(self.name)
-
-    @property
-    def runs_schema(self) -> pa.Schema:
-        """The columns of the runs table."""
-        return pa.schema([("value", self.arrow_type), ("tick", pa.int64()), ("run", pa.string())])
 
     @property
     def is_double(self) -> bool:
@@ -199,6 +178,11 @@ def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     return np.from_dlpack(column)
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """The column's chunks as one."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
 def flags(column: pa.Array) -> NDArray[np.bool_]:
     """A column of booleans without NULL."""
     return np.from_dlpack(column.cast(pa.uint8())).astype(bool)
@@ -213,4 +197,4 @@ def _unscaled(array: pa.Array) -> NDArray[np.int64]:
     return low
 
 
-__all__ = ["UTC", "Column", "Measure", "encode", "epoch_micros", "flags", "numbers"]
+__all__ = ["UTC", "Column", "Measure", "encode", "epoch_micros", "flags", "numbers", "one_array"]

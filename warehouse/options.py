@@ -14,10 +14,13 @@ from typing import Any
 from warehouse import allowed, features
 from warehouse.allowed import DEFAULT_KEY_DELTA, DEFAULT_KEY_EPS, SYSTEM_COLUMNS
 from warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
+from warehouse.keycounts import KeyCounts
 from warehouse.keys import Key
 from warehouse.keysummaries import KeyPromise
 from warehouse.measures import Measure
+from warehouse.projection import Projection
 from warehouse.ticks import parse_duration, parse_grace
+from warehouse.values import Values
 
 FORMAT = 1
 _PREFIX = "tidemark."
@@ -63,10 +66,10 @@ class Options:
         return Key(self.key, types[self.key]) if self.key and types else None
 
     @property
-    def projections(self) -> tuple[Measure | Key, ...]:
+    def projections(self) -> tuple[Projection[Any], ...]:
         """What history stores sorted, in the order of loading: the measures, then the key."""
         key = self.key_column
-        return (*self.measures, *([key] if key else []))
+        return (*map(Values, self.measures), *([KeyCounts(key)] if key else []))
 
     @property
     def time_column(self) -> Measure | None:

@@ -29,6 +29,7 @@ from warehouse.options import Options
 from warehouse.plaintypes import plain
 from warehouse.refusals import reading
 from warehouse.sieve import Sieve, sift
+from warehouse.statistics import text_bounds
 from warehouse.storage import EVENTS, REJECTED, Store
 from warehouse.summaries import Summaries, TickSummary
 from warehouse.tables import describe, new_name, write_file
@@ -36,8 +37,6 @@ from warehouse.ticks import NO_TICK
 
 GROUP_BYTES = 2**27  # a row group ends at this size in memory, or at GROUP_ROWS
 STATISTICS_COLUMNS = 35  # Delta's own 32 and the three system columns
-_TEXT = 32  # characters of a text's bounds, as Delta cuts them
-_LAST = "\U0010ffff"  # no character is greater
 _DIGITS = 15  # of a decimal: so many survive the float that JSON makes of it
 
 REJECTED_SCHEMA = pa.schema(
@@ -314,15 +313,6 @@ def _range(groups: Sequence[pq.Statistics], kind: pa.DataType) -> tuple[Any, Any
     if isinstance(low, Decimal):
         return float(low), float(high)
     return low, high
-
-
-def text_bounds(low: str, high: str) -> tuple[str, str | None]:
-    """A short text that is not greater than `low`, and one that is not less than `high`; None: no such."""
-    cut = _TEXT
-    while high[cut : cut + 1] == _LAST and cut < 4 * _TEXT:  # nothing that is cut here is greater
-        cut += 1
-    bound = high if len(high) <= cut else high[:cut] + _LAST
-    return low[:_TEXT], bound if bound >= high else None
 
 
 def _time(count: int, unit: Literal["ms", "D"], zone: str = "") -> str | None:

@@ -1,252 +1,118 @@
-"""Run files: sorted Parquet files of (value, tick), written with their marks in one pass.
+"""Run files: sorted Parquet files of a projection's rows, written with their marks in one pass, read, merged.
 
-This module runs inside Spark's tasks; it knows neither Spark nor Delta. Row groups are of fixed
-size, sorted ascending by value, with exact statistics and encodings that Spark's vectorised
-reader takes: LZ4 (a Huffman stage gains a tenth at most and doubles the time of a block read), and
-integers DELTA_BINARY_PACKED, where sorted duplicates cost next to nothing.
+This module runs inside Spark's tasks; it knows neither Spark nor Delta. Row groups are the blocks that
+readers read. They have encodings that Spark's vectorised reader takes, and LZ4: a Huffman stage gains a tenth
+at most and doubles the time of a block read.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from pyarrow import fs
 
-from warehouse.cuts import Slice, SortedInput, trim
-from warehouse.marks import ROW_GROUP_ROWS, coded
-from warehouse.measures import numbers
+from warehouse.cuts import Slice, SortedInput, within
+from warehouse.errors import DamagedWarehouse
+from warehouse.projection import Projection, R, Shape, WrittenFile
 from warehouse.refusals import reading
 
-WRITE_ROWS = 64 * ROW_GROUP_ROWS  # rows handed to the Parquet writer at a time
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A file and its marks.
-
-    Positions count from the file's first row; `span_starts[i]` has the cells
-    ``span_offsets[i]:span_offsets[i+1]`` of `ticks` and `counts`.
-    """
-
-    path: str
-    rows: int
-    size: int
-    positions: NDArray[np.int64]
-    values: NDArray[Any]
-    span_starts: NDArray[np.int64]
-    span_offsets: NDArray[np.int64]
-    ticks: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    tick_range: tuple[int, int] | None
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        """Delta's statistics, exact; infinities have no JSON, so a side that is infinite goes without."""
-        if not self.rows or self.tick_range is None:
-            return {"nullCount": {"value": 0, "tick": 0}}
-        low, high = self.values[0].item(), self.values[-1].item()
-        least: dict[str, Any] = {"tick": self.tick_range[0]}
-        most: dict[str, Any] = {"tick": self.tick_range[1]}
-        if math.isfinite(low) and math.isfinite(high):
-            least["value"], most["value"] = low, high
-        return {"minValues": least, "maxValues": most, "nullCount": {"value": 0, "tick": 0}}
-
-
-def sort_rows(values: NDArray[Any], ticks: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Rows by value; the order of ticks among equal values is free."""
-    if len(ticks) == 0 or (ticks[0] == ticks[-1] and bool(np.all(ticks == ticks[0]))):
-        return np.sort(values), ticks
-    order = np.argsort(values)
-    return values[order], ticks[order]
+WRITE_BLOCKS = 64  # blocks handed to the Parquet writer at a time
 
 
 def merge_slice(
-    filesystem: fs.FileSystem, inputs: Sequence[SortedInput], piece: Slice
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The slice's rows of all inputs, merged. A stable sort of sorted pieces is a merge."""
-    values, ticks = [], []
+    filesystem: fs.FileSystem, projection: Projection[R], inputs: Sequence[SortedInput], piece: Slice
+) -> R:
+    """The slice's rows of all inputs, merged."""
+    parts: list[R] = []
     for source, (one, reach) in enumerate(zip(inputs, piece.reaches, strict=True)):
-        if reach.start < reach.stop:
-            v, t = read_rows(filesystem, one, reach.start, reach.stop)
-            start, stop = trim(v, reach.start, source, piece)
-            values.append(v[start:stop])
-            ticks.append(t[start:stop])
-    if not values:
-        return inputs[0].values[:0], np.empty(0, dtype=np.int64)
-    merged = np.concatenate(values)
-    order = np.argsort(merged, kind="stable")
-    return merged[order], np.concatenate(ticks)[order]
+        offset = reach.start
+        for table in _read_rows(filesystem, one, reach.start, reach.stop, projection.dictionaries):
+            for rows in projection.loaded(table):
+                parts.append(within(rows, offset, source, piece))
+                offset += len(rows)
+    return projection.merge(parts)
 
 
-def read_rows(
-    filesystem: fs.FileSystem, one: SortedInput, start: int, stop: int
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Rows start..stop (exclusive) of a sorted input."""
-    table = pa.concat_tables(read_tables(filesystem, one.files, start, stop))
-    return numbers(table.column("value")), numbers(table.column("tick"))
+def _read_rows(
+    filesystem: fs.FileSystem, one: SortedInput, start: int, stop: int, dictionaries: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Rows start..stop (exclusive) of a sorted input, a table a file, through the row groups that hold them.
 
-
-def read_tables(
-    filesystem: fs.FileSystem,
-    files: Sequence[tuple[str, int, int]],
-    start: int,
-    stop: int,
-    *,
-    texts: Sequence[str] = (),
-) -> list[pa.Table]:
-    """Rows start..stop (exclusive) of files in order, through the row groups that hold them.
-
-    The columns `texts` come as dictionaries.
+    The columns `dictionaries` come as such.
     """
-    parts = []
-    for path, first, rows in files:
-        lo, hi = max(start - first, 0), min(stop - first, rows)
-        if lo >= hi:
+    for path, first, rows in one.files:
+        low, high = max(start - first, 0), min(stop - first, rows)
+        if low >= high:
             continue
         with reading(path):
-            parts.append(_read_slice(filesystem, path, lo, hi, texts))
-    return parts
+            table = _read_part(filesystem, path, low, high, dictionaries)
+        yield table
 
 
-def _read_slice(filesystem: fs.FileSystem, path: str, lo: int, hi: int, texts: Sequence[str]) -> pa.Table:
-    """Rows lo..hi (exclusive) of a file."""
-    with pq.ParquetFile(path, filesystem=filesystem, read_dictionary=list(texts)) as file:
+def _read_part(
+    filesystem: fs.FileSystem, path: str, low: int, high: int, dictionaries: Sequence[str]
+) -> pa.Table:
+    """Rows low..high (exclusive) of a file."""
+    with pq.ParquetFile(path, filesystem=filesystem, read_dictionary=list(dictionaries)) as file:
         edges = np.cumsum([0] + [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)])
-        g0 = int(np.searchsorted(edges, lo, side="right")) - 1
-        g1 = int(np.searchsorted(edges, hi, side="left"))
-        table = file.read_row_groups(list(range(g0, g1)), use_threads=False)
-        return table.slice(lo - int(edges[g0]), hi - lo)
+        first = int(np.searchsorted(edges, low, side="right")) - 1
+        stop = int(np.searchsorted(edges, high, side="left"))
+        table = file.read_row_groups(list(range(first, stop)), use_threads=False)
+        return table.slice(low - int(edges[first]), high - low)
 
 
-def write_sorted(
-    filesystem: fs.FileSystem,
-    path: str,
-    arrow_type: pa.DataType,
-    pieces: Iterator[tuple[NDArray[Any], NDArray[np.int64]]],
-    *,
-    grain: int,
-    span: int,
+def read_blocks(filesystem: fs.FileSystem, path: str, projection: Projection[R], rows: int) -> Iterator[R]:
+    """All rows of a file that should have so many, a block at a time."""
+    texts = list(projection.dictionaries)
+    with reading(path), pq.ParquetFile(path, filesystem=filesystem, read_dictionary=texts) as file:
+        if file.metadata.num_rows != rows:
+            raise DamagedWarehouse(f"{path} has {file.metadata.num_rows} rows, its marks say {rows}")
+        for group in range(file.num_row_groups):
+            yield from projection.loaded(file.read_row_group(group))
+
+
+def write_rows(
+    filesystem: fs.FileSystem, path: str, projection: Projection[R], pieces: Iterator[R], shape: Shape | None
 ) -> WrittenFile:
-    """Writes sorted pieces, in order, as one file; marks every `grain` rows, tick counts every `span`."""
+    """Writes sorted pieces, in order, as one file of a run of that shape; None: as a chunk."""
     filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
-    marks = _MarkCollector(grain, span, arrow_type.to_pandas_dtype())
-    schema = pa.schema([("value", arrow_type), ("tick", pa.int64())])
-    with pq.ParquetWriter(path, schema, filesystem=filesystem, **_encoding(arrow_type)) as writer:
-        for values, ticks in _in_row_groups(pieces):
-            for at in range(0, len(values), WRITE_ROWS):
-                part = slice(at, at + WRITE_ROWS)
-                writer.write_table(
-                    pa.table([pa.array(values[part], arrow_type), pa.array(ticks[part])], schema=schema),
-                    row_group_size=ROW_GROUP_ROWS,
-                )
-            marks.add(values, ticks)
-    return marks.finish(path, filesystem.get_file_info(path).size)
+    collector = projection.collector(shape)
+    schema = projection.stored(projection.merge([])).schema
+    with pq.ParquetWriter(path, schema, filesystem=filesystem, **_encoding(projection, schema)) as writer:
+        for rows, edges in projection.blocks(pieces, shape):
+            for start, stop, block in _writes(edges, 1 if projection.dictionaries else WRITE_BLOCKS):
+                writer.write_table(projection.stored(rows.part(start, stop)), row_group_size=block)
+            collector.add(rows, np.array(edges[:-1]))
+    return collector.finish(path, filesystem.get_file_info(path).size)
 
 
-def _encoding(arrow_type: pa.DataType) -> dict[str, Any]:
-    common: dict[str, Any] = {
-        "use_dictionary": ["tick"],
-        "sorting_columns": [pq.SortingColumn(0)],
+def _encoding(projection: Projection[Any], schema: pa.Schema) -> dict[str, Any]:
+    return {
+        "sorting_columns": [pq.SortingColumn(schema.names.index(name)) for name in projection.order],
         "store_schema": False,
         "write_page_index": False,
         "compression": "lz4",
+        **projection.encoding,
     }
-    if pa.types.is_floating(arrow_type):
-        return common
-    return {**common, "column_encoding": {"value": "DELTA_BINARY_PACKED"}}
 
 
-def _in_row_groups(
-    pieces: Iterator[tuple[NDArray[Any], NDArray[np.int64]]],
-) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
-    """The same rows with every piece but the last a whole number of row groups."""
-    held: tuple[NDArray[Any], NDArray[np.int64]] | None = None
-    for piece in pieces:
-        values, ticks = piece if held is None else _joined(held, piece)
-        whole = len(values) - len(values) % ROW_GROUP_ROWS
-        if whole:
-            yield values[:whole], ticks[:whole]
-        held = values[whole:], ticks[whole:]
-    if held is not None and len(held[0]):
-        yield held
+def _writes(edges: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
+    """Stretches of at most so many blocks of one size, the last may be shorter: start, stop, size."""
+    at = 0
+    while at < len(edges) - 1:
+        size, until = edges[at + 1] - edges[at], at + 1
+        while until < len(edges) - 1 and until - at < most and edges[until + 1] - edges[until] == size:
+            until += 1
+        if until < len(edges) - 1 and until - at < most and edges[until + 1] - edges[until] < size:
+            until += 1
+        yield edges[at], edges[until], size
+        at = until
 
 
-def _joined(a: tuple[NDArray[Any], Any], b: tuple[NDArray[Any], Any]) -> tuple[NDArray[Any], Any]:
-    return np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])
-
-
-class _MarkCollector:
-    """Collects the marks of rows that arrive in order, in pieces of any length."""
-
-    def __init__(self, grain: int, span: int, dtype: Any) -> None:
-        self.grain, self.span, self.rows = grain, span, 0
-        self.positions: list[NDArray[np.int64]] = []
-        self.values: list[NDArray[Any]] = [np.empty(0, dtype=dtype)]
-        self.last: Any = None
-        self.cells: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
-
-    def add(self, values: NDArray[Any], ticks: NDArray[np.int64]) -> None:
-        at = np.arange(-self.rows % self.grain, len(values), self.grain)
-        self.positions.append(at + self.rows)
-        self.values.append(values[at])
-        self.last = values[-1]
-        self.cells.append(_cells((np.arange(len(ticks)) + self.rows) // self.span, ticks))
-        self.rows += len(values)
-
-    def finish(self, path: str, size: int) -> WrittenFile:
-        positions = np.concatenate([*self.positions, np.empty(0, dtype=np.int64)])
-        values = np.concatenate(self.values)
-        if self.rows and positions[-1] != self.rows - 1:
-            positions, values = np.append(positions, self.rows - 1), np.append(values, self.last)
-        spans, ticks, counts = _join_cells(self.cells)
-        starts, first = np.unique(spans, return_index=True)
-        return WrittenFile(
-            path=path,
-            rows=self.rows,
-            size=size,
-            positions=positions,
-            values=values,
-            span_starts=starts * self.span,
-            span_offsets=np.append(first, len(spans)).astype(np.int64),
-            ticks=ticks,
-            counts=counts,
-            tick_range=(int(ticks.min()), int(ticks.max())) if len(ticks) else None,
-        )
-
-
-def _cells(
-    spans: NDArray[np.int64], ticks: NDArray[np.int64], weights: NDArray[np.int64] | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Rows (or the sum of their weights) by (span, tick), ascending: spans, ticks, counts.
-
-    `spans` ascend. Counted in a table where that is small beside the rows, by sorting otherwise.
-    """
-    names, code = coded(ticks)
-    first = int(spans[0])
-    cell = (spans - first) * len(names) + code
-    if (int(spans[-1]) - first + 1) * len(names) <= 8 * len(ticks) + 4096:
-        table = np.bincount(cell, weights)  # sums of weights are whole and below 2**53: exact
-        found = np.flatnonzero(table)
-        counts = table[found].astype(np.int64)
-    else:
-        found, inverse = np.unique(cell, return_inverse=True)
-        counts = np.bincount(inverse, weights).astype(np.int64)
-    return found // len(names) + first, names[found % len(names)], counts
-
-
-def _join_cells(
-    cells: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The cells of all pieces; a span cut by two pieces is summed."""
-    if not cells:
-        empty = np.empty(0, dtype=np.int64)
-        return empty, empty, empty
-    spans, ticks, counts = (np.concatenate(part) for part in zip(*cells, strict=True))
-    return _cells(spans, ticks, counts)
+def equal_blocks(rows: int, block: int) -> list[int]:
+    """Where blocks of so many rows begin, the last may be shorter, and the end."""
+    return [*range(0, rows, block), rows]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -23,20 +23,19 @@ from warehouse.contents import Contents
 from warehouse.create import read_options
 from warehouse.errors import DamagedWarehouse, InputError
 from warehouse.events import Batches
-from warehouse.history import Projection
+from warehouse.keycounts import KeyCounts
 from warehouse.keymarks import KeyMarks
 from warehouse.keys import Key
 from warehouse.layout import Layout, Run
 from warehouse.liverows import LiveKeys, LiveRow
-from warehouse.marks import RunMarks
 from warehouse.measures import Measure
 from warehouse.options import Options
+from warehouse.projection import Projection
 from warehouse.refusals import telling_refusals
 from warehouse.steps import covered, read_plans
-from warehouse.storage import EVENTS, KEYS, LEDGER, REJECTED, STEPS, Store, runs_table
-
-P = TypeVar("P", Measure, Key)
-M = TypeVar("M", RunMarks, KeyMarks)
+from warehouse.storage import EVENTS, KEYS, LEDGER, REJECTED, STEPS, Store
+from warehouse.valuemarks import RunMarks
+from warehouse.values import Values
 
 _LISTING_SECONDS = 60.0  # a log that was cleaned can hide its next version: list it anew this often
 
@@ -162,9 +161,7 @@ class Snapshot:
         if not self.options.columns:
             self._events = tables.open_table(self.store, EVENTS)
             self.options = read_options(self.store, self._events)
-        names = [runs_table(name) for name in self.options.measure_names]
-        names += [KEYS] if self.options.key else []
-        known = names if self.options.columns else []
+        known = [one.runs_table for one in self.options.projections]
         changed = [self._update(name) for name in [*known, STEPS, LEDGER]]
         if any(changed):
             self._views.clear()
@@ -209,12 +206,23 @@ class Snapshot:
             )
         return self._pinned
 
+    def marks(self, projection: Projection[Any]) -> tuple[Any, ...]:
+        """The marks of every run as of the last refresh; those of runs seen before are kept."""
+        layout, found = self._runs(projection)
+        root = projection.runs_table
+        before, now = self._marks.get(root, {}), {}
+        for run in layout.runs:
+            path = found[run][0].path
+            now[path] = before.get(path) or history.read_marks(self.store, projection, run, found[run])
+        self._marks[root] = now
+        return tuple(now.values())
+
     def contents(self) -> Contents:
         """Which batches there are, with steps and runs, as of the last refresh.
 
         Of a step that is in history for some measures only, the first measure decides.
         """
-        first, steps = self.options.measure(), self._known[STEPS]
+        first, steps = Values(self.options.measure()), self._known[STEPS]
         layout, plans = self._runs(first)[0], self._plans()
         return Contents(
             store=self.store,
@@ -228,7 +236,7 @@ class Snapshot:
 
     def info(self) -> dict[str, Any]:
         """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
-        ahead = max(self.options.measures, key=lambda m: self._runs(m)[0].last_step, default=None)
+        ahead = max(self.options.measures, key=lambda one: self._runs(Values(one))[0].last_step, default=None)
         live = self.view(ahead.name) if ahead is not None else None
         return {
             "warehouse": self.store.uri,
@@ -238,12 +246,12 @@ class Snapshot:
             "live_batches": sum(one.last - one.first + 1 for one in live.batches) if live else 0,
             "live_rows": sum(row.rows for row in live.live) if live else 0,
             "rejected": rejected_counts(self.store),
-            "measures": {measure.name: self._runs_info(measure) for measure in self.options.measures},
-            **({"keys": self._runs_info(self.options.key_column)} if self.options.key_column else {}),
+            "measures": {one.name: self._runs_info(Values(one)) for one in self.options.measures},
+            **({"keys": self._runs_info(KeyCounts(key))} if (key := self.options.key_column) else {}),
             "versions": {name: known.version for name, known in self._known.items()},
         }
 
-    def _runs_info(self, projection: Projection) -> dict[str, Any]:
+    def _runs_info(self, projection: Projection[Any]) -> dict[str, Any]:
         table = self._known[projection.runs_table].table
         found = tables.files(table) if table is not None else []
         return {
@@ -279,26 +287,28 @@ class Snapshot:
         return read_plans(self.store, known.opened, known.cache)
 
     def _view(self, measure: Measure) -> View:
-        layout, found = self._runs(measure)
+        values = Values(measure)
+        layout, _ = self._runs(values)
         batches = self._live_batches(layout)
         return View(
             measure=measure,
-            versions=self._versions(measure),
-            runs=self._run_marks(measure, layout, found, history.read_marks),
-            root=measure.runs_table,
+            versions=self._versions(values),
+            runs=self.marks(values),
+            root=values.runs_table,
             batches=tuple(batches),
             live=self._live_rows(measure, batches),
         )
 
     def _view_keys(self, key: Key) -> KeysView:
-        layout, found = self._runs(key)
+        counts = KeyCounts(key)
+        layout, _ = self._runs(counts)
         self._check_caught_up(layout.last_step)
         batches = self._live_batches(layout)
         return KeysView(
             key=key,
-            versions=self._versions(key),
-            runs=self._run_marks(key, layout, found, history.read_key_marks),
-            root=key.runs_table,
+            versions=self._versions(counts),
+            runs=self.marks(counts),
+            root=counts.runs_table,
             batches=tuple(batches),
             live=self._live_keys_of(batches),
         )
@@ -309,7 +319,7 @@ class Snapshot:
         Where it is further behind, or has no table at all, the steps between were loaded before keys were
         kept: their rows are on neither side, and counts would be too small.
         """
-        ahead = self._runs(self.options.measures[0])[0].last_step
+        ahead = self._runs(Values(self.options.measures[0]))[0].last_step
         if ahead > last_step + 1 or (ahead > last_step and self._known[KEYS].table is None):
             steps = f"step {ahead}" if ahead == last_step + 1 else f"steps {last_step + 1} to {ahead}"
             raise InputError(
@@ -317,12 +327,12 @@ class Snapshot:
                 "Load once, for example with `tidemark load --from-stream`, which brings them."
             )
 
-    def _runs(self, projection: Projection) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:
+    def _runs(self, projection: Projection[Any]) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:
         known = self._known[projection.runs_table]
         found = history.runs_of(tables.files(known.table)) if known.table is not None else {}
         return Layout.of(found), found
 
-    def _versions(self, projection: Projection) -> dict[str, int]:
+    def _versions(self, projection: Projection[Any]) -> dict[str, int]:
         names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
         return {role: self._known[name].version for role, name in names.items()}
 
@@ -356,22 +366,6 @@ class Snapshot:
             now[Batches(row.source, row.first_batch, row.last_batch)].append(row)
         self._live[measure.name] = now
         return tuple(row for one in batches for row in now[one])
-
-    def _run_marks(
-        self,
-        projection: P,
-        layout: Layout,
-        found: Mapping[Run, list[tables.DataFile]],
-        read: Callable[[Store, P, Run, list[tables.DataFile]], M],
-    ) -> tuple[M, ...]:
-        """The marks of every run; those of runs seen before are kept."""
-        root = projection.runs_table
-        before, now = self._marks.get(root, {}), {}
-        for run in layout.runs:
-            path = found[run][0].path
-            now[path] = before.get(path) or read(self.store, projection, run, found[run])
-        self._marks[root] = now
-        return tuple(now.values())
 
 
 def rejected_counts(store: Store) -> dict[str, int]:

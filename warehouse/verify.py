@@ -23,22 +23,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import fs
 
-from warehouse import batchrows, history, ledger, ledgerrows, tables, verifykeys, verifyvalues
+from warehouse import batchrows, history, ledger, ledgerrows, tables, verifylive, verifyruns
 from warehouse.commits import Patience
 from warehouse.errors import DamagedWarehouse, TidemarkError
 from warehouse.events import Batches
 from warehouse.layout import Layout
-from warehouse.measures import Measure
 from warehouse.moment import Moment, look
+from warehouse.projection import Projection
 from warehouse.refusals import telling_refusals
 from warehouse.retention import retention_us
-from warehouse.snapshot import KeysView, View
 from warehouse.steps import covered
 from warehouse.storage import LEDGER, REJECTED, Store
 
@@ -112,19 +111,17 @@ def _checks(moment: Moment) -> Iterator[tuple[str, _Question]]:
     yield "events: each batch has the rows that came", _batches_whole
     yield "rejected: each record has a reason", _rejected_told
     options = moment.snapshot.options
+    for one in options.projections:
+        kept = "summed" if one.merges_equal else "disjoint"
+        yield f"{one.name}: runs partition the steps, at most kappa a level", partial(_layout, one=one)
+        exact = partial(verifyruns.runs_exact, projection=one)
+        yield f"{one.name}: runs are sorted and {kept}, marks are exact", exact
+        yield f"{one.name}: nothing is lost or counted twice", partial(verifyruns.conserved, projection=one)
     for measure in options.measures:
-        for name, check in (
-            ("runs partition the steps, at most kappa a level", _layout),
-            ("runs are sorted and disjoint, marks are exact", verifyvalues.runs_exact),
-            ("nothing is lost or counted twice", verifyvalues.conserved),
-            ("live summaries hold their bounds", verifyvalues.bounds_hold),
-        ):
-            yield f"{measure.name}: {name}", partial(check, measure=measure)
-    if options.key and options.columns:
-        yield "keys: runs partition the steps, at most kappa a level", _keys_layout
-        yield "keys: runs are sorted and summed, marks are exact", verifykeys.runs_exact
-        yield "keys: nothing is lost or counted twice", verifykeys.conserved
-        yield "keys: live counts hold their bounds", verifykeys.live_hold
+        ranks = partial(verifylive.ranks_hold, measure=measure)
+        yield f"{measure.name}: live summaries hold their bounds", ranks
+    if options.key_column:
+        yield "keys: live counts hold their bounds", verifylive.counts_hold
 
 
 class _MergeDue(Exception):
@@ -266,16 +263,9 @@ def _rejected_told(moment: Moment) -> str:
     return f"{rows.num_rows} records rejected" + (f": {counts}" if counts else "")
 
 
-def _layout(moment: Moment, measure: Measure) -> str:
-    return _layout_of(moment, moment.snapshot.view(measure.name))
-
-
-def _keys_layout(moment: Moment) -> str:
-    return _layout_of(moment, moment.snapshot.keys_view())
-
-
-def _layout_of(moment: Moment, view: View | KeysView) -> str:
-    kappa, layout = moment.snapshot.options.kappa, Layout.of(one.run for one in view.runs)
+def _layout(moment: Moment, one: Projection[Any]) -> str:
+    kappa = moment.snapshot.options.kappa
+    layout = Layout.of(marks.run for marks in moment.snapshot.marks(one))
     planned = len(moment.plans()) - 1
     over = {level: count for level, count in layout.levels().items() if count > kappa}
     if over:
@@ -283,7 +273,7 @@ def _layout_of(moment: Moment, view: View | KeysView) -> str:
         if max(over) > 0:  # a step is added to level 0, and a merge leaves no other level so
             raise DamagedWarehouse(said)
         if _all_loaded(moment, planned):
-            raise _MergeDue(said, _folder(moment.store, view.root))
+            raise _MergeDue(said, _folder(moment.store, one.runs_table))
     behind = (
         f"; steps {layout.last_step + 1}..{planned} are planned, run their load again"
         if planned > layout.last_step

@@ -17,7 +17,7 @@ import warehouse
 from jobs.session import spark_session
 from stream.append import append_batch
 from tests.compatibility import rows
-from warehouse import attempt, keyruns, tasks
+from warehouse import attempt, keycounts, tasks
 from warehouse.events import Batches
 from warehouse.sieve import Sieve
 from warehouse.storage import Store
@@ -39,7 +39,7 @@ def main(version: str) -> None:
         patch.object(tasks, "SORT_ROWS", 180),
         patch.object(attempt, "SLICE_ROWS", 64),
         patch.object(attempt, "FILE_ROWS", (64, 128)),
-        patch.object(keyruns, "GROUP_ROWS", 16),
+        patch.object(keycounts, "BLOCK_ROWS", 16),
     ):
         timed, plain = Path(folder, "timed"), Path(folder, "plain")
         options = {"eps": 0.02, "kappa": 2, "key_eps": 0.05, "key_delta": 0.05}

@@ -14,20 +14,23 @@ import numpy as np
 import pytest
 
 from sketches import GK
-from warehouse import history, ledger, ledgerrows, marks, steps, tables
+from warehouse import history, ledger, ledgerrows, steps, tables
 from warehouse.events import Batches
 from warehouse.history import NewRun
 from warehouse.layout import Layout, Run, plan_merge
-from warehouse.marks import TickCounts
 from warehouse.measures import Measure
-from warehouse.runfiles import write_sorted
+from warehouse.projection import Shape
+from warehouse.runfiles import write_rows
 from warehouse.steps import Plan
 from warehouse.storage import LEDGER, STEPS, Store, runs_table
 from warehouse.summaries import Summary, TickSummary
+from warehouse.tickcounts import TickCounts
+from warehouse.values import ValueRows, Values
 
 ROUNDS = 60
 RACERS = 4
 MEASURE = Measure("delay", "double")
+VALUES = Values(MEASURE)
 
 
 def at_once(work: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -53,18 +56,18 @@ def new_run(store: Store, run: Run, rows: int) -> NewRun:
     """A written run of as many rows, each the run's first step."""
     attempt = tables.new_name()
     values, ticks = np.full(rows, float(run.first)), np.full(rows, run.first)
-    pieces = iter([(values, ticks)])
-    path = history.run_path(MEASURE, run, attempt, 0)
-    file = write_sorted(store.filesystem(), path, MEASURE.arrow_type, pieces, grain=10, span=100)
     zero = np.zeros(1, np.int64)
     totals = TickCounts(np.array([run.first]), np.array([rows]), zero, zero)
-    return NewRun(run, attempt, (file,), totals, marks.to_arrow(MEASURE, [file], totals))
+    path = history.run_path(VALUES, run, attempt, 0)
+    pieces = iter([ValueRows(values, ticks)])
+    file = write_rows(store.filesystem(), path, VALUES, pieces, Shape(rows, totals, 0.1))
+    return NewRun(run, attempt, (file,), totals, VALUES.marked([file], totals))
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store.of(tmp_path / "w")
-    history.create_tables(store, MEASURE)
+    history.create_tables(store, VALUES)
     tables.create(store, STEPS, steps.SCHEMA)
     tables.create(store, LEDGER, ledgerrows.SCHEMA)
     return store
@@ -77,8 +80,8 @@ def layout(store: Store) -> tuple[Layout, int]:
 
 
 def commit(store: Store, new: NewRun) -> bool:
-    history.append_marks(store, MEASURE, new)
-    return history.commit_run(store, MEASURE, new)
+    history.append_marks(store, VALUES, new)
+    return history.commit_run(store, VALUES, new)
 
 
 def race_steps(store: Store, rounds: int) -> list[int]:
@@ -128,7 +131,7 @@ def test_steps_and_merges_that_race_keep_every_row_once(store: Store) -> None:
             size = 3 * (merge.output.last - merge.output.first + 1)
             for _ in range(2):
                 new = new_run(store, merge.output, size)
-                work.append(lambda merge=merge, new=new: history.commit_merge(store, MEASURE, merge, new))
+                work.append(lambda merge=merge, new=new: history.commit_merge(store, VALUES, merge, new))
         results = at_once(work)
         assert all(isinstance(one, bool) for one in results), results
         assert sum(results[:2]) == 1
@@ -174,6 +177,6 @@ def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: S
 def test_tables_that_are_created_several_times_at_once_are_created_once(tmp_path: Path) -> None:
     for round_ in range(20):
         store = Store.of(tmp_path / str(round_))
-        assert at_once([lambda s=store: history.create_tables(s, MEASURE)] * RACERS) == [None] * RACERS
+        assert at_once([lambda s=store: history.create_tables(s, VALUES)] * RACERS) == [None] * RACERS
         assert layout(store) == (Layout(()), 0)
-        assert tables.exists(store, MEASURE.marks_table)
+        assert tables.exists(store, VALUES.marks_table)

@@ -26,12 +26,14 @@ from query.refine import Source
 from sketches import GK
 from warehouse.layout import Run
 from warehouse.liverows import LiveRow
-from warehouse.marks import RunFile, RunMarks, Spans, TickCounts
+from warehouse.marks import RunFile
 from warehouse.measures import Measure
 from warehouse.options import Options
 from warehouse.snapshot import View
 from warehouse.storage import Store
+from warehouse.tickcounts import TickCounts
 from warehouse.ticks import Window
+from warehouse.valuemarks import RunMarks, Spans
 
 ROOT = "runs/x"
 Row = tuple[Any, int]  # value (None: NULL) and tick

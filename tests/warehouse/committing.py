@@ -16,21 +16,24 @@ from deltalake.table import TableAlterer
 from deltalake.transaction import CommitProperties
 
 from sketches import GK
-from warehouse import history, ledger, marks, steps, tables
+from warehouse import history, ledger, steps, tables
 from warehouse.events import Batches
 from warehouse.history import NewRun
 from warehouse.layout import Layout, Run, plan_merge
 from warehouse.load import _plan
 from warehouse.maintain import MaintenanceReport, _compact_steps
-from warehouse.marks import TickCounts
 from warehouse.measures import Measure
-from warehouse.runfiles import write_sorted
+from warehouse.projection import Shape
+from warehouse.runfiles import write_rows
 from warehouse.steps import Plan
 from warehouse.storage import LEDGER, STEPS, Store
 from warehouse.summaries import Summary, TickSummary
+from warehouse.tickcounts import TickCounts
+from warehouse.values import ValueRows, Values
 
 MEASURE = Measure("x", "double")
-RUNS, MARKS = MEASURE.runs_table, MEASURE.marks_table
+VALUES = Values(MEASURE)
+RUNS, MARKS = VALUES.runs_table, VALUES.marks_table
 ERRORS = [
     OSError("connection reset"),
     TimeoutError("no answer in 30 s"),
@@ -52,15 +55,15 @@ def instant(patch: pytest.MonkeyPatch, module: ModuleType) -> list[float]:
 def new_run(store: Store, run: Run) -> NewRun:
     """A written run of three rows."""
     attempt, zero = tables.new_name(), np.zeros(1, np.int64)
-    pieces = iter([(np.full(3, float(run.first)), np.full(3, run.first))])
-    path = history.run_path(MEASURE, run, attempt, 0)
-    file = write_sorted(store.filesystem(), path, MEASURE.arrow_type, pieces, grain=10, span=100)
+    pieces = iter([ValueRows(np.full(3, float(run.first)), np.full(3, run.first))])
     totals = TickCounts(np.array([run.first]), np.array([3]), zero, zero)
-    return NewRun(run, attempt, (file,), totals, marks.to_arrow(MEASURE, [file], totals))
+    path = history.run_path(VALUES, run, attempt, 0)
+    file = write_rows(store.filesystem(), path, VALUES, pieces, Shape(3, totals, 0.1))
+    return NewRun(run, attempt, (file,), totals, VALUES.marked([file], totals))
 
 
 def add_step(store: Store, step: int = 0) -> bool:
-    return history.commit_run(store, MEASURE, new_run(store, Run(step, step, 0)))
+    return history.commit_run(store, VALUES, new_run(store, Run(step, step, 0)))
 
 
 def add_batch(store: Store, source: str = "web", batch: int = 0) -> bool:
@@ -72,7 +75,7 @@ def add_batch(store: Store, source: str = "web", batch: int = 0) -> bool:
 def merge_steps(store: Store) -> bool:
     merge = plan_merge(layout(store), 2)
     assert merge is not None
-    return history.commit_merge(store, MEASURE, merge, new_run(store, merge.output))
+    return history.commit_merge(store, VALUES, merge, new_run(store, merge.output))
 
 
 def plan_step(store: Store) -> int | None:
@@ -96,7 +99,7 @@ def layout(store: Store) -> Layout:
 COMMITS: dict[str, tuple[Callable[[Store], object], Callable[[Store], object], object]] = {
     "a step": (lambda _: None, add_step, True),
     "a merge": (lambda s: [add_step(s, n) for n in range(3)], merge_steps, True),
-    "marks": (lambda _: None, lambda s: history.append_marks(s, MEASURE, new_run(s, Run(0, 0, 0))), None),
+    "marks": (lambda _: None, lambda s: history.append_marks(s, VALUES, new_run(s, Run(0, 0, 0))), None),
     "a plan": (lambda _: None, plan_step, 0),
     "a batch": (lambda _: None, add_batch, True),
     "columns": (lambda _: None, add_column, None),

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import stream
 import warehouse
-from tests.warehouse.committing import MEASURE, Broken, instant
-from warehouse import attempt, commits, history, keyruns, ledgerrows, steps, tables, tasks
+from tests.warehouse.committing import VALUES, Broken, instant
+from warehouse import attempt, commits, history, keycounts, ledgerrows, steps, tables, tasks
 from warehouse.storage import LEDGER, STEPS, Store
 
 SCHEMA = "t timestamp, k string, x double, n bigint"
@@ -96,7 +96,7 @@ def small_pieces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tasks, "SORT_ROWS", 120)  # shared by two measures
     patch.setattr(attempt, "SLICE_ROWS", 32)
     patch.setattr(attempt, "FILE_ROWS", (32, 32))
-    patch.setattr(keyruns, "GROUP_ROWS", 4)
+    patch.setattr(keycounts, "BLOCK_ROWS", 4)
 
 
 def frame(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
@@ -112,7 +112,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def store(tmp_path: Path, waits: list[float]) -> Store:  # noqa: ARG001
     store = Store.of(tmp_path / "w")
-    history.create_tables(store, MEASURE)
+    history.create_tables(store, VALUES)
     tables.create(store, STEPS, steps.SCHEMA)
     tables.create(store, LEDGER, ledgerrows.SCHEMA)
     return store

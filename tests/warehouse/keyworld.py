@@ -19,7 +19,7 @@ from deltalake import write_deltalake
 from pyspark.sql import types as T
 
 import warehouse
-from warehouse import attempt, keyruns, ledger, steps, tables, tasks
+from warehouse import attempt, keycounts, ledger, steps, tables, tasks
 from warehouse.create import read_options
 from warehouse.events import Batches, decode
 from warehouse.keys import Key
@@ -59,7 +59,7 @@ def tiny_pieces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tasks, "SORT_ROWS", 20)
     patch.setattr(attempt, "SLICE_ROWS", 8)
     patch.setattr(attempt, "FILE_ROWS", (8, 16))
-    patch.setattr(keyruns, "GROUP_ROWS", 4)
+    patch.setattr(keycounts, "BLOCK_ROWS", 4)
 
 
 @dataclass

@@ -20,8 +20,8 @@ from tests.warehouse.committing import (
     COMMITS,
     ERRORS,
     MARKS,
-    MEASURE,
     RUNS,
+    VALUES,
     Broken,
     Write,
     a_rival,
@@ -35,7 +35,7 @@ from tests.warehouse.committing import (
     shape,
     state,
 )
-from warehouse import commits, history, ledgerrows, marks, steps, tables
+from warehouse import commits, history, ledgerrows, steps, tables
 from warehouse.errors import CommitFailed, Contended, DamagedWarehouse
 from warehouse.layout import Run
 from warehouse.storage import LEDGER, STEPS, Store
@@ -49,7 +49,7 @@ def test_a_commit_whose_answer_was_lost_is_done_once(
     before, commit, returned = COMMITS[what]
     before(store)
     other = Store.of(tmp_path / "w2")
-    history.create_tables(other, MEASURE)
+    history.create_tables(other, VALUES)
     for name, schema in ((STEPS, steps.SCHEMA), (LEDGER, ledgerrows.SCHEMA)):
         tables.create(other, name, schema)
     before(other)
@@ -171,7 +171,7 @@ def test_a_commit_whose_log_entry_was_cleaned_is_known_by_its_files(
 
 
 def marks_rows() -> pa.Table:
-    return marks.schema(MEASURE).empty_table()
+    return VALUES.marks_schema.empty_table()
 
 
 @pytest.mark.parametrize("text", ['{"commitInfo":{"timest', "3", '{"commitInfo":7}', "\xff"])
@@ -204,13 +204,13 @@ def test_a_commit_that_delta_rs_put_on_a_later_version_is_found(store: Store, br
     def act(true: Write) -> None:
         broken.patch.undo()
         for _ in range(3):
-            history.append_marks(store, MEASURE, new_run(store, Run(0, 0, 0)))
+            history.append_marks(store, VALUES, new_run(store, Run(0, 0, 0)))
         true()
-        history.append_marks(store, MEASURE, new_run(store, Run(0, 0, 0)))
+        history.append_marks(store, VALUES, new_run(store, Run(0, 0, 0)))
         raise TimeoutError("no answer in 30 s")
 
     broken.commits(act)
-    history.append_marks(store, MEASURE, new)
+    history.append_marks(store, VALUES, new)
     held = [file.path for file in tables.files(tables.open_table(store, MARKS))]
     assert sum(new.attempt in path for path in held) == 1
     assert tables.open_table(store, MARKS).version() == 5

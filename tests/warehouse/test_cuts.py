@@ -7,20 +7,38 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from warehouse.cuts import SortedInput, plan_slices, trim
-from warehouse.runfiles import merge_slice, write_sorted
+from warehouse.cuts import Slice, SortedInput, plan_slices, within
+from warehouse.measures import Measure
+from warehouse.runfiles import merge_slice, write_rows
+from warehouse.values import MarkCollector, ValueRows, Values
 
 FLOATS = st.one_of(st.sampled_from([-math.inf, -1.0, 0.0, 1.0, math.inf]), st.floats(allow_nan=False))
 INTS = st.one_of(
     st.sampled_from([-(2**63), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 1]), st.integers(-(2**63), 2**63 - 1)
 )
+
+
+def trim(values: NDArray[Any], offset: int, source: int, piece: Slice) -> tuple[int, int]:
+    """Where the slice's rows of input `source` start and stop in `values`, read from row `offset` on."""
+    places = np.arange(len(values))
+    kept = within(ValueRows(values, places), offset, source, piece).ticks.tolist()
+    return (kept[0], kept[-1] + 1) if kept else (0, 0)
+
+
+class Marked(Values):
+    """Values that are marked every 100 rows."""
+
+    def collector(self, shape: Any) -> MarkCollector:  # noqa: ARG002
+        return MarkCollector(self.measure, 100, 100)
+
+
+MARKED = Marked(Measure("x", "long"))
 
 
 @st.composite
@@ -48,7 +66,7 @@ def sorted_inputs(draw: st.DrawFn) -> tuple[list[NDArray[Any]], list[SortedInput
         )
         arrays.append(array)
         inputs.append(
-            SortedInput((), len(array), positions.astype(np.int64), array[positions.astype(np.int64)])
+            SortedInput((), len(array), positions.astype(np.int64), (array[positions.astype(np.int64)],))
         )
     return arrays, inputs, widest
 
@@ -86,7 +104,7 @@ def test_the_slices_together_are_the_merged_whole(
 def test_a_constant_column_is_cut_as_evenly_as_any_other() -> None:
     array = np.zeros(1000)
     positions = np.unique(np.append(np.arange(0, 1000, 10), 999))
-    inputs = [SortedInput((), 1000, positions, array[positions])] * 4
+    inputs = [SortedInput((), 1000, positions, (array[positions],))] * 4
     sizes = []
     for piece in plan_slices(inputs, 8):
         ends = [trim(array[r.start : r.stop], r.start, j, piece) for j, r in enumerate(piece.reaches)]
@@ -109,21 +127,15 @@ def test_slices_read_from_files_and_merged_are_the_sorted_rows(tmp_path: Path, s
         files, positions, first = [], [], 0
         for at, size in enumerate(sizes):
             part = slice(first, first + size)
-            written = write_sorted(
-                disk,
-                f"run/{number}-{at}.parquet",
-                pa.int64(),
-                iter([(values[part], ticks[part])]),
-                grain=100,
-                span=100,
-            )
+            pieces = iter([ValueRows(values[part], ticks[part])])
+            written = write_rows(disk, f"run/{number}-{at}.parquet", MARKED, pieces, None)
             files.append((written.path, first, size))
             positions.append(written.positions + first)
             first += size
         marked = np.concatenate(positions)
-        inputs.append(SortedInput(tuple(files), first, marked, values[marked]))
-    merged = [merge_slice(disk, inputs, piece) for piece in plan_slices(inputs, slices)]
-    values = np.concatenate([v for v, _ in merged])
-    ticks = np.concatenate([t for _, t in merged])
+        inputs.append(SortedInput(tuple(files), first, marked, (values[marked],)))
+    merged = [merge_slice(disk, MARKED, inputs, piece) for piece in plan_slices(inputs, slices)]
+    values = np.concatenate([rows.values for rows in merged])
+    ticks = np.concatenate([rows.ticks for rows in merged])
     assert np.all(values[:-1] <= values[1:])
     assert sorted(zip(values.tolist(), ticks.tolist(), strict=True)) == sorted(rows)

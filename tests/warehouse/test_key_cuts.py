@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from warehouse import keycuts
-from warehouse.keycuts import KeyCut, SortedKeys, plan_key_slices, within
+from warehouse import cuts
+from warehouse.cuts import Slice, SortedInput, plan_slices, weight, within
 from warehouse.keyrows import KeyRows, counted, summed
 from warehouse.keys import Key, KeyColumn, name_at, names_from, separator, take
 from warehouse.ticks import NO_TICK
@@ -36,7 +37,7 @@ def pairs_of(rows: KeyRows) -> list[tuple[Any, int, int]]:
     return [(names[code], tick, count) for code, tick, count in triples]
 
 
-def marked(rows: KeyRows, each: int) -> SortedKeys:
+def marked(rows: KeyRows, each: int) -> SortedInput:
     """The rows as an input with a mark, as files have them, every so many rows."""
     marks, found = list(range(0, len(rows), each)), pairs_of(rows)
     pairs = []
@@ -47,7 +48,7 @@ def marked(rows: KeyRows, each: int) -> SortedKeys:
         pairs.append((separator(before, name), NO_TICK) if apart else (name, tick))
     key = NUMBER if isinstance(rows.names, np.ndarray) else TEXT
     keys, at_ticks = names_from(key, [name for name, _ in pairs]), np.array([t for _, t in pairs], np.int64)
-    return SortedKeys((), len(rows), np.array(marks, np.int64), keys, at_ticks)
+    return SortedInput((), len(rows), np.array(marks, np.int64), (keys, at_ticks))
 
 
 @st.composite
@@ -59,13 +60,25 @@ def inputs(draw: st.DrawFn) -> tuple[Key, list[list[tuple[Any, int]]]]:
     return key, draw(st.lists(some, min_size=1, max_size=4))
 
 
+def planned(sources: list[SortedInput], rows: int, block: int) -> list[Slice]:
+    """Slices of about so many rows, a block counting as no fewer than `block`."""
+    return plan_slices(sources, -(-weight(sources, block) // rows), least_block=block, split=False)
+
+
 def merged(parts: list[KeyRows], each: int, blocks: int) -> list[KeyRows]:
     """What the tasks of a merge make, a part for each slice, of what their reaches let them read."""
     sources = [marked(part, each) for part in parts]
     found = []
-    for piece in plan_key_slices(sources, each * blocks, each):
-        read = [part.part(reach.start, reach.stop) for part, reach in zip(parts, piece.reaches, strict=True)]
-        found.append(summed([within(part, piece) for part in read]))
+    for piece in planned(sources, each * blocks, each):
+        read = enumerate(zip(parts, piece.reaches, strict=True))
+        found.append(
+            summed(
+                [
+                    within(part.part(reach.start, reach.stop), reach.start, source, piece)
+                    for source, (part, reach) in read
+                ]
+            )
+        )
     return found
 
 
@@ -92,7 +105,7 @@ def test_no_slice_is_much_longer_than_its_share(key: Key, distinct: int) -> None
         draws, days = r.integers(0, distinct, 4000).tolist(), r.integers(0, 50, 4000).tolist()
         names = [b"%d" % number for number in draws] if key.is_text else draws
         parts.append(rows_of(key, list(zip(names, days, strict=True))))
-    slices = plan_key_slices([marked(part, 64) for part in parts], 8 * 64, 64)
+    slices = planned([marked(part, 64) for part in parts], 8 * 64, 64)
     longest = max(sum(reach.stop - reach.start for reach in piece.reaches) for piece in slices)
     assert longest <= (8 + 2 * 4) * 64
     assert sum(int(part.counts.sum()) for part in merged(parts, 64, 8)) == 16_000
@@ -100,21 +113,17 @@ def test_no_slice_is_much_longer_than_its_share(key: Key, distinct: int) -> None
 
 def test_a_cut_that_splits_equal_pairs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second input's rows of the cut's own pair go before the cut, the first's after it."""
-    seen = []
 
-    def splits(rows: KeyRows, piece: Any) -> KeyRows:
-        seen.append(rows)
-        late = len(seen) % 2 == 0
-        start = 0 if piece.lower is None else rows.before(piece.lower.key, piece.lower.tick + late)
-        stop = len(rows) if piece.upper is None else rows.before(piece.upper.key, piece.upper.tick + late)
-        return rows.part(start, stop)
+    def splits(rows: KeyRows, offset: int, source: int, piece: Slice) -> KeyRows:
+        late = {end: replace(cut, split=True) for end in ("lower", "upper") if (cut := getattr(piece, end))}
+        return cuts.within(rows, offset, source, replace(piece, **late))
 
     lists = [[(number // 3, number % 3) for number in range(60)]] * 2
     parts = [rows_of(NUMBER, rows) for rows in lists]
     monkeypatch.setitem(globals(), "within", splits)
     truth = [(number // 3, number % 3, 2) for number in range(60)]
     assert [one for part in merged(parts, 4, 3) for one in pairs_of(part)] != truth
-    monkeypatch.setitem(globals(), "within", keycuts.within)
+    monkeypatch.setitem(globals(), "within", cuts.within)
     assert [one for part in merged(parts, 4, 3) for one in pairs_of(part)] == truth
 
 
@@ -143,4 +152,3 @@ def test_a_part_of_rows_has_no_name_that_it_does_not_use() -> None:
     assert len(part.names) == int(part.codes[-1]) + 1 == 6
     assert pairs_of(rows.part(4, 4)) == []
     assert take(rows.names, np.array([0])).equals(pa.array([b"0"], pa.large_binary()))
-    assert KeyCut(b"a", 1) == KeyCut(b"a", 1)

@@ -19,12 +19,13 @@ from pyspark.sql import types as T
 import query
 import warehouse
 from tests.warehouse.keyworld import TYPES, KeyWorld, Row, in_this_process, plain, tiny_pieces
-from warehouse import keyfiles, keyrows, keyruns, tables, tasks
+from warehouse import keycounts, keyrows, tables, tasks
 from warehouse.heavy import Heavy
-from warehouse.keyfiles import key_rows
+from warehouse.keycounts import KeyCounts
 from warehouse.keymarks import KeyMarks
 from warehouse.keys import Key, name_at
 from warehouse.storage import KEYS
+from warehouse.values import Values
 
 LONG = "é" * 700_000
 VALUES: dict[str, list[Any]] = {
@@ -76,7 +77,7 @@ def stored(world: KeyWorld, run: KeyMarks) -> list[tuple[Any, int, int]]:
     for file in run.files:
         with pq.ParquetFile(world.uri / KEYS / file.path, read_dictionary=["key"]) as parquet:
             for group in range(parquet.num_row_groups):
-                for rows in key_rows(world.key, parquet.read_row_group(group)):
+                for rows in KeyCounts(world.key).loaded(parquet.read_row_group(group)):
                     names = [
                         plain(world.key.value_of(name_at(rows.names, i))) for i in range(len(rows.names))
                     ]
@@ -189,8 +190,12 @@ def test_all_keys_apart_are_merged_in_slices_of_their_share(tmp_path: Path) -> N
 def without_keys(folder: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> KeyWorld:
     """A warehouse as one that was loaded before there were runs of keys."""
     world = KeyWorld(folder / "w", kappa=4)
+
+    def values_alone(options: warehouse.options.Options) -> tuple[Values, ...]:
+        return tuple(map(Values, options.measures))
+
     with monkeypatch.context() as patch:
-        patch.setattr(warehouse.options.Options, "projections", property(lambda self: self.measures))
+        patch.setattr(warehouse.options.Options, "projections", property(values_alone))
         for seed in range(steps):
             world.load(rows_of("string", seed))
     for name in ("keys", "key_marks"):
@@ -308,20 +313,20 @@ def test_a_merge_that_does_not_sum_across_inputs_is_found(
         return keyrows.KeyRows(merged.names, merged.codes, merged.ticks, merged.counts // merged.counts)
 
     world = KeyWorld(tmp_path / "w")
-    monkeypatch.setattr(keyfiles, "summed", takes_the_newest)
+    monkeypatch.setattr(keycounts, "summed", takes_the_newest)
     with pytest.raises(warehouse.DamagedWarehouse, match="Nothing was committed"):
         world.load(rows_of("string", 0), files=3)
 
 
 def test_marks_that_miss_a_heavy_key_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first key of a file has rows in two files; here its share next door is forgotten."""
-    whole = keyruns.keymarks._heavy_of_run
+    whole = keycounts.keymarks._heavy_of_run
 
     def forgets(key: Any, files: Any, totals: Any) -> Any:
         keys, pairs = whole(key, files, totals)
         return Heavy(keys.keys[1:], keys.cells[1:], keys.counts[1:], keys.floors), pairs
 
-    monkeypatch.setattr(keyruns.keymarks, "_heavy_of_run", forgets)
+    monkeypatch.setattr(keycounts.keymarks, "_heavy_of_run", forgets)
     world = KeyWorld(tmp_path / "w")
     world.load(rows_of("string", 0))
     with pytest.raises(AssertionError):

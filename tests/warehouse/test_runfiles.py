@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -15,9 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from warehouse.marks import ROW_GROUP_ROWS
-from warehouse.runfiles import WrittenFile, sort_rows, write_sorted
+from warehouse.measures import Measure
+from warehouse.projection import WrittenFile
+from warehouse.runfiles import write_rows
 from warehouse.ticks import NO_TICK
+from warehouse.valuemarks import BLOCK_ROWS, Spans
+from warehouse.values import MarkCollector, ValueRows, Values
 
 Rows = tuple[NDArray[Any], NDArray[np.int64]]
 
@@ -26,10 +28,14 @@ def written(folder: Path, rows: Rows, cuts: list[int], grain: int, span: int) ->
     disk = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
     values, ticks = rows
     edges = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
-    pieces = iter([(values[a:b], ticks[a:b]) for a, b in pairwise(edges)])
-    return write_sorted(
-        disk, "runs/x/run=1/file.parquet", pa.from_numpy_dtype(values.dtype), pieces, grain=grain, span=span
-    )
+    pieces = iter([ValueRows(values[a:b], ticks[a:b]) for a, b in pairwise(edges)])
+
+    class Marked(Values):
+        def collector(self, shape: Any) -> MarkCollector:  # noqa: ARG002
+            return MarkCollector(self.measure, grain, span)
+
+    marked = Marked(Measure("x", "double" if values.dtype.kind == "f" else "long"))
+    return write_rows(disk, "runs/x/run=1/file.parquet", marked, pieces, None)
 
 
 def check(file: WrittenFile, folder: Path, rows: Rows, grain: int, span: int) -> None:
@@ -39,24 +45,27 @@ def check(file: WrittenFile, folder: Path, rows: Rows, grain: int, span: int) ->
     assert file.rows == n
     assert file.size == (folder / file.path).stat().st_size
     assert file.positions.tolist() == sorted({*range(0, n, grain), *([n - 1] if n else [])})
-    assert file.values.tolist() == values[file.positions].tolist()
-    assert file.values.dtype == values.dtype
+    (marks,), spans = file.places, file.extra
+    assert isinstance(spans, Spans)
+    assert marks.tolist() == values[file.positions].tolist()
+    assert marks.dtype == values.dtype
     starts = list(range(0, n, span))
-    assert file.span_starts.tolist() == starts
-    assert len(file.span_offsets) == len(starts) + 1
+    assert spans.starts.tolist() == starts
+    assert len(spans.offsets) == len(starts) + 1
     for i, start in enumerate(starts):
-        cells = slice(file.span_offsets[i], file.span_offsets[i + 1])
+        cells = slice(spans.offsets[i], spans.offsets[i + 1])
         names, counts = np.unique(ticks[start : start + span], return_counts=True)
-        assert file.ticks[cells].tolist() == names.tolist()
-        assert file.counts[cells].tolist() == counts.tolist()
-    assert file.tick_range == ((ticks.min(), ticks.max()) if n else None)
+        assert spans.ticks[cells].tolist() == names.tolist()
+        assert spans.counts[cells].tolist() == counts.tolist()
+    ranges = (file.stats["minValues"]["tick"], file.stats["maxValues"]["tick"]) if n else None
+    assert ranges == ((ticks.min(), ticks.max()) if n else None)
     with pq.ParquetFile(folder / file.path) as parquet:
         table = parquet.read()
         assert table.column("value").to_numpy().tolist() == values.tolist()
         assert table.column("tick").to_pylist() == ticks.tolist()
         meta = parquet.metadata
         groups = [meta.row_group(g) for g in range(meta.num_row_groups)]
-    assert [g.num_rows for g in groups] == [min(ROW_GROUP_ROWS, n - at) for at in range(0, n, ROW_GROUP_ROWS)]
+    assert [g.num_rows for g in groups] == [min(BLOCK_ROWS, n - at) for at in range(0, n, BLOCK_ROWS)]
     at = 0
     for group in groups:
         stats = group.column(0).statistics
@@ -106,11 +115,11 @@ def test_marks_and_spans_are_exact_for_any_pieces_and_ticks(
 
 
 @pytest.mark.parametrize(
-    "cuts", [[], [1], [ROW_GROUP_ROWS], [ROW_GROUP_ROWS - 1, ROW_GROUP_ROWS + 1, 2 * ROW_GROUP_ROWS + 5]]
+    "cuts", [[], [1], [BLOCK_ROWS], [BLOCK_ROWS - 1, BLOCK_ROWS + 1, 2 * BLOCK_ROWS + 5]]
 )
 def test_row_groups_are_whole_whatever_the_pieces(tmp_path: Path, cuts: list[int]) -> None:
     r = np.random.default_rng(0)
-    n = 3 * ROW_GROUP_ROWS + 17
+    n = 3 * BLOCK_ROWS + 17
     rows = np.sort(r.normal(size=n)), r.integers(0, 30, n)
     check(written(tmp_path, rows, cuts, 1000, 3000), tmp_path, rows, 1000, 3000)
 
@@ -118,7 +127,8 @@ def test_row_groups_are_whole_whatever_the_pieces(tmp_path: Path, cuts: list[int
 @pytest.mark.parametrize("ticks", [[], [5], [5, 5, 5], [5, 5, 6], [6, 5, 6], [NO_TICK, 0, NO_TICK]])
 def test_rows_are_sorted_with_their_ticks(ticks: list[int]) -> None:
     values = np.array([3.0, 1.0, 2.0][: len(ticks)])
-    found = sort_rows(values, np.array(ticks, dtype=np.int64))
-    assert list(zip(found[0].tolist(), found[1].tolist(), strict=True)) == sorted(
+    rows = ValueRows(values, np.array(ticks, dtype=np.int64))
+    found = Values(Measure("x", "double")).sort([rows])
+    assert list(zip(found.values.tolist(), found.ticks.tolist(), strict=True)) == sorted(
         zip(values.tolist(), ticks, strict=True)
     )

@@ -1,0 +1,434 @@
+"""The engine of runs serves any projection.
+
+`ByTick` is a projection that this file alone knows: rows (tick, value), in the order of time. It is loaded,
+merged, streamed, killed, raced, maintained and verified beside the projections that a warehouse has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from numpy.typing import NDArray
+
+import warehouse
+from tests.warehouse.hereloader import Loader
+from warehouse import attempt, ledger, tasks
+from warehouse.layout import Run
+from warehouse.marks import RunFile, below_table, flat, named_files
+from warehouse.measures import Measure, encode, numbers, one_array
+from warehouse.mixing import PRIME, mixed_sum
+from warehouse.options import Options
+from warehouse.projection import Columns, Later, Place, Projection, Shape, WrittenFile
+from warehouse.runfiles import equal_blocks, read_blocks
+from warehouse.tickcounts import TickCounts, tick_counts
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = 8
+LISTS = ("ticks", "counts", "nans", "nulls")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TickRows:
+    """Row i has `ticks[i]` and `values[i]`."""
+
+    ticks: NDArray[np.int64]
+    values: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.ticks)
+
+    @property
+    def nbytes(self) -> int:
+        return self.ticks.nbytes + self.values.nbytes
+
+    def part(self, start: int, stop: int) -> TickRows:
+        return TickRows(self.ticks[start:stop], self.values[start:stop])
+
+    def place(self, i: int) -> Place:
+        return int(self.ticks[i]), self.values[i].item()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TickMarks:
+    """The first row of each block."""
+
+    run: Run
+    files: tuple[RunFile, ...]
+    rows: int
+    positions: NDArray[np.int64]
+    places: Columns
+    totals: TickCounts
+
+
+@dataclass(frozen=True, slots=True)
+class ByTick(Projection[TickRows]):
+    """A measure's values in the order of time."""
+
+    measure: Measure
+
+    name = title = "by tick"
+    type = "double"
+    runs_table, marks_table = "runs_by_tick", "marks_by_tick"
+    order = ("tick", "value")
+    merges_equal = False
+    least_block = 0
+    texts = dictionaries = ()
+    encoding = MappingProxyType[str, Any]({})
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.measure.name,)
+
+    @property
+    def runs_schema(self) -> pa.Schema:
+        return pa.schema([("tick", pa.int64()), ("value", self.measure.arrow_type), ("run", pa.string())])
+
+    @property
+    def marks_schema(self) -> pa.Schema:
+        places = [("position", pa.int64()), ("tick", pa.int64()), ("value", self.measure.arrow_type)]
+        lists = [(name, pa.list_(pa.int64())) for name in LISTS]
+        return pa.schema([("run", pa.string()), ("file", pa.string()), *places, *lists])
+
+    def decode(self, events: pa.Table) -> tuple[TickRows, TickCounts]:
+        ticks = numbers(events.column("_tick"))
+        column = encode(self.measure, one_array(events.column(self.measure.name)))
+        kept = ~(column.nan | column.null)
+        return TickRows(ticks[kept], column.stored[kept]), tick_counts(ticks, column)
+
+    def sort(self, parts: Sequence[TickRows]) -> TickRows:
+        ticks = np.concatenate([np.empty(0, np.int64), *(part.ticks for part in parts)])
+        values = np.concatenate([np.empty(0, self.measure.dtype), *(part.values for part in parts)])
+        order = np.lexsort((values, ticks))
+        return TickRows(ticks[order], values[order])
+
+    def merge(self, parts: Sequence[TickRows]) -> TickRows:
+        return self.sort(parts)
+
+    def blocks(
+        self,
+        pieces: Iterator[TickRows],
+        shape: Shape | None,  # noqa: ARG002
+    ) -> Iterator[tuple[TickRows, list[int]]]:
+        return ((rows, equal_blocks(len(rows), BLOCK)) for rows in pieces if len(rows))
+
+    def stored(self, rows: TickRows) -> pa.Table:
+        return pa.table([pa.array(rows.ticks), pa.array(rows.values)], names=["tick", "value"])
+
+    def loaded(self, stored: pa.Table) -> list[TickRows]:
+        return [TickRows(numbers(stored.column("tick")), numbers(stored.column("value")))]
+
+    def collector(self, shape: Shape | None) -> Collector:  # noqa: ARG002
+        return Collector()
+
+    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Sequence[pa.Table]:
+        schema = pa.schema([field for field in self.marks_schema if field.name != "run"])
+        header = {"position": -1, **{name: getattr(totals, name).tolist() for name in LISTS}}
+        found = [pa.Table.from_pylist([header], schema)]
+        first = 0
+        for file in files:
+            columns = (file.positions + first, *file.places)
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            path = below_table(file.path)
+            marks = [{"file": path, "position": at, "tick": tick, "value": value} for at, tick, value in rows]
+            found.append(pa.Table.from_pylist(marks, schema))
+            first += file.rows
+        return found
+
+    def read_marks(self, run: Run, file: pq.ParquetFile, later: Later) -> TickMarks:  # noqa: ARG002
+        table = file.read()
+        totals = TickCounts(*(flat(table.column(name).slice(0, 1)) for name in LISTS))
+        rows, marks = int(totals.counts.sum()), table.slice(1)
+        positions = numbers(marks.column("position"))
+        files = named_files(marks.column("file"), positions, rows)
+        places = numbers(marks.column("tick")), numbers(marks.column("value"))
+        return TickMarks(run, files, rows, positions, places, totals)
+
+    def ascends(self, rows: TickRows) -> bool:
+        places = [rows.place(i) for i in range(len(rows))]
+        return places == sorted(places)
+
+    def checker(self, marks: TickMarks) -> Checker:
+        return Checker(marks)
+
+    def digest(self, rows: TickRows) -> int:
+        with np.errstate(over="ignore"):
+            return mixed_sum(rows.values.view(np.uint64) + rows.ticks.view(np.uint64) * PRIME)
+
+
+class Collector:
+    """A mark a block."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.marks: list[tuple[int, int, float]] = []
+        self.ticks: list[int] = []
+
+    def add(self, rows: TickRows, blocks: NDArray[np.int64]) -> None:
+        self.marks += [(self.rows + at, *rows.place(at)) for at in blocks.tolist()]
+        self.ticks += [int(rows.ticks[0]), int(rows.ticks[-1])]
+        self.rows += len(rows)
+
+    def finish(self, path: str, size: int) -> WrittenFile:
+        positions = np.array([at for at, _, _ in self.marks], dtype=np.int64)
+        places = (
+            np.array([tick for _, tick, _ in self.marks], dtype=np.int64),
+            np.array([value for _, _, value in self.marks], dtype=np.float64),
+        )
+        ends = (
+            {"minValues": {"tick": self.ticks[0]}, "maxValues": {"tick": self.ticks[-1]}}
+            if self.ticks
+            else {}
+        )
+        stats = {**ends, "nullCount": {"tick": 0, "value": 0}}
+        return WrittenFile(path, self.rows, size, self.rows, positions, places, stats, None)
+
+
+class Checker:
+    """Every mark is the row where it stands."""
+
+    def __init__(self, marks: TickMarks) -> None:
+        self.marks, self.at = marks, 0
+
+    def begin(self, file: RunFile) -> None:
+        assert file.first == self.at
+
+    def add(self, rows: TickRows) -> None:
+        ticks, values = self.marks.places
+        for i in np.flatnonzero(
+            (self.marks.positions >= self.at) & (self.marks.positions < self.at + len(rows))
+        ):
+            if (int(ticks[i]), values[i].item()) != rows.place(int(self.marks.positions[i]) - self.at):
+                raise warehouse.DamagedWarehouse("a mark by tick is not the row where it stands")
+        self.at += len(rows)
+
+    def finish(self) -> None:
+        assert self.at == self.marks.rows
+
+
+def with_ticks(kind: type[ByTick], patch: pytest.MonkeyPatch) -> None:
+    """Warehouses have the projection, too; shares, slices and files are tiny."""
+    usual = Options.projections.fget  # type: ignore[attr-defined]
+
+    def all_of(options: Options) -> tuple[Projection[Any], ...]:
+        return (*usual(options), *(kind(one) for one in options.measures[:1]))
+
+    patch.setattr(Options, "projections", property(all_of))
+    patch.setattr(ledger, "FAN", 3)
+    patch.setattr(tasks, "SORT_ROWS", 50)
+    patch.setattr(attempt, "SLICE_ROWS", 40)
+    patch.setattr(attempt, "FILE_ROWS", (40, 80))
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_ticks(ByTick, monkeypatch)
+
+
+@pytest.fixture
+def loader(toy: None, tmp_path: Path) -> Loader:  # noqa: ARG001
+    return Loader.create(tmp_path / "w")
+
+
+def stored(uri: str) -> list[Place]:
+    """All rows by tick that history stores; each run in order."""
+    snapshot = warehouse.open_snapshot(uri)
+    by_tick = ByTick(snapshot.options.measures[0])
+    found: list[Place] = []
+    for marks in snapshot.marks(by_tick):
+        rows = [
+            part.place(i)
+            for file in marks.files
+            for part in read_blocks(
+                snapshot.store.filesystem(), f"runs_by_tick/{file.path}", by_tick, file.rows
+            )
+            for i in range(len(part))
+        ]
+        assert rows == sorted(rows)
+        found += rows
+    return sorted(found)
+
+
+def in_events(uri: str) -> list[Place]:
+    """All rows of `events` that have a value."""
+    rows = DeltaTable(f"{uri}/events").to_pyarrow_table()
+    pairs = zip(rows.column("_tick").to_pylist(), rows.column("x").to_pylist(), strict=True)
+    return sorted((tick, x) for tick, x in pairs if x is not None and x == x)  # noqa: PLR0124  NaN
+
+
+def check(uri: str) -> None:
+    """Nothing is live; history by tick is what `events` has; every check holds."""
+    assert stored(uri) == in_events(uri)
+    report = warehouse.verify(uri)
+    assert report.ok, str(report)
+    names = [one.name for one in report.checks]
+    assert sum(name.startswith("by tick: ") for name in names) == 3
+
+
+def test_it_is_loaded_streamed_merged_and_maintained(loader: Loader) -> None:
+    levels = set()
+    for _ in range(4):
+        loader.round()
+        check(loader.uri)
+        snapshot = warehouse.open_snapshot(loader.uri)
+        levels |= {run.run.level for run in snapshot.marks(ByTick(snapshot.options.measures[0]))}
+    assert len(levels) > 1
+    assert max(len(marks.files) for marks in snapshot.marks(ByTick(snapshot.options.measures[0]))) > 1
+    assert snapshot.info()["steps"] == 8
+
+
+def test_what_left_its_tables_is_swept(loader: Loader) -> None:
+    for _ in range(4):
+        loader.load()
+    folders = [Path(loader.uri) / name for name in ("runs_by_tick", "marks_by_tick")]
+    before = [len(list(folder.rglob("*.parquet"))) for folder in folders]
+    loader.maintain()
+    after = [len(list(folder.rglob("*.parquet"))) for folder in folders]
+    assert all(left < had for left, had in zip(after, before, strict=True))
+    check(loader.uri)
+
+
+def test_a_warehouse_from_before_it_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Loader.create(tmp_path / "w")
+    for _ in range(4):
+        old.load()
+    old.stream()
+    with_ticks(ByTick, monkeypatch)
+    old.load_live()
+    check(old.uri)
+
+
+CHILD = """
+import sys
+from pathlib import Path
+import pytest
+from tests.warehouse.test_projection import ByTick, child, with_ticks
+with pytest.MonkeyPatch.context() as patch:
+    with_ticks(ByTick, patch)
+    child(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+"""
+
+
+def child(uri: str, what: str, kill_at: int) -> None:
+    """Loads the night of that number, or what is live; dies at the point of that number."""
+    points = itertools.count(1)
+
+    def progress(_: str) -> None:
+        if next(points) == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    print("ready", flush=True)
+    sys.stdin.readline()
+    if what == "live":
+        Loader(uri).load_live(progress)
+    else:
+        Loader(uri, bulk=int(what), seed=100 + int(what)).load(progress=progress)
+    print("points", next(points) - 1)
+
+
+def start(uri: str, what: str, kill_at: int = 0) -> subprocess.Popen[str]:
+    line = [sys.executable, "-c", CHILD, uri, what, str(kill_at)]
+    return subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def finish(*running: subprocess.Popen[str]) -> list[str]:
+    """Lets all go at once; what each printed last."""
+    assert [one.stdout.readline() for one in running] == ["ready\n"] * len(running)  # type: ignore[union-attr]
+    for one in running:
+        one.stdin.write("go\n")  # type: ignore[union-attr]
+        one.stdin.flush()  # type: ignore[union-attr]
+    return [one.communicate(timeout=300)[0].strip() for one in running]
+
+
+def test_a_load_that_is_killed_anywhere_is_mended_by_the_next(loader: Loader, tmp_path: Path) -> None:
+    """The load merges; a driver dies at points from its first to its last."""
+    for _ in range(2):
+        loader.load()
+    copies = [shutil.copytree(loader.uri, tmp_path / f"copy-{n}") for n in range(9)]
+    whole = start(str(copies[0]), "2")
+    (said,) = finish(whole)
+    points = int(said.removeprefix("points "))
+    assert points > 25
+    attacked = {uri: start(str(uri), "2", 1 + at * points // 8) for at, uri in enumerate(copies[1:])}
+    assert finish(*attacked.values()) == [""] * 8
+    assert {one.returncode for one in attacked.values()} == {-signal.SIGKILL}
+    for uri in attacked:
+        Loader(str(uri), bulk=2, seed=102).load()
+        check(str(uri))
+    assert len({tuple(stored(str(uri))) for uri in copies}) == 1
+
+
+def test_loaders_that_race_count_every_row_once(loader: Loader) -> None:
+    """Two of the same night, one of another, and one of what is live, at once."""
+    loader.load()
+    loader.stream()
+    loader.stream()
+    racing = [start(loader.uri, what) for what in ("1", "1", "2", "live")]
+    finish(*racing)
+    assert [one.returncode for one in racing] == [0, 0, 0, 0]
+    loader.load_live()
+    check(loader.uri)
+    assert DeltaTable(f"{loader.uri}/events").to_pyarrow_table().num_rows == 5 * 60
+
+
+class Forgets(ByTick):
+    """A merge loses a row."""
+
+    def merge(self, parts: Sequence[TickRows]) -> TickRows:
+        rows = super().merge(parts)
+        return rows.part(0, len(rows) - 1) if len(parts) > 1 else rows
+
+
+class Swaps(ByTick):
+    """A merge gives two rows each other's tick."""
+
+    def merge(self, parts: Sequence[TickRows]) -> TickRows:
+        rows = super().merge(parts)
+        apart = np.flatnonzero(np.diff(rows.ticks))
+        if len(apart):
+            values = rows.values.copy()
+            values[[apart[0], apart[0] + 1]] = values[[apart[0] + 1, apart[0]]]
+            return super().merge([TickRows(rows.ticks, values)])
+        return rows
+
+
+def loads(uri: Path) -> Callable[[], None]:
+    loader = Loader.create(uri)
+
+    def some() -> None:
+        for _ in range(4):
+            loader.load()
+
+    return some
+
+
+def test_a_merge_that_loses_a_row_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_ticks(Forgets, monkeypatch)
+    with pytest.raises(warehouse.DamagedWarehouse, match="Nothing was committed"):
+        loads(tmp_path / "w")()
+    snapshot = warehouse.open_snapshot(tmp_path / "w")
+    runs = [marks.run for marks in snapshot.marks(ByTick(snapshot.options.measures[0]))]
+    assert runs == [Run(step, step, 0) for step in range(3)]
+
+
+def test_a_merge_that_changes_rows_is_found_by_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_ticks(Swaps, monkeypatch)
+    loads(tmp_path / "w")()
+    broken = [one.name for one in warehouse.verify(tmp_path / "w").checks if not one.ok]
+    assert broken == ["by tick: nothing is lost or counted twice"]
