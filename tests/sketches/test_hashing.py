@@ -64,7 +64,6 @@ def test_row_hashes_are_the_same_everywhere() -> None:
         [[], np.empty(0, str), pa.array([], pa.string()), pa.chunked_array([], pa.string())],
         [pa.array([], pa.dictionary(pa.int8(), pa.string())), pa.array([], pa.int64())],
     ],
-    ids=str,
 )
 def test_a_key_has_one_digest_whatever_holds_it(same: list[Any]) -> None:
     first, *others = [digest(keys) for keys in same]
@@ -101,7 +100,6 @@ def test_a_slice_of_a_dictionary_hashes_what_it_shows() -> None:
         (["\ud800"], "UTF-8"),
         ([object()], "type object"),
     ],
-    ids=str,
 )
 def test_what_is_no_key_is_refused(keys: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):

@@ -150,14 +150,14 @@ def test_rows_deleted_after_their_load_stay_in_history_and_verify_tells(tmp_path
 @pytest.mark.parametrize("kind", KEYS)
 def test_a_file_that_a_delete_rewrote_serves_its_other_batches(tmp_path: Path, kind: str) -> None:
     world = make(tmp_path, kind)
-    warehouse.maintain("in this process", world.uri)  # type: ignore[arg-type]  joins the files
+    warehouse.maintain(None, world.uri)  # joins the files
     assert len(events(world).file_uris()) == 1
     events(world).delete("_source = 'load:b' and _tick = 1")
     (file,) = events(world).file_uris()
     assert "view" in str(pq.read_schema(file).field("k").type)
     assert exact(world) == counts(world)
     world.stream([(key, 0) for key in KEYS[kind]])
-    warehouse.maintain("in this process", world.uri)  # type: ignore[arg-type]
+    warehouse.maintain(None, world.uri)
     (file,) = events(world).file_uris()
     assert "view" not in str(pq.read_schema(file))
     assert exact(world) == counts(world)
@@ -250,7 +250,7 @@ def timed(tmp_path: Path) -> Store:
     """The kept warehouse with columns of text beside the key, and its files of events joined."""
     with tarfile.open(Path(kept.__file__).parent / "written-0.1.0.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
-    warehouse.maintain("in this process", tmp_path / "timed")  # type: ignore[arg-type]
+    warehouse.maintain(None, tmp_path / "timed")
     return Store.of(tmp_path / "timed")
 
 
