@@ -29,11 +29,11 @@ from bench.data import Oracle, Rows, year
 from bench.plots import plot_accuracy
 from bench.report import Section, number, say, table
 from sketches import GK
-from warehouse import history, ledger, steps, tables, tasks
-from warehouse.attempt import SLICE_ROWS
+from warehouse import history, ledger, steps, tables
+from warehouse.build import merge_runs
 from warehouse.create import read_options
-from warehouse.cuts import SortedInput, plan_slices
 from warehouse.events import Batches
+from warehouse.executors import LocalExecutor
 from warehouse.layout import Layout, plan_merge
 from warehouse.options import Options
 from warehouse.projection import Shape
@@ -41,7 +41,7 @@ from warehouse.runfiles import write_rows
 from warehouse.snapshot import View, open_snapshot
 from warehouse.storage import STEPS, Store
 from warehouse.summaries import Summary, TickSummary
-from warehouse.tickcounts import TickCounts, add_totals
+from warehouse.tickcounts import TickCounts
 from warehouse.values import ValueRows, Values
 
 KAPPA = 10
@@ -255,21 +255,7 @@ def _merge(store: Store, values: Values, options: Options) -> None:
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return
-        inputs = [history.read_marks(store, values, run, found[run]) for run in merge.inputs]
-        totals = add_totals([one.totals for one in inputs])
-        sources = tuple(SortedInput.of_run(values.runs_table, one) for one in inputs)
-        rows = sum(one.rows for one in sources)
-        attempt = tables.new_name()
-        task = tasks.MergeTask(
-            store,
-            values,
-            sources,
-            tuple(plan_slices(sources, -(-rows // SLICE_ROWS))),
-            history.run_path(values, merge.output, attempt, 0),
-            Shape(rows, totals, options.eps),
-        )
-        file = task()
-        new = history.NewRun(merge.output, attempt, (file,), totals, values.marked([file], totals))
+        new = merge_runs(LocalExecutor(), store, options.eps, values, merge, found)
         history.append_marks(store, values, new)
         assert history.commit_merge(store, values, merge, new)
 

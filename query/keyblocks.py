@@ -20,7 +20,7 @@ from query.blocks import GROUPS_A_TASK, BlockReader, in_parallel
 from warehouse.keycounts import KeyCounts
 from warehouse.keymarks import KeyMarks
 from warehouse.keyrows import KeyRows
-from warehouse.keys import Key, Name, Names, lower, name_at, names_of, pairs_before
+from warehouse.keys import Key, Name, Names, lower, name_at, names_of, places_before
 from warehouse.marks import RunFile
 from warehouse.measures import numbers
 from warehouse.snapshot import KeysView
@@ -127,8 +127,8 @@ def _blocks_of(marks: KeyMarks, names: Sequence[Name], window: Window) -> list[t
 
 def _narrowed(marks: KeyMarks, name: Name, window: Window) -> tuple[int, int]:
     """The first and last block of a name in the window, where the name begins some block."""
-    first = pairs_before(marks.keys, marks.ticks, (name, window.start), equal=True) - 1
-    return max(0, first), pairs_before(marks.keys, marks.ticks, (name, window.stop), equal=False) - 1
+    first = places_before((marks.keys, marks.ticks), (name, window.start), equal=True) - 1
+    return max(0, first), places_before((marks.keys, marks.ticks), (name, window.stop), equal=False) - 1
 
 
 def _count(
@@ -202,15 +202,10 @@ def _read(
     def work(task: tuple[int, RunFile, Mapping[int, int]]) -> list[T]:
         at, file, groups = task
         columns = WITHOUT_TICKS if timeless and history.shares[at].whole else COLUMNS
-        read = history.blocks.tables(root, file, list(groups), columns, texts_of(key))
+        read = history.blocks.tables(root, file, list(groups), columns, KeyCounts(key).dictionaries)
         return [take((at, block), table) for block, table in zip(groups.values(), read, strict=True)]
 
     return [one for some in in_parallel(work, tasks, history.blocks.threads) for one in some]
-
-
-def texts_of(key: Key) -> tuple[str, ...]:
-    """The columns of key files that are read as dictionaries."""
-    return ("key",) if key.is_text else ()
 
 
 def _place(marks: KeyMarks, block: int) -> tuple[RunFile, int]:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from query.keyblocks import COLUMNS, KeyHistory, texts_of
+from query.keyblocks import COLUMNS, KeyHistory
 from warehouse.errors import DamagedWarehouse
 from warehouse.keycounts import KeyCounts
 from warehouse.keyrows import KeyRows
@@ -96,7 +96,7 @@ def _stored(history: KeyHistory) -> Iterator[KeyRows]:
         groups = range(len(history.blocks.footer(root, file).edges) - 1)
         for at in range(0, len(groups), GROUPS_A_READ):
             some = groups[at : at + GROUPS_A_READ]
-            for table in history.blocks.tables(root, file, some, COLUMNS, texts_of(key)):
+            for table in history.blocks.tables(root, file, some, COLUMNS, KeyCounts(key).dictionaries):
                 yield from KeyCounts(key).loaded(table)
 
 

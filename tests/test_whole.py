@@ -36,6 +36,7 @@ from tests.warehouse.keyworld import plain
 from warehouse import attempt, keycounts, keyrows, ledger, tasks, valuemarks, values
 from warehouse.create import read_options
 from warehouse.events import Batches
+from warehouse.executors import LocalExecutor
 from warehouse.storage import Store
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class Whole(RuleBasedStateMachine):
         once = CommitProperties(app_transactions=[Transaction("s", batch)])
         write_deltalake(self.store.table("events"), table, mode="append", commit_properties=once)
         options = read_options(self.store)
-        summaries = append_module._summarise(None, self.store, options, Batches("s", batch, batch))
+        summaries = append_module._summarise(LocalExecutor(), self.store, options, Batches("s", batch, batch))
         assert ledger.append_batch(self.store, options.eps, "s", batch, summaries)
 
     def _check(self, window: tuple[int, int] | None) -> None:

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from warehouse import ledger, tables
 from warehouse.errors import DamagedWarehouse
-from warehouse.events import Batches, count_rows, event_files, share_out
+from warehouse.events import Batches, Share, count_rows, event_files
 from warehouse.ledgerrows import RANGE
 from warehouse.storage import EVENTS, LEDGER, Store
 
-_READ_ROWS = 2**20
 _TOLD = 5  # batches that a message names
 _OTHERS = {"DELETE", "UPDATE", "MERGE", "TRUNCATE"}  # what no part of tidemark does to a table
 
@@ -86,8 +85,7 @@ class _Counts:
     def __init__(self, store: Store, ranges: Iterable[Batches]) -> None:
         wanted, filesystem = list(ranges), store.filesystem()
         found = event_files(tables.open_table(store, EVENTS), wanted)
-        shares = chain.from_iterable(share_out(filesystem, found, _READ_ROWS))
-        counts = count_rows(filesystem, shares, wanted)
+        counts = count_rows(filesystem, map(Share.of, found), wanted)
         self._sources: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         for source in {name for name, _ in counts}:
             mine = sorted((batch, count) for (name, batch), count in counts.items() if name == source)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from warehouse import tables
 from warehouse.allowed import SYSTEM_COLUMNS
-from warehouse.events import Batches, event_files, read_rows, share_out
+from warehouse.events import Batches, Share, event_files, read_rows
 from warehouse.layout import Run
 from warehouse.options import Options
 from warehouse.storage import EVENTS, Store
@@ -81,8 +80,7 @@ class Contents:
         """The rows of the live batches, with all columns, in bounded pieces; other files are not opened."""
         filesystem = self.store.filesystem()
         found = event_files(tables.open_table(self.store, EVENTS), self.live)
-        shares = chain.from_iterable(share_out(filesystem, found, _PIECE_ROWS))
-        for rows in read_rows(filesystem, shares, self.columns, self.live):
+        for rows in read_rows(filesystem, map(Share.of, found), self.columns, self.live):
             yield from rows.select(list(self.columns)).to_batches(max_chunksize=_PIECE_ROWS)
 
 

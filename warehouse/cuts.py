@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warehouse.keys import join_names, name_at, unify
+from warehouse.keys import join_names, name_at, places_before, unify
 from warehouse.projection import Columns, Marks, Place, Rows, WrittenFile
 
 
@@ -153,11 +153,7 @@ def _cuts(inputs: Sequence[SortedInput], slices: int, least_block: int, *, split
 def _place_at(places: Sequence[Columns], starts: NDArray[np.int64], i: int) -> Place:
     """The place of mark i of all inputs together."""
     j = int(np.searchsorted(starts, i, side="right")) - 1
-    return _place(places[j], i - int(starts[j]))
-
-
-def _place(columns: Columns, i: int) -> Place:
-    return tuple(name_at(column, i) for column in columns)
+    return tuple(name_at(column, i - int(starts[j])) for column in places[j])
 
 
 def _order(places: Sequence[Columns]) -> NDArray[np.int64]:
@@ -180,10 +176,8 @@ def _bounds(one: SortedInput, source: int, cut: Cut) -> tuple[int, int]:
     """The least and the greatest number of rows of input `source` that may lie before the cut."""
     if source == cut.source:
         return cut.position, cut.position
-    marks = range(len(one.positions))
-    equal = cut.equal_before(source)
-    upto = (bisect_right if equal else bisect_left)(marks, cut.place, key=lambda i: _place(one.places, i))
+    upto = places_before(one.places, cut.place, equal=cut.equal_before(source))
     # Where equal rows come together, those before a mark are less than it: an equal mark counts, too.
-    low = upto if cut.split else bisect_right(marks, cut.place, key=lambda i: _place(one.places, i))
+    low = upto if cut.split else places_before(one.places, cut.place, equal=True)
     least = int(one.positions[low - 1]) if low else 0
     return least, int(one.positions[upto]) if upto < len(one.positions) else one.rows

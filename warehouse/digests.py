@@ -28,10 +28,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sketches.hashing import digest as text_digest
+from sketches.row_hashes import splitmix
 from warehouse.events import Batches, Share, read_rows
 from warehouse.fitting import fitted
 from warehouse.measures import flags, numbers
-from warehouse.mixing import PRIME, mixed
+from warehouse.mixing import PRIME
 from warehouse.storage import Store
 
 Mixes = NDArray[np.uint64]
@@ -89,7 +90,7 @@ def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
 
 
 def _mixed(words: Mixes) -> Mixes:
-    return mixed(words + PRIME)
+    return splitmix(words + PRIME)
 
 
 def _values(column: pa.Array) -> Mixes:

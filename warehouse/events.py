@@ -62,6 +62,11 @@ class Share:
     groups: tuple[int, ...] | None
     rows: int
 
+    @classmethod
+    def of(cls, file: DataFile) -> Share:
+        """All of a file."""
+        return cls(f"{EVENTS}/{file.path}", None, file.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -91,14 +96,14 @@ def share_out(filesystem: fs.FileSystem, found: Sequence[DataFile], rows: int) -
     """The files' row groups in lists of at most about `rows` rows: one list a task."""
     shares: list[Share] = []
     for file in found:
-        path = f"{EVENTS}/{file.path}"
+        whole = Share.of(file)
         if 0 <= file.rows <= rows:
-            shares.append(Share(path, None, file.rows))
+            shares.append(whole)
             continue
-        with reading(path):
-            metadata = pq.read_metadata(path, filesystem=filesystem)
+        with reading(whole.path):
+            metadata = pq.read_metadata(whole.path, filesystem=filesystem)
         counts = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
-        shares.extend(Share(path, (g,), count) for g, count in enumerate(counts))
+        shares.extend(Share(whole.path, (g,), count) for g, count in enumerate(counts))
     lists: list[list[Share]] = []
     held = 0
     for share in shares:
@@ -160,7 +165,7 @@ def rows_by_batch(filesystem: fs.FileSystem, table: DeltaTable, batches: Batches
         if names == {batches.source} and number is not None and numbers == {number} and file.rows >= 0:
             counts[number] += file.rows
         else:
-            mixed.append(Share(f"{EVENTS}/{file.path}", None, file.rows))
+            mixed.append(Share.of(file))
     for (_, batch), rows in count_rows(filesystem, mixed, [batches]).items():
         counts[batch] += rows
     return counts

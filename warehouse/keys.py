@@ -272,10 +272,10 @@ def positions(names: Names, asked: Names) -> NDArray[np.int64]:
     return place[theirs]
 
 
-def pairs_before(names: Names, ticks: NDArray[np.int64], pair: tuple[Name, int], *, equal: bool) -> int:
-    """How many of ascending pairs (name, tick) are less than the pair, or also `equal` to it."""
+def places_before(columns: Sequence[Names], place: tuple[Name, ...], *, equal: bool) -> int:
+    """How many of ascending places, each column a part of them, are less than the place, or also `equal`."""
     find = bisect_right if equal else bisect_left
-    return find(range(len(ticks)), pair, key=lambda i: (name_at(names, i), int(ticks[i])))
+    return find(range(len(columns[0])), place, key=lambda i: tuple(name_at(column, i) for column in columns))
 
 
 def separator(before: Name, after: Name) -> Name:

@@ -9,15 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warehouse import batchrows, tables
-from warehouse.events import Batches, Piece, event_files, read_columns, share_out
+from warehouse.events import Batches, Piece, Share, event_files, read_columns
 from warehouse.keyrows import KeyRows, counted
 from warehouse.keys import Key, KeyColumn
 from warehouse.measures import Measure, epoch_micros
 from warehouse.snapshot import KeysView, Pinned, Snapshot, View
 from warehouse.storage import EVENTS
 from warehouse.ticks import Window
-
-_READ_ROWS = 2**20
 
 
 def live_key_rows(
@@ -61,8 +59,7 @@ def _pieces(
         return
     filesystem = snapshot.store.filesystem()
     found = event_files(tables.open_table(snapshot.store, EVENTS), batches)
-    for shares in share_out(filesystem, found, _READ_ROWS):
-        yield from read_columns(filesystem, shares, measures, batches, key)
+    yield from read_columns(filesystem, map(Share.of, found), measures, batches, key)
 
 
 def live_values(snapshot: Snapshot | Pinned, view: View, window: Window) -> Iterator[NDArray[Any]]:

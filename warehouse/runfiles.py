@@ -1,6 +1,6 @@
 """Run files: sorted Parquet files of a projection's rows, written with their marks in one pass, read, merged.
 
-This module runs inside Spark's tasks; it knows neither Spark nor Delta. Row groups are the blocks that
+This module runs inside tasks; it knows neither Spark nor Delta. Row groups are the blocks that
 readers read. They have encodings that Spark's vectorised reader takes, and LZ4: a Huffman stage gains a tenth
 at most and doubles the time of a block read.
 """

@@ -140,6 +140,7 @@ class Snapshot:
         self.store = store
         self._events = tables.open_table(store, EVENTS)
         self.options: Options = read_options(store, self._events)
+        self._runs_tables = [one.runs_table for one in self.options.projections]
         self._known: dict[str, _Known] = {}
         self._marks: dict[str, dict[str, Any]] = {}
         self._live: dict[str, dict[Batches, list[LiveRow]]] = {}
@@ -161,8 +162,8 @@ class Snapshot:
         if not self.options.columns:
             self._events = tables.open_table(self.store, EVENTS)
             self.options = read_options(self.store, self._events)
-        known = [one.runs_table for one in self.options.projections]
-        changed = [self._update(name) for name in [*known, STEPS, LEDGER]]
+            self._runs_tables = [one.runs_table for one in self.options.projections]
+        changed = [self._update(name) for name in [*self._runs_tables, STEPS, LEDGER]]
         if any(changed):
             self._views.clear()
             self._keys = self._pinned = self._ledger_files = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
@@ -21,9 +21,6 @@ from warehouse.runfiles import merge_slice, write_rows
 from warehouse.storage import Store
 from warehouse.summaries import Summaries, TickSummary
 from warehouse.tickcounts import TickCounts, add_totals
-
-if TYPE_CHECKING:
-    pass
 
 # Rows that a task sorts in memory: 32 MB of values and ticks, a few times that while sorting.
 SORT_ROWS = 2**21
@@ -94,12 +91,12 @@ class _Sorter:
     def finish(self) -> Sorted:
         totals, rows = add_totals(self.totals), self._sorted()
         self.held = []  # the file is written without a second copy of its rows
-        whole = self.output.run is not None and not self.files
-        if self.output.run is not None and whole:
-            self._write(self.output.run, rows, Shape(len(rows), totals, self.eps))
-        else:
+        run = None if self.files else self.output.run
+        if run is None:
             self._write(self.output.chunk, rows, None)
-        return Sorted(tuple(self.files), totals, whole)
+        else:
+            self._write(run, rows, Shape(len(rows), totals, self.eps))
+        return Sorted(tuple(self.files), totals, whole=run is not None)
 
     def _sorted(self) -> Any:
         return self.output.projection.sort(self.held)

@@ -66,10 +66,8 @@ def counts_hold(moment: Moment) -> str:
             names, counts = take(every.names, every.codes[here]), every.counts[here]
             cells = FrequencyBounds(hashes, exact(live.cells)).points(digests(names)).hi
             least, most = most_of(live, names)
-            if (live.rows, live.nulls) != (
-                int(counts.sum()),
-                int(totals.nulls[totals.ticks == live.tick].sum()),
-            ):
+            nulls = int(totals.nulls[totals.ticks == live.tick].sum())
+            if (live.rows, live.nulls) != (int(counts.sum()), nulls):
                 raise DamagedWarehouse(f"tick {live.tick} of {batches.text} has other rows in events")
             if np.any(counts > np.minimum(cells, most)) or np.any(counts < least):
                 raise DamagedWarehouse(

@@ -14,7 +14,7 @@ import numpy as np
 
 from warehouse import ledger
 from warehouse.errors import DamagedWarehouse
-from warehouse.events import Batches, event_files, read_rows, share_out
+from warehouse.events import Batches, Share, event_files, read_rows
 from warehouse.ledgerrows import RANGE
 from warehouse.moment import Moment
 from warehouse.projection import Marks, Projection
@@ -22,8 +22,6 @@ from warehouse.runfiles import read_blocks
 from warehouse.steps import covered
 from warehouse.storage import EVENTS, LEDGER, Store
 from warehouse.tickcounts import TickCounts, add_totals
-
-_READ_ROWS = 2**20
 
 
 def runs_exact(moment: Moment, projection: Projection[Any]) -> str:
@@ -100,9 +98,8 @@ def scan_events(
     """The batches' rows in `events` as the projection decodes them, in pieces, with all rows by tick."""
     filesystem = moment.store.filesystem()
     found = event_files(moment.table(EVENTS), batches)
-    for shares in share_out(filesystem, found, _READ_ROWS):
-        for rows in read_rows(filesystem, shares, projection.columns, batches, projection.texts):
-            yield projection.decode(rows)
+    for rows in read_rows(filesystem, map(Share.of, found), projection.columns, batches, projection.texts):
+        yield projection.decode(rows)
 
 
 def _same(a: TickCounts, b: TickCounts) -> bool:

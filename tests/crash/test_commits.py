@@ -14,23 +14,17 @@ import numpy as np
 import pytest
 
 from sketches import GK
-from warehouse import history, ledger, ledgerrows, steps, tables
+from tests.warehouse.committing import MEASURE, VALUES, new_run, new_store
+from warehouse import history, ledger, steps, tables
 from warehouse.events import Batches
 from warehouse.history import NewRun
 from warehouse.layout import Layout, Run, plan_merge
-from warehouse.measures import Measure
-from warehouse.projection import Shape
-from warehouse.runfiles import write_rows
 from warehouse.steps import Plan
 from warehouse.storage import LEDGER, STEPS, Store, runs_table
 from warehouse.summaries import Summary, TickSummary
-from warehouse.tickcounts import TickCounts
-from warehouse.values import ValueRows, Values
 
 ROUNDS = 60
 RACERS = 4
-MEASURE = Measure("delay", "double")
-VALUES = Values(MEASURE)
 
 
 def at_once(work: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -52,25 +46,9 @@ def at_once(work: Sequence[Callable[[], Any]]) -> list[Any]:
     return results
 
 
-def new_run(store: Store, run: Run, rows: int) -> NewRun:
-    """A written run of as many rows, each the run's first step."""
-    attempt = tables.new_name()
-    values, ticks = np.full(rows, float(run.first)), np.full(rows, run.first)
-    zero = np.zeros(1, np.int64)
-    totals = TickCounts(np.array([run.first]), np.array([rows]), zero, zero)
-    path = history.run_path(VALUES, run, attempt, 0)
-    pieces = iter([ValueRows(values, ticks)])
-    file = write_rows(store.filesystem(), path, VALUES, pieces, Shape(rows, totals, 0.1))
-    return NewRun(run, attempt, (file,), totals, VALUES.marked([file], totals))
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    store = Store.of(tmp_path / "w")
-    history.create_tables(store, VALUES)
-    tables.create(store, STEPS, steps.SCHEMA)
-    tables.create(store, LEDGER, ledgerrows.SCHEMA)
-    return store
+    return new_store(tmp_path / "w")
 
 
 def layout(store: Store) -> tuple[Layout, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +17,7 @@ from query.plain import json_text, plain
 from query.show import text_of
 from tests.jobs.said import tidemark
 from tests.warehouse.disk import files_of
-from tests.warehouse.keyworld import TYPES, KeyWorld, in_this_process
+from tests.warehouse.keyworld import TYPES, KeyWorld
 from tests.warehouse.test_keys import VALUES
 
 ASKED: dict[str, tuple[list[str], dict[str, Any]]] = {
@@ -63,16 +62,14 @@ def test_modes_are_those_of_the_reader() -> None:
 
 
 @pytest.fixture(scope="module")
-def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, KeyWorld]]:
+def typed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KeyWorld]:
     """A warehouse of each type of key: the first value is there once, the second twice ..."""
-    with pytest.MonkeyPatch.context() as patch:
-        in_this_process(patch)
-        worlds = {}
-        for kind in TYPES:
-            values = [value for value in VALUES[kind] if not isinstance(value, str) or len(value) < 1000]
-            world = worlds[kind] = KeyWorld(tmp_path_factory.mktemp("typed") / "w", kind)
-            world.load([(value, 0) for i, value in enumerate(values) for _ in range(i + 1)] + [(None, 0)])
-        yield worlds
+    worlds = {}
+    for kind in TYPES:
+        values = [value for value in VALUES[kind] if not isinstance(value, str) or len(value) < 1000]
+        world = worlds[kind] = KeyWorld(tmp_path_factory.mktemp("typed") / "w", kind)
+        world.load([(value, 0) for i, value in enumerate(values) for _ in range(i + 1)] + [(None, 0)])
+    return worlds
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import query
-from tests.warehouse.keyworld import DAY_US, KeyWorld, in_this_process
+from tests.warehouse.keyworld import DAY_US, KeyWorld
 
 FLIGHTS = Path(__file__).resolve().parents[2] / "docs" / "data" / "flights-20k.parquet"
 
@@ -19,7 +19,6 @@ FLIGHTS = Path(__file__).resolve().parents[2] / "docs" / "data" / "flights-20k.p
 def test_airports_are_counted_as_a_counter_counts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
 ) -> None:
-    in_this_process(monkeypatch)
     monkeypatch.setattr("warehouse.ledger.FAN", 4)
     table = pq.read_table(FLIGHTS, columns=["time", column])
     times = table.column("time").cast("int64").to_pylist()

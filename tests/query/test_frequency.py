@@ -15,7 +15,7 @@ import pytest
 import query
 import warehouse
 from query.keywindows import Cut
-from tests.warehouse.keyworld import DAY_US, KeyWorld, in_this_process, tiny_pieces
+from tests.warehouse.keyworld import DAY_US, KeyWorld, tiny_pieces
 from warehouse import InputError, keysummaries
 from warehouse.keysummaries import KeyPromise
 from warehouse.ticks import from_epoch_us
@@ -97,7 +97,6 @@ def made(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[KeyWorld, Truth]]:
     with pytest.MonkeyPatch.context() as patch:
-        in_this_process(patch)
         tiny_pieces(patch)
         patch.setattr("warehouse.tasks.SORT_ROWS", 500)
         patch.setattr("warehouse.ledger.FAN", 3)
@@ -214,18 +213,16 @@ def test_joins_over_any_window_hold_the_truth(made: tuple[KeyWorld, Truth], wind
 
 
 def test_a_load_moves_live_keys_into_history_and_no_answer_changes(tmp_path: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        in_this_process(patch)
-        world, truth = build(tmp_path, 1.2)
-        wh = query.open(world.uri)
-        before = wh.frequency(asked(truth), mode="exact")
-        assert before[0].m
-        assert warehouse.load(None, world.uri).outcome == "loaded"  # type: ignore[arg-type]
-        after = wh.frequency(asked(truth))
-        assert [one.count for one in after] == [one.count for one in before]
-        assert [one.hi - one.lo for one in after] == [0] * len(after)
-        assert (after[0].n, after[0].m) == (before[0].N, 0)
-        assert warehouse.verify(world.uri).ok
+    world, truth = build(tmp_path, 1.2)
+    wh = query.open(world.uri)
+    before = wh.frequency(asked(truth), mode="exact")
+    assert before[0].m
+    assert warehouse.load(None, world.uri).outcome == "loaded"  # type: ignore[arg-type]
+    after = wh.frequency(asked(truth))
+    assert [one.count for one in after] == [one.count for one in before]
+    assert [one.hi - one.lo for one in after] == [0] * len(after)
+    assert (after[0].n, after[0].m) == (before[0].N, 0)
+    assert warehouse.verify(world.uri).ok
 
 
 def test_what_the_ledger_says_of_keys_is_verified(made: tuple[KeyWorld, Truth]) -> None:
@@ -248,7 +245,6 @@ keysummaries_join = keysummaries.join
 @pytest.mark.parametrize("how", ["a floor of one part", "another seed", "a window off by one"])
 def test_mistakes_on_purpose_are_caught(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sketch read with another seed, a listing that says too little, an edge that slips: bounds fail."""
-    in_this_process(monkeypatch)
     monkeypatch.setattr("warehouse.ledger.FAN", 3)
     if how == "a floor of one part":
         monkeypatch.setattr("warehouse.summaries.join_keys", broken_floor)

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import query
 from query.plots import size_for
-from tests.warehouse.keyworld import DAY_US, KeyWorld, in_this_process
+from tests.warehouse.keyworld import DAY_US, KeyWorld
 from warehouse.errors import EmptyWindow, InputError
 
 ODD = ["漢字" * 9, "$a_b$ and $c$", "https://example.org/a/long/path?with=a&query=1", "", "é\nb", "z" * 300]
@@ -33,15 +33,13 @@ def wh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[query.Warehouse]:
         odd = [r.choice(ODD) for _ in range(count // 4)]
         return odd + [r.choice(keys) for _ in range(count - len(odd))]
 
-    with pytest.MonkeyPatch.context() as patch:
-        in_this_process(patch)
-        world = KeyWorld(tmp_path_factory.mktemp("plot") / "w", options={"key_eps": 0.4})
-        world.load([(key, 0) for key in some(2000)])
-        for _ in range(3):
-            world.stream([(key, r.randrange(2 * DAY_US)) for key in some(8000)])
-        mpl.use("agg")
-        yield query.open(world.uri)
-        plt.close("all")
+    world = KeyWorld(tmp_path_factory.mktemp("plot") / "w", options={"key_eps": 0.4})
+    world.load([(key, 0) for key in some(2000)])
+    for _ in range(3):
+        world.stream([(key, r.randrange(2 * DAY_US)) for key in some(8000)])
+    mpl.use("agg")
+    yield query.open(world.uri)
+    plt.close("all")
 
 
 def drawn(wh: query.Warehouse, k: int, bars: int | None = None, **how: str) -> Axes:
@@ -107,8 +105,7 @@ def test_labels_are_short_and_tell_keys_apart(wh: query.Warehouse) -> None:
     assert "?: a key that is not shown" in axes.get_xlabel()
 
 
-def test_one_key_of_any_type_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_this_process(monkeypatch)
+def test_one_key_of_any_type_is_drawn(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path / "w", "binary")
     wh = query.open(world.uri)
     with pytest.raises(EmptyWindow, match="nothing to draw"):

@@ -21,7 +21,7 @@ import query
 from query import keylists, keymemory, keyscan
 from query.keyblocks import KeyHistory
 from query.keylists import Listed
-from tests.warehouse.keyworld import DAY_US, KeyWorld, Row, in_this_process, plain, tiny_pieces
+from tests.warehouse.keyworld import DAY_US, KeyWorld, Row, plain, tiny_pieces
 from tests.warehouse.test_damage import HARM
 from tests.warehouse.test_keys import VALUES
 from warehouse import DamagedWarehouse, InputError, heavy
@@ -53,7 +53,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> KeyWorld:
     """Runs of two levels with blocks of 4 rows; late ticks, NULLs and rows without a time."""
     world = KeyWorld(tmp_path_factory.mktemp("keys") / "w")
     with pytest.MonkeyPatch.context() as patch:
-        in_this_process(patch)
         tiny_pieces(patch)
         patch.setattr("warehouse.tasks.SORT_ROWS", 200)
         for seed in range(4):
@@ -130,7 +129,6 @@ def test_with_any_budget_for_heavy_keys_no_answer_changes(
     tmp_path: Path, window: Window, budget: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Floors rise, and questions below them go to a scan."""
-    in_this_process(monkeypatch)
     tiny_pieces(monkeypatch)
     monkeypatch.setattr(heavy, "ENTRIES", budget[0])
     monkeypatch.setattr(heavy, "BYTES", budget[1])
@@ -173,7 +171,6 @@ def test_a_look_up_reads_the_blocks_that_may_hold_the_key_and_no_others(
 def test_keys_of_every_type_are_asked_for_as_the_user_has_them(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_this_process(monkeypatch)
     tiny_pieces(monkeypatch)
     world = KeyWorld(tmp_path / "w", kind)
     r = random.Random(3)
@@ -190,10 +187,7 @@ def test_keys_of_every_type_are_asked_for_as_the_user_has_them(
     assert exact(wh.inner_product(wh)) == sum(count**2 for count in truth.values())
 
 
-def test_numbers_that_no_row_can_have_count_nothing_and_bound_ranges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_this_process(monkeypatch)
+def test_numbers_that_no_row_can_have_count_nothing_and_bound_ranges(tmp_path: Path) -> None:
     cases: list[tuple[str, list[Any], Any, int]] = [
         ("long", [1, 2, 3, 2**63 - 1], 2.5, 2),
         ("long", [1, 2, 3, 2**63 - 1], 2**70, 0),
@@ -224,10 +218,7 @@ def test_a_key_of_another_type_is_an_error_that_says_so(world: KeyWorld) -> None
         wh.top(0)
 
 
-def test_two_warehouses_join_on_their_keys(
-    world: KeyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_this_process(monkeypatch)
+def test_two_warehouses_join_on_their_keys(world: KeyWorld, tmp_path: Path) -> None:
     other = KeyWorld(tmp_path / "other")
     other.load([("key-1", 3), ("key-1", 4), ("key-2", 3), ("nowhere", 3)])
     wh, counts = query.open(world.uri), world.truth(Window(2, 4))
@@ -241,10 +232,7 @@ def test_two_warehouses_join_on_their_keys(
 
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize("ask", ["counts", "top", "marks"])
-def test_a_damaged_file_is_an_error_that_names_it(
-    tmp_path: Path, harm: str, ask: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_this_process(monkeypatch)
+def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, harm: str, ask: str) -> None:
     world = KeyWorld(tmp_path / "w")
     world.load([(f"key-{i}", i % 5) for i in range(5000)])
     folder = "key_marks" if ask == "marks" else "keys"

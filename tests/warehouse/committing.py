@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +17,7 @@ from deltalake.table import TableAlterer
 from deltalake.transaction import CommitProperties
 
 from sketches import GK
-from warehouse import history, ledger, steps, tables
+from warehouse import history, ledger, ledgerrows, steps, tables
 from warehouse.events import Batches
 from warehouse.history import NewRun
 from warehouse.layout import Layout, Run, plan_merge
@@ -52,13 +53,22 @@ def instant(patch: pytest.MonkeyPatch, module: ModuleType) -> list[float]:
     return made
 
 
-def new_run(store: Store, run: Run) -> NewRun:
-    """A written run of three rows."""
+def new_store(folder: Path) -> Store:
+    """A warehouse's tables but `events`, of one measure, empty."""
+    store = Store.of(folder)
+    history.create_tables(store, VALUES)
+    tables.create(store, STEPS, steps.SCHEMA)
+    tables.create(store, LEDGER, ledgerrows.SCHEMA)
+    return store
+
+
+def new_run(store: Store, run: Run, rows: int = 3) -> NewRun:
+    """A written run of as many rows, each the run's first step."""
     attempt, zero = tables.new_name(), np.zeros(1, np.int64)
-    pieces = iter([ValueRows(np.full(3, float(run.first)), np.full(3, run.first))])
-    totals = TickCounts(np.array([run.first]), np.array([3]), zero, zero)
+    pieces = iter([ValueRows(np.full(rows, float(run.first)), np.full(rows, run.first))])
+    totals = TickCounts(np.array([run.first]), np.array([rows]), zero, zero)
     path = history.run_path(VALUES, run, attempt, 0)
-    file = write_rows(store.filesystem(), path, VALUES, pieces, Shape(3, totals, 0.1))
+    file = write_rows(store.filesystem(), path, VALUES, pieces, Shape(rows, totals, 0.1))
     return NewRun(run, attempt, (file,), totals, VALUES.marked([file], totals))
 
 

@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import stream
 import warehouse
-from tests.warehouse.committing import VALUES, Broken, instant
-from warehouse import attempt, commits, history, keycounts, ledgerrows, steps, tables, tasks
-from warehouse.storage import LEDGER, STEPS, Store
+from tests.warehouse.committing import Broken, instant, new_store
+from warehouse import attempt, commits, keycounts, tasks
+from warehouse.storage import Store
 
 SCHEMA = "t timestamp, k string, x double, n bigint"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -111,11 +111,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def store(tmp_path: Path, waits: list[float]) -> Store:  # noqa: ARG001
-    store = Store.of(tmp_path / "w")
-    history.create_tables(store, VALUES)
-    tables.create(store, STEPS, steps.SCHEMA)
-    tables.create(store, LEDGER, ledgerrows.SCHEMA)
-    return store
+    return new_store(tmp_path / "w")
 
 
 @pytest.fixture

@@ -50,10 +50,6 @@ TYPES: dict[str, tuple[T.DataType, pa.DataType]] = {
 }
 
 
-def in_this_process(patch: pytest.MonkeyPatch) -> None:
-    """Tasks are called one after the other, without Spark."""
-
-
 def tiny_pieces(patch: pytest.MonkeyPatch) -> None:
     """Blocks of 4 rows, slices of two blocks, files of a slice, and sorts of 20 rows."""
     patch.setattr(tasks, "SORT_ROWS", 20)

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 import query
 import warehouse
-from tests.warehouse.keyworld import TYPES, KeyWorld, Row, in_this_process, plain, tiny_pieces
+from tests.warehouse.keyworld import TYPES, KeyWorld, Row, plain, tiny_pieces
 from warehouse import keycounts, keyrows, tables, tasks
 from warehouse.heavy import Heavy
 from warehouse.keycounts import KeyCounts
@@ -59,7 +59,6 @@ VALUES: dict[str, list[Any]] = {
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    in_this_process(monkeypatch)
     tiny_pieces(monkeypatch)
 
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.warehouse.keyworld import KeyWorld, in_this_process, tiny_pieces
+from tests.warehouse.keyworld import KeyWorld, tiny_pieces
 from warehouse import tables
 from warehouse.storage import KEYS
 
@@ -37,7 +37,6 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KeyWorld]:
     """One of each type, in several files of a few row groups."""
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        in_this_process(patch)
         tiny_pieces(patch)
         for kind, keys in KEYS_OF.items():
             world = found[kind] = KeyWorld(

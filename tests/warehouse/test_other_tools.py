@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 import query
 import warehouse
 from tests.compatibility import rows as kept
-from tests.warehouse.keyworld import DAY_US, KeyWorld, in_this_process
+from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tests.warehouse.test_verify import failures
 from warehouse import DamagedWarehouse, tables
 from warehouse.live import live_values
@@ -27,11 +27,6 @@ from warehouse.ticks import ALL_TIME
 
 WHOLE = "events: each batch has the rows that came"
 KEYS: dict[str, list[Any]] = {"string": ["a", "é", None, "ccc"], "binary": [b"a", b"\xff", None, b""]}
-
-
-@pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    in_this_process(monkeypatch)
 
 
 def make(folder: Path, kind: str = "string") -> KeyWorld:

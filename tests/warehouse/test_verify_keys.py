@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.warehouse.keyworld import KeyWorld, in_this_process
+from tests.warehouse.keyworld import KeyWorld
 from tests.warehouse.test_verify import failures, rewrite
 
 EXACT = "keys: runs are sorted and summed, marks are exact"
@@ -20,8 +20,7 @@ RUN = "L00-0000000000"
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeyWorld:
-    in_this_process(monkeypatch)
+def world(tmp_path: Path) -> KeyWorld:
     world = KeyWorld(tmp_path / "w", kappa=4)
     r = random.Random(5)
     world.load([(f"key-{r.randrange(40)}", r.randrange(4)) for _ in range(300)])
