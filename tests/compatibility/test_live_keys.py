@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 import query
 from sketches import ECM
 from tests.compatibility import rows
+from tests.compatibility.kept import unpacked
 from warehouse import ledger, tables, verify
 from warehouse.create import read_options
 from warehouse.events import Batches
@@ -41,9 +41,7 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
 
 
 def test_new_batches_merge_with_old_ones_and_what_they_keep_is_told(tmp_path: Path) -> None:
-    with tarfile.open(Path(__file__).parent / "written-0.1.0.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    store = Store.of(tmp_path / "timed")
+    store = Store.of(unpacked(tmp_path, "timed"))
     batches = rows.timed_batches()
     for number in NEW:
         batches["web", number] = rows.timed_rows(f"web-{number}", 12)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import tarfile
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,13 +21,13 @@ import query
 import stream
 import warehouse
 from tests.compatibility import rows
+from tests.compatibility.kept import FOLDER, unpack
 from tests.query.worlds import Oracle, is_nan
 from warehouse import layout
 from warehouse.errors import DamagedWarehouse
 from warehouse.snapshot import rejected_counts
 from warehouse.storage import Store
 
-FOLDER = Path(__file__).parent
 ARCHIVES = {"0.1.0": "8d49bcc55b071533a3e4dffecfb333892c662f29a4f7a9406fa08bb08042fc05"}
 PHIS = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)
 MEASURES = {"x": 2, "n": 3, "d": 4}  # of `timed`, with the places of their columns
@@ -68,10 +67,7 @@ class Kept:
 
 @pytest.fixture(params=sorted(path.name for path in FOLDER.glob("written-*.tar.xz")))
 def unpacked(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    safely: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-    with tarfile.open(FOLDER / request.param) as packed:
-        packed.extractall(tmp_path / "unpacked", **safely)  # noqa: S202  we have made it
-    return tmp_path / "unpacked"
+    return unpack(FOLDER / request.param, tmp_path / "unpacked")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import query
 import warehouse
-from tests.compatibility import rows as kept
+from tests.compatibility import kept
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tests.warehouse.test_verify import failures
 from warehouse import DamagedWarehouse, tables
@@ -243,10 +242,9 @@ def test_dictionaries_of_views_become_dictionaries_of_texts() -> None:
 @pytest.fixture
 def timed(tmp_path: Path) -> Store:
     """The kept warehouse with columns of text beside the key, and its files of events joined."""
-    with tarfile.open(Path(kept.__file__).parent / "written-0.1.0.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    warehouse.maintain(None, tmp_path / "timed")
-    return Store.of(tmp_path / "timed")
+    uri = kept.unpacked(tmp_path, "timed")
+    warehouse.maintain(None, uri)
+    return Store.of(uri)
 
 
 def test_columns_of_users_are_read_as_they_are_stored(timed: Store) -> None:
