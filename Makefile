@@ -39,9 +39,9 @@ docs: $(READY) ## build the documentation into build/docs, from nothing but this
 notebooks: $(READY) ## execute the notebooks of the documentation anew
 	@.venv/bin/python docs/notebooks/execute.py
 
-soak: $(READY) ## hundreds of kills, and a stream from Kafka under mixed faults for ten minutes and more
-	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 .venv/bin/python -m pytest -s \
-		tests/crash/test_kills.py tests/stream/test_kafka.py -k random
+soak: $(READY) ## hundreds of kills, thousands of damaged files, a stream from Kafka under mixed faults
+	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 TIDEMARK_SOAK_FLIPS=3000 .venv/bin/python -m pytest -s \
+		tests/crash/test_kills.py tests/crash/test_flips.py tests/stream/test_kafka.py -k random
 
 bench: $(READY) ## measure against other engines on this machine
 	@.venv/bin/python -m bench

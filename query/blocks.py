@@ -145,6 +145,9 @@ class BlockReader:
                 metadata = self.footer(root, file).metadata
                 opened = _Opened(self._open(path, metadata, texts), identity)
             found = [opened.file.read_row_group(g, columns=columns, use_threads=False) for g in groups]
+            if file.sums is not None:
+                for g, table in zip(groups, found, strict=True):
+                    file.sums.check(g, table)
         opened_now[path] = opened
         self._groups += len(groups)
         if self._groups > MAPPED_GROUPS:
@@ -154,7 +157,10 @@ class BlockReader:
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
         """The first and the last value of a row group, from the footer alone: it is sorted."""
         with self._reading(f"{root}/{file.path}"):
-            statistics = self.footer(root, file).metadata.row_group(group).column(0).statistics
+            held = self.footer(root, file).metadata.row_group(group)
+            statistics = held.column(0).statistics
+            if file.sums is not None:
+                file.sums.check_ends(group, held)
             if statistics is None or not statistics.has_min_max:
                 raise ValueError(f"row group {group} has no statistics")
             return statistics.min, statistics.max

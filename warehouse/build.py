@@ -7,6 +7,7 @@ holds, they become sorted chunks, and a second job merges these as it would merg
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from warehouse import history, tables, tasks
@@ -96,6 +97,7 @@ def _finish_sort(attempt: Attempt, projection: Projection[Any], parts: Sequence[
     """The run, of what the tasks sorted."""
     totals = add_totals([part.totals for part in parts])
     files = [file for part in parts for file in part.files]
+    _check_conserved(attempt, projection, sum(part.digest for part in parts), files)
     if not all(part.whole for part in parts):
         files = _merge(attempt, projection, [SortedInput.of_chunk(file) for file in files], totals)
         attempt.drop_chunks(projection)
@@ -127,11 +129,34 @@ def _merge(
         )
         for number, some in enumerate(attempt.by_file(slices, rows))
     ]
-    files: list[WrittenFile] = attempt.executor.run(work)
+    done: list[tasks.Merged] = attempt.executor.run(work)
+    files = [one.file for one in done]
     written, expected = sum(file.count for file in files), int(totals.counts.sum())
     if written != expected:
         raise DamagedWarehouse(
             f"merging into run {attempt.run.name} of {projection.title!r} wrote {written} of {expected} "
             "rows. Nothing was committed: run verify, it names the file whose marks are wrong."
         )
-    return files
+    read = [sum(one.read[j] for one in done) % 2**64 for j in range(len(inputs))]
+    for one, digest in zip(inputs, read, strict=True):
+        if one.digest is not None and one.digest != digest:
+            raise DamagedWarehouse(
+                f"the rows of {', '.join(file.path for file in one.files)} are not those that were written "
+                f"there, so run {attempt.run.name} of {projection.title!r} was not made, and nothing was "
+                "committed. Restore the files from a copy."
+            )
+    _check_conserved(attempt, projection, sum(read), files)
+    known = all(one.known for one in inputs)
+    return [replace(file, sums=replace(file.sums, known=known)) for file in files if file.sums is not None]
+
+
+def _check_conserved(
+    attempt: Attempt, projection: Projection[Any], read: int, files: Sequence[WrittenFile]
+) -> None:
+    """DamagedWarehouse unless the files hold the rows that were read, by their digest."""
+    written = sum(file.sums.rows for file in files if file.sums is not None)
+    if (written - read) % 2**64:
+        raise DamagedWarehouse(
+            f"run {attempt.run.name} of {projection.title!r} was written with other rows than were read. "
+            "Nothing was committed: run it again. If it happens again, have the machine's memory checked."
+        )

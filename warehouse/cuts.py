@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -31,14 +31,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warehouse.keys import join_names, name_at, places_before, unify
+from warehouse.marks import RunFile
 from warehouse.projection import Columns, Marks, Place, Rows, WrittenFile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedInput:
-    """A sorted input of a merge: its files in order, (path, first row, rows), and its marks."""
+    """A sorted input of a merge: its files in order, by their paths below the warehouse, and its marks."""
 
-    files: tuple[tuple[str, int, int], ...]
+    files: tuple[RunFile, ...]
     rows: int
     positions: NDArray[np.int64]
     places: Columns
@@ -46,13 +47,24 @@ class SortedInput:
     @classmethod
     def of_chunk(cls, file: WrittenFile) -> SortedInput:
         """A sorted chunk."""
-        return cls(((file.path, 0, file.rows),), file.rows, file.positions, file.places)
+        return cls((RunFile(file.path, 0, file.rows, file.sums),), file.rows, file.positions, file.places)
 
     @classmethod
     def of_run(cls, root: str, marks: Marks) -> SortedInput:
         """A run of the table `root`."""
-        files = tuple((f"{root}/{file.path}", file.first, file.rows) for file in marks.files)
+        files = tuple(replace(file, path=f"{root}/{file.path}") for file in marks.files)
         return cls(files, marks.rows, marks.positions, marks.places)
+
+    @property
+    def digest(self) -> int | None:
+        """The digest of its rows, modulo 2**64; None where a file of an earlier version does not tell."""
+        known = [file.sums.rows for file in self.files if file.sums is not None]
+        return sum(known) % 2**64 if len(known) == len(self.files) else None
+
+    @property
+    def known(self) -> bool:
+        """Whether that is known to be the digest of the rows that came."""
+        return all(file.sums is not None and file.sums.known for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)

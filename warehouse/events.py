@@ -24,6 +24,7 @@ from warehouse.keys import Key, KeyColumn, encode_keys
 from warehouse.measures import Column, Measure, encode, numbers, one_array
 from warehouse.plaintypes import plain
 from warehouse.refusals import reading
+from warehouse.sealed import open_sealed
 from warehouse.storage import EVENTS
 from warehouse.tables import DataFile, files
 
@@ -135,17 +136,22 @@ def read_rows(
     columns: Iterable[str],
     batches: Sequence[Batches],
     texts: Sequence[str] = (),
+    *,
+    checksums: bool = False,
 ) -> Iterator[pa.Table]:
-    """The batches' rows, a row group at a time: `_tick` and the columns, `texts` as dictionaries."""
+    """The batches' rows, a row group at a time: `_tick` and the columns, `texts` as dictionaries.
+
+    What is read of a file of ours is compared with its seal; with `checksums` its pages are, too.
+    """
     names = list(dict.fromkeys(["_tick", *columns]))
     for share in shares:
-        with reading(share.path), open_file(filesystem, share.path, texts) as file:
-            for group in range(file.num_row_groups) if share.groups is None else share.groups:
+        with open_sealed(filesystem, share.path, texts=texts, checksums=checksums) as file:
+            for group in range(file.metadata.num_row_groups) if share.groups is None else share.groups:
                 held = _group_held(file.metadata.row_group(group), batches)
                 if held == "none":
                     continue
                 wanted = names if held == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
-                table = plain(file.read_row_group(group, columns=wanted, use_threads=False), texts)
+                table = plain(file.read_group(group, wanted), texts)
                 rows = table if held == "all" else table.filter(_of_batches(table, batches))
                 if rows.num_rows:
                     yield rows.unify_dictionaries().combine_chunks() if texts else rows.combine_chunks()
@@ -181,16 +187,6 @@ def count_rows(
         for group in rows.group_by(names).aggregate([([], "count_all")]).to_pylist():
             counts[group["_source"], group["_batch"]] += group["count_all"]
     return counts
-
-
-def open_file(filesystem: fs.FileSystem, path: str, texts: Sequence[str] = ()) -> pq.ParquetFile:
-    """A file of `events`, whoever wrote it: 96-bit times, which Spark's default has, reach as far as others.
-
-    What is read of it is of plain types only once `plain` has made it so.
-    """
-    return pq.ParquetFile(
-        path, filesystem=filesystem, read_dictionary=list(texts), coerce_int96_timestamp_unit="us"
-    )
 
 
 def _group_held(group: pq.RowGroupMetaData, batches: Sequence[Batches]) -> Literal["all", "some", "none"]:

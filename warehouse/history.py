@@ -9,23 +9,20 @@ run in a snapshot finds its marks by name, and what a lost race leaves behind is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyarrow import fs
 
 from warehouse import tables
 from warehouse.commits import contend
 from warehouse.errors import DamagedWarehouse
 from warehouse.layout import Layout, Merge, Run
-from warehouse.marks import RunFile, below_table
-from warehouse.projection import Marks, Projection, WrittenFile
-from warehouse.refusals import reading
+from warehouse.marks import BY_ORDER, CONTENT, DIGESTS, ENDS, RunFile, Sums, below_table
+from warehouse.projection import Projection, WrittenFile
+from warehouse.sealed import SealedFile, open_sealed
 from warehouse.storage import Store
 from warehouse.tables import DataFile
 from warehouse.tickcounts import TickCounts
@@ -35,19 +32,20 @@ from warehouse.tickcounts import TickCounts
 class NewRun:
     """A run whose files are written and not yet committed; the files are in order.
 
-    `totals` are the rows of its steps by tick, `marks` the rows of the marks table, a part a row group.
+    `totals` are the rows of its steps by tick, `marks` the projection's row groups of the marks, by name.
     """
 
     run: Run
     attempt: str
     files: Sequence[WrittenFile]
     totals: TickCounts
-    marks: Sequence[pa.Table]
+    marks: Mapping[str, pa.Table]
 
 
 def create_tables(store: Store, projection: Projection[Any], grace_us: int = 0) -> None:
     """The runs and the marks table of the projection, where they are not there; logs outlive the grace."""
-    tables.create(store, projection.marks_table, projection.marks_schema, ["run"], grace_us=grace_us)
+    schema = projection.marks_schema.append(CONTENT)
+    tables.create(store, projection.marks_table, schema, ["run"], grace_us=grace_us)
     tables.create(store, projection.runs_table, projection.runs_schema, ["run"], grace_us=grace_us)
 
 
@@ -79,13 +77,28 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, found: Seque
     path = f"{projection.marks_table}/run={run.name}/{attempt_of(found[0].path)}.parquet"
     filesystem = store.filesystem()
 
-    def later(read: Callable[[pq.ParquetFile], Any]) -> Any:
-        with _reading(filesystem, path) as file:
+    def later(read: Callable[[SealedFile], Any]) -> Any:
+        with open_sealed(filesystem, path, names=BY_ORDER) as file:
             return read(file)
 
-    marks: Marks = later(lambda file: projection.read_marks(run, file, later))
-    _check_files(run, found, marks.files)
-    return marks
+    def marks(file: SealedFile) -> Any:
+        own: Any = projection.read_marks(run, file, later)
+        sums = _sums(projection, file)
+        return replace(own, files=tuple(replace(one, sums=sums.get(one.path)) for one in own.files))
+
+    result: Any = later(marks)
+    _check_files(run, found, result.files)
+    return result
+
+
+def _sums(projection: Projection[Any], file: SealedFile) -> dict[str, Sums]:
+    """The digests of a run's files, by path; nothing for a run of an earlier version."""
+    if DIGESTS not in file.names:
+        return {}
+    columns = [*(name for name in projection.runs_schema.names if name != "run"), ENDS]
+    rows = file.read(DIGESTS, columns=["file", CONTENT.name])
+    told = zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True)
+    return {path: Sums.from_bytes(content, columns) for path, content in told}
 
 
 def _check_files(run: Run, found: Sequence[DataFile], files: Sequence[RunFile]) -> None:
@@ -96,13 +109,6 @@ def _check_files(run: Run, found: Sequence[DataFile], files: Sequence[RunFile]) 
             f"table and marks of {run.name} name other files: only the table {sorted(named - marked)}, "
             f"only the marks {sorted(marked - named)}. Restore the table's log."
         )
-
-
-@contextmanager
-def _reading(filesystem: fs.FileSystem, path: str) -> Iterator[pq.ParquetFile]:
-    """The marks' file; whatever cannot be read of it is told with its name."""
-    with reading(path), pq.ParquetFile(path, filesystem=filesystem) as file:
-        yield file
 
 
 def commit_run(store: Store, projection: Projection[Any], new: NewRun) -> bool:
@@ -142,9 +148,29 @@ def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None
     """Adds the marks of a run that is about to be committed."""
     name = projection.marks_table
     path = f"run={new.run.name}/{new.attempt}.parquet"
-    groups = [part.num_rows for part in new.marks]
-    action = tables.write_file(store, name, pa.concat_tables(new.marks), path, row_groups=groups)
+    files = [file for file in new.files if file.rows]
+    own = {
+        "file": pa.array([below_table(file.path) for file in files], pa.string()),
+        CONTENT.name: pa.array([_content(file) for file in files], CONTENT.type),
+    }
+    groups = {**new.marks, DIGESTS: pa.table(own)}
+    schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT])
+    action = tables.write_file(store, name, {n: _as(schema, part) for n, part in groups.items()}, path)
     contend(name, lambda: tables.commit(tables.open_table(store, name), [action], blind=True))
+
+
+def _content(file: WrittenFile) -> bytes | None:
+    return None if file.sums is None else file.sums.to_bytes()
+
+
+def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:
+    """The rows with all columns of the schema; those that they have not are NULL."""
+    names = rows.column_names
+    columns = [
+        rows.column(field.name) if field.name in names else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def _add_actions(new: NewRun) -> list[Any]:

@@ -21,10 +21,8 @@ from deltalake.transaction import AddAction
 from warehouse import tables
 from warehouse.commits import contend
 from warehouse.create import read_options
-from warehouse.digests import DigestRows, DigestTask, Fingerprint
-from warehouse.errors import BatchMismatch
-from warehouse.events import Batches, event_files, share_out
-from warehouse.executors import Executor, Input
+from warehouse.events import Batches
+from warehouse.executors import Input
 from warehouse.fitting import check_columns
 from warehouse.options import Options
 from warehouse.rowfiles import WriteRows, Written
@@ -34,7 +32,6 @@ from warehouse.storage import EVENTS, REJECTED, Store
 from warehouse.summaries import TickSummary, by_tick
 
 TOLD = ("_position", "_raw", "_reason")  # what a parser tells of a record beside its columns
-SHARE_ROWS = 2**21  # of `events` that a task digests
 
 
 @dataclass(slots=True)
@@ -163,25 +160,3 @@ def check_rows(options: Options, rows: Input, sieve: Sieve = TAKE_ALL) -> None:
 def has_batch(store: Store, batch: Batches) -> bool:
     """Whether `events` holds the batch."""
     return tables.has_transaction(tables.open_table(store, EVENTS), batch.source, batch.first)
-
-
-def check_same_rows(executor: Executor, store: Store, options: Options, rows: Input, batch: Batches) -> None:
-    """The batch in `events` has these very rows, in any order; BatchMismatch otherwise.
-
-    Both are digested in tasks (`digests.py`): the rows of `events` are read once, as a load reads them.
-    """
-    events = tables.open_table(store, EVENTS)
-    names = [name for name, _ in options.columns]
-    schema = pa.schema([pa.schema(events.schema()).field(name) for name in names])
-    shares = share_out(store.filesystem(), event_files(events, [batch]), SHARE_ROWS)
-    stored = [DigestTask(store, schema, batch, tuple(share)) for share in shares]
-    now = sum(rows.each(names, DigestRows(schema)), Fingerprint())
-    was = sum(executor.run(stored), Fingerprint())
-    if was != now:
-        detail = f"{was.rows} rows are stored, {now.rows} came"
-        if was.rows == now.rows:
-            detail += ", and their content differs"
-        raise BatchMismatch(
-            f"batch {batch.source!r} was loaded before with other rows: {detail}. "
-            "Nothing was changed. Load new rows under a new batch name."
-        )

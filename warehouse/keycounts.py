@@ -13,19 +13,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from warehouse import keymarks
+from warehouse.digests import mixed_sum, text_numbers
 from warehouse.keycheck import KeyChecker, ascends
 from warehouse.keycollect import KeyCollector
 from warehouse.keymarks import KeyMarks
 from warehouse.keyrows import KeyRows, counted, no_rows, sorted_rows, summed, tick_totals
 from warehouse.keys import Key, as_names, encode_keys, names_of, sizes, stored_keys
-from warehouse.keysummaries import digests
 from warehouse.layout import Run
 from warehouse.measures import numbers, one_array
-from warehouse.mixing import PRIME, mixed_sum
 from warehouse.projection import Later, Projection, Shape, WrittenFile
+from warehouse.sealed import SealedFile
 from warehouse.storage import KEY_MARKS, KEYS
 from warehouse.tickcounts import TickCounts
 
@@ -155,11 +154,11 @@ class KeyCounts(Projection[KeyRows]):
         """A mark a block; of a run also what is heavy."""
         return KeyCollector(self.key, None if shape is None else shape.totals)
 
-    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Sequence[pa.Table]:
+    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, the marks, and what is heavy."""
         return keymarks.to_arrow(self.key, files, totals)
 
-    def read_marks(self, run: Run, file: pq.ParquetFile, later: Later) -> KeyMarks:
+    def read_marks(self, run: Run, file: SealedFile, later: Later) -> KeyMarks:
         """The marks; what is heavy is read when it is asked for."""
         return keymarks.read(self.key, run, file, later)
 
@@ -173,9 +172,9 @@ class KeyCounts(Projection[KeyRows]):
 
     def digest(self, rows: KeyRows) -> int:
         """The sum of mixed bits of (key, tick), each times its count."""
-        with np.errstate(over="ignore"):
-            words = digests(rows.names)[rows.codes] + rows.ticks.view(np.uint64) * PRIME
-        return mixed_sum(words, rows.counts)
+        numbered = isinstance(rows.names, np.ndarray)
+        words = rows.names.view(np.uint64) if numbered else text_numbers(rows.names)
+        return mixed_sum(words[rows.codes], rows.ticks, rows.counts)
 
 
 def _block_edges(rows: KeyRows, most: int) -> list[int]:

@@ -9,7 +9,7 @@ so a look-up of a key in a window of ticks reads one block, or as many as the ke
 mark also knows how many rows of `events` lie before it, so of a key range over the whole run only
 the blocks at its two ends are read.
 
-On disk a run's marks are one Parquet file of the table ``key_marks``, in three row groups:
+On disk a run's marks are one file of the table ``key_marks`` (marks.py), in three row groups:
 
     header   position: pairs of the run; count: the floor of its keys; ticks[], counts[], nulls[]:
              rows with a key and rows without one by tick; floors[]: the floor of each tick
@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from warehouse.errors import DamagedWarehouse
@@ -35,12 +34,11 @@ from warehouse.heavy import Heavy, join_listings, nothing_heavy
 from warehouse.keycollect import KeyExtra
 from warehouse.keys import Key, Name, Names, join_names, names_from, names_of, no_names, stored_keys
 from warehouse.layout import Run
-from warehouse.marks import RunFile, below_table, flat, named_files
+from warehouse.marks import HEADER, HEAVY, MARKS, RunFile, below_table, flat, named_files
 from warehouse.measures import numbers
 from warehouse.projection import Columns, Later, WrittenFile
+from warehouse.sealed import SealedFile
 from warehouse.tickcounts import TickCounts
-
-HEADER, MARKS, HEAVY = range(3)  # the row groups
 
 _LISTS = ["ticks", "counts", "nulls", "floors"]
 
@@ -106,7 +104,7 @@ class KeyMarks:
             raise DamagedWarehouse(f"the marks of run {self.run.name} do not describe its {self.rows} pairs.")
 
 
-def to_arrow(key: Key, files: Sequence[WrittenFile], totals: TickCounts) -> tuple[pa.Table, ...]:
+def to_arrow(key: Key, files: Sequence[WrittenFile], totals: TickCounts) -> dict[str, pa.Table]:
     """The rows of the marks table for a run's files: header, marks, heavy keys."""
     keys, pairs = _heavy_of_run(key, files, totals)
     header = {
@@ -136,7 +134,8 @@ def to_arrow(key: Key, files: Sequence[WrittenFile], totals: TickCounts) -> tupl
         "tick": pc.if_else(whole, pa.scalar(None, pa.int64()), ticks),
         "count": _joined([keys.counts, pairs.counts]),
     }
-    return tuple(_table(key, columns) for columns in (header, marked, heavy))
+    groups = {HEADER: header, MARKS: marked, HEAVY: heavy}
+    return {name: _table(key, columns) for name, columns in groups.items()}
 
 
 def _extra(file: WrittenFile) -> KeyExtra:
@@ -185,16 +184,14 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values, kind)
 
 
-def read(key: Key, run: Run, file: pq.ParquetFile, later: Later) -> KeyMarks:
+def read(key: Key, run: Run, file: SealedFile, later: Later) -> KeyMarks:
     """The marks of a run from their file; what is heavy is read later."""
 
     def heavy() -> tuple[Heavy, Heavy]:
-        found: tuple[Heavy, Heavy] = later(
-            lambda again: _heavy(key, again.read_row_group(HEADER), again.read_row_group(HEAVY))
-        )
+        found: tuple[Heavy, Heavy] = later(lambda again: _heavy(key, again.read(HEADER), again.read(HEAVY)))
         return found
 
-    return _from_arrow(key, run, file.read_row_group(HEADER), file.read_row_group(MARKS), heavy)
+    return _from_arrow(key, run, file.read(HEADER), file.read(MARKS), heavy)
 
 
 def _from_arrow(

@@ -41,6 +41,7 @@ from warehouse.ledgerrows import RANGE
 from warehouse.options import Options
 from warehouse.projection import Projection
 from warehouse.refusals import telling_refusals
+from warehouse.samerows import check_same_rows
 from warehouse.sieve import WHOLE
 from warehouse.steps import Plan, covered, read_plans, write_plan
 from warehouse.storage import EVENTS, LEDGER, STEPS, Store
@@ -167,7 +168,7 @@ def _plan_bulk(
         watch.reached("appended")
     if known:
         with watch.phase("check"):
-            ingest.check_same_rows(executor, store, read_options(store), rows, batch)
+            check_same_rows(executor, store, read_options(store), rows, batch)
     with watch.phase("plan"):
         step = _plan(store, lambda planned: [(batch, _count(store, batch))] if batch not in planned else [])
         if step is None:

@@ -23,11 +23,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from warehouse.layout import Run
-from warehouse.marks import RunFile
+from warehouse.marks import RunFile, Sums
+from warehouse.sealed import SealedFile
 from warehouse.tickcounts import TickCounts
 
 Place = tuple[Any, ...]  # where a row stands in the order: its sort columns, compared from left to right
@@ -70,6 +70,7 @@ class WrittenFile:
 
     It stores `rows` rows, which stand for `count` rows of `events`. Mark i is at row `positions[i]` of the
     file, and at the i-th of `places`. `stats` are Delta's statistics, `extra` what else the projection marks.
+    `sums` are its digests, which `write_rows` adds.
     """
 
     path: str
@@ -80,6 +81,7 @@ class WrittenFile:
     places: Columns
     stats: dict[str, Any]
     extra: Any
+    sums: Sums | None = None
 
 
 class Marks(Protocol):
@@ -134,7 +136,7 @@ class Checker(Protocol[Taken_contra]):
 
 
 # Opens the marks' file again and reads what was left out.
-Later = Callable[[Callable[[pq.ParquetFile], Any]], Any]
+Later = Callable[[Callable[[SealedFile], Any]], Any]
 
 
 class Projection(Protocol[R]):
@@ -166,7 +168,7 @@ class Projection(Protocol[R]):
 
     @property
     def marks_schema(self) -> pa.Schema:
-        """The columns of the marks table; `run` is its partition."""
+        """The columns of the marks table, but `content`; `run` is its partition."""
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -220,11 +222,14 @@ class Projection(Protocol[R]):
     def collector(self, shape: Shape | None) -> Collector[R]:
         """Collects the marks of a file; `shape` is None for a chunk, whose marks serve its merge alone."""
 
-    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Sequence[pa.Table]:
-        """The rows of the marks table for a run of these files, a table a row group."""
+    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Mapping[str, pa.Table]:
+        """The rows of the marks table for a run of these files: row groups by name, all of one schema."""
 
-    def read_marks(self, run: Run, file: pq.ParquetFile, later: Later) -> Marks:
-        """The marks of a run from their file; what is seldom asked for is read `later`."""
+    def read_marks(self, run: Run, file: SealedFile, later: Later) -> Marks:
+        """The marks of a run from their file, whose row groups have those names.
+
+        What is seldom asked for is read `later`. They are a dataclass: the engine adds to its `files`.
+        """
 
     def ascends(self, rows: R) -> bool:
         """Whether the rows of a block are in order, and such as are stored."""

@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from warehouse.allowed import SYSTEM_COLUMNS
-from warehouse.events import GROUP_ROWS, Batches, decode, open_file
+from warehouse.events import GROUP_ROWS, Batches, decode
 from warehouse.fitting import fitted
 from warehouse.measures import encode, epoch_micros
 from warehouse.options import Options
 from warehouse.plaintypes import plain
-from warehouse.refusals import reading
+from warehouse.sealed import SealedWriter, open_sealed
 from warehouse.sieve import Sieve, sift
 from warehouse.statistics import text_bounds
 from warehouse.storage import EVENTS, REJECTED, Store
@@ -152,9 +152,9 @@ class JoinFiles:
         with RowFile(self.store, self.schema) as file:
             for path in self.paths:
                 full = f"{EVENTS}/{path}"
-                with reading(full), open_file(filesystem, full) as old:
-                    for batch in old.iter_batches():
-                        file.write(plain(pa.Table.from_batches([batch])).cast(self.schema))
+                with open_sealed(filesystem, full, checksums=True) as old:
+                    for group in range(old.metadata.num_row_groups):
+                        file.write(plain(old.read_group(group)).cast(self.schema))
         return file.written()
 
 
@@ -167,7 +167,7 @@ class RowFile:
         self._schema = schema
         self._path = f"{new_name()}.parquet"
         self._footers: list[pq.FileMetaData] = []
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: SealedWriter | None = None
         self._held: list[pa.Table] = []
         self._nulls = Counter[str]()
         self._floats = {field.name: _Floats() for field in schema if pa.types.is_floating(field.type)}
@@ -197,10 +197,10 @@ class RowFile:
         if not self._held:
             return
         if self._writer is None:
-            self._writer = pq.ParquetWriter(
+            self._writer = SealedWriter(
+                self._filesystem,
                 f"{EVENTS}/{self._path}",
                 self._schema,
-                filesystem=self._filesystem,
                 compression="zstd",
                 store_decimal_as_integer=True,
                 # NaN is not in Parquet's statistics, nor 0.0 in a dictionary that holds -0.0: a filter that
@@ -210,7 +210,7 @@ class RowFile:
                 metadata_collector=self._footers,
             )
         group = pa.concat_tables(self._held)
-        self._writer.write_table(group, row_group_size=group.num_rows)
+        self._writer.write(group)
         self.rows += group.num_rows
         self._held = []
 

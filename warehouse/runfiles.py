@@ -8,6 +8,8 @@ at most and doubles the time of a block read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from warehouse.cuts import Slice, SortedInput, within
-from warehouse.errors import DamagedWarehouse
+from warehouse.digests import column_digest
+from warehouse.marks import ENDS, RunFile, Sums, ends_digest
 from warehouse.projection import Projection, R, Shape, WrittenFile
 from warehouse.refusals import reading
 
@@ -24,15 +27,20 @@ WRITE_BLOCKS = 64  # blocks handed to the Parquet writer at a time
 
 
 def merge_slice(
-    filesystem: fs.FileSystem, projection: Projection[R], inputs: Sequence[SortedInput], piece: Slice
+    filesystem: fs.FileSystem,
+    projection: Projection[R],
+    inputs: Sequence[SortedInput],
+    piece: Slice,
+    read: list[int],
 ) -> R:
-    """The slice's rows of all inputs, merged."""
+    """The slice's rows of all inputs, merged. `read` gets the digest of what was read of each input added."""
     parts: list[R] = []
     for source, (one, reach) in enumerate(zip(inputs, piece.reaches, strict=True)):
         offset = reach.start
         for table in _read_rows(filesystem, one, reach.start, reach.stop, projection.dictionaries):
             for rows in projection.loaded(table):
                 parts.append(within(rows, offset, source, piece))
+                read[source] += projection.digest(parts[-1])
                 offset += len(rows)
     return projection.merge(parts)
 
@@ -44,35 +52,44 @@ def _read_rows(
 
     The columns `dictionaries` come as such.
     """
-    for path, first, rows in one.files:
-        low, high = max(start - first, 0), min(stop - first, rows)
-        if low >= high:
-            continue
-        with reading(path):
-            table = _read_part(filesystem, path, low, high, dictionaries)
-        yield table
+    for file in one.files:
+        low, high = max(start - file.first, 0), min(stop - file.first, file.rows)
+        if low < high:
+            with _open(filesystem, file, dictionaries) as opened:
+                sizes = [opened.metadata.row_group(g).num_rows for g in range(opened.num_row_groups)]
+                edges = np.cumsum([0, *sizes])
+                first = int(np.searchsorted(edges, low, side="right")) - 1
+                until = int(np.searchsorted(edges, high, side="left"))
+                blocks = [_read_block(opened, file, block) for block in range(first, until)]
+                table = pa.concat_tables(blocks).slice(low - int(edges[first]), high - low)
+            yield table
 
 
-def _read_part(
-    filesystem: fs.FileSystem, path: str, low: int, high: int, dictionaries: Sequence[str]
-) -> pa.Table:
-    """Rows low..high (exclusive) of a file."""
-    with pq.ParquetFile(path, filesystem=filesystem, read_dictionary=list(dictionaries)) as file:
-        edges = np.cumsum([0] + [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)])
-        first = int(np.searchsorted(edges, low, side="right")) - 1
-        stop = int(np.searchsorted(edges, high, side="left"))
-        table = file.read_row_groups(list(range(first, stop)), use_threads=False)
-        return table.slice(low - int(edges[first]), high - low)
+def read_blocks(
+    filesystem: fs.FileSystem, root: str, file: RunFile, projection: Projection[R]
+) -> Iterator[R]:
+    """All rows of a file of a run of the table `root`, a block at a time."""
+    whole = replace(file, path=f"{root}/{file.path}")
+    with _open(filesystem, whole, projection.dictionaries) as opened:
+        for block in range(opened.num_row_groups):
+            yield from projection.loaded(_read_block(opened, file, block))
 
 
-def read_blocks(filesystem: fs.FileSystem, path: str, projection: Projection[R], rows: int) -> Iterator[R]:
-    """All rows of a file that should have so many, a block at a time."""
-    texts = list(projection.dictionaries)
-    with reading(path), pq.ParquetFile(path, filesystem=filesystem, read_dictionary=texts) as file:
-        if file.metadata.num_rows != rows:
-            raise DamagedWarehouse(f"{path} has {file.metadata.num_rows} rows, its marks say {rows}")
-        for group in range(file.num_row_groups):
-            yield from projection.loaded(file.read_row_group(group))
+@contextmanager
+def _open(filesystem: fs.FileSystem, file: RunFile, dictionaries: Sequence[str]) -> Iterator[pq.ParquetFile]:
+    """A file whose pages are checked, as it is read once; what fails inside is told with its name."""
+    how = {"read_dictionary": list(dictionaries), "page_checksum_verification": True}
+    with reading(file.path), pq.ParquetFile(file.path, filesystem=filesystem, **how) as opened:
+        if opened.metadata.num_rows != file.rows:
+            raise ValueError(f"it has {opened.metadata.num_rows} rows, its marks say {file.rows}")
+        yield opened
+
+
+def _read_block(opened: pq.ParquetFile, file: RunFile, block: int) -> pa.Table:
+    table = opened.read_row_group(block, use_threads=False)
+    if file.sums is not None:
+        file.sums.check(block, table)
+    return table
 
 
 def write_rows(
@@ -82,12 +99,25 @@ def write_rows(
     filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
     collector = projection.collector(shape)
     schema = projection.stored(projection.merge([])).schema
-    with pq.ParquetWriter(path, schema, filesystem=filesystem, **_encoding(projection, schema)) as writer:
+    footers: list[pq.FileMetaData] = []
+    digest = 0
+    columns: list[list[int]] = [[] for _ in schema.names]
+    how = {**_encoding(projection, schema), "metadata_collector": footers}
+    with pq.ParquetWriter(path, schema, filesystem=filesystem, **how) as writer:
         for rows, edges in projection.blocks(pieces, shape):
+            digest += projection.digest(rows)
             for start, stop, block in _writes(edges, 1 if projection.dictionaries else WRITE_BLOCKS):
-                writer.write_table(projection.stored(rows.part(start, stop)), row_group_size=block)
+                table = projection.stored(rows.part(start, stop))
+                writer.write_table(table, row_group_size=block)
+                for at in range(0, stop - start, block):
+                    for found, column in zip(columns, table.slice(at, block).columns, strict=True):
+                        found.append(column_digest(column))
             collector.add(rows, np.array(edges[:-1]))
-    return collector.finish(path, filesystem.get_file_info(path).size)
+    groups = range(footers[0].num_row_groups)
+    ends = np.array([ends_digest(footers[0].row_group(g)) for g in groups], np.uint64)
+    blocks = {name: np.array(one, np.uint64) for name, one in zip(schema.names, columns, strict=True)}
+    sums = Sums(digest % 2**64, known=True, blocks={**blocks, ENDS: ends})
+    return replace(collector.finish(path, filesystem.get_file_info(path).size), sums=sums)
 
 
 def _encoding(projection: Projection[Any], schema: pa.Schema) -> dict[str, Any]:
@@ -95,6 +125,7 @@ def _encoding(projection: Projection[Any], schema: pa.Schema) -> dict[str, Any]:
         "sorting_columns": [pq.SortingColumn(schema.names.index(name)) for name in projection.order],
         "store_schema": False,
         "write_page_index": False,
+        "write_page_checksum": True,
         "compression": "lz4",
         **projection.encoding,
     }

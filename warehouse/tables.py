@@ -17,7 +17,6 @@ from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
@@ -25,8 +24,9 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 from warehouse import commits
 from warehouse.errors import NotAWarehouse
 from warehouse.inside import check_paths
-from warehouse.refusals import reading, refused
+from warehouse.refusals import refused
 from warehouse.retention import RETENTION, kept_for
+from warehouse.sealed import ROWS, SealedWriter, open_sealed
 from warehouse.storage import Store
 
 # Whoever opens a table replays the commits since its last checkpoint: a few, not delta-rs's hundred.
@@ -139,24 +139,24 @@ def _by_file(columns: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
 def write_file(
     store: Store,
     name: str,
-    data: pa.Table,
+    data: pa.Table | Mapping[str, pa.Table],
     path: str,
-    row_groups: Sequence[int] = (),
     stats: Mapping[str, Any] | None = None,
 ) -> AddAction:
-    """Writes a Parquet file below the table and describes it for a commit.
+    """Writes a sealed Parquet file below the table and describes it for a commit.
 
-    `row_groups` are the rows of each; one holds all where none are given.
+    Its rows are one row group, or one by each name.
     """
     filesystem = store.filesystem()
     full = f"{name}/{path}"
     filesystem.create_dir(full.rsplit("/", 1)[0], recursive=True)
-    with pq.ParquetWriter(full, data.schema, filesystem=filesystem, compression="zstd") as writer:
-        at = 0
-        for rows in row_groups or [data.num_rows]:
-            writer.write_table(data.slice(at, rows), row_group_size=max(1, rows))
-            at += rows
-    return describe(path, filesystem.get_file_info(full).size, data.num_rows, stats)
+    parts = {ROWS: data} if isinstance(data, pa.Table) else data
+    schema = next(iter(parts.values())).schema
+    with SealedWriter(filesystem, full, schema, compression="zstd") as writer:
+        for group, rows in parts.items():
+            writer.write(rows, group)
+    count = sum(rows.num_rows for rows in parts.values())
+    return describe(path, filesystem.get_file_info(full).size, count, stats)
 
 
 def describe(
@@ -300,8 +300,5 @@ def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] 
 def read_file(store: Store, name: str, path: str, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one file of a small table."""
     path = f"{name}/{path}"
-    with (
-        reading(f"{path} of the warehouse {store.uri}"),
-        pq.ParquetFile(path, filesystem=store.filesystem()) as file,
-    ):
-        return file.read(None if columns is None else list(columns))
+    with open_sealed(store.filesystem(), path, told=f"{path} of the warehouse {store.uri}") as file:
+        return file.read(ROWS, columns=columns)

@@ -29,11 +29,23 @@ HELD_BYTES = 2**28  # of a projection's rows that a task holds at a time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sorted:
-    """What a task sorted for one projection: one file that is the run (`whole`), or chunks; rows by tick."""
+    """What a task sorted for one projection: one file that is the run (`whole`), or chunks.
+
+    `totals` are the rows by tick, `digest` is that of the rows as they came from `events`.
+    """
 
     files: tuple[WrittenFile, ...]
     totals: TickCounts
+    digest: int
     whole: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """A file of a merged run, and the digest of the rows that were read of each input for it."""
+
+    file: WrittenFile
+    read: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ class SortTask:
         sorters = [_Sorter(filesystem, output, self.eps) for output in self.outputs]
         columns = [name for one in self.outputs for name in one.projection.columns]
         texts = [name for one in self.outputs for name in one.projection.texts]
-        for events in read_rows(filesystem, self.shares, columns, self.batches, texts):
+        for events in read_rows(filesystem, self.shares, columns, self.batches, texts, checksums=True):
             for sorter in sorters:
                 sorter.add(events)
         return [sorter.finish() for sorter in sorters]
@@ -78,10 +90,12 @@ class _Sorter:
         self.held: list[Any] = []
         self.totals: list[TickCounts] = []
         self.files: list[WrittenFile] = []
+        self.digest = 0
 
     def add(self, events: pa.Table) -> None:
         rows, totals = self.output.projection.decode(events)
         self.held.append(rows)
+        self.digest += self.output.projection.digest(rows)
         self.totals.append(totals)
         if sum(one.nbytes for one in self.held) > HELD_BYTES:
             self.held = [self._sorted()]
@@ -96,7 +110,7 @@ class _Sorter:
             self._write(self.output.chunk, rows, None)
         else:
             self._write(run, rows, Shape(len(rows), totals, self.eps))
-        return Sorted(tuple(self.files), totals, whole=run is not None)
+        return Sorted(tuple(self.files), totals, self.digest, whole=run is not None)
 
     def _sorted(self) -> Any:
         return self.output.projection.sort(self.held)
@@ -117,11 +131,12 @@ class MergeTask:
     path: str
     shape: Shape
 
-    def __call__(self) -> WrittenFile:
+    def __call__(self) -> Merged:
         """The file written."""
-        filesystem = self.store.filesystem()
-        pieces = (merge_slice(filesystem, self.projection, self.inputs, piece) for piece in self.slices)
-        return write_rows(filesystem, _own(self.path), self.projection, pieces, self.shape)
+        filesystem, read = self.store.filesystem(), [0] * len(self.inputs)
+        pieces = (merge_slice(filesystem, self.projection, self.inputs, piece, read) for piece in self.slices)
+        file = write_rows(filesystem, _own(self.path), self.projection, pieces, self.shape)
+        return Merged(file, tuple(read))
 
 
 @dataclass(frozen=True, slots=True)

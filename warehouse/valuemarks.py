@@ -13,8 +13,8 @@ A header says the run's rows, NaN and NULL by tick. The cells (spans x ticks) ar
 `CELLS`: where a run has many ticks its spans grow, and a question about a window reads a few
 blocks more.
 
-On disk a run's marks are one Parquet file of the table ``marks/<measure>``, one row a mark:
-run, file, position, value, ticks[], counts[], nans[], nulls[]. The header has position -1.
+On disk a run's marks are one file of the table ``marks/<measure>`` (marks.py), one row a mark: run, file,
+position, value, ticks[], counts[], nans[], nulls[]. The header, a row group of its own, has position -1.
 
 Source: Singh's thesis (2015), section 4.4.1 (Algorithm 9). We keep marks at the grain of the
 promise, and ranks by tick, which the thesis does not have.
@@ -27,22 +27,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sketches import RankBounds
 from warehouse.errors import DamagedWarehouse
 from warehouse.layout import Run
-from warehouse.marks import RunFile, below_table, flat, named_files
+from warehouse.marks import HEADER, MARKS, RunFile, below_table, flat, named_files
 from warehouse.measures import Measure, numbers
 from warehouse.projection import Columns, Later, WrittenFile
+from warehouse.sealed import SealedFile
 from warehouse.tickcounts import TickCounts
 from warehouse.ticks import Window
 
 BLOCK_ROWS = 16_384  # rows of a block
 CELLS = 2**18  # a run's spans x ticks at most, unless one span alone has more ticks
-MARKS = 2**16  # a run's marks at most, unless eps asks for more
-HEADER = -1
+MOST_MARKS = 2**16  # a run's marks at most, unless eps asks for more
+NOWHERE = -1  # the position of the header
 
 BASIC = ["file", "position", "value"]  # the columns of the marks themselves
 LISTS = ["ticks", "counts", "nans", "nulls"]
@@ -55,7 +55,7 @@ def grain(rows: int, eps: float) -> int:
     are read; and not so fine that marks outgrow memory.
     """
     promised = max(1, int(eps / 2 * rows))
-    useful = max(BLOCK_ROWS // 4, -(-rows // MARKS))
+    useful = max(BLOCK_ROWS // 4, -(-rows // MOST_MARKS))
     return min(promised, useful)
 
 
@@ -173,7 +173,7 @@ class RunMarks:
             raise DamagedWarehouse(f"the marks of run {self.run.name} do not describe its {self.rows} rows.")
 
 
-def to_arrow(measure: Measure, files: Sequence[WrittenFile], totals: TickCounts) -> tuple[pa.Table, pa.Table]:
+def to_arrow(measure: Measure, files: Sequence[WrittenFile], totals: TickCounts) -> dict[str, pa.Table]:
     """The rows of the marks table for a run's files: the header, then the marks of each file in order.
 
     The header comes in a row group of its own: a reader takes its lists and no others. Positions count from
@@ -183,7 +183,7 @@ def to_arrow(measure: Measure, files: Sequence[WrittenFile], totals: TickCounts)
     header = pa.table(
         [
             pa.array([below_table(files[0].path)]),
-            pa.array([HEADER]),
+            pa.array([NOWHERE]),
             pa.nulls(1, measure.arrow_type),
             *lists,
         ],
@@ -194,7 +194,7 @@ def to_arrow(measure: Measure, files: Sequence[WrittenFile], totals: TickCounts)
     for file in files:
         parts.append(_marks_of(measure, file, first))
         first += file.rows
-    return header, pa.concat_tables(parts)
+    return {HEADER: header, MARKS: pa.concat_tables(parts)}
 
 
 def _marks_of(measure: Measure, file: WrittenFile, first: int) -> pa.Table:
@@ -217,29 +217,25 @@ def _marks_of(measure: Measure, file: WrittenFile, first: int) -> pa.Table:
     )
 
 
-def read(run: Run, file: pq.ParquetFile, later: Later) -> RunMarks:
+def read(run: Run, file: SealedFile, later: Later) -> RunMarks:
     """The marks of a run from their file; the spans are read later."""
 
     def spans() -> Spans:
-        found: Spans = later(lambda again: _spans(again.read(["position", "ticks", "counts"])))
+        columns = ["position", "ticks", "counts"]
+        found: Spans = later(lambda again: _spans(again.read(MARKS, columns=columns)))
         return found
 
-    return _from_arrow(run, file.read(BASIC), file.read_row_group(0, LISTS), spans)
+    return _from_arrow(run, file.read(HEADER, columns=LISTS), file.read(MARKS, columns=BASIC), spans)
 
 
-def _from_arrow(run: Run, marks: pa.Table, header: pa.Table, spans: Callable[[], Spans]) -> RunMarks:
-    """The marks of a run from its rows of the marks table.
-
-    `marks` has file, position and value of all rows, the header first, `header` the tick lists of the header.
-    """
-    found = numbers(marks.column("position"))
-    if list(np.flatnonzero(found == HEADER)) != [0] or header.num_rows != 1:
+def _from_arrow(run: Run, header: pa.Table, marks: pa.Table, spans: Callable[[], Spans]) -> RunMarks:
+    """The marks of a run: the tick lists of its header, and file, position and value of its marks."""
+    if header.num_rows != 1:
         raise DamagedWarehouse(f"the marks of run {run.name} do not begin with one header.")
     totals = TickCounts(*(flat(header.column(name)) for name in LISTS))
     rows = int(totals.counts.sum())
-    positions = found[1:]
-    values = numbers(marks.column("value").slice(1))
-    files = named_files(marks.column("file").slice(1), positions, rows)
+    positions, values = numbers(marks.column("position")), numbers(marks.column("value"))
+    files = named_files(marks.column("file"), positions, rows)
     result = RunMarks(run, files, rows, positions, values, totals, spans)
     result.check_invariants()
     return result
@@ -247,7 +243,6 @@ def _from_arrow(run: Run, marks: pa.Table, header: pa.Table, spans: Callable[[],
 
 def _spans(table: pa.Table) -> Spans:
     """The spans of a run from the columns position, ticks and counts of its marks."""
-    table = table.slice(1)
     lengths = np.diff(numbers(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
     opens = np.flatnonzero(lengths)
     return Spans(

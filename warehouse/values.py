@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from warehouse import valuemarks
+from warehouse.digests import mixed_sum
 from warehouse.errors import DamagedWarehouse
 from warehouse.layout import Run
 from warehouse.marks import RunFile
 from warehouse.measures import Measure, encode, numbers, one_array
-from warehouse.mixing import PRIME, mixed_sum
 from warehouse.projection import Later, Place, Projection, Shape, WrittenFile
 from warehouse.runfiles import equal_blocks
+from warehouse.sealed import SealedFile
 from warehouse.storage import marks_table, runs_table
 from warehouse.tickcounts import TickCounts, coded, tick_counts
 from warehouse.valuemarks import RunMarks
@@ -183,11 +183,11 @@ class Values(Projection[ValueRows]):
         grain = valuemarks.grain(shape.rows, shape.eps)
         return MarkCollector(self.measure, grain, valuemarks.span(shape.rows, grain, len(shape.totals.ticks)))
 
-    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Sequence[pa.Table]:
+    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, and the marks."""
         return valuemarks.to_arrow(self.measure, files, totals)
 
-    def read_marks(self, run: Run, file: pq.ParquetFile, later: Later) -> RunMarks:
+    def read_marks(self, run: Run, file: SealedFile, later: Later) -> RunMarks:
         """The marks; the spans are read when a window first asks for them."""
         return valuemarks.read(run, file, later)
 
@@ -202,8 +202,7 @@ class Values(Projection[ValueRows]):
 
     def digest(self, rows: ValueRows) -> int:
         """The sum of mixed bits of (value, tick)."""
-        with np.errstate(over="ignore"):
-            return mixed_sum(rows.values.view(np.uint64) + rows.ticks.view(np.uint64) * PRIME)
+        return mixed_sum(rows.values.view(np.uint64), rows.ticks)
 
 
 class MarkCollector:

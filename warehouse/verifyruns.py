@@ -29,7 +29,9 @@ def runs_exact(moment: Moment, projection: Projection[Any]) -> str:
     runs = moment.snapshot.marks(projection)
     for marks in runs:
         _run_exact(moment.store, projection, marks)
-    return f"{sum(marks.rows for marks in runs)} rows in {len(runs)} runs"
+    said = f"{sum(marks.rows for marks in runs)} rows in {len(runs)} runs"
+    old = sum(any(file.sums is None or not file.sums.known for file in marks.files) for marks in runs)
+    return said if not old else f"{said}, {old} of them from before runs had digests"
 
 
 def _run_exact(store: Store, projection: Projection[Any], marks: Marks) -> None:
@@ -39,8 +41,8 @@ def _run_exact(store: Store, projection: Projection[Any], marks: Marks) -> None:
         checker.begin(file)
         if file.first != at:
             raise DamagedWarehouse(f"{file.path} begins at row {file.first} of its run, its marks say {at}")
-        path = f"{projection.runs_table}/{file.path}"
-        for rows in read_blocks(filesystem, path, projection, file.rows):
+        digest = 0
+        for rows in read_blocks(filesystem, projection.runs_table, file, projection):
             first = rows.place(0)
             follows = last is None or last < first or (last == first and not projection.merges_equal)
             if not (follows and projection.ascends(rows)):
@@ -48,7 +50,10 @@ def _run_exact(store: Store, projection: Projection[Any], marks: Marks) -> None:
                     f"{file.path} is not sorted, or has a row twice or a NaN, near row {at - file.first}"
                 )
             checker.add(rows)
+            digest += projection.digest(rows)
             at, last = at + len(rows), rows.place(len(rows) - 1)
+        if file.sums is not None and (digest - file.sums.rows) % 2**64:
+            raise DamagedWarehouse(f"{file.path} has other rows than were written there")
     if at != marks.rows:
         raise DamagedWarehouse(f"run {marks.run.name} has {at} rows, its marks say {marks.rows}")
     checker.finish()
@@ -76,7 +81,7 @@ def conserved(moment: Moment, projection: Projection[Any]) -> str:
         projection.digest(rows)
         for marks in runs
         for file in marks.files
-        for rows in read_blocks(filesystem, f"{projection.runs_table}/{file.path}", projection, file.rows)
+        for rows in read_blocks(filesystem, projection.runs_table, file, projection)
     )
     if (ingested - stored) % 2**64:
         raise DamagedWarehouse(f"the runs of {projection.title}: their values are not those of events")
@@ -98,7 +103,8 @@ def scan_events(
     """The batches' rows in `events` as the projection decodes them, in pieces, with all rows by tick."""
     filesystem = moment.store.filesystem()
     found = event_files(moment.table(EVENTS), batches)
-    for rows in read_rows(filesystem, map(Share.of, found), projection.columns, batches, projection.texts):
+    shares, names = map(Share.of, found), projection.columns
+    for rows in read_rows(filesystem, shares, names, batches, projection.texts, checksums=True):
         yield projection.decode(rows)
 
 

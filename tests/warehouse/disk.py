@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 
 from warehouse import tables
-from warehouse.storage import Store
+from warehouse.marks import BY_ORDER, CONTENT, DIGESTS
+from warehouse.sealed import open_sealed
+from warehouse.storage import KEY_MARKS, Store
 
 
 def table_names(uri: str | os.PathLike[str]) -> list[str]:
@@ -65,6 +70,46 @@ def replace_rows(uri: str | os.PathLike[str], name: str, rows: Any) -> None:
     table = tables.open_table(store, name)
     added = tables.write_file(store, name, rows, f"{tables.new_name()}.parquet")
     tables.commit(table, [*map(tables.remove, tables.files(table)), added])
+
+
+def rewrite_file(
+    uri: str | os.PathLike[str], name: str, path: str, change: Callable[[Any], Any]
+) -> AddAction:
+    """Changes the rows of a file in place, as a wrong writer would: it is sealed as it is then.
+
+    Its row groups have as many rows as they had, but for the last. Of a file of a run that is changed the
+    marks have no digests from then on.
+    """
+    store = Store.of(uri)
+    with open_sealed(store.filesystem(), f"{name}/{path}") as file:
+        groups = file.names or tuple(map(str, range(file.metadata.num_row_groups)))
+        parts = {group: file.read_group(at) for at, group in enumerate(groups)}
+    sums = {DIGESTS: parts.pop(DIGESTS)} if DIGESTS in parts else {}
+    rows, at = change(pa.concat_tables(parts.values())), 0
+    for group, part in parts.items():
+        last = group == list(parts)[-1]
+        parts[group] = rows.slice(at, None if last else part.num_rows)
+        at += part.num_rows
+    if file.names:
+        return tables.write_file(store, name, parts | sums, path)
+    with pq.ParquetWriter(Path(uri) / name / path, rows.schema) as writer:
+        for part in parts.values():
+            writer.write_table(part, row_group_size=max(1, part.num_rows))
+    forget_digests(uri)
+    return tables.describe(path, (Path(uri) / name / path).stat().st_size, rows.num_rows)
+
+
+def forget_digests(uri: str | os.PathLike[str]) -> None:
+    """Every marks file becomes what earlier versions wrote: three row groups, and nothing of digests."""
+    disk = Store.of(uri).filesystem()
+    marked = [name for name in table_names(uri) if name.startswith("marks") or name == KEY_MARKS]
+    for path in (path for name in marked for path in (Path(uri) / name).rglob("*.parquet")):
+        with open_sealed(disk, str(path.relative_to(uri)), names=BY_ORDER) as file:
+            parts = [file.read(name) for name in BY_ORDER if name in file.names]
+        parts = [part.select([one for one in part.column_names if one != CONTENT.name]) for part in parts]
+        with pq.ParquetWriter(path, parts[0].schema) as writer:
+            for part in parts:
+                writer.write_table(part, row_group_size=max(1, part.num_rows))
 
 
 def edit_properties(uri: str | os.PathLike[str], changes: dict[str, str | None]) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from warehouse.cuts import Slice, SortedInput, plan_slices, within
+from warehouse.marks import RunFile
 from warehouse.measures import Measure
 from warehouse.runfiles import merge_slice, write_rows
 from warehouse.values import MarkCollector, ValueRows, Values
@@ -129,12 +130,14 @@ def test_slices_read_from_files_and_merged_are_the_sorted_rows(tmp_path: Path, s
             part = slice(first, first + size)
             pieces = iter([ValueRows(values[part], ticks[part])])
             written = write_rows(disk, f"run/{number}-{at}.parquet", MARKED, pieces, None)
-            files.append((written.path, first, size))
+            files.append(RunFile(written.path, first, size, written.sums))
             positions.append(written.positions + first)
             first += size
         marked = np.concatenate(positions)
         inputs.append(SortedInput(tuple(files), first, marked, (values[marked],)))
-    merged = [merge_slice(disk, MARKED, inputs, piece) for piece in plan_slices(inputs, slices)]
+    read = [0] * len(inputs)
+    merged = [merge_slice(disk, MARKED, inputs, piece, read) for piece in plan_slices(inputs, slices)]
+    assert [digest % 2**64 for digest in read] == [one.digest for one in inputs]
     values = np.concatenate([rows.values for rows in merged])
     ticks = np.concatenate([rows.ticks for rows in merged])
     assert np.all(values[:-1] <= values[1:])

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import warehouse
-from warehouse.digests import DigestRows, Fingerprint, fingerprint
+from warehouse.digests import Fingerprint, fingerprint
 from warehouse.fitting import fitted
+from warehouse.samerows import DigestRows
 
 UTC_TIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001
 LEAVES: list[tuple[pa.DataType, Any]] = [

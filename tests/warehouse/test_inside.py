@@ -18,7 +18,7 @@ from pyarrow import fs
 import query
 import warehouse
 from tests.compatibility.kept import unpacked
-from tests.warehouse.disk import files_of, replace_rows
+from tests.warehouse.disk import files_of, replace_rows, rewrite_file
 from warehouse import DamagedWarehouse, inside, tables
 from warehouse.storage import Store
 from warehouse.sweep import Swept
@@ -156,18 +156,18 @@ def test_every_path_that_was_ever_written_is_plain(kept: Path) -> None:
     assert answers(kept)
 
 
+def renamed(rows: pa.Table) -> pa.Table:
+    """Marks whose files lie outside."""
+    at = rows.schema.names.index("file")
+    names = pc.binary_join_element_wise("../../../outside/", rows.column("file"), "")
+    return rows.set_column(at, rows.schema.field(at), names)
+
+
 def test_marks_that_name_a_file_outside_are_refused(here: Path) -> None:
     """The marks' names have to be those of the table."""
     for table in ("marks/n", "key_marks"):
         for file in tables.files(tables.open_table(Store.of(here), table)):
-            path = here / table / file.path
-            whole = pa.parquet.read_table(path, partitioning=None)
-            at = whole.schema.names.index("file")
-            names = pc.binary_join_element_wise("../../../outside/", whole.column("file"), "")
-            with pa.parquet.ParquetFile(path) as old:
-                groups = [old.metadata.row_group(g).num_rows for g in range(old.num_row_groups)]
-            store, changed = Store.of(here), whole.set_column(at, whole.schema.field(at), names)
-            tables.write_file(store, table, changed, file.path, row_groups=groups)
+            rewrite_file(here, table, file.path, renamed)
     refused(here, lambda uri: query.open(uri).quantile(0.5), "../../../outside/", "Restore")
     refused(here, lambda uri: query.open(uri).top(3), "../../../outside/", "Restore")
     assert "../../../outside/" in failures(here)

@@ -22,7 +22,7 @@ import stream
 import warehouse
 from tests.warehouse.disk import files_of, table_names, tables_of
 from tests.warehouse.hereloader import SCHEMA, rows_of
-from warehouse import BatchMismatch, InputError, arrowrows, digests, tables
+from warehouse import BatchMismatch, InputError, arrowrows, samerows, tables
 from warehouse.executors import SparkExecutor
 
 OPTIONS: dict[str, Any] = {"key": "k", "time": "t", "eps": 0.1, "kappa": 2}
@@ -196,8 +196,8 @@ def exchanged(rows: pa.Table, name: str) -> pa.Table:
 
 def test_a_digest_that_leaves_out_a_column_is_caught(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the test above asserts of each column fails on a digest without the last one."""
-    true = digests.fingerprint
-    monkeypatch.setattr(digests, "fingerprint", lambda rows: true(rows.select(rows.schema.names[:-1])))
+    true = samerows.fingerprint
+    monkeypatch.setattr(samerows, "fingerprint", lambda rows: true(rows.select(rows.schema.names[:-1])))
     warehouse.load(None, uri, rows_of(0), "a")
     with pytest.raises(BatchMismatch):
         warehouse.load(None, uri, exchanged(rows_of(0), "x"), "a")

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,21 +16,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
 import warehouse
 from tests.warehouse.hereloader import Loader
-from warehouse import attempt, ledger, tasks
+from warehouse import attempt, build, ledger, tasks
+from warehouse.digests import mixed_sum
 from warehouse.layout import Run
-from warehouse.marks import RunFile, below_table, flat, named_files
+from warehouse.marks import HEADER, MARKS, RunFile, below_table, flat, named_files
 from warehouse.measures import Measure, encode, numbers, one_array
-from warehouse.mixing import PRIME, mixed_sum
 from warehouse.options import Options
 from warehouse.projection import Columns, Later, Place, Projection, Shape, WrittenFile
 from warehouse.runfiles import equal_blocks, read_blocks
+from warehouse.sealed import SealedFile
 from warehouse.tickcounts import TickCounts, tick_counts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,10 +131,10 @@ class ByTick(Projection[TickRows]):
     def collector(self, shape: Shape | None) -> Collector:  # noqa: ARG002
         return Collector()
 
-    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Sequence[pa.Table]:
+    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         schema = pa.schema([field for field in self.marks_schema if field.name != "run"])
         header = {"position": -1, **{name: getattr(totals, name).tolist() for name in LISTS}}
-        found = [pa.Table.from_pylist([header], schema)]
+        found = [schema.empty_table()]
         first = 0
         for file in files:
             columns = (file.positions + first, *file.places)
@@ -143,12 +143,12 @@ class ByTick(Projection[TickRows]):
             marks = [{"file": path, "position": at, "tick": tick, "value": value} for at, tick, value in rows]
             found.append(pa.Table.from_pylist(marks, schema))
             first += file.rows
-        return found
+        return {HEADER: pa.Table.from_pylist([header], schema), MARKS: pa.concat_tables(found)}
 
-    def read_marks(self, run: Run, file: pq.ParquetFile, later: Later) -> TickMarks:  # noqa: ARG002
-        table = file.read()
-        totals = TickCounts(*(flat(table.column(name).slice(0, 1)) for name in LISTS))
-        rows, marks = int(totals.counts.sum()), table.slice(1)
+    def read_marks(self, run: Run, file: SealedFile, later: Later) -> TickMarks:  # noqa: ARG002
+        header, marks = file.read(HEADER), file.read(MARKS)
+        totals = TickCounts(*(flat(header.column(name)) for name in LISTS))
+        rows = int(totals.counts.sum())
         positions = numbers(marks.column("position"))
         files = named_files(marks.column("file"), positions, rows)
         places = numbers(marks.column("tick")), numbers(marks.column("value"))
@@ -162,8 +162,7 @@ class ByTick(Projection[TickRows]):
         return Checker(marks)
 
     def digest(self, rows: TickRows) -> int:
-        with np.errstate(over="ignore"):
-            return mixed_sum(rows.values.view(np.uint64) + rows.ticks.view(np.uint64) * PRIME)
+        return mixed_sum(rows.values.view(np.uint64), rows.ticks)
 
 
 class Collector:
@@ -243,7 +242,7 @@ def stored(uri: str) -> list[Place]:
         rows = [
             part.place(i)
             for file in marks.files
-            for part in read_blocks(disk, f"runs_by_tick/{file.path}", by_tick, file.rows)
+            for part in read_blocks(disk, "runs_by_tick", file, by_tick)
             for i in range(len(part))
         ]
         assert rows == sorted(rows)
@@ -408,10 +407,21 @@ def test_a_merge_that_loses_a_row_commits_nothing(tmp_path: Path, monkeypatch: p
     assert runs == [Run(step, step, 0) for step in range(3)]
 
 
-def test_a_merge_that_changes_rows_is_found_by_the_digest(
+def test_a_merge_that_changes_rows_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_ticks(Swaps, monkeypatch)
+    with pytest.raises(warehouse.DamagedWarehouse, match="other rows than were read"):
+        load_four(tmp_path / "w")
+    snapshot = warehouse.open_snapshot(tmp_path / "w")
+    runs = [marks.run for marks in snapshot.marks(ByTick(snapshot.options.measures[0]))]
+    assert runs == [Run(step, step, 0) for step in range(3)]
+
+
+def test_rows_that_a_merge_changed_are_found_by_verify(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As an earlier version committed them, which did not compare."""
     with_ticks(Swaps, monkeypatch)
+    monkeypatch.setattr(build, "_check_conserved", lambda *_: None)
     load_four(tmp_path / "w")
     broken = [one.name for one in warehouse.verify(tmp_path / "w").checks if not one.ok]
     assert "by tick: nothing is lost or counted twice" in broken

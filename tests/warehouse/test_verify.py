@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import warehouse
 from tests.warehouse.conftest import Grown
-from tests.warehouse.disk import replace_rows, rows_of
+from tests.warehouse.disk import replace_rows, rewrite_file, rows_of
 from warehouse import ledger, read_options, snapshot, tables
 from warehouse.storage import Store
 
@@ -36,12 +36,7 @@ def rewrite(uri: Path, table: str, run: str, change: Callable[[pa.Table], pa.Tab
     store = Store.of(uri)
     file = files_of_run(uri, table, run)[number]
     path = uri / table / file.path
-    with pq.ParquetFile(path) as parquet:
-        groups = [parquet.metadata.row_group(g).num_rows for g in range(parquet.num_row_groups)]
-        rows = change(parquet.read())
-    added = tables.write_file(
-        store, table, rows, file.path, row_groups=[*groups[:-1], rows.num_rows - sum(groups[:-1])]
-    )
+    added = rewrite_file(uri, table, file.path, change)
     opened = tables.open_table(store, table)
     tables.commit(opened, [tables.remove(file)])
     tables.commit(tables.open_table(store, table), [added])

@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import warehouse
 from jobs import verify as job
 from tests.warehouse.committing import instant
-from tests.warehouse.disk import replace_rows, rows_of
+from tests.warehouse.disk import replace_rows, rewrite_file, rows_of
 from tests.warehouse.hereloader import Loader
 from warehouse import Check, Report, ledger, tables
 from warehouse.moment import Moment
@@ -244,12 +243,14 @@ def nudge_a_value(uri: Path) -> None:
     """Sorted still, and the file's size is its old one: only the digest can tell."""
     store = Store.of(uri)
     file = next(one for one in tables.files(tables.open_table(store, "runs/n")) if "L01" in one.path)
-    path = uri / "runs/n" / file.path
-    rows = pq.read_table(path, partitioning=None)
-    values = rows.column("value").to_numpy().copy()
-    at = next(i for i in range(1, len(values) - 1) if values[i] < values[i + 1])
-    values[at] += 1
-    added = tables.write_file(store, "runs/n", rows.set_column(0, "value", pa.array(values)), file.path)
+
+    def nudged(rows: pa.Table) -> pa.Table:
+        values = rows.column("value").to_numpy().copy()
+        at = next(i for i in range(1, len(values) - 1) if values[i] < values[i + 1])
+        values[at] += 1
+        return rows.set_column(0, "value", pa.array(values))
+
+    added = rewrite_file(uri, "runs/n", file.path, nudged)
     table = tables.open_table(store, "runs/n")
     tables.commit(table, [tables.remove(file)])
     tables.commit(tables.open_table(store, "runs/n"), [added])

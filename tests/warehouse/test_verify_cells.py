@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import warehouse
+from tests.warehouse.disk import rewrite_file
 from tests.warehouse.hereloader import Loader, rows_of
 from warehouse import tables, values
 from warehouse.storage import Store
@@ -37,10 +37,12 @@ def swap(uri: Path) -> None:
     store = Store.of(uri)
     table = tables.open_table(store, "marks/x")
     (file,) = tables.files(table)
-    path = uri / "marks/x" / file.path
-    with pq.ParquetFile(path) as parquet:
-        groups = [parquet.metadata.row_group(g).num_rows for g in range(parquet.num_row_groups)]
-        rows = parquet.read()
+    added = rewrite_file(uri, "marks/x", file.path, swapped)
+    tables.commit(table, [tables.remove(file)])
+    tables.commit(tables.open_table(store, "marks/x"), [added])
+
+
+def swapped(rows: pa.Table) -> pa.Table:
     counts = rows.column("counts").to_pylist()
     spans = [i for i in range(1, len(counts)) if counts[i]][:4]
     assert all(rows.column("ticks").to_pylist()[at] == sorted([TICK, APART]) for at in spans)
@@ -48,10 +50,7 @@ def swap(uri: Path) -> None:
         counts[at][0] += moved
         counts[at][1] -= moved
     i = rows.schema.get_field_index("counts")
-    rows = rows.set_column(i, rows.schema.field(i), pa.array(counts, rows.schema.field(i).type))
-    added = tables.write_file(store, "marks/x", rows, file.path, row_groups=groups)
-    tables.commit(table, [tables.remove(file)])
-    tables.commit(tables.open_table(store, "marks/x"), [added])
+    return rows.set_column(i, rows.schema.field(i), pa.array(counts, rows.schema.field(i).type))
 
 
 def failing(uri: Path) -> dict[str, str]:

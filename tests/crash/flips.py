@@ -1,0 +1,206 @@
+"""Damages one file of a warehouse at random, then asks it everything; again and again.
+
+    python -m tests.crash.flips SEED TRIALS FOLDER [unchecked]
+
+A trial changes a bit, a byte, a few bytes or the length of one data file of a copy. A reader that has seen
+nothing before is then asked a third of all questions, in one window or another: each answer is the one of the
+sound warehouse, or DamagedWarehouse. Every few trials a load that merges comes after the damage: it says
+DamagedWarehouse or makes runs that are right, so that the warehouse is sound once the file is put back.
+
+With `unchecked` readers compare what they read with no digest, as they should not; only files of runs, whose
+pages are hardly compressed, are damaged then.
+
+Prints what happened as JSON: trials by kind of file and by outcome, and what was wrong.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import random
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import query
+import warehouse
+from tests.warehouse.disk import tables_of
+from tests.warehouse.hereloader import Loader, rows_of
+from warehouse import attempt, keycounts, ledger, marks, sealed, tasks, valuemarks
+
+LOAD_EVERY = 10  # trials
+WINDOWS: list[dict[str, Any]] = [
+    {},
+    {"between": ("1970-01-02", "1970-01-04")},
+    {"between": ("1970-01-01 06:00", "1970-01-02 18:00")},
+]
+PHIS = [i / 150 for i in range(151)]
+KEYS = [f"k{i}" for i in range(7)]
+
+
+def tiny_pieces() -> None:
+    """Blocks, slices and files are small, so that every kind of file has several of all."""
+    valuemarks.BLOCK_ROWS = 64
+    keycounts.BLOCK_ROWS = 4
+    tasks.SORT_ROWS = 400
+    attempt.SLICE_ROWS = 128
+    attempt.FILE_ROWS = (256, 512)
+    importlib.import_module("warehouse.events").GROUP_ROWS = 100
+    importlib.import_module("warehouse.rowfiles").GROUP_ROWS = 100
+    for module in ("warehouse.ledger", "warehouse.cascade"):
+        importlib.import_module(module).FAN = 3
+    assert ledger.FAN == 3
+
+
+def build(folder: Path) -> Loader:
+    """A warehouse with runs of two levels, live batches and ranges of them, refused records, joined files."""
+    loader = Loader.create(folder, eps=0.02, kappa=3)
+    for seed in range(5):
+        loader.load(rows_of(seed, 300, 5))
+    for seed in range(5, 12):
+        loader.stream(rows_of(seed, 60, 5))
+    loader.load_live()
+    for seed in range(12, 20):
+        loader.stream(rows_of(seed, 50, 5))
+    return loader
+
+
+def questions(wh: query.Warehouse, windows: Sequence[int]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Everything that can be asked in some windows, by name."""
+    for window in (WINDOWS[i] for i in windows):
+        for mode in ("quick", "accurate", "exact"):
+            for measure in ("x", "n"):
+                asked = {"measure": measure, "mode": mode, **window}
+                yield f"quantile {asked}", lambda asked=asked: wh.quantile(PHIS, **asked)
+            yield f"rank {asked}", lambda asked=asked: wh.rank([-3, 0, 2], **asked)
+            yield f"cdf {asked}", lambda asked=asked: wh.cdf([-3, 0, 2], **asked)
+        for mode in ("approximate", "exact"):
+            asked = {"mode": mode, **window}
+            yield f"frequency {asked}", lambda asked=asked: wh.frequency(KEYS, **asked)
+            yield f"top {asked}", lambda asked=asked: wh.top(3, **asked)
+            yield f"hitters {asked}", lambda asked=asked: wh.heavy_hitters(0.2, **asked)
+            yield f"range {asked}", lambda asked=asked: [wh.key_range("k1", "k4", **asked)]
+            yield f"join {asked}", lambda asked=asked: [wh.self_join(**asked)]
+        yield f"histogram {window}", lambda window=window: wh.histogram(8, measure="x", **window).bins
+    yield "span", lambda: [wh.span("x")]
+    yield "info", lambda: [sorted(wh.info().items())]
+
+
+def answers(
+    uri: str, windows: Sequence[int] = range(len(WINDOWS)), asked: Callable[[], bool] = lambda: True
+) -> Iterator[tuple[str, Any]]:
+    """The answers of a new reader, each as text, or the error that it ended in, of those that are `asked`."""
+    try:
+        wh = query.open(uri)
+    except Exception as error:  # noqa: BLE001  the caller judges it
+        yield "open", error
+        return
+    for name, ask in questions(wh, windows):
+        if not asked():
+            continue
+        try:
+            yield name, [repr(one).replace(uri, "") for one in ask()]
+        except Exception as error:  # noqa: BLE001
+            yield name, error
+
+
+def data_files(uri: str) -> list[Path]:
+    """Every file that a reader may open: those that tables name, but for the marks of runs that are gone."""
+    held = {name: list(files) for name, (_, files) in tables_of(uri).items()}
+    runs = {Path(path).parent for name in held if "mark" not in name for path in held[name]}
+    marked = [name for name in held if "mark" in name]
+    for name in marked:
+        held[name] = [path for path in held[name] if Path(path).parent in runs]
+    return sorted(Path(uri, name, path) for name in held for path in held[name])
+
+
+def damage(path: Path, chance: random.Random) -> str:
+    """Changes the file in one of some ways, two times of three before its footer; which."""
+    data = bytearray(path.read_bytes())
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    at = chance.randrange(len(data) if chance.randrange(3) == 0 else footer)
+    way = chance.choice(["bit", "bit", "byte", "bytes", "cut"])
+    if way == "bit":
+        data[at] ^= 1 << chance.randrange(8)
+    elif way == "byte":
+        data[at] = (data[at] + chance.randrange(1, 256)) % 256
+    elif way == "bytes":
+        data[at : at + 8] = chance.randbytes(len(data[at : at + 8]))
+    else:
+        del data[at:]
+    path.unlink()  # the copy's alone: others have the same inode
+    path.write_bytes(data)
+    return way
+
+
+def judge(name: str, told: Any, true: Any) -> str:
+    """What became of a question: right, told, wrong or foreign."""
+    if isinstance(told, warehouse.DamagedWarehouse):
+        return "told"
+    if isinstance(told, Exception):
+        return f"foreign: {name}: {type(told).__name__}: {told}"
+    return "right" if told == true else f"wrong: {name}: {told} instead of {true}"
+
+
+def load_after(uri: str, path: Path, sound: Path) -> str | None:
+    """A load with merges, after which the damaged file is put back; what is wrong then."""
+    loader = Loader(uri, streamed=100, bulk=100, seed=500)
+    try:
+        loader.load(rows_of(77, 300, 5))
+    except warehouse.DamagedWarehouse:
+        pass
+    except Exception as error:  # noqa: BLE001
+        return f"foreign: load: {type(error).__name__}: {error}"
+    if path.exists():  # not merged away
+        path.unlink()
+    shutil.copyfile(sound, path)
+    report = warehouse.verify(uri)
+    return None if report.ok else f"wrong: after a load: {report}"
+
+
+def run(seed: int, trials: int, folder: Path, *, unchecked: bool) -> dict[str, Any]:
+    """As the module says."""
+    if unchecked:
+        sealed._check = lambda *_: None  # type: ignore[assignment]
+        marks.Sums.check = lambda *_: None  # type: ignore[method-assign, assignment]
+    tiny_pieces()
+    chance = random.Random(seed)
+    loader = build(folder / "sound")
+    true = dict(answers(loader.uri))
+    assert not any(isinstance(one, Exception) for one in true.values()), true
+    found: Counter[str] = Counter()
+    wrong: list[str] = []
+    kinds: dict[str, list[Path]] = {}
+    for path in data_files(loader.uri):
+        kinds.setdefault(path.relative_to(loader.uri).parts[0], []).append(path)
+    if unchecked:
+        kinds = {"runs": kinds["runs"], "keys": kinds["keys"]}
+    for trial in range(trials):
+        copy = folder / "copy"
+        shutil.copytree(loader.uri, copy, copy_function=os.link)
+        kind = chance.choice(sorted(kinds))
+        sound = chance.choice(kinds[kind])
+        path = copy / sound.relative_to(loader.uri)
+        way, window = damage(path, chance), chance.randrange(len(WINDOWS))
+        found_now = answers(str(copy), [window], lambda: unchecked or chance.random() < 0.3)
+        outcomes = [judge(name, told, true.get(name)) for name, told in found_now]
+        bad = [text for text in outcomes if text.startswith(("foreign", "wrong"))]
+        if trial % LOAD_EVERY == 0 and not bad:
+            told = load_after(str(copy), path, sound)
+            bad += [told] if told else []
+        seen = "wrong" if bad else "told" if "told" in outcomes else "right"
+        found[f"{kind}: {seen}"] += 1
+        wrong += [f"{way} of {path.relative_to(copy)} (trial {trial}): {text[:600]}" for text in bad[:2]]
+        shutil.rmtree(copy)
+        if unchecked and wrong:  # which is what was asked
+            break
+    return {"trials": trials, "found": dict(sorted(found.items())), "wrong": wrong}
+
+
+if __name__ == "__main__":
+    checks_nothing = sys.argv[4:] == ["unchecked"]
+    print(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), unchecked=checks_nothing)))

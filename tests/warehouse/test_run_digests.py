@@ -1,0 +1,114 @@
+"""Runs know what they hold: loads and merges make what came, or nothing, and name the damaged file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import query
+import warehouse
+from tests.warehouse.disk import forget_digests
+from tests.warehouse.hereloader import Loader
+from warehouse import build, marks
+from warehouse.layout import Run
+from warehouse.values import Values
+
+STEPS = [Run(step, step, 0) for step in range(2)]
+
+
+@pytest.fixture
+def loader(tmp_path: Path) -> Loader:
+    """Two runs; the next load merges them with its own."""
+    made = Loader.create(tmp_path / "w")
+    for _ in STEPS:
+        made.load()
+    return made
+
+
+def runs(loader: Loader) -> list[Run]:
+    return [one.run for one in warehouse.open_snapshot(loader.uri).view("n").runs]
+
+
+def change(loader: Loader) -> Path:
+    """One value of a run is another, in a file that any reader of Parquet takes; still in order."""
+    path = next(Path(loader.uri, "runs/n").glob("run=L00-0000000000*/*.parquet"))
+    rows = pq.read_table(path, partitioning=None)
+    values = rows.column("value").to_pylist()
+    at = next(i for i in range(1, len(values) - 1) if values[i] < values[i + 1])
+    values[at] += 1
+    pq.write_table(rows.set_column(0, "value", pa.array(values)), path)
+    return path
+
+
+def test_a_changed_block_is_told_by_answers_and_verify(loader: Loader) -> None:
+    path = change(loader)
+    with pytest.raises(warehouse.DamagedWarehouse, match=rf"{path.name}.*'value'.*is not what was written"):
+        query.open(loader.uri).quantile([0.1 * i for i in range(11)], measure="n", mode="exact")
+    assert not warehouse.verify(loader.uri).ok
+
+
+def test_a_merge_of_a_changed_input_names_it_and_commits_nothing(loader: Loader) -> None:
+    path = change(loader)
+    with pytest.raises(warehouse.DamagedWarehouse, match=path.name):
+        loader.load()
+    assert all(run.level == 0 for run in runs(loader))
+
+
+def test_its_rows_are_compared_too(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where blocks are not, what was read of an input is compared with what its marks say of all its rows."""
+    path = change(loader)
+    monkeypatch.setattr(marks.Sums, "check", lambda *_: None)
+    with pytest.raises(
+        warehouse.DamagedWarehouse, match=rf"{path.name} are not those that were written there"
+    ):
+        loader.load()
+    assert all(run.level == 0 for run in runs(loader))
+
+
+def test_a_merge_that_compares_nothing_makes_a_valid_run_of_bad_rows(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant: only verify, which reads events, can tell then."""
+    change(loader)
+    monkeypatch.setattr(marks.Sums, "check", lambda *_: None)
+    monkeypatch.setattr(build.SortedInput, "digest", None)
+    loader.load()
+    assert any(run.level == 1 for run in runs(loader))
+    broken = {check.name for check in warehouse.verify(loader.uri).checks if not check.ok}
+    assert broken == {"n: nothing is lost or counted twice"}
+
+
+def test_runs_of_an_earlier_version_are_merged_as_they_are_and_said_to_be(loader: Loader) -> None:
+    forget_digests(loader.uri)
+    assert "2 of them from before runs had digests" in str(warehouse.verify(loader.uri))
+    loader.load()
+    (merged,) = warehouse.open_snapshot(loader.uri).view("n").runs
+    assert merged.run.level == 1
+    assert [file.sums is not None and not file.sums.known for file in merged.files] == [True]
+    report = warehouse.verify(loader.uri)
+    broken = {check.name for check in report.checks if not check.ok}
+    assert broken <= {"files: every named file is there"}  # of other sizes, as digests were taken out
+    assert "1 of them from before runs had digests" in str(report)
+    for _ in range(6):
+        loader.load()
+    (merged,) = (one for one in warehouse.open_snapshot(loader.uri).view("n").runs if one.run.first == 0)
+    assert not any(file.sums is None or file.sums.known for file in merged.files)
+
+
+def test_marks_of_a_run_are_those_of_its_rows(loader: Loader) -> None:
+    """The digest of all files together is that of the values in events."""
+    loader.load()
+    view = warehouse.open_snapshot(loader.uri).view("n")
+    (run,) = view.runs
+    rows = pa.concat_tables(
+        pq.read_table(Path(loader.uri, "events", path.name), partitioning=None)
+        for path in Path(loader.uri, "events").glob("*.parquet")
+    )
+    rows = rows.filter(pc.is_valid(rows["n"]))
+    values = Values(view.measure)
+    found = values.digest(values.decode(rows)[0])
+    assert found == sum(file.sums.rows for file in run.files if file.sums is not None) % 2**64
