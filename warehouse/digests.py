@@ -70,9 +70,10 @@ def column_digest(column: pa.ChunkedArray | pa.Array) -> int:
     Chunks do not matter, but for dictionaries: of these entries and indices count, a chunk at a time.
     """
     kind = column.type
+    seed = _WIDE_SEEDS.get(kind.id)
+    if seed is not None and not column.null_count:
+        return _xxh3(_whole(column), seed)
     seed = _seed(kind)
-    if not column.null_count and (pa.types.is_int64(kind) or pa.types.is_float64(kind)):
-        return _xxh3(numbers(column), seed)
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     if pa.types.is_dictionary(kind):
         for chunk in chunks:
@@ -143,6 +144,19 @@ def _number(array: pa.Array) -> pa.Array:
     if pa.types.is_date(kind):
         return array.cast(pa.int32())
     return array
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> Any:
+    """The bytes of 64-bit numbers, as they lie in memory."""
+    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
+        column = column.chunk(0)
+        buffer = column.buffers()[1]
+        if buffer is not None and buffer.size == 8 * len(column):
+            return buffer
+    return numbers(column)
+
+
+_WIDE_SEEDS = {kind.id: _seed(kind) for kind in (pa.int64(), pa.float64())}
 
 
 # Rows

@@ -64,8 +64,8 @@ class Sums:
 
     def check(self, block: int, rows: pa.Table) -> None:
         """ValueError unless these are the columns of the block, or some of them."""
-        for name, column in zip(rows.column_names, rows.columns, strict=True):
-            if column_digest(column) != self.blocks[name][block]:
+        for i, name in enumerate(rows.column_names):
+            if column_digest(rows.column(i)) != self.blocks[name][block]:
                 raise ValueError(f"the column {name!r} of row group {block} is not what was written")
 
     def check_ends(self, block: int, group: pq.RowGroupMetaData) -> None:
