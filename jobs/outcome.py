@@ -30,7 +30,8 @@ def ended(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -
 def finished(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
     """Runs a job, and tells an error in one line; its exit code.
 
-    An error that is neither ours nor the system's is a mistake of ours: it keeps its traceback.
+    An error that is neither ours nor the system's is a mistake of ours: it keeps its traceback. What fails
+    only because Ctrl-C cut a call to Java short (py4j ends the connection) is Ctrl-C.
     """
     shown = _Warnings(logging.WARNING)
     logging.getLogger("tidemark").addHandler(shown)
@@ -38,13 +39,26 @@ def finished(run: Callable[[argparse.Namespace], int], given: argparse.Namespace
         return run(given)
     except BrokenPipeError:
         raise
-    except (TidemarkError, OSError) as error:
-        print(f"error: {' '.join(_COLOURS.sub('', str(error)).split())}", file=sys.stderr)
-        return REFUSED if isinstance(error, InputError) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Exception as error:
+        if _began_with_control_c(error):
+            return INTERRUPTED
+        if not isinstance(error, TidemarkError | OSError):
+            raise
+        print(f"error: {' '.join(_COLOURS.sub('', str(error)).split())}", file=sys.stderr)
+        return REFUSED if isinstance(error, InputError) else FAILED
     finally:
         logging.getLogger("tidemark").removeHandler(shown)
+
+
+def _began_with_control_c(error: BaseException | None) -> bool:
+    """Whether the error was raised while a KeyboardInterrupt was on its way out."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
 
 
 class _Warnings(logging.Handler):

@@ -121,20 +121,36 @@ class BlockReader:
     def read(self, root: str, file: RunFile, groups: Sequence[int], *, ticks: bool) -> list[Block]:
         """Whole row groups of one file, with their ticks or without."""
         columns = ["value", "tick"] if ticks else ["value"]
-        return [
-            _block(g, table)
-            for g, table in zip(groups, self.tables(root, file, groups, columns), strict=True)
-        ]
+
+        def block(group: int, table: pa.Table) -> Block:
+            words = [numbers(column) for column in table.columns]
+            if file.sums is not None:
+                file.sums.check(group, zip(columns, words, strict=True))
+            return Block(group, *words) if ticks else Block(group, words[0], None)
+
+        return self._each(root, file, groups, columns, (), block)
 
     def tables(
+        self, root: str, file: RunFile, groups: Sequence[int], columns: Sequence[str], texts: Sequence[str]
+    ) -> list[pa.Table]:
+        """Columns of whole row groups of one file; those that are `texts` come as dictionaries."""
+
+        def checked(group: int, table: pa.Table) -> pa.Table:
+            if file.sums is not None:
+                file.sums.check(group, zip(table.column_names, table.columns, strict=True))
+            return table
+
+        return self._each(root, file, groups, columns, texts, checked)
+
+    def _each(
         self,
         root: str,
         file: RunFile,
         groups: Sequence[int],
         columns: Sequence[str],
-        texts: Sequence[str] = (),
-    ) -> list[pa.Table]:
-        """Columns of whole row groups of one file; those that are `texts` come as dictionaries."""
+        texts: Sequence[str],
+        work: Callable[[int, pa.Table], R],
+    ) -> list[R]:
         path = f"{root}/{file.path}"
         opened_now = self._opened
         with self._reading(path):
@@ -144,10 +160,8 @@ class BlockReader:
             if opened is None or opened.identity != identity:
                 metadata = self.footer(root, file).metadata
                 opened = _Opened(self._open(path, metadata, texts), identity)
-            found = [opened.file.read_row_group(g, columns=columns, use_threads=False) for g in groups]
-            if file.sums is not None:
-                for g, table in zip(groups, found, strict=True):
-                    file.sums.check(g, table)
+            read = opened.file.read_row_group
+            found = [work(g, read(g, columns=columns, use_threads=False)) for g in groups]
         opened_now[path] = opened
         self._groups += len(groups)
         if self._groups > MAPPED_GROUPS:
@@ -196,10 +210,3 @@ class BlockReader:
 
     def _reading(self, path: str) -> AbstractContextManager[None]:
         return reading(f"{path} of the warehouse {self._store.uri}")
-
-
-def _block(group: int, table: pa.Table) -> Block:
-    names = table.column_names
-    return Block(
-        group, numbers(table.column("value")), numbers(table.column("tick")) if "tick" in names else None
-    )

@@ -45,9 +45,10 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A few row groups of one file, and who needs each of them."""
+    """A few row groups of one file, where row group g begins (`edges[g]`), and who needs each of them."""
 
     file: RunFile
+    edges: NDArray[np.int64]
     ticks: bool
     needs: Mapping[int, Sequence[Need]]
 
@@ -67,10 +68,9 @@ def read_intervals(
     tasks = _tasks(blocks, history, [need for need in needs if need.stretch.start < need.stretch.stop])
 
     def work(task: _Task) -> list[tuple[int, Piece]]:
-        edges = blocks.footer(history.root, task.file).edges
         pieces = []
         for block in blocks.read(history.root, task.file, list(task.needs), ticks=task.ticks):
-            first = task.file.first + int(edges[block.group])
+            first = task.file.first + int(task.edges[block.group])
             for need in task.needs[block.group]:
                 around = intervals[need.interval]
                 pieces.append(
@@ -148,7 +148,7 @@ def _tasks(blocks: BlockReader, history: History, needs: Sequence[Need]) -> list
         with_ticks = history.anchors[run] is not None
         groups = sorted(by_group)
         shares = [groups[at : at + GROUPS_A_TASK] for at in range(0, len(groups), GROUPS_A_TASK)]
-        tasks += [_Task(file, with_ticks, {g: by_group[g] for g in share}) for share in shares]
+        tasks += [_Task(file, footer.edges, with_ticks, {g: by_group[g] for g in share}) for share in shares]
     return tasks
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from operator import is_
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -39,13 +40,15 @@ class Recent(Generic[T]):
         """
         place = (topic, name)
         with self._lock:
-            if not _same(self._made_of.get(topic, ()), of):
+            known = self._made_of.get(topic, ())
+            if known is not of and not _same(known, of):
                 self._made_of[topic] = tuple(of)
                 for old in [one for one in self._values if one[0] == topic]:
                     self._forget(old)
-            if place in self._values:
+            kept = self._values.get(place)
+            if kept is not None:
                 self._values.move_to_end(place)
-                return self._values[place][0]
+                return kept[0]
         made = make()
         weight = self._weight(made)
         with self._lock:
@@ -63,4 +66,4 @@ class Recent(Generic[T]):
 
 
 def _same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
+    return len(some) == len(others) and all(map(is_, some, others))

@@ -147,14 +147,14 @@ def _merge(
             )
     _check_conserved(attempt, projection, sum(read), files)
     known = all(one.known for one in inputs)
-    return [replace(file, sums=replace(file.sums, known=known)) for file in files if file.sums is not None]
+    return [replace(file, sums=replace(file.sums, known=known)) for file in files]
 
 
 def _check_conserved(
     attempt: Attempt, projection: Projection[Any], read: int, files: Sequence[WrittenFile]
 ) -> None:
     """DamagedWarehouse unless the files hold the rows that were read, by their digest."""
-    written = sum(file.sums.rows for file in files if file.sums is not None)
+    written = sum(file.sums.rows for file in files)
     if (written - read) % 2**64:
         raise DamagedWarehouse(
             f"run {attempt.run.name} of {projection.title!r} was written with other rows than were read. "

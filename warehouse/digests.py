@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,7 @@ from warehouse.measures import flags, numbers
 from warehouse.plaintypes import plain_type
 
 Mixes = NDArray[np.uint64]
+Column: TypeAlias = pa.ChunkedArray | pa.Array | NDArray[np.int64] | NDArray[np.float64]
 
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0x6A09E667F3BCC909)
@@ -64,15 +65,16 @@ def _filled(array: pa.Array, filling: pa.Array) -> pa.Array:
 # Columns
 
 
-def column_digest(column: pa.ChunkedArray | pa.Array) -> int:
+def column_digest(column: Column) -> int:
     """The digest of a column's values and NULLs in their order, and of their plain type.
 
     Chunks do not matter, but for dictionaries: of these entries and indices count, a chunk at a time.
     """
+    if isinstance(column, np.ndarray):
+        return _xxh3(column, _WORD_SEEDS[column.dtype])
     kind = column.type
-    seed = _WIDE_SEEDS.get(kind.id)
-    if seed is not None and not column.null_count:
-        return _xxh3(_whole(column), seed)
+    if kind.id in _WORDS and not column.null_count:
+        return column_digest(numbers(column))
     seed = _seed(kind)
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     if pa.types.is_dictionary(kind):
@@ -146,17 +148,9 @@ def _number(array: pa.Array) -> pa.Array:
     return array
 
 
-def _whole(column: pa.ChunkedArray | pa.Array) -> Any:
-    """The bytes of 64-bit numbers, as they lie in memory."""
-    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
-        column = column.chunk(0)
-        buffer = column.buffers()[1]
-        if buffer is not None and buffer.size == 8 * len(column):
-            return buffer
-    return numbers(column)
-
-
-_WIDE_SEEDS = {kind.id: _seed(kind) for kind in (pa.int64(), pa.float64())}
+# Columns of 64-bit words are asked for most: they may come as they lie in memory.
+_WORDS = {pa.int64().id, pa.float64().id}
+_WORD_SEEDS = {np.dtype(np.int64): _seed(pa.int64()), np.dtype(np.float64): _seed(pa.float64())}
 
 
 # Rows

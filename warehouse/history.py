@@ -151,16 +151,12 @@ def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None
     files = [file for file in new.files if file.rows]
     own = {
         "file": pa.array([below_table(file.path) for file in files], pa.string()),
-        CONTENT.name: pa.array([_content(file) for file in files], CONTENT.type),
+        CONTENT.name: pa.array([file.sums.to_bytes() for file in files], CONTENT.type),
     }
     groups = {**new.marks, DIGESTS: pa.table(own)}
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT])
     action = tables.write_file(store, name, {n: _as(schema, part) for n, part in groups.items()}, path)
     contend(name, lambda: tables.commit(tables.open_table(store, name), [action], blind=True))
-
-
-def _content(file: WrittenFile) -> bytes | None:
-    return None if file.sums is None else file.sums.to_bytes()
 
 
 def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:

@@ -17,7 +17,7 @@ numbers are little-endian. Runs of earlier versions have no such row group; they
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
 
-from warehouse.digests import column_digest
+from warehouse.digests import Column, column_digest
 from warehouse.measures import numbers
 
 # The row groups of a marks file. Files of earlier versions have the first three, by their order.
@@ -62,16 +62,19 @@ class Sums:
         words = np.frombuffer(data, "<u8", offset=_HEAD.size).reshape(len(columns), -1)
         return cls(rows, bool(known), dict(zip(columns, words, strict=True)))
 
-    def check(self, block: int, rows: pa.Table) -> None:
-        """ValueError unless these are the columns of the block, or some of them."""
-        for i, name in enumerate(rows.column_names):
-            if column_digest(rows.column(i)) != self.blocks[name][block]:
+    def check(self, block: int, columns: Iterable[tuple[str, Column]]) -> None:
+        """ValueError unless these are columns of the block by their names."""
+        for name, column in columns:
+            if column_digest(column) != self.blocks[name][block]:
                 raise ValueError(f"the column {name!r} of row group {block} is not what was written")
 
     def check_ends(self, block: int, group: pq.RowGroupMetaData) -> None:
         """ValueError unless the footer says of the block's first and last value what it said."""
         if ends_digest(group) != self.blocks[ENDS][block]:
             raise ValueError(f"the statistics of row group {block} are not what was written")
+
+
+NO_SUMS = Sums(0, known=False, blocks={})
 
 
 @dataclass(frozen=True, slots=True)

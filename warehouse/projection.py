@@ -26,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from warehouse.layout import Run
-from warehouse.marks import RunFile, Sums
+from warehouse.marks import NO_SUMS, RunFile, Sums
 from warehouse.sealed import SealedFile
 from warehouse.tickcounts import TickCounts
 
@@ -81,7 +81,7 @@ class WrittenFile:
     places: Columns
     stats: dict[str, Any]
     extra: Any
-    sums: Sums | None = None
+    sums: Sums = NO_SUMS
 
 
 class Marks(Protocol):

@@ -21,7 +21,7 @@ from warehouse.cuts import Slice, SortedInput, within
 from warehouse.digests import column_digest
 from warehouse.marks import ENDS, RunFile, Sums, ends_digest
 from warehouse.projection import Projection, R, Shape, WrittenFile
-from warehouse.refusals import reading
+from warehouse.sealed import SealedFile, open_sealed
 
 WRITE_BLOCKS = 64  # blocks handed to the Parquet writer at a time
 
@@ -56,8 +56,8 @@ def _read_rows(
         low, high = max(start - file.first, 0), min(stop - file.first, file.rows)
         if low < high:
             with _open(filesystem, file, dictionaries) as opened:
-                sizes = [opened.metadata.row_group(g).num_rows for g in range(opened.num_row_groups)]
-                edges = np.cumsum([0, *sizes])
+                groups = range(opened.metadata.num_row_groups)
+                edges = np.cumsum([0, *(opened.metadata.row_group(g).num_rows for g in groups)])
                 first = int(np.searchsorted(edges, low, side="right")) - 1
                 until = int(np.searchsorted(edges, high, side="left"))
                 blocks = [_read_block(opened, file, block) for block in range(first, until)]
@@ -71,24 +71,23 @@ def read_blocks(
     """All rows of a file of a run of the table `root`, a block at a time."""
     whole = replace(file, path=f"{root}/{file.path}")
     with _open(filesystem, whole, projection.dictionaries) as opened:
-        for block in range(opened.num_row_groups):
+        for block in range(opened.metadata.num_row_groups):
             yield from projection.loaded(_read_block(opened, file, block))
 
 
 @contextmanager
-def _open(filesystem: fs.FileSystem, file: RunFile, dictionaries: Sequence[str]) -> Iterator[pq.ParquetFile]:
-    """A file whose pages are checked, as it is read once; what fails inside is told with its name."""
-    how = {"read_dictionary": list(dictionaries), "page_checksum_verification": True}
-    with reading(file.path), pq.ParquetFile(file.path, filesystem=filesystem, **how) as opened:
+def _open(filesystem: fs.FileSystem, file: RunFile, dictionaries: Sequence[str]) -> Iterator[SealedFile]:
+    """A file whose pages are checked, as it is read once. It has no seal: its digests are in the marks."""
+    with open_sealed(filesystem, file.path, texts=dictionaries, checksums=True) as opened:
         if opened.metadata.num_rows != file.rows:
             raise ValueError(f"it has {opened.metadata.num_rows} rows, its marks say {file.rows}")
         yield opened
 
 
-def _read_block(opened: pq.ParquetFile, file: RunFile, block: int) -> pa.Table:
-    table = opened.read_row_group(block, use_threads=False)
+def _read_block(opened: SealedFile, file: RunFile, block: int) -> pa.Table:
+    table = opened.read_group(block)
     if file.sums is not None:
-        file.sums.check(block, table)
+        file.sums.check(block, zip(table.column_names, table.columns, strict=True))
     return table
 
 

@@ -15,7 +15,6 @@ Prints what happened as JSON: trials by kind of file and by outcome, and what wa
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import random
@@ -30,7 +29,18 @@ import query
 import warehouse
 from tests.warehouse.disk import tables_of
 from tests.warehouse.hereloader import Loader, rows_of
-from warehouse import attempt, keycounts, ledger, marks, sealed, tasks, valuemarks
+from warehouse import (
+    attempt,
+    cascade,
+    events,
+    keycounts,
+    ledger,
+    marks,
+    rowfiles,
+    sealed,
+    tasks,
+    valuemarks,
+)
 
 LOAD_EVERY = 10  # trials
 WINDOWS: list[dict[str, Any]] = [
@@ -49,11 +59,8 @@ def tiny_pieces() -> None:
     tasks.SORT_ROWS = 400
     attempt.SLICE_ROWS = 128
     attempt.FILE_ROWS = (256, 512)
-    importlib.import_module("warehouse.events").GROUP_ROWS = 100
-    importlib.import_module("warehouse.rowfiles").GROUP_ROWS = 100
-    for module in ("warehouse.ledger", "warehouse.cascade"):
-        importlib.import_module(module).FAN = 3
-    assert ledger.FAN == 3
+    events.GROUP_ROWS = rowfiles.GROUP_ROWS = 100
+    ledger.FAN = cascade.FAN = 3
 
 
 def build(folder: Path) -> Loader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import shutil
@@ -19,6 +20,7 @@ from rich.console import Console
 
 import query
 import warehouse
+from jobs.outcome import finished
 from jobs.progress import shown
 from tests.jobs.said import ROOT, environment, process, to_a_reader_that_ends
 
@@ -154,6 +156,32 @@ def test_control_c_ends_watching_as_done(flights: Path) -> None:
         _, err = child.communicate(timeout=30)
         assert (child.returncode, err) == (0, b"")
         assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Answer from Java side is empty"), OSError("gone")])
+def test_what_fails_because_of_control_c_is_control_c(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """py4j ends its connection to Java where a call is cut short, and the next call on the way out fails."""
+
+    def run(given: argparse.Namespace) -> int:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            fail(given)
+
+    def fail(_: argparse.Namespace) -> int:
+        raise error
+
+    assert finished(run, argparse.Namespace()) == 130
+    assert capsys.readouterr() == ("", "")
+    error.__context__ = None
+    if isinstance(error, RuntimeError):
+        with pytest.raises(RuntimeError):
+            finished(fail, argparse.Namespace())
+    else:
+        assert finished(fail, argparse.Namespace()) == 1
+        assert capsys.readouterr() == ("", "error: gone\n")
 
 
 def test_a_bar_on_the_terminal_leaves_what_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
