@@ -22,8 +22,10 @@ from query.recent import Recent
 from sketches import RankBounds
 from warehouse.snapshot import View
 from warehouse.ticks import NO_TICK, Window
+from warehouse.valuemarks import Anchors, RunMarks, Spans
 
 KEPT = 2**19  # values of the staircases that are kept, about 40 MB: a dashboard's panels
+SPANS_BYTES = 2**25  # of runs' counts by span and tick, about 200 KB for four million rows of 365 ticks
 _LEAST = 2**15  # what a window counts for at least
 
 
@@ -67,6 +69,7 @@ class Memory:
     """Remembers what is known of the windows asked last; safe to share between threads."""
 
     def __init__(self) -> None:
+        self._spans: Recent[Spans] = Recent(SPANS_BYTES, lambda spans: spans.counts.nbytes)
         self._windows: Recent[Known] = Recent(KEPT, lambda known: _weight(known.grid))
         self._histories: Recent[tuple[History, RankBounds]] = Recent(KEPT, lambda known: _weight(known[1]))
 
@@ -80,7 +83,7 @@ class Memory:
     def _know(self, view: View, window: Window) -> Known:
         # The marks of a run are the same object as long as the run lives.
         history, past = self._histories.get(
-            window, lambda: _history(view, window), topic=view.root, of=view.runs
+            window, lambda: self._history(view, window), topic=view.root, of=view.runs
         )
         counts = np.sum([run.totals.within(window) for run in view.runs] or [(0, 0, 0)], axis=0)
         stored, nans, nulls = (int(count) for count in counts)
@@ -100,16 +103,23 @@ class Memory:
             history=history,
         )
 
+    def _history(self, view: View, window: Window) -> tuple[History, RankBounds]:
+        runs = tuple(run for run in view.runs if run.totals.within(window)[0])
+        anchors = tuple(self._anchors(view.root, run, window) for run in runs)
+        history = History(view.root, window, view.measure.dtype, runs, anchors)
+        return history, staircase(history)
 
-def _history(view: View, window: Window) -> tuple[History, RankBounds]:
-    runs = tuple(run for run in view.runs if run.totals.within(window)[0])
-    history = History(view.root, window, view.measure.dtype, runs, tuple(run.anchors(window) for run in runs))
-    return history, staircase(history)
+    def _anchors(self, root: str, run: RunMarks, window: Window) -> Anchors | None:
+        if run.covered_by(window):
+            return None
+        spans = self._spans.get(run.files[0].path, run.spans, topic=root)
+        return spans.anchors(window, run.rows)
 
 
 def staircase(history: History) -> RankBounds:
     """The certified ranks of history, at the marks of all its runs."""
-    return union([run.bounds(history.window) for run in history.runs], history.dtype)
+    runs = zip(history.runs, history.anchors, strict=True)
+    return union([run.bounds(anchors) for run, anchors in runs], history.dtype)
 
 
 def tick_range(view: View) -> tuple[int, int] | None:

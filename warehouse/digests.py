@@ -81,11 +81,15 @@ def column_digest(column: Column) -> int:
         for chunk in chunks:
             seed = _xxh3(numbers(chunk.indices), seed ^ column_digest(chunk.dictionary))
         return seed
-    values, ends = xxhash.xxh3_64(seed=seed), xxhash.xxh3_64(seed=seed)
-    for chunk in chunks:
-        for hasher, words in zip((values, ends), _words(chunk), strict=False):
-            _feed(hasher, words)
-    found = values.intdigest() ^ (ends.intdigest() if _is_text(kind) else 0)
+    if pa.types.is_list(kind) and len(column):
+        lists = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+        found = _xxh3(_lengths(lists), seed ^ column_digest(pc.list_flatten(lists)))
+    else:
+        values, ends = xxhash.xxh3_64(seed=seed), xxhash.xxh3_64(seed=seed)
+        for chunk in chunks:
+            for hasher, words in zip((values, ends), _words(chunk), strict=False):
+                _feed(hasher, words)
+        found = values.intdigest() ^ (ends.intdigest() if _is_text(kind) else 0)
     if column.null_count:
         nulls = np.concatenate([flags(chunk.is_null()) for chunk in chunks])
         return _xxh3(nulls, found)
@@ -252,9 +256,14 @@ def row_numbers(column: pa.Array) -> Mixes:
     return found
 
 
+def _lengths(lists: pa.Array) -> NDArray[np.int64]:
+    """How many items each list has; none where it is NULL."""
+    return numbers(_filled(pc.list_value_length(lists), _ZERO)).astype(np.int64)
+
+
 def _items(column: pa.Array, *, ordered: bool) -> Mixes:
     """Of each list the sum of its items' mixes, each with its place where that counts, and their number."""
-    counts = numbers(_filled(pc.list_value_length(column), _ZERO)).astype(np.int64)
+    counts = _lengths(column)
     ends = np.cumsum(counts)
     found = _mixed(row_numbers(pc.list_flatten(column)))
     if ordered:

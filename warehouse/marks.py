@@ -31,7 +31,7 @@ from warehouse.digests import Column, column_digest
 from warehouse.measures import numbers
 
 # The row groups of a marks file. Files of earlier versions have the first three, by their order.
-HEADER, MARKS, HEAVY, DIGESTS = "header", "marks", "heavy", "digests"
+HEADER, MARKS, HEAVY, SPANS, DIGESTS = "header", "marks", "heavy", "spans", "digests"
 BY_ORDER = (HEADER, MARKS, HEAVY)
 CONTENT = pa.field("content", pa.binary())
 ENDS = "first and last"

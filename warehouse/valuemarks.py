@@ -13,8 +13,12 @@ A header says the run's rows, NaN and NULL by tick. The cells (spans x ticks) ar
 `CELLS`: where a run has many ticks its spans grow, and a question about a window reads a few
 blocks more.
 
-On disk a run's marks are one file of the table ``marks/<measure>`` (marks.py), one row a mark: run, file,
-position, value, ticks[], counts[], nans[], nulls[]. The header, a row group of its own, has position -1.
+On disk a run's marks are one file of the table ``marks/<measure>`` (marks.py): row groups by name.
+
+    header   one row, position -1: the run's rows, NaN and NULL by tick (ticks[], counts[], nans[], nulls[])
+    marks    one row a mark: file, position, value
+    spans    one row: the counts by span and tick as `Spans.to_bytes` packs them. Runs of version 0.1 have
+             lists instead: ticks[] and counts[] of each mark that opens a span
 
 Source: Singh's thesis (2015), section 4.4.1 (Algorithm 9). We keep marks at the grain of the
 promise, and ranks by tick, which the thesis does not have.
@@ -22,8 +26,10 @@ promise, and ranks by tick, which the thesis does not have.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,11 +38,11 @@ from numpy.typing import NDArray
 from sketches import RankBounds
 from warehouse.errors import DamagedWarehouse
 from warehouse.layout import Run
-from warehouse.marks import HEADER, MARKS, RunFile, below_table, flat, named_files
+from warehouse.marks import CONTENT, HEADER, MARKS, SPANS, RunFile, below_table, flat, named_files
 from warehouse.measures import Measure, numbers
 from warehouse.projection import Columns, Later, WrittenFile
 from warehouse.sealed import SealedFile
-from warehouse.tickcounts import TickCounts
+from warehouse.tickcounts import TickCounts, coded
 from warehouse.ticks import Window
 
 BLOCK_ROWS = 16_384  # rows of a block
@@ -46,6 +52,7 @@ NOWHERE = -1  # the position of the header
 
 BASIC = ["file", "position", "value"]  # the columns of the marks themselves
 LISTS = ["ticks", "counts", "nans", "nulls"]
+_SIZES = struct.Struct("<qqq")  # spans, ticks, bytes of a count
 
 
 def grain(rows: int, eps: float) -> int:
@@ -82,23 +89,72 @@ def schema(measure: Measure) -> pa.Schema:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Spans:
     """Counts by tick of each span.
 
-    Span i starts at row `starts[i]`; its cells are ``offsets[i]:offsets[i+1]`` of `ticks` and `counts`.
+    Span i begins at row `starts[i]`, and `counts[i, j]` of its rows lie in tick `ticks[j]`: starts (s,) and
+    ticks (t,) ascend, counts (s, t) are unsigned and as narrow as they may be.
     """
 
     starts: NDArray[np.int64]
-    offsets: NDArray[np.int64]
     ticks: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    counts: NDArray[Any]
 
-    def prefix(self, window: Window) -> NDArray[np.int64]:
-        """(spans + 1,): rows of the window before each span, then in all."""
-        inside = np.where(window.holds(self.ticks), self.counts, 0)
-        running = np.concatenate([[0], np.cumsum(inside)])
-        return running[self.offsets]
+    @classmethod
+    def of(
+        cls,
+        starts: NDArray[np.int64],
+        spans: NDArray[np.int64],
+        ticks: NDArray[np.int64],
+        counts: NDArray[np.int64],
+    ) -> Spans:
+        """Of cells, none twice: `counts[k]` rows of span `spans[k]` lie in tick `ticks[k]`."""
+        names, codes = coded(ticks)
+        held = np.bincount(codes, minlength=len(names)) > 0  # the names may be more than there are
+        table = np.zeros((len(starts), int(held.sum())), np.min_scalar_type(counts.max(initial=0)))
+        table[spans, np.cumsum(held)[codes] - 1] = counts
+        return cls(starts, names[held], table)
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[int, Spans]]) -> Spans:
+        """Those of a run of several files: of each its first row in the run, and its spans."""
+        nothing = np.empty(0, np.int64)
+        ticks = np.unique(np.concatenate([nothing, *(part.ticks for _, part in parts)]))
+        starts = np.concatenate([nothing, *(part.starts + first for first, part in parts)])
+        narrow = np.result_type(np.uint8, *(part.counts.dtype for _, part in parts))
+        table, at = np.zeros((len(starts), len(ticks)), narrow), 0
+        for _, part in parts:
+            table[at : at + len(part.starts), np.searchsorted(ticks, part.ticks)] = part.counts
+            at += len(part.starts)
+        return cls(starts, ticks, table)
+
+    def anchors(self, window: Window, rows: int) -> Anchors:
+        """Where window counts are exact, the run having so many rows."""
+        inside = np.flatnonzero(window.holds(self.ticks))
+        part = self.counts[:, inside[0] : inside[-1] + 1] if len(inside) else self.counts[:, :0]
+        counts = np.concatenate([[0], np.cumsum(part.sum(axis=1, dtype=np.int64))])
+        return Anchors(np.append(self.starts, rows), counts)
+
+    def same(self, other: Spans) -> bool:
+        """Whether all counts are equal."""
+        pairs = (self.starts, other.starts), (self.ticks, other.ticks), (self.counts, other.counts)
+        return all(np.array_equal(a, b) for a, b in pairs)
+
+    def to_bytes(self) -> bytes:
+        """As the marks store it: how many spans and ticks, the bytes of a count, then the three arrays."""
+        words = [self.starts.astype("<i8"), self.ticks.astype("<i8")]
+        counts = self.counts.astype(self.counts.dtype.newbyteorder("<"))
+        sizes = _SIZES.pack(*self.counts.shape, counts.itemsize)
+        return b"".join([sizes, *(word.tobytes() for word in words), counts.tobytes()])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Spans:
+        """Of stored bytes; ValueError or struct.error where they cannot be that."""
+        spans, ticks, width = _SIZES.unpack_from(data)
+        words = np.frombuffer(data, "<i8", spans + ticks, _SIZES.size)
+        counts = np.frombuffer(data, f"<u{width}", offset=_SIZES.size + words.nbytes)
+        return cls(words[:spans], words[spans:], counts.reshape(spans, ticks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +198,10 @@ class RunMarks:
         """Whether every stored row of the run lies in the window."""
         return self.totals.within(window)[0] == self.rows
 
-    def anchors(self, window: Window) -> Anchors | None:
-        """Where window counts are exact; None where the window covers the run.
-
-        Every position is its own count then.
-        """
-        if self.covered_by(window):
-            return None
-        spans = self.spans()
-        return Anchors(np.append(spans.starts, self.rows), spans.prefix(window))
-
-    def bounds(self, window: Window) -> RankBounds:
-        """Certified ranks of the window's rows of this run, at every mark."""
+    def bounds(self, anchors: Anchors | None) -> RankBounds:
+        """Certified ranks at every mark, of the window's rows; None where the window covers the run."""
         after = np.concatenate([[0], self.positions + 1])
         before = np.append(self.positions, self.rows)
-        anchors = self.anchors(window)
         if anchors is None:
             return RankBounds(self.values, after, before)
         return RankBounds(self.values, anchors.before(after)[0], anchors.before(before)[1])
@@ -174,11 +219,7 @@ class RunMarks:
 
 
 def to_arrow(measure: Measure, files: Sequence[WrittenFile], totals: TickCounts) -> dict[str, pa.Table]:
-    """The rows of the marks table for a run's files: the header, then the marks of each file in order.
-
-    The header comes in a row group of its own: a reader takes its lists and no others. Positions count from
-    the run's first row.
-    """
+    """The row groups of a run's marks, its files being in order. Positions count from the run's first row."""
     lists = [pa.array([getattr(totals, name).tolist()], pa.list_(pa.int64())) for name in LISTS]
     header = pa.table(
         [
@@ -189,30 +230,22 @@ def to_arrow(measure: Measure, files: Sequence[WrittenFile], totals: TickCounts)
         ],
         names=BASIC + LISTS,
     )
-    parts = [header.slice(0, 0)]
-    first = 0
-    for file in files:
-        parts.append(_marks_of(measure, file, first))
-        first += file.rows
-    return {HEADER: header, MARKS: pa.concat_tables(parts)}
+    firsts = np.cumsum([0, *(file.rows for file in files)])[:-1].tolist()
+    marks = [_marks_of(measure, file, first) for file, first in zip(files, firsts, strict=True)]
+    spans = Spans.joined([(first, file.extra) for file, first in zip(files, firsts, strict=True)])
+    return {
+        HEADER: header,
+        MARKS: pa.concat_tables(marks),
+        SPANS: pa.table({CONTENT.name: pa.array([spans.to_bytes()], CONTENT.type)}),
+    }
 
 
 def _marks_of(measure: Measure, file: WrittenFile, first: int) -> pa.Table:
-    spans: Spans = file.extra
-    opens = np.searchsorted(file.positions, spans.starts)
-    lengths = np.zeros(len(file.positions), dtype=np.int32)
-    lengths[opens] = np.diff(spans.offsets)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
-    nothing = pa.nulls(len(file.positions), pa.list_(pa.int64()))
     return pa.table(
         {
             "file": pa.array([below_table(file.path)] * len(file.positions), pa.string()),
             "position": pa.array(file.positions + first),
             "value": pa.array(file.places[0], measure.arrow_type),
-            "ticks": pa.ListArray.from_arrays(offsets, pa.array(spans.ticks)),
-            "counts": pa.ListArray.from_arrays(offsets, pa.array(spans.counts)),
-            "nans": nothing,
-            "nulls": nothing,
         }
     )
 
@@ -221,8 +254,7 @@ def read(run: Run, file: SealedFile, later: Later) -> RunMarks:
     """The marks of a run from their file; the spans are read later."""
 
     def spans() -> Spans:
-        columns = ["position", "ticks", "counts"]
-        found: Spans = later(lambda again: _spans(again.read(MARKS, columns=columns)))
+        found: Spans = later(_spans)
         return found
 
     return _from_arrow(run, file.read(HEADER, columns=LISTS), file.read(MARKS, columns=BASIC), spans)
@@ -241,13 +273,16 @@ def _from_arrow(run: Run, header: pa.Table, marks: pa.Table, spans: Callable[[],
     return result
 
 
-def _spans(table: pa.Table) -> Spans:
-    """The spans of a run from the columns position, ticks and counts of its marks."""
+def _spans(file: SealedFile) -> Spans:
+    """The spans of a run from the file of its marks."""
+    if SPANS in file.names:
+        return Spans.from_bytes(file.read(SPANS, columns=[CONTENT.name]).column(0)[0].as_py())
+    table = file.read(MARKS, columns=["position", "ticks", "counts"])
     lengths = np.diff(numbers(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
     opens = np.flatnonzero(lengths)
-    return Spans(
-        starts=numbers(table.column("position"))[opens],
-        offsets=np.concatenate([[0], np.cumsum(lengths[opens])]),
-        ticks=flat(table.column("ticks")),
-        counts=flat(table.column("counts")),
+    return Spans.of(
+        numbers(table.column("position"))[opens],
+        np.repeat(np.arange(len(opens)), lengths[opens]),
+        flat(table.column("ticks")),
+        flat(table.column("counts")),
     )

@@ -26,7 +26,7 @@ from warehouse.runfiles import equal_blocks
 from warehouse.sealed import SealedFile
 from warehouse.storage import marks_table, runs_table
 from warehouse.tickcounts import TickCounts, coded, tick_counts
-from warehouse.valuemarks import RunMarks
+from warehouse.valuemarks import RunMarks, Spans
 
 WHOLE = 2**62  # a span longer than any file: tick counts of the file in one piece
 
@@ -231,8 +231,7 @@ class MarkCollector:
         if self.rows and positions[-1] != self.rows - 1:
             positions, values = np.append(positions, self.rows - 1), np.append(values, self.ends[1])
         spans, ticks, counts = _joined(self.cells)
-        starts, first = np.unique(spans, return_index=True)
-        offsets = np.append(first, len(spans)).astype(np.int64)
+        starts, at = np.unique(spans, return_inverse=True)
         return WrittenFile(
             path=path,
             rows=self.rows,
@@ -241,7 +240,7 @@ class MarkCollector:
             positions=positions,
             places=(values,),
             stats=_statistics(self.ends, ticks),
-            extra=valuemarks.Spans(starts * self.span, offsets, ticks, counts),
+            extra=Spans.of(starts * self.span, at, ticks, counts),
         )
 
 
@@ -287,11 +286,6 @@ def _joined(cells: Sequence[Cells]) -> Cells:
     return cells_of(spans, ticks, counts)
 
 
-def same_cells(a: Cells, b: Cells) -> bool:
-    """Whether two lists of cells are the same, cell by cell."""
-    return all(map(np.array_equal, a, b))
-
-
 class ValueChecker:
     """Compares the values of a run with its marks, and their counts by span and tick."""
 
@@ -317,7 +311,5 @@ class ValueChecker:
 
     def finish(self) -> None:
         """The counts of all rows are those that the marks have."""
-        spans = self.spans
-        marked = np.repeat(np.arange(len(spans.starts)), np.diff(spans.offsets))
-        if not same_cells(_joined(self.cells), (marked, spans.ticks, spans.counts)):
+        if not self.spans.same(Spans.of(self.spans.starts, *_joined(self.cells))):
             raise DamagedWarehouse(f"the counts by tick of run {self.marks.run.name} are wrong")

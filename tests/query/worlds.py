@@ -226,13 +226,10 @@ def _totals(rows: tuple[Row, ...]) -> TickCounts:
 
 
 def _spans(starts: list[int], ticks: NDArray[np.int64]) -> Spans:
-    cells = [np.unique(part, return_counts=True) for part in np.split(ticks, starts[1:])] if starts else []
-    return Spans(
-        np.array(starts, dtype=np.int64),
-        np.cumsum([0, *(len(t) for t, _ in cells)], dtype=np.int64),
-        np.concatenate([np.empty(0, np.int64), *(t for t, _ in cells)]),
-        np.concatenate([np.empty(0, np.int64), *(c for _, c in cells)]),
-    )
+    parts = np.split(ticks, starts[1:]) if starts else []
+    names = np.unique(ticks)
+    counts = np.array([[int((part == name).sum()) for name in names] for part in parts], np.uint16)
+    return Spans(np.array(starts, dtype=np.int64), names, counts.reshape(len(starts), len(names)))
 
 
 def check_rank(world: World, answer: Any, point: Any, mode: str, window: tuple[int, int] | None) -> None:

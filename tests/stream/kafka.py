@@ -136,13 +136,19 @@ share.coordinator.state.topic.min.isr=1
         where = ["--bootstrap-server", self.address]
         self._tool("org.apache.kafka.tools.TopicCommand", "--create", "--topic", topic, *where)
 
+    def records(self, topic: str) -> int:
+        """How many records the topic has, by its own offsets."""
+        where = ["--bootstrap-server", self.address, "--topic", topic]
+        told = self._tool("org.apache.kafka.tools.GetOffsetShell", *where)
+        return sum(int(line.rsplit(":", 1)[1]) for line in told.split())
+
     def end(self) -> None:
         if self.process is not None:
             kill(self.process)
 
-    def _tool(self, name: str, *argv: str) -> None:
+    def _tool(self, name: str, *argv: str) -> str:
         command = [java(), "-cp", self.classes, name, *argv]
-        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
 
 
 class Producer:

@@ -166,6 +166,8 @@ class Flow:
 
     def check(self, reading: Reading) -> None:
         """Everything that was sent is there once, and every answer on the way was right."""
+        refused = self.figures["malformed"] + self.figures["from the future"]
+        assert self.broker.records(self.topic) == len(self.sent) + refused, "the broker has not what was sent"
         answers = query.open(self.uri).quantile(PHIS, mode="exact")
         ordered = sorted(self.sent)
         assert len(ordered) == answers[0].N
@@ -175,7 +177,6 @@ class Flow:
         assert all(one.lo <= self.names[one.value] <= one.hi for one in counted)
         counted = query.open(self.uri).frequency(sorted(self.names), mode="exact")
         assert {one.value: one.count for one in counted} == self.names
-        refused = self.figures["malformed"] + self.figures["from the future"]
         assert query.open(self.uri).info()["rejected"] == {self.topic: refused}
         report = warehouse.verify(self.uri)
         assert report.ok, str(report)

@@ -8,15 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
+from numpy.typing import NDArray
 
 from warehouse import tables
-from warehouse.marks import BY_ORDER, CONTENT, DIGESTS
+from warehouse.marks import BY_ORDER, CONTENT, DIGESTS, SPANS
 from warehouse.sealed import open_sealed
 from warehouse.storage import KEY_MARKS, Store
+from warehouse.valuemarks import Spans
 
 
 def table_names(uri: str | os.PathLike[str]) -> list[str]:
@@ -73,25 +76,33 @@ def replace_rows(uri: str | os.PathLike[str], name: str, rows: Any) -> None:
 
 
 def rewrite_file(
-    uri: str | os.PathLike[str], name: str, path: str, change: Callable[[Any], Any]
+    uri: str | os.PathLike[str],
+    name: str,
+    path: str,
+    change: Callable[[Any], Any],
+    packed: str | None = None,
 ) -> AddAction:
     """Changes the rows of a file in place, as a wrong writer would: it is sealed as it is then.
 
-    Its row groups have as many rows as they had, but for the last. Of a file of a run that is changed the
-    marks have no digests from then on.
+    Its row groups have as many rows as they had, but for the last. Row groups of packed content stay, and
+    the one that is named is what changes. Of a file of a run that is changed the marks have no digests from
+    then on.
     """
     store = Store.of(uri)
     with open_sealed(store.filesystem(), f"{name}/{path}") as file:
         groups = file.names or tuple(map(str, range(file.metadata.num_row_groups)))
         parts = {group: file.read_group(at) for at, group in enumerate(groups)}
-    sums = {DIGESTS: parts.pop(DIGESTS)} if DIGESTS in parts else {}
+    kept = {group: parts.pop(group) for group in (SPANS, DIGESTS) if group in parts}
+    if packed is not None:
+        kept[packed] = change(kept[packed])
+        return tables.write_file(store, name, parts | kept, path)
     rows, at = change(pa.concat_tables(parts.values())), 0
     for group, part in parts.items():
         last = group == list(parts)[-1]
         parts[group] = rows.slice(at, None if last else part.num_rows)
         at += part.num_rows
     if file.names:
-        return tables.write_file(store, name, parts | sums, path)
+        return tables.write_file(store, name, parts | kept, path)
     with pq.ParquetWriter(Path(uri) / name / path, rows.schema) as writer:
         for part in parts.values():
             writer.write_table(part, row_group_size=max(1, part.num_rows))
@@ -100,16 +111,41 @@ def rewrite_file(
 
 
 def forget_digests(uri: str | os.PathLike[str]) -> None:
-    """Every marks file becomes what earlier versions wrote: three row groups, and nothing of digests."""
+    """Every marks file becomes what version 0.1 wrote: three row groups, lists of spans, and no digests."""
     disk = Store.of(uri).filesystem()
     marked = [name for name in table_names(uri) if name.startswith("marks") or name == KEY_MARKS]
     for path in (path for name in marked for path in (Path(uri) / name).rglob("*.parquet")):
         with open_sealed(disk, str(path.relative_to(uri)), names=BY_ORDER) as file:
             parts = [file.read(name) for name in BY_ORDER if name in file.names]
+            if SPANS in file.names:
+                parts[1] = _with_lists(parts[1], file.read(SPANS).column(CONTENT.name)[0].as_py())
         parts = [part.select([one for one in part.column_names if one != CONTENT.name]) for part in parts]
         with pq.ParquetWriter(path, parts[0].schema) as writer:
             for part in parts:
                 writer.write_table(part, row_group_size=max(1, part.num_rows))
+
+
+def recounted(rows: pa.Table, change: Callable[[NDArray[np.int64]], None]) -> pa.Table:
+    """The row group of a run's spans with other counts (spans, ticks): `change` sets them in place."""
+    spans = Spans.from_bytes(rows.column(CONTENT.name)[0].as_py())
+    counts = spans.counts.astype(np.int64)
+    change(counts)
+    packed = Spans(spans.starts, spans.ticks, counts.astype(spans.counts.dtype)).to_bytes()
+    i = rows.schema.get_field_index(CONTENT.name)
+    return rows.set_column(i, CONTENT, pa.array([packed], CONTENT.type))
+
+
+def _with_lists(marks: pa.Table, content: bytes) -> pa.Table:
+    spans = Spans.from_bytes(content)
+    of_start = {
+        start: [(tick, int(count)) for tick, count in zip(spans.ticks.tolist(), row, strict=True) if count]
+        for start, row in zip(spans.starts.tolist(), spans.counts, strict=True)
+    }
+    for at, name in enumerate(["ticks", "counts"]):
+        lists = [[cell[at] for cell in of_start.get(start, [])] for start in marks["position"].to_pylist()]
+        i = marks.schema.get_field_index(name)
+        marks = marks.set_column(i, marks.schema.field(i), pa.array(lists, marks.schema.field(i).type))
+    return marks
 
 
 def edit_properties(uri: str | os.PathLike[str], changes: dict[str, str | None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,12 @@ def check(file: WrittenFile, folder: Path, rows: Rows, grain: int, span: int) ->
     assert marks.dtype == values.dtype
     starts = list(range(0, n, span))
     assert spans.starts.tolist() == starts
-    assert len(spans.offsets) == len(starts) + 1
-    for i, start in enumerate(starts):
-        cells = slice(spans.offsets[i], spans.offsets[i + 1])
-        names, counts = np.unique(ticks[start : start + span], return_counts=True)
-        assert spans.ticks[cells].tolist() == names.tolist()
-        assert spans.counts[cells].tolist() == counts.tolist()
+    assert spans.ticks.tolist() == sorted(set(ticks.tolist()))
+    assert spans.counts.shape == (len(starts), len(spans.ticks))
+    for start, counts in zip(starts, spans.counts, strict=True):
+        found = Counter(ticks[start : start + span].tolist())
+        assert counts.tolist() == [found[tick] for tick in spans.ticks.tolist()]
+    assert Spans.from_bytes(spans.to_bytes()).same(spans)
     ranges = (file.stats["minValues"]["tick"], file.stats["maxValues"]["tick"]) if n else None
     assert ranges == ((ticks.min(), ticks.max()) if n else None)
     with pq.ParquetFile(folder / file.path) as parquet:

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 import warehouse
 from tests.warehouse.conftest import Grown
-from tests.warehouse.disk import replace_rows, rewrite_file, rows_of
+from tests.warehouse.disk import recounted, replace_rows, rewrite_file, rows_of
 from warehouse import ledger, read_options, snapshot, tables
+from warehouse.marks import SPANS
 from warehouse.storage import Store
 
 
@@ -31,12 +33,19 @@ def files_of_run(uri: Path, table: str, run: str) -> list[tables.DataFile]:
     return sorted((file for file in found if run in file.path), key=lambda file: file.path)
 
 
-def rewrite(uri: Path, table: str, run: str, change: Callable[[pa.Table], pa.Table], number: int = 0) -> Path:
+def rewrite(
+    uri: Path,
+    table: str,
+    run: str,
+    change: Callable[[pa.Table], pa.Table],
+    number: int = 0,
+    packed: str | None = None,
+) -> Path:
     """Changes a file's rows in place and has the table say its new size."""
     store = Store.of(uri)
     file = files_of_run(uri, table, run)[number]
     path = uri / table / file.path
-    added = rewrite_file(uri, table, file.path, change)
+    added = rewrite_file(uri, table, file.path, change, packed)
     opened = tables.open_table(store, table)
     tables.commit(opened, [tables.remove(file)])
     tables.commit(tables.open_table(store, table), [added])
@@ -156,15 +165,12 @@ def test_a_header_that_counts_one_row_too_many_is_found(copied: Grown, column: s
 def test_a_span_that_counts_under_the_wrong_tick_is_found(copied: Grown) -> None:
     """The totals are right and the span's sum is right: one row stands under its neighbour's tick."""
 
-    def shift(rows: pa.Table) -> pa.Table:
-        lists = rows.column("counts").to_pylist()
-        at = next(i for i in range(1, len(lists)) if lists[i] and len(lists[i]) > 1)
-        lists[at][0] += 1
-        lists[at][1] -= 1
-        i = rows.schema.get_field_index("counts")
-        return rows.set_column(i, rows.schema.field(i), pa.array(lists, rows.schema.field(i).type))
+    def shift(counts: NDArray[np.int64]) -> None:
+        at = int(np.flatnonzero((counts > 0).sum(axis=1) > 1)[0])
+        one, other = np.flatnonzero(counts[at])[:2]
+        counts[at, [one, other]] += 1, -1
 
-    rewrite(copied.uri, "marks/x", "L01", shift)
+    rewrite(copied.uri, "marks/x", "L01", lambda rows: recounted(rows, shift), packed=SPANS)
     assert "counts by tick" in failures(copied.uri)["x: runs are sorted and disjoint, marks are exact"]
 
 

@@ -10,12 +10,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import warehouse
-from tests.warehouse.disk import rewrite_file
+from tests.warehouse.disk import recounted, rewrite_file
 from tests.warehouse.hereloader import Loader, rows_of
 from warehouse import tables, values
+from warehouse.marks import SPANS
 from warehouse.storage import Store
+from warehouse.valuemarks import Spans
 
 TICK = 2**50 + 12345  # microseconds since 1970: 2005
 APART = TICK ^ 2**40  # twelve days away
@@ -37,20 +40,16 @@ def swap(uri: Path) -> None:
     store = Store.of(uri)
     table = tables.open_table(store, "marks/x")
     (file,) = tables.files(table)
-    added = rewrite_file(uri, "marks/x", file.path, swapped)
+    added = rewrite_file(uri, "marks/x", file.path, swapped, packed=SPANS)
     tables.commit(table, [tables.remove(file)])
     tables.commit(tables.open_table(store, "marks/x"), [added])
 
 
 def swapped(rows: pa.Table) -> pa.Table:
-    counts = rows.column("counts").to_pylist()
-    spans = [i for i in range(1, len(counts)) if counts[i]][:4]
-    assert all(rows.column("ticks").to_pylist()[at] == sorted([TICK, APART]) for at in spans)
-    for at, moved in zip(spans, (1, 1, -1, -1), strict=True):
-        counts[at][0] += moved
-        counts[at][1] -= moved
-    i = rows.schema.get_field_index("counts")
-    return rows.set_column(i, rows.schema.field(i), pa.array(counts, rows.schema.field(i).type))
+    def swap(counts: NDArray[np.int64]) -> None:
+        counts[:4] += np.array([[1, -1], [1, -1], [-1, 1], [-1, 1]])
+
+    return recounted(rows, swap)
 
 
 def failing(uri: Path) -> dict[str, str]:
@@ -66,16 +65,17 @@ def test_counts_that_change_places_between_far_ticks_of_neighbouring_spans_are_f
 def test_pairs_that_are_folded_into_one_number_are_caught(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above fails on the comparison that was: span << 40, mixed into the tick."""
 
-    def folded(a: values.Cells, b: values.Cells) -> bool:
-        return by_one_number(a) == by_one_number(b)
+    def folded(one: Spans, other: Spans) -> bool:
+        return by_one_number(one) == by_one_number(other)
 
-    def by_one_number(cells: values.Cells) -> Counter[int]:
+    def by_one_number(spans: Spans) -> Counter[int]:
         sums: Counter[int] = Counter()
-        for span, tick, count in zip(*(part.tolist() for part in cells), strict=True):
-            sums[tick ^ (span << 40)] += count
+        for span, counts in enumerate(spans.counts):
+            for tick, count in zip(spans.ticks.tolist(), counts.tolist(), strict=True):
+                sums[tick ^ (span << 40)] += count
         return sums
 
-    monkeypatch.setattr(values, "same_cells", folded)
+    monkeypatch.setattr(Spans, "same", folded)
     swap(uri)
     assert CHECK not in failing(uri)
 
