@@ -136,11 +136,15 @@ share.coordinator.state.topic.min.isr=1
         where = ["--bootstrap-server", self.address]
         self._tool("org.apache.kafka.tools.TopicCommand", "--create", "--topic", topic, *where)
 
-    def records(self, topic: str) -> int:
-        """How many records the topic has, by its own offsets."""
+    def read(self, topic: str) -> list[str]:
+        """All records of the topic, which nobody sends to any more."""
         where = ["--bootstrap-server", self.address, "--topic", topic]
-        told = self._tool("org.apache.kafka.tools.GetOffsetShell", *where)
-        return sum(int(line.rsplit(":", 1)[1]) for line in told.split())
+        offsets = self._tool("org.apache.kafka.tools.GetOffsetShell", *where)
+        records = sum(int(line.rsplit(":", 1)[1]) for line in offsets.split())
+        most = ["--from-beginning", "--max-messages", str(records)]
+        lines = self._tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *where, *most).splitlines()
+        assert len(lines) == records
+        return lines
 
     def end(self) -> None:
         if self.process is not None:
