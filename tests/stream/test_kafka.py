@@ -249,7 +249,7 @@ def test_faults_at_random_moments_count_every_event_once(flow: Flow, spark: Spar
         loading, _ = flow.load()
         flow.say_that(log, "streaming into")
         batches, more, taken = moments.randrange(4), moments.randrange(10), 0
-        while more or taken < batches:
+        while more > 0 or taken < batches:
             assert streaming.poll() is None, log.read_text()
             flow.send(200)
             time.sleep(0.2)
