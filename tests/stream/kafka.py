@@ -132,7 +132,7 @@ share.coordinator.state.topic.min.isr=1
         self.start()
 
     def create(self, topic: str) -> None:
-        """Makes a topic beforehand: what is sent to one that the broker is just making may time out."""
+        """Makes a topic beforehand: what is sent to one that is just being made may be lost (KAFKA-15591)."""
         where = ["--bootstrap-server", self.address]
         self._tool("org.apache.kafka.tools.TopicCommand", "--create", "--topic", topic, *where)
 
