@@ -79,6 +79,8 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, found: Seque
 
     def later(read: Callable[[SealedFile], Any]) -> Any:
         with open_sealed(filesystem, path, names=BY_ORDER) as file:
+            if not file.is_sealed and CONTENT.name in file.metadata.schema.names:
+                raise ValueError("it has no seal, and is of a version that seals its files")
             return read(file)
 
     def marks(file: SealedFile) -> Any:

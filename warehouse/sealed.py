@@ -84,6 +84,7 @@ class SealedFile:
         self.metadata = file.metadata
         self._file = file
         self._seal = _seal(file.metadata)
+        self.is_sealed = self._seal is not None
         self.names = tuple(names if self._seal is None else (group.name for group in self._seal))
 
     def read(self, *names: str, columns: Sequence[str] | None = None) -> pa.Table:

@@ -280,6 +280,8 @@ def _spans(file: SealedFile) -> Spans:
     table = file.read(MARKS, columns=["position", "ticks", "counts"])
     lengths = np.diff(numbers(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
     opens = np.flatnonzero(lengths)
+    if not len(opens) and len(lengths):
+        raise ValueError("none of its marks has counts by tick")
     return Spans.of(
         numbers(table.column("position"))[opens],
         np.repeat(np.arange(len(opens)), lengths[opens]),

@@ -51,6 +51,22 @@ def test_a_changed_block_is_told_by_answers_and_verify(loader: Loader) -> None:
     assert not warehouse.verify(loader.uri).ok
 
 
+@pytest.mark.parametrize("table", ["marks/n", "key_marks"])
+def test_marks_that_have_lost_their_seal_are_not_taken_for_those_of_an_earlier_version(
+    loader: Loader, table: str
+) -> None:
+    path = next(Path(loader.uri, table).glob("run=*/*.parquet"))
+    path.write_bytes(path.read_bytes().replace(b"tidemark.seal", b"tidemark.sea1"))
+
+    def ask() -> object:
+        wh = query.open(loader.uri)
+        return wh.quantile(0.5, measure="n"), wh.frequency("k1")
+
+    with pytest.raises(warehouse.DamagedWarehouse, match=rf"{path.name}.*it has no seal"):
+        ask()
+    assert not warehouse.verify(loader.uri).ok
+
+
 def test_a_merge_of_a_changed_input_names_it_and_commits_nothing(loader: Loader) -> None:
     path = change(loader)
     with pytest.raises(warehouse.DamagedWarehouse, match=path.name):
