@@ -1,6 +1,6 @@
 """Reading blocks: row groups of run files, with their footers kept in memory.
 
-A run file never changes and its name is never used again, so a footer read once stays true, and a local
+A run file never changes and its name is never used again, so a footer is parsed once a process, and a local
 file stays mapped for some reads: until a newer version of its table is asked of, or the pages that were read,
 which count as this process's memory, may be too many. Blocks themselves are not kept: a read costs a
 fraction of a millisecond. Every failure names the file.
@@ -63,6 +63,15 @@ class Block:
     ticks: NDArray[np.int64] | None
 
 
+def _footer_bytes(footer: Footer) -> int:
+    return int(footer.metadata.serialized_size)
+
+
+# Of all readers in the process, by file and what its name stood for. Each keeps its own as well, by name
+# alone: so asking costs it no look at the disk.
+_parsed: Recent[Footer] = Recent(FOOTER_BYTES, _footer_bytes)
+
+
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="tidemark-blocks")
@@ -94,7 +103,7 @@ class BlockReader:
         self._store = store
         self._filesystem = None if store.is_local else store.filesystem()
         self.threads = 1 if store.is_local else THREADS
-        self._footers: Recent[Footer] = Recent(FOOTER_BYTES, lambda one: int(one.metadata.serialized_size))
+        self._footers: Recent[Footer] = Recent(FOOTER_BYTES, _footer_bytes)
         self._versions: dict[str, int] = {}
         self._opened: dict[str, _Opened] = {}
         self._groups = 0
@@ -111,7 +120,7 @@ class BlockReader:
     def footer(self, root: str, file: RunFile) -> Footer:
         """The file's footer. DamagedWarehouse if the file is missing, damaged or of other rows."""
         path = f"{root}/{file.path}"
-        return self._footers.get(path, lambda: self._read_footer(path, file.rows))
+        return self._footers.get(path, lambda: self._shared_footer(path, file.rows))
 
     def fetch_footers(self, root: str, files: Sequence[RunFile]) -> None:
         """Reads the footers that are not in memory, several at a time."""
@@ -198,15 +207,20 @@ class BlockReader:
             return pq.ParquetFile(pa.BufferReader(pa.py_buffer(mapped)), **how)
         return pq.ParquetFile(path, filesystem=self._filesystem, **how)
 
-    def _read_footer(self, path: str, rows: int) -> Footer:
+    def _shared_footer(self, path: str, rows: int) -> Footer:
         with self._reading(path):
-            with self._open(path) as opened:
-                metadata = opened.metadata
-            groups = range(metadata.num_row_groups)
-            edges = np.cumsum([0, *(metadata.row_group(g).num_rows for g in groups)], dtype=np.int64)
-            if edges[-1] != rows:
-                raise ValueError(f"it holds {edges[-1]} rows, its marks say {rows}")
-            return Footer(metadata, edges)
+            place = self._store.uri, path, self._identity(path)
+            footer = _parsed.get(place, lambda: self._read_footer(path))
+            if footer.edges[-1] != rows:
+                raise ValueError(f"it holds {footer.edges[-1]} rows, its marks say {rows}")
+            return footer
+
+    def _read_footer(self, path: str) -> Footer:
+        with self._open(path) as opened:
+            metadata = opened.metadata
+        groups = range(metadata.num_row_groups)
+        edges = np.cumsum([0, *(metadata.row_group(g).num_rows for g in groups)], dtype=np.int64)
+        return Footer(metadata, edges)
 
     def _reading(self, path: str) -> AbstractContextManager[None]:
         return reading(f"{path} of the warehouse {self._store.uri}")

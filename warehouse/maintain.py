@@ -8,7 +8,6 @@ snapshot younger than the grace finds all its files, and a load in flight loses 
     marks     marks whose run was merged away or never committed leave the table, then the disk
     ledger    rows of batches that history has held for the grace leave, and those that a wider range
               has repeated for the grace; what few readers still take becomes one file
-    steps     becomes one file
     events    small files are joined in tasks
 """
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tidemark.maintain")
 
 _SMALL_BYTES = 2**27  # files of `events` below this are joined
-_SMALL_FILES = 8  # a table that the driver writes is compacted when it has more files than this
+_LEDGER_FILES = 8  # that few readers still take; more become one
 
 
 @dataclass(slots=True)
@@ -105,7 +104,6 @@ def maintain(
                 _sweep(store, name, grace_us, report)
     tell("ledger and steps")
     report.ledger_rows_expired = _compact_ledger(store, options, held, grace_us, report)
-    _compact_steps(store, report)
     for name in (LEDGER, STEPS, REJECTED):
         _sweep(store, name, grace_us, report)
     tell("events")
@@ -204,7 +202,7 @@ def _compact_ledger(
             if _within(one, gone) or old.intersection(ledger.wider(one))
         }
         cold = [path for path, found in ranges.items() if not (len(found) == 1 and found[0] in live)]
-        if len(cold) <= _SMALL_FILES and not dropped:
+        if len(cold) <= _LEDGER_FILES and not dropped:
             return 0
         actions: list[Any] = []
         expired, parts = 0, []
@@ -241,22 +239,6 @@ def _within(one: Batches, gone: list[Batches]) -> bool:
         if other.first <= at <= other.last:
             at = other.last + 1
     return at > one.last
-
-
-def _compact_steps(store: Store, report: MaintenanceReport) -> None:
-    """Rewrites the table as one file; rows that are appended meanwhile make this look again."""
-
-    def attempt() -> None:
-        table = tables.open_table(store, STEPS)
-        found = tables.files(table)
-        if len(found) <= _SMALL_FILES:
-            return
-        rows = tables.read(store, STEPS, table)
-        added = tables.write_file(store, STEPS, rows, f"{tables.new_name()}.parquet")
-        tables.commit(table, [*map(tables.remove, found), added])
-        report.compacted[STEPS] = (len(found), 1)
-
-    contend(STEPS, attempt)
 
 
 def _compact_events(executor: Executor, store: Store, report: MaintenanceReport) -> None:

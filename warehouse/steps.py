@@ -18,6 +18,8 @@ from warehouse import tables
 from warehouse.events import Batches
 from warehouse.storage import STEPS, Store
 
+_FILES = 16  # of the table, at most
+
 SCHEMA = pa.schema(
     [
         ("step", pa.int64()),
@@ -59,9 +61,12 @@ def read_plans(store: Store, table: DeltaTable, cache: dict[str, pa.Table] | Non
 
 
 def write_plan(store: Store, table: DeltaTable, plan: Plan) -> None:
-    """Commits the plan on the table's version, or raises `tables.LostRace`."""
+    """Commits the plan on the table's version, or raises `tables.LostRace`.
+
+    One file more; where there are `_FILES` already, all plans become one file, so that readers open few.
+    """
     now = datetime.now(UTC)
-    rows = [
+    plans = [
         {
             "step": plan.step,
             "source": batches.source,
@@ -72,7 +77,12 @@ def write_plan(store: Store, table: DeltaTable, plan: Plan) -> None:
         }
         for batches, count in plan.parts
     ]
-    tables.append(store, STEPS, pa.Table.from_pylist(rows, schema=SCHEMA), table=table)
+    rows, joined = pa.Table.from_pylist(plans, schema=SCHEMA), tables.files(table)
+    if len(joined) < _FILES:
+        joined = []
+    else:
+        rows = pa.concat_tables([tables.read(store, STEPS, table), rows])
+    tables.append(store, STEPS, rows, table=table, replaces=joined)
 
 
 def covered(plans: Iterable[Plan], last_step: int | None = None) -> list[Batches]:

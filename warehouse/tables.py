@@ -271,11 +271,20 @@ def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> None:
     commits.settled(table, write)
 
 
-def append(store: Store, name: str, rows: pa.Table, *, table: DeltaTable | None = None) -> None:
-    """Appends rows as one file in one commit; on `table`'s version where it is given, else blindly."""
-    path = f"{new_name()}.parquet"
-    action = write_file(store, name, rows, path)
-    commit(table or open_table(store, name), [action], blind=table is None)
+def append(
+    store: Store,
+    name: str,
+    rows: pa.Table,
+    *,
+    table: DeltaTable | None = None,
+    replaces: Sequence[DataFile] = (),
+) -> None:
+    """Appends rows as one file in one commit; on `table`'s version where it is given, else blindly.
+
+    `replaces` are files whose rows are among these: they leave the table in the same commit.
+    """
+    added = write_file(store, name, rows, f"{new_name()}.parquet")
+    commit(table or open_table(store, name), [*map(remove, replaces), added], blind=table is None)
 
 
 def new_name() -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from query.blocks import BlockReader
+from query.blocks import BlockReader, Footer
 from tests.query.worlds import HandMade, World, open_world
 from warehouse.errors import DamagedWarehouse
 
@@ -57,6 +57,26 @@ def test_a_file_that_came_back_as_another_is_opened_anew(wh: HandMade) -> None:
         file.unlink()
         file.write_bytes(whole)
     assert wh.rank(450.5).rank == 902
+
+
+def test_a_footer_is_parsed_once_for_all_readers_and_anew_where_the_file_is_another(
+    wh: HandMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    real = BlockReader._read_footer
+
+    def read_footer(self: BlockReader, path: str) -> Footer:
+        parsed.append(path)
+        return real(self, path)
+
+    monkeypatch.setattr(BlockReader, "_read_footer", read_footer)
+    assert HandMade(wh.snapshot, wh.world).rank(450.5).rank == 902
+    assert parsed == []
+    for file in files_of(wh):
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with pytest.raises(DamagedWarehouse, match="parquet .* cannot be read"):
+        HandMade(wh.snapshot, wh.world).rank(450.5)
+    assert len(parsed) == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what is mapped")

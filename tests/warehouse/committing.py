@@ -22,7 +22,6 @@ from warehouse.events import Batches
 from warehouse.history import NewRun
 from warehouse.layout import Layout, Run, plan_merge
 from warehouse.load import _plan
-from warehouse.maintain import MaintenanceReport, _compact_steps
 from warehouse.measures import Measure
 from warehouse.projection import Shape
 from warehouse.runfiles import write_rows
@@ -88,6 +87,10 @@ def merge_steps(store: Store) -> bool:
     return history.commit_merge(store, VALUES, merge, new_run(store, merge.output))
 
 
+def a_plan(step: int) -> Plan:
+    return Plan(step, ((Batches("load:b", step, step), 1),))
+
+
 def plan_step(store: Store) -> int | None:
     mine = Batches("load:a", 0, 0)
     return _plan(store, lambda planned: [] if mine in planned else [(mine, 1)])
@@ -95,10 +98,6 @@ def plan_step(store: Store) -> int | None:
 
 def add_column(store: Store) -> None:
     tables.add_columns(tables.open_table(store, STEPS), [Field("more", PrimitiveType("long"))])
-
-
-def rewrite_steps(store: Store) -> None:
-    _compact_steps(store, MaintenanceReport())
 
 
 def layout(store: Store) -> Layout:
@@ -114,9 +113,9 @@ COMMITS: dict[str, tuple[Callable[[Store], object], Callable[[Store], object], o
     "a batch": (lambda _: None, add_batch, True),
     "columns": (lambda _: None, add_column, None),
     "steps in one file": (
-        lambda s: [steps.write_plan(s, tables.open_table(s, STEPS), Plan(n, ())) for n in range(9)],
-        rewrite_steps,
-        None,
+        lambda s: [steps.write_plan(s, tables.open_table(s, STEPS), a_plan(n)) for n in range(16)],
+        plan_step,
+        16,
     ),
 }
 
