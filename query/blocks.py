@@ -1,20 +1,20 @@
 """Reading blocks: row groups of run files, with their footers kept in memory.
 
 A run file never changes and its name is never used again, so a footer is parsed once a process, and a local
-file stays mapped for some reads: until a newer version of its table is asked of, or the pages that were read,
-which count as this process's memory, may be too many. Blocks themselves are not kept: a read costs a
-fraction of a millisecond. Every failure names the file.
+file stays mapped until a newer version of its table is asked of, or too many are. The pages that were read
+count as this process's memory, so they are given back every few reads. Blocks themselves are not kept: a read
+costs a fraction of a millisecond. Every failure names the file.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
-from mmap import ACCESS_READ, mmap
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,7 +31,8 @@ from warehouse.storage import Store
 # Requests that fly at once on an object store. A local block is read before a thread would wake up.
 THREADS = 8
 FOOTER_BYTES = 2**24  # serialized; about 1,200 files of 100 row groups, or a billion rows
-MAPPED_GROUPS = 256  # row groups read through the files that are open, about 128 KB each
+MAPPED_GROUPS = 64  # row groups whose pages stay, about 128 KB each
+MAPPED_FILES = 256  # that are open at once
 GROUPS_A_TASK = 4  # a long stretch is shared among the threads, a short one is opened once
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class _Opened:
     """An open file, and what its name stood for then; on an object store nothing: names are for good."""
 
     file: pq.ParquetFile
+    mapped: mmap.mmap | None
     identity: tuple[int, ...]
 
 
@@ -117,6 +119,16 @@ class BlockReader:
     def _close(self) -> None:
         self._opened, self._groups = {}, 0
 
+    def _give_back(self, opened: dict[str, _Opened]) -> None:
+        """The pages of files that nobody reads now; a later read takes them from the system again."""
+        if len(opened) > MAPPED_FILES or not hasattr(mmap, "MADV_DONTNEED"):
+            self._close()
+            return
+        self._groups = 0
+        for one in list(opened.values()):
+            if one.mapped is not None:
+                one.mapped.madvise(mmap.MADV_DONTNEED)
+
     def footer(self, root: str, file: RunFile) -> Footer:
         """The file's footer. DamagedWarehouse if the file is missing, damaged or of other rows."""
         path = f"{root}/{file.path}"
@@ -168,13 +180,13 @@ class BlockReader:
             identity = self._identity(path)
             if opened is None or opened.identity != identity:
                 metadata = self.footer(root, file).metadata
-                opened = _Opened(self._open(path, metadata, texts), identity)
+                opened = _Opened(*self._open(path, metadata, texts), identity)
             read = opened.file.read_row_group
             found = [work(g, read(g, columns=columns, use_threads=False)) for g in groups]
         opened_now[path] = opened
         self._groups += len(groups)
         if self._groups > MAPPED_GROUPS:
-            self._close()
+            self._give_back(opened_now)
         return found
 
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
@@ -194,18 +206,20 @@ class BlockReader:
         found = os.stat(f"{self._store.uri}/{path}")  # noqa: PTH116  Path's takes five times as long
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def _open(self, path: str, metadata: Any = None, texts: Sequence[str] = ()) -> pq.ParquetFile:
+    def _open(
+        self, path: str, metadata: Any = None, texts: Sequence[str] = ()
+    ) -> tuple[pq.ParquetFile, mmap.mmap | None]:
         how: dict[str, Any] = {"metadata": metadata, "read_dictionary": list(texts)}
         if self._filesystem is None:
             self._store.check_links(path)
             # Mapped: Arrow reads a file through threads of its own, which takes longer than a block does.
             file = os.open(f"{self._store.uri}/{path}", os.O_RDONLY)
             try:
-                mapped = mmap(file, 0, access=ACCESS_READ)
+                mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
             finally:
                 os.close(file)
-            return pq.ParquetFile(pa.BufferReader(pa.py_buffer(mapped)), **how)
-        return pq.ParquetFile(path, filesystem=self._filesystem, **how)
+            return pq.ParquetFile(pa.BufferReader(pa.py_buffer(mapped)), **how), mapped
+        return pq.ParquetFile(path, filesystem=self._filesystem, **how), None
 
     def _shared_footer(self, path: str, rows: int) -> Footer:
         with self._reading(path):
@@ -216,7 +230,7 @@ class BlockReader:
             return footer
 
     def _read_footer(self, path: str) -> Footer:
-        with self._open(path) as opened:
+        with self._open(path)[0] as opened:
             metadata = opened.metadata
         groups = range(metadata.num_row_groups)
         edges = np.cumsum([0, *(metadata.row_group(g).num_rows for g in groups)], dtype=np.int64)

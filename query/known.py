@@ -24,7 +24,7 @@ from warehouse.snapshot import View
 from warehouse.ticks import NO_TICK, Window
 from warehouse.valuemarks import Anchors, RunMarks, Spans
 
-KEPT = 2**19  # values of the staircases that are kept, about 40 MB: a dashboard's panels
+KEPT = 3 * 2**17  # values of the staircases that are kept, about 32 MB: a dashboard's panels
 SPANS_BYTES = 2**25  # of runs' counts by span and tick, about 200 KB for four million rows of 365 ticks
 _LEAST = 2**15  # what a window counts for at least
 

@@ -113,7 +113,7 @@ def test_threads_that_ask_at_once_never_share_an_open_file(
 
     points = [n + 0.5 for n in range(0, 700, 7)] * 4
     wh.rank(points)  # footers are read by other files
-    monkeypatch.setattr(BlockReader, "_open", lambda *args: Watched(real(*args)))
+    monkeypatch.setattr(BlockReader, "_open", lambda *args: (Watched(real(*args)[0]), None))
     wh._blocks.at(wh.snapshot.views[0].root, -1)
     with ThreadPoolExecutor(8) as pool:
         ranks = list(pool.map(lambda x: wh.rank(x).rank, points))
