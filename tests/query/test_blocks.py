@@ -74,7 +74,7 @@ def test_a_footer_is_parsed_once_for_all_readers_and_anew_where_the_file_is_anot
     assert parsed == []
     for file in files_of(wh):
         file.write_bytes(file.read_bytes()[:-1] + b"?")
-    with pytest.raises(DamagedWarehouse, match="parquet .* cannot be read"):
+    with pytest.raises(DamagedWarehouse, match=r"parquet .* cannot be read"):
         HandMade(wh.snapshot, wh.world).rank(450.5)
     assert len(parsed) == 1
 
