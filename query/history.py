@@ -69,16 +69,14 @@ def read_intervals(
 
     def work(task: _Task) -> list[tuple[int, Piece]]:
         pieces = []
-        for block in blocks.read(history.root, task.file, list(task.needs), ticks=task.ticks):
-            first = task.file.first + int(task.edges[block.group])
-            for need in task.needs[block.group]:
+        columns = ("value", "tick") if task.ticks else ("value",)
+        read = blocks.read(history.root, task.file, list(task.needs), columns)
+        for (group, needed), block in zip(task.needs.items(), read, strict=True):
+            first = task.file.first + int(task.edges[group])
+            for need in needed:
                 around = intervals[need.interval]
-                pieces.append(
-                    (
-                        need.interval,
-                        cut(first, block.values, block.ticks, need.stretch, around, history.window),
-                    )
-                )
+                piece = cut(first, block["value"], block.get("tick"), need.stretch, around, history.window)
+                pieces.append((need.interval, piece))
         return pieces
 
     found = [pair for pairs in in_parallel(work, tasks, blocks.threads) for pair in pairs]

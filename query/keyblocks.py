@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from query.blocks import GROUPS_A_TASK, BlockReader, in_parallel
+from warehouse.digests import Decoded
 from warehouse.keycounts import KeyCounts
 from warehouse.keymarks import KeyMarks
 from warehouse.keyrows import KeyRows
@@ -76,8 +77,8 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
             for block in blocks:
                 needs.setdefault((at, block), []).append(i)
 
-    def count(at: tuple[int, int], table: pa.Table) -> list[tuple[int, int]]:
-        return _count(key, table, [(i, names[i]) for i in needs[at]], window)
+    def count(at: tuple[int, int], block: Decoded) -> list[tuple[int, int]]:
+        return _count(key, block, [(i, names[i]) for i in needs[at]], window)
 
     for found in _read(history, list(needs), count, timeless=True):
         for i, rows in found:
@@ -101,8 +102,8 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
         else:
             needs |= {(at, block): None for block in range(first, last + 1)}
 
-    def count(_: tuple[int, int], table: pa.Table) -> int:
-        parts = KeyCounts(history.view.key).loaded(table)
+    def count(_: tuple[int, int], block: Decoded) -> int:
+        parts = KeyCounts(history.view.key).loaded(block)
         return sum(between(rows, history.window, low, high) for rows in parts)
 
     return total + sum(_read(history, list(needs), count))
@@ -132,18 +133,15 @@ def _narrowed(marks: KeyMarks, name: Name, window: Window) -> tuple[int, int]:
 
 
 def _count(
-    key: Key, table: pa.Table, asked: Sequence[tuple[int, Name]], window: Window
+    key: Key, block: Decoded, asked: Sequence[tuple[int, Name]], window: Window
 ) -> list[tuple[int, int]]:
     """The rows of some names in a block, without more of it in memory than they need.
 
-    A table without ticks lies in the window.
+    A block without ticks lies in the window.
     """
-    keys, *ticks_too, counted = table.columns  # in the order of COLUMNS
-    counts = numbers(counted)
-    ticks = numbers(ticks_too[0]) if ticks_too else None
+    keys, counts, ticks = block["key"], block["count"], block.get("tick")
     result, first = [], 0
-    for chunk in keys.chunks:
-        names, codes = _as_stored(key, chunk)
+    for names, codes in _as_stored(key, keys):
         for i, name in asked:
             code = name if codes is names else lower(names, name)
             if codes is not names and (code == len(names) or name_at(names, code) != name):
@@ -156,16 +154,16 @@ def _count(
             if ticks is not None:
                 rows = rows[window.holds(ticks[start:stop])]
             result.append((i, int(rows.sum())))
-        first += len(chunk)
+        first += len(codes)
     return result
 
 
-def _as_stored(key: Key, stored: pa.Array) -> tuple[Names, NDArray[Any]]:
-    """Sorted keys as names and codes of them, neither copied; numbers are their own codes."""
+def _as_stored(key: Key, stored: Any) -> list[tuple[Names, NDArray[Any]]]:
+    """Sorted keys as names and codes of them, neither copied, a dictionary each; numbers are their codes."""
     if key.is_text:
-        return stored.dictionary.view(pa.binary()), numbers(stored.indices)
+        return [(chunk.dictionary.view(pa.binary()), numbers(chunk.indices)) for chunk in stored.chunks]
     names = names_of(key, stored)
-    return names, names
+    return [(names, names)]
 
 
 def between(rows: KeyRows, window: Window, low: Name | None, high: Name | None) -> int:
@@ -179,7 +177,7 @@ def between(rows: KeyRows, window: Window, low: Name | None, high: Name | None) 
 def _read(
     history: KeyHistory,
     needed: Sequence[tuple[int, int]],
-    take: Callable[[tuple[int, int], pa.Table], T],
+    take: Callable[[tuple[int, int], Decoded], T],
     *,
     timeless: bool = False,
 ) -> list[T]:
@@ -202,8 +200,8 @@ def _read(
     def work(task: tuple[int, RunFile, Mapping[int, int]]) -> list[T]:
         at, file, groups = task
         columns = WITHOUT_TICKS if timeless and history.shares[at].whole else COLUMNS
-        read = history.blocks.tables(root, file, list(groups), columns, KeyCounts(key).dictionaries)
-        return [take((at, block), table) for block, table in zip(groups.values(), read, strict=True)]
+        read = history.blocks.read(root, file, list(groups), columns, KeyCounts(key).dictionaries)
+        return [take((at, place), block) for place, block in zip(groups.values(), read, strict=True)]
 
     return [one for some in in_parallel(work, tasks, history.blocks.threads) for one in some]
 

@@ -96,8 +96,8 @@ def _stored(history: KeyHistory) -> Iterator[KeyRows]:
         groups = range(len(history.blocks.footer(root, file).edges) - 1)
         for at in range(0, len(groups), GROUPS_A_READ):
             some = groups[at : at + GROUPS_A_READ]
-            for table in history.blocks.tables(root, file, some, COLUMNS, KeyCounts(key).dictionaries):
-                yield from KeyCounts(key).loaded(table)
+            for block in history.blocks.read(root, file, some, COLUMNS, KeyCounts(key).dictionaries):
+                yield from KeyCounts(key).loaded(block)
 
 
 def _by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema: pa.Schema) -> pa.RecordBatch:

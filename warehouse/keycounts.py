@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from warehouse import keymarks
-from warehouse.digests import mixed_sum, text_numbers
+from warehouse.digests import Decoded, mixed_sum, text_numbers
 from warehouse.keycheck import KeyChecker, ascends
 from warehouse.keycollect import KeyCollector
 from warehouse.keymarks import KeyMarks
@@ -118,19 +118,19 @@ class KeyCounts(Projection[KeyRows]):
             keys = stored_keys(self.key, rows.names[rows.codes])
         return pa.table([keys, pa.array(rows.ticks), pa.array(rows.counts)], names=["key", "tick", "count"])
 
-    def loaded(self, stored: pa.Table) -> list[KeyRows]:
+    def loaded(self, stored: Decoded) -> list[KeyRows]:
         """The rows, a part for each dictionary that they have."""
-        parts = []
-        at = 0
-        for chunk in stored.column("key").chunks:
-            ticks, counts = (numbers(stored.column(name).slice(at, len(chunk))) for name in ("tick", "count"))
-            at += len(chunk)
-            if not self.key.is_text:
-                parts.append(sorted_rows(names_of(self.key, chunk), ticks, counts))
-            elif len(chunk):
+        keys, ticks, counts = stored["key"], stored["tick"], stored["count"]
+        if not self.key.is_text:
+            return [sorted_rows(names_of(self.key, keys), ticks, counts)]
+        parts, start = [], 0
+        for chunk in keys.chunks:
+            stop = start + len(chunk)
+            if len(chunk):
                 codes = numbers(chunk.indices).astype(np.int64)
                 names = as_names(chunk.dictionary)[int(codes[0]) : int(codes[-1]) + 1]
-                parts.append(KeyRows(names, codes - codes[0], ticks, counts))
+                parts.append(KeyRows(names, codes - codes[0], ticks[start:stop], counts[start:stop]))
+            start = stop
         return parts
 
     @property

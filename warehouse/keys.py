@@ -172,11 +172,11 @@ def as_names(texts: pa.Array) -> Names:
     return (texts if wide is None else texts.view(wide)).cast(pa.large_binary())
 
 
-def names_of(key: Key, stored: pa.Array) -> Names:
-    """Stored keys as names, one a row."""
+def names_of(key: Key, stored: pa.Array | NDArray[Any]) -> Names:
+    """Stored keys as names, one a row; numbers may be wrapped already."""
     if key.is_text:
         return as_names(stored)
-    values = numbers(stored)
+    values = stored if isinstance(stored, np.ndarray) else numbers(stored)
     return _ordinals(values) if key.is_double else values
 
 

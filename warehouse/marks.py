@@ -17,7 +17,7 @@ numbers are little-endian. Runs of earlier versions have no such row group; they
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
 
-from warehouse.digests import Column, column_digest
+from warehouse.digests import Decoded, column_digest
 from warehouse.measures import numbers
 
 # The row groups of a marks file. Files of earlier versions have the first three, by their order.
@@ -62,9 +62,9 @@ class Sums:
         words = np.frombuffer(data, "<u8", offset=_HEAD.size).reshape(len(columns), -1)
         return cls(rows, bool(known), dict(zip(columns, words, strict=True)))
 
-    def check(self, block: int, columns: Iterable[tuple[str, Column]]) -> None:
+    def check(self, block: int, columns: Decoded) -> None:
         """ValueError unless these are columns of the block by their names."""
-        for name, column in columns:
+        for name, column in columns.items():
             if column_digest(column) != self.blocks[name][block]:
                 raise ValueError(f"the column {name!r} of row group {block} is not what was written")
 

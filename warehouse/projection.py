@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from warehouse.digests import Decoded
 from warehouse.layout import Run
 from warehouse.marks import NO_SUMS, RunFile, Sums
 from warehouse.sealed import SealedFile
@@ -208,8 +209,8 @@ class Projection(Protocol[R]):
     def stored(self, rows: R) -> pa.Table:
         """Rows as the files store them."""
 
-    def loaded(self, stored: pa.Table) -> list[R]:
-        """Stored rows in memory, in parts."""
+    def loaded(self, stored: Decoded) -> list[R]:
+        """Stored rows in memory, in parts; `stored` is what `columns_of` makes of a table of them."""
 
     @property
     def dictionaries(self) -> tuple[str, ...]:

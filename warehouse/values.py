@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from warehouse import valuemarks
-from warehouse.digests import mixed_sum
+from warehouse.digests import Decoded, mixed_sum
 from warehouse.errors import DamagedWarehouse
 from warehouse.layout import Run
 from warehouse.marks import RunFile
@@ -162,9 +162,9 @@ class Values(Projection[ValueRows]):
         kind = self.measure.arrow_type
         return pa.table([pa.array(rows.values, kind), pa.array(rows.ticks)], names=["value", "tick"])
 
-    def loaded(self, stored: pa.Table) -> list[ValueRows]:
+    def loaded(self, stored: Decoded) -> list[ValueRows]:
         """The rows, as they lie in memory."""
-        return [ValueRows(numbers(stored.column("value")), numbers(stored.column("tick")))]
+        return [ValueRows(stored["value"], stored["tick"])]
 
     @property
     def encoding(self) -> Mapping[str, Any]:

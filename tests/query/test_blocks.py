@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from query.blocks import BlockReader, Footer
@@ -98,15 +99,15 @@ def test_threads_that_ask_at_once_never_share_an_open_file(
     real = BlockReader._open
 
     class Watched:
-        def __init__(self, file: object) -> None:
-            self.file = file
+        def __init__(self, file: pq.ParquetFile) -> None:
+            self.file, self.reader = file, self
 
         def read_row_group(self, *args: object, **kwargs: object) -> object:
             with lock:
                 assert id(self) not in inside
                 inside.add(id(self))
             try:
-                return self.file.read_row_group(*args, **kwargs)  # type: ignore[attr-defined]
+                return self.file.reader.read_row_group(*args, **kwargs)
             finally:
                 with lock:
                     inside.discard(id(self))

@@ -154,8 +154,8 @@ def test_a_look_up_reads_the_blocks_that_may_hold_the_key_and_no_others(
 ) -> None:
     wh, view = query.open(world.uri), world.view()
     read: list[int] = []
-    tables = wh._blocks.tables
-    monkeypatch.setattr(wh._blocks, "tables", lambda *a, **k: (read.append(len(a[2])), tables(*a, **k))[1])
+    blocks = wh._blocks.read
+    monkeypatch.setattr(wh._blocks, "read", lambda *a, **k: (read.append(len(a[2])), blocks(*a, **k))[1])
     shares = len(KeyHistory(wh._blocks, view, Window(3, 4)).shares)
     wh.frequency("key-77777", **of(Window(3, 4)))
     assert sum(read) <= shares

@@ -20,6 +20,7 @@ import query
 import warehouse
 from tests.warehouse.keyworld import TYPES, KeyWorld, Row, plain, tiny_pieces
 from warehouse import keycounts, keyrows, tables, tasks
+from warehouse.digests import columns_of
 from warehouse.heavy import Heavy
 from warehouse.keycounts import KeyCounts
 from warehouse.keymarks import KeyMarks
@@ -76,7 +77,7 @@ def stored(world: KeyWorld, run: KeyMarks) -> list[tuple[Any, int, int]]:
     for file in run.files:
         with pq.ParquetFile(world.uri / KEYS / file.path, read_dictionary=["key"]) as parquet:
             for group in range(parquet.num_row_groups):
-                for rows in KeyCounts(world.key).loaded(parquet.read_row_group(group)):
+                for rows in KeyCounts(world.key).loaded(columns_of(parquet.read_row_group(group))):
                     names = [
                         plain(world.key.value_of(name_at(rows.names, i))) for i in range(len(rows.names))
                     ]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import warehouse
 from tests.warehouse.hereloader import Loader
 from warehouse import attempt, build, ledger, tasks
-from warehouse.digests import mixed_sum
+from warehouse.digests import Decoded, mixed_sum
 from warehouse.layout import Run
 from warehouse.marks import HEADER, MARKS, RunFile, below_table, flat, named_files
 from warehouse.measures import Measure, encode, numbers, one_array
@@ -125,8 +125,8 @@ class ByTick(Projection[TickRows]):
     def stored(self, rows: TickRows) -> pa.Table:
         return pa.table([pa.array(rows.ticks), pa.array(rows.values)], names=["tick", "value"])
 
-    def loaded(self, stored: pa.Table) -> list[TickRows]:
-        return [TickRows(numbers(stored.column("tick")), numbers(stored.column("value")))]
+    def loaded(self, stored: Decoded) -> list[TickRows]:
+        return [TickRows(stored["tick"], stored["value"])]
 
     def collector(self, shape: Shape | None) -> Collector:  # noqa: ARG002
         return Collector()
