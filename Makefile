@@ -14,7 +14,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs notebooks soak bench dist wheels clean
+.PHONY: help setup demo test check types docs notebooks soak bench dist wheels clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -22,7 +22,7 @@ help: ## list the commands
 setup: $(READY) ## install everything into .venv (the other commands do it when needed)
 
 demo: $(READY) ## load real flights, stream more, ask questions: Spark in local mode
-	@.venv/bin/python -m jobs.demo
+	@.venv/bin/python -m tidemark.jobs.demo
 
 test: $(READY) ## run all tests, in two processes
 	@.venv/bin/python -m pytest -n 2 --dist loadfile --durations 10
@@ -30,6 +30,12 @@ test: $(READY) ## run all tests, in two processes
 check: $(READY) docs ## lint, format, types, and the site with every link inside it
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
+	@$(MAKE) -s types
+
+types: $(READY) ## check the types of the packages, the tests and the benches
+	@mkdir -p build/types/tidemark
+	@for name in jobs query sketches stream warehouse; do ln -sfn ../../../$$name build/types/tidemark/$$name; done
+	@for name in __init__.py py.typed; do ln -sf ../../../tidemark/$$name build/types/tidemark/$$name; done
 	@.venv/bin/mypy
 
 docs: $(READY) ## build the documentation into build/docs, from nothing but this folder
@@ -47,7 +53,7 @@ bench: $(READY) ## measure against other engines on this machine
 	@.venv/bin/python -m bench
 
 dist: $(READY) ## build a wheel, an sdist and a zip for spark-submit --py-files into dist/
-	@.venv/bin/python -m jobs.dist
+	@.venv/bin/python tools/dist.py
 
 wheels: $(READY) ## install the wheel alone into an empty environment of each Python that is here, and use it
 	@TIDEMARK_WHEELS=all .venv/bin/python -m pytest -v -s tests/jobs/test_wheel.py
@@ -56,7 +62,7 @@ clean: ## remove .venv and what tools leave behind
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): requirements.txt requirements-java.txt pyproject.toml jobs/prepare_spark.py jobs/java_home.sh
+$(READY): requirements.txt requirements-java.txt pyproject.toml jobs/spark/prepare_spark.py jobs/spark/java_home.sh
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' || { \
 		echo 'tidemark needs Python 3.11 or newer with the venv module (on Debian: the package python3-venv).' >&2; \
 		echo 'Looked for: $(or $(PYTHON),python3 and python3.13 to python3.11). Another can be named: make setup PYTHON=/path/to/python3' >&2; \
@@ -67,7 +73,7 @@ $(READY): requirements.txt requirements-java.txt pyproject.toml jobs/prepare_spa
 	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r .venv/requirements-build.txt
 	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.txt
 	@.venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@sh jobs/java_home.sh $(VENV) >/dev/null 2>&1 || \
+	@sh jobs/spark/java_home.sh $(VENV) >/dev/null 2>&1 || \
 		.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-java.txt
-	@.venv/bin/python -m jobs.prepare_spark >.venv/prepare.log 2>&1 || { cat .venv/prepare.log >&2; exit 1; }
+	@.venv/bin/python -m tidemark.jobs.spark.prepare_spark >.venv/prepare.log 2>&1 || { cat .venv/prepare.log >&2; exit 1; }
 	@touch $(READY)

@@ -23,26 +23,27 @@ import datasketches
 import numpy as np
 from pyspark.sql import SparkSession
 
-import query
-import warehouse
 from bench.data import Oracle, Rows, year
 from bench.plots import plot_accuracy
 from bench.report import Section, number, say, table
-from sketches import GK
-from warehouse import history, ledger, steps, tables
-from warehouse.build import merge_runs
-from warehouse.create import read_options
-from warehouse.events import Batches
-from warehouse.executors import LocalExecutor
-from warehouse.layout import Layout, plan_merge
-from warehouse.options import Options
-from warehouse.projection import Shape
-from warehouse.runfiles import write_rows
-from warehouse.snapshot import View, open_snapshot
-from warehouse.storage import STEPS, Store
-from warehouse.summaries import Summary, TickSummary
-from warehouse.tickcounts import TickCounts
-from warehouse.values import ValueRows, Values
+from tidemark import query, warehouse
+from tidemark.sketches import GK
+from tidemark.warehouse.columns.tick_counts import TickCounts
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import STEPS, Store
+from tidemark.warehouse.events import steps
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.execution.executors import LocalExecutor
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
+from tidemark.warehouse.loads.run_builder import merge_runs
+from tidemark.warehouse.projections.sorted_values import ValueRows, Values
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.layout import Layout, plan_merge
+from tidemark.warehouse.runs.projection import Shape
+from tidemark.warehouse.runs.run_files import write_rows
+from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.snapshots.snapshot import View, open_snapshot
 
 KAPPA = 10
 TOTALS = ("ticks", "counts", "nans", "nulls")
@@ -228,36 +229,38 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
         plan = steps.Plan(part.step, ((batch, part.rows),))
         steps.write_plan(store, tables.open_table(store, STEPS), plan)
         new = _sorted_run(store, values, options, part.values(), part.step)
-        history.append_marks(store, values, new)
-        assert history.commit_run(store, values, new)
+        run_tables.append_marks(store, values, new)
+        assert run_tables.commit_run(store, values, new)
         _merge(store, values, options)
     column = np.sort(live.values())
     # The live side's own summaries keep eps / 8, as stream.append makes them.
     summary = Summary("value", 0, 0, GK.from_sorted(column, eps / 8, measure.dtype))
-    assert ledger.append_batch(store, eps, "web", 0, [TickSummary(live.step, live.rows, None, (summary,))])
+    assert ledger_table.append_batch(
+        store, eps, "web", 0, [TickSummary(live.step, live.rows, None, (summary,))]
+    )
 
 
-def _sorted_run(store: Store, values: Values, options: Options, column: Any, step: int) -> history.NewRun:
-    run = history.Run(step, step, 0)
+def _sorted_run(store: Store, values: Values, options: Options, column: Any, step: int) -> run_tables.NewRun:
+    run = run_tables.Run(step, step, 0)
     attempt = tables.new_name()
     ticks, none = np.full(len(column), step, dtype=np.int64), np.zeros(1, dtype=np.int64)
     totals = TickCounts(ticks[:1], np.array([len(column)]), none, none)
     rows = values.sort([ValueRows(column, ticks)])
-    path = history.run_path(values, run, attempt, 0)
+    path = run_tables.run_path(values, run, attempt, 0)
     file = write_rows(store.filesystem(), path, values, iter([rows]), Shape(len(column), totals, options.eps))
-    return history.NewRun(run, attempt, (file,), totals, values.marked([file], totals))
+    return run_tables.NewRun(run, attempt, (file,), totals, values.marked([file], totals))
 
 
 def _merge(store: Store, values: Values, options: Options) -> None:
     """What a load does after its step, in this process."""
     while True:
-        found = history.runs_of(tables.files(tables.open_table(store, values.runs_table)))
+        found = run_tables.runs_of(tables.files(tables.open_table(store, values.runs_table)))
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return
         new = merge_runs(LocalExecutor(), store, options.eps, values, merge, found)
-        history.append_marks(store, values, new)
-        assert history.commit_merge(store, values, merge, new)
+        run_tables.append_marks(store, values, new)
+        assert run_tables.commit_merge(store, values, merge, new)
 
 
 # Sketches of the whole stream

@@ -20,15 +20,15 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-import query
 from bench.data import Oracle
 from bench.key_latency import counts
 from bench.latency import EPS, Sizes, fill
 from bench.report import Section, say, table
+from tidemark import query
 
 PHI, KEY, TOP = 0.99, 1, 20
 TARGET = 1.0  # seconds
-TIDEMARK = [sys.executable, "-m", "jobs.command"]
+TIDEMARK = [sys.executable, "-m", "tidemark.jobs.cli.main"]
 PEER = """\
 import duckdb, sys
 asked = "SELECT quantile_disc(value, ?) FROM read_parquet(?)"

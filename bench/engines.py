@@ -10,7 +10,7 @@ import duckdb
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.session import spark_session
+from tidemark.jobs.spark.session import spark_session
 
 
 def start_spark(work: Path) -> SparkSession:

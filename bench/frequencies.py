@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from bench.plots import plot_sketches
 from bench.report import Section, number, say, table
-from sketches import ECM, Counting, merge_ecm
-from sketches.ecm_sizes import sizes_for_inner_products, sizes_for_points
-from sketches.row_hashes import RowHashes
+from tidemark.sketches import ECM, Counting, merge_ecm
+from tidemark.sketches.ecm.ecm_sizes import sizes_for_inner_products, sizes_for_points
+from tidemark.sketches.hashing.row_hashes import RowHashes
 
 DELTA = 0.1
 SITES = 16

@@ -13,10 +13,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-import warehouse
 from bench.data import Rows, year
 from bench.engines import start_spark
 from bench.memory import Watch, greatest_worker_mb, peak_mb
+from tidemark import warehouse
 
 
 def main(folder: Path, rows: int, after: list[int]) -> None:

@@ -17,11 +17,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-import query
-import warehouse
 from bench.data import year
 from bench.memory import Watch, greatest_worker_mb, reset_worker_peaks
 from bench.report import Section, number, say, table
+from tidemark import query, warehouse
 
 # Of `key`, which is Zipf's with exponent 1.3.
 SHAPES = {

@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-import query
 from bench.data import DAY_US, FIRST_DAY, Rows
 from bench.engines import Duck
 from bench.latency import DAYS, MS, Filled, Sizes, fill, timed
 from bench.report import Section, say
+from tidemark import query
 
 PHI = 0.001
 MOST = 1_000_000  # the greatest key, see Rows.keys

@@ -26,13 +26,11 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
 from bench.data import FIRST_DAY, Oracle, Rows, year
 from bench.engines import Duck, spark_percentile
 from bench.plots import plot_latency
 from bench.report import Section, number, say, table
+from tidemark import query, stream, warehouse
 
 EPS = 0.001
 DAYS = 365

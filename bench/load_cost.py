@@ -19,11 +19,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-import query
-import warehouse
 from bench import key_cost
 from bench.data import Oracle, Rows, year
 from bench.report import Section, say, table
+from tidemark import query, warehouse
 
 KAPPA = 4
 

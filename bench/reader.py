@@ -12,8 +12,8 @@ import sys
 
 import numpy as np
 
-import query
 from bench.memory import Watch, own_mb, peak_mb
+from tidemark import query
 
 
 def main(uri: str) -> None:

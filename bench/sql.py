@@ -10,10 +10,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-import query
 from bench.data import Oracle
 from bench.latency import MS, Filled, Sizes, fill, timed
 from bench.report import Section, say
+from tidemark import query
 
 ASKED = "SELECT * FROM bench_quantile(0.99D)"
 

@@ -17,16 +17,14 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
-import query
-import stream
-import warehouse
 from bench.data import DAY_US, FIRST_DAY, Oracle, Rows
 from bench.memory import greatest_worker_mb, own_mb
 from bench.report import Section, say
-from sketches import GK
-from warehouse import ledger
-from warehouse.storage import Store
-from warehouse.summaries import Summary, TickSummary
+from tidemark import query, stream, warehouse
+from tidemark.sketches import GK
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
 
 PHIS = [0.001, 0.1, 0.5, 0.9, 0.999]
 
@@ -218,9 +216,9 @@ def _many_batches(spark: SparkSession, folder: Path, section: Section, sizes: Si
         rows = np.sort(rng.lognormal(3.0, 2.0, 100))
         values.append(rows)
         times = (FIRST_DAY * DAY_US, FIRST_DAY * DAY_US + 1)
-        sketch = GK.from_sorted(rows, ledger.level_eps(eps, 0), np.float64)
+        sketch = GK.from_sorted(rows, ledger_table.level_eps(eps, 0), np.float64)
         summary = TickSummary(FIRST_DAY, len(rows), times, (Summary("value", 0, 0, sketch),))
-        assert ledger.append_batch(store, eps, "s", number, [summary])
+        assert ledger_table.append_batch(store, eps, "s", number, [summary])
     ordered = np.sort(np.concatenate(values))
     for answer in query.open(uri).quantile(PHIS):
         le, lt = (int(np.searchsorted(ordered, answer.value, side)) for side in ("right", "left"))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import warehouse
-from jobs import arguments
-from query.plain import json_text
-from warehouse.errors import NotAWarehouse
-from warehouse.ticks import parse_duration
+from tidemark import warehouse
+from tidemark.jobs.cli import arguments
+from tidemark.query.answers.json_values import json_text
+from tidemark.warehouse.columns.ticks import parse_duration
+from tidemark.warehouse.errors import NotAWarehouse
 
 if TYPE_CHECKING:
     import argparse
 
     from pyspark.sql import SparkSession
 
-    from warehouse.options import Options
+    from tidemark.warehouse.settings.options import Options
 
 
 def run(given: argparse.Namespace) -> int:
@@ -51,7 +51,7 @@ def _is_there(uri: str) -> bool:
 def _session(schema: str | None) -> SparkSession | None:
     if schema is None:
         return None
-    from jobs.session import spark_session
+    from tidemark.jobs.spark.session import spark_session
 
     return spark_session("tidemark create")
 

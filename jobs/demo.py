@@ -1,6 +1,6 @@
 """The demo: three months of real flights, loaded as a person would, and asked for quantiles.
 
-    make demo        (or: python -m jobs.demo [--warehouse FOLDER])
+    make demo        (or: python -m tidemark.jobs.demo [--warehouse FOLDER])
 
 It backfills weekly batches with one spark-submit, loads one more week as a nightly batch, keeps
 the last week live, and prints certified quantiles beside numpy's exact ones. Every run starts
@@ -27,10 +27,9 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-import query
-import stream
-from jobs.session import spark_session
-from sketches import target_rank
+from tidemark import query, stream
+from tidemark.jobs.spark.session import spark_session
+from tidemark.sketches import target_rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

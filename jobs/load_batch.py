@@ -20,23 +20,23 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-import warehouse
-from jobs import arguments
-from jobs.inputs import as_input_error
-from jobs.outcome import ended
-from jobs.progress import shown
-from warehouse.errors import InputError, NotAWarehouse
-from warehouse.load import LoadReport
-from warehouse.options import Options, parse_given
-from warehouse.storage import Store
-from warehouse.ticks import from_epoch_us, parse_duration
+from tidemark import warehouse
+from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli.exit_codes import ended
+from tidemark.jobs.cli.progress import shown
+from tidemark.jobs.inputs.spark_inputs import as_input_error
+from tidemark.warehouse.columns.ticks import from_epoch_us, parse_duration
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import InputError, NotAWarehouse
+from tidemark.warehouse.load import LoadReport
+from tidemark.warehouse.settings.options import Options, parse_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
-    from jobs.inputs import Inputs
+    from tidemark.jobs.inputs.spark_inputs import Inputs
 
 
 def parser() -> argparse.ArgumentParser:
@@ -70,7 +70,7 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
             raise
         raise readable from error
     if given.json:
-        from query.plain import json_text
+        from tidemark.query.answers.json_values import json_text
 
         print(json_text({"batches": [{"batch": name, **asdict(report)} for name, report in done]}))
     return 0
@@ -79,11 +79,11 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
 def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
     """Where tasks run, and what reads the input there."""
     if given.engine == "local":
-        from jobs.localinputs import LocalInputs
+        from tidemark.jobs.inputs.local_inputs import LocalInputs
 
         return None, LocalInputs(given.warehouse)
-    from jobs.inputs import SparkInputs
-    from jobs.session import spark_session
+    from tidemark.jobs.inputs.spark_inputs import SparkInputs
+    from tidemark.jobs.spark.session import spark_session
 
     # A task that fails is told once, in our words, and not by Spark's log too.
     spark = spark_session("tidemark load", **{"spark.log.level": "FATAL"})

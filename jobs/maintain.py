@@ -12,14 +12,14 @@ import sys
 
 from rich.console import Console
 
-import warehouse
-from jobs import arguments
-from jobs.outcome import ended
-from jobs.progress import shown
-from jobs.session import spark_session
-from query.plain import json_text
-from warehouse.maintain import MaintenanceReport
-from warehouse.storage import Store
+from tidemark import warehouse
+from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli.exit_codes import ended
+from tidemark.jobs.cli.progress import shown
+from tidemark.jobs.spark.session import spark_session
+from tidemark.query.answers.json_values import json_text
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.maintain import MaintenanceReport
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -24,24 +24,22 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-import query
-import stream
-import warehouse
-from jobs import arguments
-from jobs.inputs import as_input_error
-from jobs.outcome import ended
-from jobs.session import spark_session
-from jobs.stopping import java_waits, told_to_stop
-from query.plain import json_text
-from stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
-from warehouse.errors import InputError, told_in
-from warehouse.storage import Store
+from tidemark import query, stream, warehouse
+from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli.exit_codes import ended
+from tidemark.jobs.cli.signals import java_waits, told_to_stop
+from tidemark.jobs.inputs.spark_inputs import as_input_error
+from tidemark.jobs.spark.session import spark_session
+from tidemark.query.answers.json_values import json_text
+from tidemark.stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import InputError, told_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from warehouse.options import Options
+    from tidemark.warehouse.settings.options import Options
 
 _LOOK_SECONDS = 1
 

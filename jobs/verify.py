@@ -1,6 +1,6 @@
 """Verifies a warehouse: every invariant, on the real tables. Needs no JVM.
 
-    python -m jobs.verify --warehouse W
+    python -m tidemark.jobs.verify --warehouse W
 
 Exit codes: 0 nothing is broken, 1 an invariant does not hold, 2 bad usage or not a warehouse. A check whose
 tables changed at every look is told as busy, and breaks nothing.
@@ -14,10 +14,10 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-import warehouse
-from jobs import arguments
-from jobs.outcome import ended
-from query.plain import json_text
+from tidemark import warehouse
+from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli.exit_codes import ended
+from tidemark.query.answers.json_values import json_text
 
 
 def main(argv: list[str] | None = None) -> int:

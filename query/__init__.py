@@ -1,6 +1,6 @@
 """Questions to a warehouse, answered with certified bounds and without a JVM.
 
->>> import query                                                    # doctest: +SKIP
+>>> from tidemark import query                                                    # doctest: +SKIP
 >>> wh = query.open("flights")                                      # doctest: +SKIP
 >>> wh.quantile(0.99)                                               # doctest: +SKIP
 >>> wh.quantile([0.5, 0.9], measure="delay", last="7d")             # doctest: +SKIP
@@ -16,14 +16,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from query.answer import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
-from query.duck import register_duckdb
-from query.info import Info
-from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
-from query.reader import Warehouse
-from query.spark import register_views
-from warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
-from warehouse.snapshot import open_snapshot
+from tidemark.query.answers.answer import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
+from tidemark.query.answers.info import Info
+from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.sql.duckdb_sql import register_duckdb
+from tidemark.query.sql.spark_sql import register_views
+from tidemark.query.warehouse import Warehouse
+from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
+from tidemark.warehouse.snapshots.snapshot import open_snapshot
 
 VARIABLE = "TIDEMARK_WAREHOUSE"
 _used: dict[str, Warehouse] = {}  # the warehouse of `use` under "", others by what the variable said

@@ -11,14 +11,15 @@ import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from numpy.typing import NDArray
 
-from query.answer import Answer, Answers, CdfAnswer, Histogram, RankAnswer
-from query.blocks import BlockReader
-from query.frequency import MODES as KEY_MODES
-from query.frequency import (
+from tidemark.query.answers.answer import Answer, Answers, CdfAnswer, Histogram, RankAnswer
+from tidemark.query.answers.info import Info
+from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.keys.frequencies import MODES as KEY_MODES
+from tidemark.query.keys.frequencies import (
     KeyQuestion,
     frequencies,
     heavy_hitters,
@@ -28,28 +29,32 @@ from query.frequency import (
     self_join,
     top,
 )
-from query.histogram import check_bins, histogram
-from query.info import Info
-from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
-from query.keymemory import KeyMemory
-from query.keywindows import KeyWindow, key_window
-from query.known import Memory, tick_range
-from query.plots import Plots
-from query.question import Question, cdf, check_mode, check_phis, quantiles, ranks, several
-from query.refine import MODES, Source
-from query.windows import choose_window, empty_window, shown_window
-from warehouse.contents import Contents
-from warehouse.errors import DamagedWarehouse
-from warehouse.keyrows import KeyRows
-from warehouse.keys import Key
-from warehouse.live import live_key_rows, live_values
-from warehouse.measures import Measure
-from warehouse.options import Options
-from warehouse.snapshot import KeysView, Pinned, Snapshot, View
-from warehouse.ticks import Window
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+from tidemark.query.keys.key_cache import KeyMemory
+from tidemark.query.keys.key_windows import KeyWindow, key_window
+from tidemark.query.quantiles.histograms import check_bins, histogram
+from tidemark.query.quantiles.questions import (
+    Question,
+    cdf,
+    check_mode,
+    check_phis,
+    quantiles,
+    ranks,
+    several,
+)
+from tidemark.query.quantiles.rank_search import MODES, Source
+from tidemark.query.quantiles.window_bounds import Memory
+from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.ledger.key_summaries import KeyPromise
+from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.snapshots.live_rows import live_key_rows, live_values
+from tidemark.warehouse.snapshots.snapshot import KeysView, Pinned, Snapshot, View
+from tidemark.warehouse.snapshots.system_tables import Contents
 
 Mode = Literal["quick", "accurate", "exact"]
 KeyMode = Literal["approximate", "exact"]
@@ -59,8 +64,8 @@ V = TypeVar("V", View, KeysView)
 ATTEMPTS = 3  # files gone three times under three newer views are damage, not maintenance
 
 
-class Warehouse:
-    """An open warehouse; `query.open` makes it. May be shared between threads.
+class Reader:
+    """The questions to an open warehouse. May be shared between threads.
 
     What all questions take:
 
@@ -81,7 +86,6 @@ class Warehouse:
         self._memory = Memory()
         self._keys = KeyMemory(snapshot.store, self._blocks)
         self._lock = threading.Lock()
-        self._duck = threading.local()
 
     @property
     def options(self) -> Options:
@@ -114,11 +118,6 @@ class Warehouse:
         tick_us = self._snapshot.options.tick_us
         return None if tick_us is None else timedelta(microseconds=tick_us)
 
-    @property
-    def plot(self) -> Plots:
-        """Figures: `plot.cdf()`, `plot.quantiles()` and `plot.histogram()`; they need matplotlib."""
-        return Plots(self)
-
     def span(self, measure: str | None = None, *, last: Any = None, between: Any = None) -> tuple[Any, Any]:
         """(start, end) of the window's ticks between the data's first and last, the end exclusive.
 
@@ -138,26 +137,7 @@ class Warehouse:
         with self._lock:
             return bool(self._snapshot.refresh())
 
-    def sql(self, statement: str, *, params: Any = None) -> DuckDBPyRelation:
-        """A query over events, live, history, steps, runs and summary, and over the questions as functions.
-
-        >>> wh.sql("SELECT * FROM quantile(0.99, '7 days')").df()            # doctest: +SKIP
-
-        DuckDB reads the files; its relation runs, over the data of that moment, when its rows are asked for
-        (df, pl, arrow, fetchall, show ...). `params` are values for ? and $name. InputError for what is no
-        single query; other errors are DuckDB's own.
-        """
-        from query.duck import checked_query, connected
-
-        checked_query(statement)
-        # A connection a thread, for it takes one call at a time. Not by a cursor: what a relation keeps is
-        # the connection that it came from, and that has to be the one that has the functions.
-        if not hasattr(self._duck, "connection"):
-            self._duck.connection = connected(self)
-        connection: DuckDBPyConnection = self._duck.connection
-        return connection.sql(statement, params=params)
-
-    def pinned(self) -> Warehouse:
+    def pinned(self) -> Self:
         """The warehouse as it is now, which does not refresh itself; it shares what is in memory."""
         other = self.twin()
         with self._lock:
@@ -165,11 +145,9 @@ class Warehouse:
             other._snapshot = self._snapshot.pinned()  # noqa: SLF001  one of this class
         return other
 
-    def twin(self) -> Warehouse:
-        """Another object for this warehouse, which shares what is in memory but not the way to DuckDB."""
-        other = copy.copy(self)
-        other._duck = threading.local()  # noqa: SLF001  one of this class
-        return other
+    def twin(self) -> Self:
+        """Another object for this warehouse, which shares what is in memory."""
+        return copy.copy(self)
 
     def contents(self) -> Contents:
         """Which batches, steps and runs there are now, and the way to their rows."""
@@ -303,7 +281,7 @@ class Warehouse:
         return self._ask_keys(self_join, last, between, mode)
 
     def inner_product(
-        self, other: Warehouse, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+        self, other: Reader, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
     ) -> CountAnswer:
         """The size of the join with another warehouse on the keys, in the same window of both.
 
@@ -331,11 +309,11 @@ class Warehouse:
             view=view,
             window=window,
             mode=mode,
-            promise=options.key_promise,
+            promise=KeyPromise.of(options),
             blocks=self._blocks,
             history=lambda ticks: self._keys.history(view, ticks),
             listed=self._keys.listed,
-            live=self._keys.live(view, window, options.key_promise),
+            live=self._keys.live(view, window, KeyPromise.of(options)),
             live_rows=lambda: self._live_keys(view, window),
         )
 

@@ -14,12 +14,17 @@ The package imports numpy, xxhash and the standard library and nothing of tidema
 frequencies load numba when they are first called. Every error is a SketchError.
 """
 
-from sketches.counting import Counting
-from sketches.counts import Counts, Estimate
-from sketches.dyadic import DyadicECM, HeavyHitters, KeyQuantile, merge_dyadic
-from sketches.ecm import ECM, in_time_order
-from sketches.ecm_merge import merge_counts, merge_ecm
-from sketches.errors import (
+from tidemark.sketches.bounds.count_bounds import Counts, Estimate
+from tidemark.sketches.bounds.rank_bounds import RankBounds, combine
+from tidemark.sketches.bounds.target_rank import target_rank
+from tidemark.sketches.counters.counting import Counting
+from tidemark.sketches.counters.window_counts import WindowCounts
+from tidemark.sketches.ecm.dyadic import DyadicECM, HeavyHitters, KeyQuantile, merge_dyadic
+from tidemark.sketches.ecm.ecm import ECM, in_time_order
+from tidemark.sketches.ecm.ecm_merge import merge_counts, merge_ecm
+from tidemark.sketches.ecm.frequency_bounds import FrequencyBounds
+from tidemark.sketches.ecm.frequency_bounds import combine as combine_frequencies
+from tidemark.sketches.errors import (
     BrokenInvariant,
     CorruptSketch,
     EmptySketch,
@@ -28,13 +33,8 @@ from sketches.errors import (
     SketchError,
     WrongKind,
 )
-from sketches.frequency_bounds import FrequencyBounds
-from sketches.frequency_bounds import combine as combine_frequencies
-from sketches.gk import GK, merge
-from sketches.hashing import digest, digest_one
-from sketches.rank_bounds import RankBounds, combine
-from sketches.target_rank import target_rank
-from sketches.window_counts import WindowCounts
+from tidemark.sketches.gk.gk import GK, merge
+from tidemark.sketches.hashing.key_digests import digest, digest_one
 
 __all__ = [
     "ECM",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from sketches.errors import InvalidInput
+from tidemark.sketches.errors import InvalidInput
 
 
 class Counted(Protocol):

@@ -4,8 +4,8 @@
 for every batch of a streaming DataFrame. `parse` makes one of text records.
 """
 
-from stream.append import append
-from stream.records import parse
-from stream.start import BatchReport, start
+from tidemark.stream.append import append
+from tidemark.stream.records import parse
+from tidemark.stream.start import BatchReport, start
 
 __all__ = ["BatchReport", "append", "parse", "start"]

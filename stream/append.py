@@ -15,23 +15,25 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from warehouse import ingest, ledger, numbering, tables, tasks
-from warehouse.create import read_options
-from warehouse.errors import InputError
-from warehouse.events import Batches, event_files, rows_by_batch, share_out
-from warehouse.executors import Executor, Input, executor_of
-from warehouse.ingest import Appended
-from warehouse.load import BULK, next_step
-from warehouse.options import Options
-from warehouse.refusals import telling_refusals
-from warehouse.sieve import TAKE_ALL, Sieve
-from warehouse.storage import EVENTS, LEDGER, REJECTED, Store
-from warehouse.summaries import TickSummary, by_tick
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.events.reader import Batches, event_files, rows_by_batch, share_out
+from tidemark.warehouse.execution.executors import Executor, Input, executor_of
+from tidemark.warehouse.ingest import append_rows, batch_numbers, rejected
+from tidemark.warehouse.ingest.append_rows import Appended
+from tidemark.warehouse.ingest.row_filter import TAKE_ALL, Sieve
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
+from tidemark.warehouse.load import BULK, next_step
+from tidemark.warehouse.loads import tasks
+from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.settings.options import Options, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from warehouse.arrowrows import Given
+    from tidemark.warehouse.execution.arrow_inputs import Given
 
 
 def append(
@@ -81,9 +83,9 @@ def append_batch(
     """Appends the batch; None where the warehouse has it already. `sieve` and `check`: see `ingest`."""
     events = tables.open_table(store, EVENTS)
     options = read_options(store, events)
-    ingest.check_rows(options, rows, sieve)
+    append_rows.check_rows(options, rows, sieve)
     held = tables.open_table(store, LEDGER)
-    place = numbering.place_of(store, events, held, batch)
+    place = batch_numbers.place_of(store, events, held, batch)
     if place == "known":
         return None
     if place == "unfinished":
@@ -95,29 +97,29 @@ def append_batch(
     if before > tables.newest_transaction(held, batch.source):
         _finish(executor, store, options, Batches(batch.source, before, before))
         held = tables.open_table(store, LEDGER)
-    prepared: list[ledger.Prepared] = []
+    prepared: list[ledger_table.Prepared] = []
 
     def prepare(done: Appended) -> None:
         check(done)
         summaries = done.summaries
-        prepared[:] = [ledger.prepare(store, held, options.eps, batch.source, batch.last, summaries)]
+        prepared[:] = [ledger_table.prepare(store, held, options.eps, batch.source, batch.last, summaries)]
 
-    eps = ledger.level_eps(options.eps, 0)
-    done = ingest.append_rows(store, rows, batch, next_step(store), eps=eps, sieve=sieve, check=prepare)
+    eps = ledger_table.level_eps(options.eps, 0)
+    done = append_rows.append_rows(store, rows, batch, next_step(store), eps=eps, sieve=sieve, check=prepare)
     if done.outcome == "known":  # another process has brought it, or a later one, meanwhile
         return append_batch(executor, store, rows, batch, sieve=sieve, check=check)
     if done.after > tables.newest_transaction(held, batch.source):
         _finish(executor, store, options, Batches(batch.source, done.after, done.after))
-    ledger.append_batch(store, options.eps, batch.source, batch.last, done.summaries, *prepared)
+    ledger_table.append_batch(store, options.eps, batch.source, batch.last, done.summaries, *prepared)
     return done
 
 
 def _check_without_rows(store: Store, rows: Input, batch: Batches, sieve: Sieve) -> None:
     """InputError where a batch of which nothing is there brings anything: it would be passed over."""
-    found = ingest.try_rows(store, rows, batch, next_step(store), sieve)
-    told = ingest.has_rejected(tables.open_table(store, REJECTED), batch)
+    found = append_rows.try_rows(store, rows, batch, next_step(store), sieve)
+    told = rejected.has_rejected(tables.open_table(store, REJECTED), batch)
     if found.rows or (found.rejected and not told):
-        raise numbering.passed_over(batch, numbering.newest(store, batch.source))
+        raise batch_numbers.passed_over(batch, batch_numbers.newest(store, batch.source))
 
 
 def _finish(executor: Executor, store: Store, options: Options, batch: Batches) -> Appended | None:
@@ -131,13 +133,13 @@ def _finish(executor: Executor, store: Store, options: Options, batch: Batches) 
     mine = False
     for number in sorted({*there, batch.last}):
         summaries = _summarise(executor, store, options, Batches(batch.source, number, number))
-        mine = ledger.append_batch(store, options.eps, batch.source, number, summaries)
+        mine = ledger_table.append_batch(store, options.eps, batch.source, number, summaries)
     return Appended("known", rows=there[batch.last], summaries=summaries) if mine else None
 
 
 def _summarise(executor: Executor, store: Store, options: Options, batch: Batches) -> list[TickSummary]:
     """A summary of each tick that the batch touched, from its rows in `events`."""
-    eps = ledger.level_eps(options.eps, 0)
+    eps = ledger_table.level_eps(options.eps, 0)
     found = event_files(tables.open_table(store, EVENTS), [batch])
     work = [
         tasks.SummariseTask(store, options, (batch,), tuple(shares), eps)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from deltalake import Schema
 
-from stream.strict import Strict
-from warehouse.errors import InputError
-from warehouse.options import Options
-from warehouse.schema import ddl, delta_fields, quoted
+from tidemark.stream.strict_text import Strict
+from tidemark.warehouse.columns.schema import ddl, delta_fields, quoted
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.settings.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

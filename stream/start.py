@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from stream.append import append_batch, checked_source
-from warehouse import ingest, numbering
-from warehouse.create import read_options
-from warehouse.errors import InputError, TooManyRejected
-from warehouse.events import Batches
-from warehouse.executors import executor_of
-from warehouse.ingest import TOLD, Appended
-from warehouse.refusals import telling_refusals
-from warehouse.sieve import Sieve
-from warehouse.storage import Store
-from warehouse.ticks import parse_duration
+from tidemark.stream.append import append_batch, checked_source
+from tidemark.warehouse.columns.ticks import parse_duration
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import InputError, TooManyRejected
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.execution.executors import executor_of
+from tidemark.warehouse.ingest import append_rows, batch_numbers
+from tidemark.warehouse.ingest.append_rows import TOLD, Appended
+from tidemark.warehouse.ingest.row_filter import Sieve
+from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.settings.options import read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +92,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     when = _spark_trigger(trigger)
     ahead_us = None if ahead is None else parse_duration(ahead)
     executor = executor_of(spark)
-    ingest.check_rows(read_options(store), executor.input(streaming_df), Sieve(reasons=bool(told)))
+    append_rows.check_rows(read_options(store), executor.input(streaming_df), Sieve(reasons=bool(told)))
     check_numbering(spark, store, name, os.fspath(checkpoint))
     gate = busy or threading.Lock()
 
@@ -143,7 +143,7 @@ def check_numbering(spark: SparkSession, store: Store, source: str, checkpoint: 
     every batch that the warehouse has. One that is new, or older, would give their numbers to other
     rows, and these would be taken for replays.
     """
-    there = numbering.newest(store, source)
+    there = batch_numbers.newest(store, source)
     known = newest_offset(spark, checkpoint)
     if there > known:
         knows = "is new" if known < 0 else f"ends with batch {known}"

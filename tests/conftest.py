@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.session import spark_session
+from tidemark.jobs.spark.session import spark_session
 
 # The same examples in every run: a red build is red again at home, and a green one does not turn red by luck.
 # `--hypothesis-profile=explore` draws new ones. A first call may start Spark or warm a cache, so a deadline

@@ -1,4 +1,4 @@
-"""Who may import whom: sketches <- warehouse <- stream, query <- jobs, and where Spark must not be loaded."""
+"""Who may import whom, packages and the rooms inside them, and where Spark must not be loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,38 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What each package may use of the project. Nobody uses tests or bench.
+# The rooms of each package, from the lowest floor to the highest. A room is a folder, or a file beside the
+# package's __init__.py. It imports rooms of lower floors and its own files; never its own floor's neighbours.
+FLOORS = {
+    "sketches": [
+        "errors compiled",
+        "inputs memory_limit disjoint hashing encoding",
+        "bounds",
+        "counters gk",
+        "ecm",
+    ],
+    "warehouse": [
+        "errors",
+        "columns os_errors",
+        "execution integrity",
+        "delta",
+        "events runs",
+        "projections",
+        "settings",
+        "ledger",
+        "ingest loads snapshots",
+        "create load maintain verification",
+        "verify",
+    ],
+    "stream": ["append strict_text", "records start"],
+    "query": ["answers", "reading", "keys quantiles", "reader", "plots sql", "warehouse"],
+    "jobs": [
+        "cli spark",
+        "ask create demo inputs maintain sql verify",
+        "load_batch stream_events",
+    ],
+}
+# What each package may use of the others. Nobody uses tests or bench.
 BELOW = {
     "sketches": set(),
     "warehouse": {"sketches"},
@@ -20,7 +51,7 @@ BELOW = {
     "query": {"sketches", "warehouse"},
     "jobs": {"sketches", "warehouse", "stream", "query"},
 }
-PROJECT = {*BELOW, "tests", "bench"}
+OUTSIDE = {"tests", "bench", "docs", "tools"}
 
 SPARK = {"pyspark", "py4j", "delta"}
 # sketches travel to executors and into ledger rows; query alone asks DuckDB.
@@ -51,71 +82,122 @@ def imports(node: ast.AST, *, when_loaded: bool = True) -> Iterator[tuple[str, i
             yield from imports(child, when_loaded=when_loaded and not inside)
 
 
-def violations(package: str, source: str) -> list[str]:
-    """Return what is wrong with the imports of one module of the package, a line each."""
+def floor(package: str, room: str) -> int | None:
+    """The floor of a room, counted from the lowest; None where the package has no such room."""
+    return next((level for level, rooms in enumerate(FLOORS[package]) if room in rooms.split()), None)
+
+
+def out_of_place(package: str, room: str, name: list[str]) -> str | None:
+    """What is wrong with the import of tidemark.<name> from a room of the package; None where it may be."""
+    top, *rest = name
+    if top == package:
+        if not rest or not room or rest[0] == room:
+            return None
+        own, other = floor(package, room), floor(package, rest[0])
+        below = own is not None and other is not None and other < own
+        return None if below else f"{package}/{room} may not use {package}/{rest[0]}"
+    if top not in BELOW[package]:
+        return f"{package} may not use {top}"
+    return f"{'.'.join(name)} is private to {top}" if any(part.startswith("_") for part in rest) else None
+
+
+def violations(package: str, room: str, source: str) -> list[str]:
+    """Return what is wrong with the imports of one module of a room of the package, a line each.
+
+    The room "" is the package's __init__.py, which imports any of its rooms.
+    """
     found = []
     for name, line, when_loaded in imports(ast.parse(source)):
         top, *rest = name.split(".")
-        if top in PROJECT - BELOW[package] - {package}:
+        if top == "tidemark" and rest:
+            problem = out_of_place(package, room, rest)
+            found += [f"line {line}: {problem}"] if problem else []
+        elif top in BELOW:
+            found.append(f"line {line}: {name} is imported without tidemark. before it")
+        elif top in OUTSIDE:
             found.append(f"line {line}: {package} may not use {top}")
         elif top in NEVER[package]:
             found.append(f"line {line}: {package} never uses {top}")
         elif when_loaded and top in NOT_WHEN_LOADED.get(package, ()):
             found.append(f"line {line}: {top} may be imported only inside a function of {package}")
-        elif top in PROJECT - {package} and any(part.startswith("_") for part in rest):
-            found.append(f"line {line}: {name} is private to {top}")
     return found
 
 
+def rooms(package: str) -> Iterator[tuple[Path, str]]:
+    """Every module of a package and its room."""
+    for path in sorted((ROOT / package).rglob("*.py")):
+        first, *inner = path.relative_to(ROOT / package).parts
+        yield path, first if inner else first.removesuffix(".py").replace("__init__", "")
+
+
 @pytest.mark.parametrize("package", BELOW)
-def test_a_package_imports_only_what_lies_below_it(package: str) -> None:
+def test_a_room_imports_only_what_lies_below_it(package: str) -> None:
     found = [
         f"{path.relative_to(ROOT)} {problem}"
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for problem in violations(package, path.read_text(encoding="utf-8"))
+        for path, room in rooms(package)
+        for problem in violations(package, room, path.read_text(encoding="utf-8"))
     ]
     assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize("package", BELOW)
+def test_every_room_has_its_floor_and_every_floor_its_rooms(package: str) -> None:
+    assert {room for _, room in rooms(package)} - {""} == set(" ".join(FLOORS[package]).split())
+
+
 @pytest.mark.parametrize(
-    ("package", "source"),
+    ("place", "source"),
     [
-        ("sketches", "import warehouse"),
+        ("sketches", "from tidemark import warehouse"),
+        ("sketches", "import tidemark.warehouse.load"),
+        ("sketches/gk", "from tidemark.sketches.ecm import ecm"),
         ("sketches", "def f():\n    import pyspark.sql"),
         ("sketches", "if TYPE_CHECKING:\n    from deltalake import DeltaTable"),
-        ("warehouse", "from query import answers"),
+        ("warehouse", "from tidemark.query import answers"),
         ("warehouse", "import numpy, duckdb"),
-        ("stream", "from query.answers import Answer"),
+        ("warehouse/columns", "from tidemark.warehouse.delta import tables"),
+        ("warehouse/events", "from tidemark.warehouse.runs import layout"),
+        ("warehouse/delta", "def f():\n    from tidemark.warehouse import load"),
+        ("warehouse/delta", "if TYPE_CHECKING:\n    from tidemark.warehouse.load import LoadReport"),
+        ("warehouse/new", "from tidemark.warehouse.errors import InputError"),
+        ("stream", "from tidemark.query.answers import answer"),
+        ("query", "from tidemark import stream"),
         ("query", "import stream"),
+        ("query", "from query.answers import Answer"),
+        ("query/sql", "from tidemark.query.warehouse import Warehouse"),
         ("query", "from pyspark.sql import SparkSession"),
         ("warehouse", "from pyspark.sql import SparkSession"),
         ("stream", "from pyspark.sql import functions as F"),
         ("query", "try:\n    import pyspark\nexcept ImportError:\n    pyspark = None"),
         ("query", "class Reader:\n    import pyspark"),
         ("query", "if TYPE_CHECKING:\n    pass\nelse:\n    import pyspark"),
-        ("query", "from warehouse._commit import commit"),
-        ("query", "from warehouse import _commit"),
+        ("query", "from tidemark.warehouse._commit import commit"),
+        ("query", "from tidemark.warehouse import _commit"),
         ("jobs", "import bench.engines"),
         ("jobs", "from tests import oracle"),
     ],
 )
-def test_an_import_out_of_bounds_is_caught(package: str, source: str) -> None:
-    assert len(violations(package, source)) == 1
+def test_an_import_out_of_bounds_is_caught(place: str, source: str) -> None:
+    package, _, room = place.partition("/")
+    assert len(violations(package, room, source)) == 1
 
 
 @pytest.mark.parametrize(
-    ("package", "source"),
+    ("place", "source"),
     [
-        ("sketches", "import numpy\nfrom sketches import gk\nfrom . import _bytes"),
-        ("warehouse", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame\nfrom sketches.gk import GK"),
-        ("query", "import duckdb\nfrom warehouse import snapshot\nfrom query._probes import probe"),
+        ("sketches/gk", "import numpy\nfrom tidemark.sketches.gk import gk_bytes\nfrom . import _bytes"),
+        ("sketches/ecm", "from tidemark.sketches.errors import InvalidInput"),
+        ("warehouse", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
+        ("warehouse/ledger", "from tidemark.sketches.gk.gk import GK"),
+        ("query/keys", "import duckdb\nfrom tidemark.warehouse.snapshots import snapshot"),
         ("query", "def register(spark):\n    from pyspark.sql import functions"),
         ("query", "if TYPE_CHECKING:\n    from pyspark.sql import SparkSession"),
-        ("jobs", "import query, stream, warehouse, pyspark"),
+        ("jobs", "import pyspark\nfrom tidemark import query, stream, warehouse"),
     ],
 )
-def test_an_import_within_bounds_passes(package: str, source: str) -> None:
-    assert violations(package, source) == []
+def test_an_import_within_bounds_passes(place: str, source: str) -> None:
+    package, _, room = place.partition("/")
+    assert violations(package, room, source) == []
 
 
 @pytest.mark.parametrize(
@@ -129,15 +211,30 @@ def test_an_import_within_bounds_passes(package: str, source: str) -> None:
 )
 def test_loading_a_package_does_not_load_spark(package: str, unwanted: set[str]) -> None:
     """py4j is how Python starts Java and talks to it: where it is not loaded, no Java runs."""
-    script = f"import sys, {package}; print(*sorted({unwanted!r} & set(sys.modules)))"
+    script = f"import sys, tidemark.{package}; print(*sorted({unwanted!r} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout.split() == []
+
+
+def test_importing_tidemark_loads_nothing_until_a_name_is_used() -> None:
+    """Milliseconds, for whoever wants one of its names: the packages come with the first use."""
+    heavy = {"numpy", "pyarrow", "deltalake", "duckdb", *SPARK}
+    script = (
+        "import sys, tidemark\n"
+        f"print(*sorted(({heavy!r} | {{'tidemark.query', 'tidemark.warehouse'}}) & set(sys.modules)))\n"
+        "print(*(name for name in tidemark.__all__ if getattr(tidemark, name) is None))\n"
+        "from tidemark import query\n"
+        "print(tidemark.open is query.open, tidemark.query is query)\n"
+        "print(set(tidemark.__all__) <= set(dir(tidemark)))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.split("\n") == ["", "", "True True", "True", ""]
 
 
 def test_a_reader_of_frequencies_does_not_load_numba() -> None:
     """Half a second that only updates and merges are worth: sketches open, add and answer without it."""
     stored = (
-        "from sketches import ECM, DyadicECM, digest\n"
+        "from tidemark.sketches import ECM, DyadicECM, digest\n"
         "sketch, keys = ECM(0.1, 0.1), DyadicECM(16, 0.1, 0.1)\n"
         "sketch.update(digest(['a', 'b', 'a']), [1, 2, 3])\n"
         "keys.update([1, 2, 1], [1, 2, 3])\n"
@@ -149,7 +246,7 @@ def test_a_reader_of_frequencies_does_not_load_numba() -> None:
     sketch, keys = write.stdout.split()
     script = (
         "import sys\n"
-        "from sketches import ECM, DyadicECM, combine_frequencies, digest\n"
+        "from tidemark.sketches import ECM, DyadicECM, combine_frequencies, digest\n"
         f"sketch = ECM.from_bytes(bytes.fromhex('{sketch}'))\n"
         f"keys = DyadicECM.from_bytes(bytes.fromhex('{keys}'))\n"
         "bounds = combine_frequencies([sketch.bounds(2), sketch.bounds(2)])\n"

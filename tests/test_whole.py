@@ -29,15 +29,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-import query
-import warehouse
-from sketches import target_rank
 from tests.warehouse.keyworld import plain
-from warehouse import attempt, keycounts, keyrows, ledger, tasks, valuemarks, values
-from warehouse.create import read_options
-from warehouse.events import Batches
-from warehouse.executors import LocalExecutor
-from warehouse.storage import Store
+from tidemark import query, warehouse
+from tidemark.sketches import target_rank
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.execution.executors import LocalExecutor
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.loads import attempt, tasks
+from tidemark.warehouse.projections import key_counts, key_rows, sorted_values, value_marks
+from tidemark.warehouse.settings.options import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,13 +80,13 @@ def templates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Blocks of 8 rows, chunks of 24, slices of 16, a cascade of threes."""
-    monkeypatch.setattr(valuemarks, "BLOCK_ROWS", 8)
-    monkeypatch.setattr(valuemarks, "CELLS", 16)
-    monkeypatch.setattr(ledger, "FAN", 3)
+    monkeypatch.setattr(value_marks, "BLOCK_ROWS", 8)
+    monkeypatch.setattr(value_marks, "CELLS", 16)
+    monkeypatch.setattr(ledger_table, "FAN", 3)
     monkeypatch.setattr(tasks, "SORT_ROWS", 24)
     monkeypatch.setattr(attempt, "SLICE_ROWS", 16)
     monkeypatch.setattr(attempt, "FILE_ROWS", (32, 64))
-    monkeypatch.setattr(keycounts, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(key_counts, "BLOCK_ROWS", 3)
     return monkeypatch
 
 
@@ -116,8 +117,8 @@ class Whole(RuleBasedStateMachine):
     @rule(data=st.data(), size=st.integers(0, 60))
     def ingest(self, data: Any, size: int) -> None:
         """A batch of a stream: events, then its ledger rows."""
-        values = doubles if self.kind == "double" else longs
-        few = data.draw(st.lists(values, min_size=1, max_size=12))
+        sorted_values = doubles if self.kind == "double" else longs
+        few = data.draw(st.lists(sorted_values, min_size=1, max_size=12))
         rows = data.draw(st.lists(st.tuples(st.sampled_from(few), ticks), min_size=size, max_size=size))
         self._append(len(self.batches), rows)
         self.batches.append(rows)
@@ -129,7 +130,7 @@ class Whole(RuleBasedStateMachine):
     def replay(self, data: Any) -> None:
         """A batch that comes again is skipped."""
         batch = data.draw(st.integers(0, len(self.batches) - 1))
-        assert ledger.append_batch(self.store, read_options(self.store).eps, "s", batch, []) is False
+        assert ledger_table.append_batch(self.store, read_options(self.store).eps, "s", batch, []) is False
 
     @rule()
     def load(self) -> None:
@@ -197,7 +198,7 @@ class Whole(RuleBasedStateMachine):
         write_deltalake(self.store.table("events"), table, mode="append", commit_properties=once)
         options = read_options(self.store)
         summaries = append_module._summarise(LocalExecutor(), self.store, options, Batches("s", batch, batch))
-        assert ledger.append_batch(self.store, options.eps, "s", batch, summaries)
+        assert ledger_table.append_batch(self.store, options.eps, "s", batch, summaries)
 
     def _check(self, window: tuple[int, int] | None) -> None:
         inside = [value for value, tick in self.rows if window is None or window[0] <= tick < window[1]]
@@ -257,17 +258,17 @@ def test_a_broken_warehouse_is_caught(
 ) -> None:
     """The machine finds a span that forgets a row, loaded rows that stay live, keys without their ticks."""
     if broken == "ticks":
-        count = values.cells_of
+        count = sorted_values.cells_of
 
         def forgets(*args: Any) -> Any:
             spans, ticks, counts = count(*args)
             return spans, ticks, counts // 2 * 2
 
-        tiny.setattr(values, "cells_of", forgets)
+        tiny.setattr(sorted_values, "cells_of", forgets)
     elif broken == "keys":
-        tiny.setattr(keycounts, "counted", lambda column, ticks: keyrows.counted(column, ticks * 0))
+        tiny.setattr(key_counts, "counted", lambda column, ticks: key_rows.counted(column, ticks * 0))
     else:
-        tiny.setattr(ledger, "live_ranges", lambda known, _: sorted(known))
+        tiny.setattr(ledger_table, "live_ranges", lambda known, _: sorted(known))
     short = settings(LONG, database=None, report_multiple_bugs=False, phases=[Phase.generate])
     with pytest.raises(Exception):  # noqa: B017, PT011  whichever check sees it first
         run(Whole, templates, tmp_path, short)

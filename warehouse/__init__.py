@@ -4,15 +4,15 @@
     open_snapshot               what readers see; needs no Spark
     verify                      every invariant, on the real tables
 
-DESIGN.md is the contract. Everything here raises errors of `warehouse.errors`, prints nothing, and tells the
-logger `tidemark` and its children what it does: loads, merges, maintenance and creation at INFO, lost races
-at WARNING.
+DESIGN.md is the contract. Everything here raises errors of `tidemark.warehouse.errors` and prints nothing.
+The logger `tidemark` and its children record loads, merges, maintenance and creation at INFO, and lost commit
+races at WARNING.
 """
 
 import logging
 
-from warehouse.create import create, read_options
-from warehouse.errors import (
+from tidemark.warehouse.create import create
+from tidemark.warehouse.errors import (
     BatchMismatch,
     CommitFailed,
     Contended,
@@ -25,11 +25,12 @@ from warehouse.errors import (
     TidemarkError,
     TooManyRejected,
 )
-from warehouse.live import live_values
-from warehouse.load import LoadReport, load
-from warehouse.maintain import MaintenanceReport, maintain
-from warehouse.snapshot import Snapshot, View, open_snapshot
-from warehouse.verify import Check, Report, verify
+from tidemark.warehouse.load import LoadReport, load
+from tidemark.warehouse.maintain import MaintenanceReport, maintain
+from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.snapshots.live_rows import live_values
+from tidemark.warehouse.snapshots.snapshot import Snapshot, View, open_snapshot
+from tidemark.warehouse.verify import Check, Report, verify
 
 logging.getLogger("tidemark").addHandler(logging.NullHandler())
 

@@ -7,12 +7,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-from deltalake import DeltaTable, Field, Schema
+from deltalake import Field, Schema
 from deltalake.schema import PrimitiveType
 from pyarrow import fs
 
-from warehouse import history, ledgerrows, steps, tables
-from warehouse.allowed import (
+from tidemark.warehouse.columns.schema import column_types, delta_fields
+from tidemark.warehouse.columns.ticks import parse_duration
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.commits import without_secrets
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, PARENTS, REJECTED, STEPS, Store
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.events import steps
+from tidemark.warehouse.ingest import rejected
+from tidemark.warehouse.ledger import ledger_rows
+from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.settings.option_checks import (
     DEFAULT_EPS,
     DEFAULT_KAPPA,
     DEFAULT_KEY_DELTA,
@@ -20,14 +30,13 @@ from warehouse.allowed import (
     SYSTEM_COLUMNS,
     check_folders,
 )
-from warehouse.commits import without_secrets
-from warehouse.errors import InputError
-from warehouse.options import DEFAULT_GRACE, DEFAULT_TICK, Options, parse_given
-from warehouse.refusals import telling_refusals
-from warehouse.rowfiles import REJECTED_SCHEMA
-from warehouse.schema import column_types, delta_fields
-from warehouse.storage import EVENTS, LEDGER, PARENTS, REJECTED, STEPS, Store
-from warehouse.ticks import parse_duration
+from tidemark.warehouse.settings.options import (
+    DEFAULT_GRACE,
+    DEFAULT_TICK,
+    Options,
+    parse_given,
+    read_options,
+)
 
 if TYPE_CHECKING:
     import os
@@ -102,8 +111,8 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
         columns = column_types(fields)
         options.check_columns(columns)
         for projection in replace(options, columns=tuple(columns.items())).projections:
-            history.create_tables(store, projection, options.grace_us)
-    for name, schema_of in ((STEPS, steps.SCHEMA), (LEDGER, ledgerrows.SCHEMA), (REJECTED, REJECTED_SCHEMA)):
+            run_tables.create_tables(store, projection, options.grace_us)
+    for name, schema_of in ((STEPS, steps.SCHEMA), (LEDGER, ledger_rows.SCHEMA), (REJECTED, rejected.SCHEMA)):
         tables.create(store, name, schema_of, grace_us=options.grace_us)
     system = [Field(name, PrimitiveType(kind)) for name, kind in SYSTEM_COLUMNS.items()]
     columns_of = Schema([*system, *fields])
@@ -115,15 +124,6 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
         without_secrets(store.uri),
         ", ".join([*options.measure_names, *filter(None, [options.key])]),
     )
-    return options
-
-
-def read_options(store: Store, events: DeltaTable | None = None) -> Options:
-    """The options of the warehouse."""
-    table = events or tables.open_table(store, EVENTS)
-    columns = column_types(table.schema().fields)
-    options = Options.from_properties(store.uri, table.metadata().configuration, columns)
-    options.check_stored(store.uri)
     return options
 
 

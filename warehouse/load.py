@@ -30,29 +30,32 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from warehouse import batchrows, build, history, ingest, ledger, tables
-from warehouse.commits import contend, without_secrets
-from warehouse.create import read_options
-from warehouse.errors import InputError
-from warehouse.events import Batches, rows_by_batch
-from warehouse.executors import executor_of
-from warehouse.layout import Layout, plan_merge
-from warehouse.ledgerrows import RANGE
-from warehouse.options import Options
-from warehouse.projection import Projection
-from warehouse.refusals import telling_refusals
-from warehouse.samerows import check_same_rows
-from warehouse.sieve import WHOLE
-from warehouse.steps import Plan, covered, read_plans, write_plan
-from warehouse.storage import EVENTS, LEDGER, STEPS, Store
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.commits import contend, without_secrets
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.events.reader import Batches, rows_by_batch
+from tidemark.warehouse.events.steps import Plan, covered, read_plans, write_plan
+from tidemark.warehouse.execution.executors import executor_of
+from tidemark.warehouse.ingest import append_rows
+from tidemark.warehouse.ingest.row_filter import WHOLE
+from tidemark.warehouse.ingest.same_rows import check_same_rows
+from tidemark.warehouse.ledger import batch_counts, ledger_table
+from tidemark.warehouse.ledger.ledger_rows import RANGE
+from tidemark.warehouse.loads import run_builder
+from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.layout import Layout, plan_merge
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.options import Options, read_options
 
 if TYPE_CHECKING:
     import os
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from warehouse.arrowrows import Given
-    from warehouse.executors import Executor, Input
+    from tidemark.warehouse.execution.arrow_inputs import Given
+    from tidemark.warehouse.execution.executors import Executor, Input
 
 _LOG = logging.getLogger("tidemark.load")
 
@@ -156,11 +159,11 @@ def _plan_bulk(
 ) -> int | None:
     """The step of the batch, its rows being in `events`; None where there are none."""
     with watch.phase("check"):
-        ingest.check_rows(options, rows)
-        known = ingest.has_batch(store, batch)
+        append_rows.check_rows(options, rows)
+        known = append_rows.has_batch(store, batch)
     if not known:
         with watch.phase("append"):
-            outcome = ingest.append_rows(store, rows, batch, next_step(store), sieve=WHOLE).outcome
+            outcome = append_rows.append_rows(store, rows, batch, next_step(store), sieve=WHOLE).outcome
         if outcome == "empty":
             watch.report.outcome = "empty"
             return None
@@ -181,9 +184,9 @@ def _plan_live(store: Store, watch: _Watch) -> int | None:
     """The step that takes every batch of the ledger that no plan covers yet; None where there is none."""
 
     def choose(planned: list[Batches]) -> list[tuple[Batches, int]]:
-        held = ledger.ranges_by_file(store, tables.open_table(store, LEDGER))
-        live = ledger.live_ranges(chain.from_iterable(held.values()), planned)
-        counts = ledger.row_counts(ledger.read_rows(store, held, live, [*RANGE, "rows"]))
+        held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
+        live = ledger_table.live_ranges(chain.from_iterable(held.values()), planned)
+        counts = ledger_table.row_counts(ledger_table.read_rows(store, held, live, [*RANGE, "rows"]))
         by_source: dict[str, list[Batches]] = {}
         for one in live:
             by_source.setdefault(one.source, []).append(one)
@@ -239,7 +242,7 @@ def _finish_steps(
     """Brings every planned step up to `last` into history, and merges."""
     report = watch.report
     for projection in options.projections:
-        history.create_tables(store, projection, options.grace_us)
+        run_tables.create_tables(store, projection, options.grace_us)
     done = min((_layout(store, one).last_step for one in options.projections), default=-1)
     pending = [plan for plan in _plans(store) if last is not None and done < plan.step <= last]
     if report.outcome == "loaded" and not pending:
@@ -254,23 +257,23 @@ def _finish_steps(
 
 
 def _layout(store: Store, projection: Projection[Any]) -> Layout:
-    return history.layout_of(tables.open_table(store, projection.runs_table))
+    return run_tables.layout_of(tables.open_table(store, projection.runs_table))
 
 
 def _load_step(executor: Executor, store: Store, options: Options, plan: Plan, watch: _Watch) -> None:
     behind = [one for one in options.projections if _layout(store, one).last_step < plan.step]
     with watch.phase("sort"):
-        runs = build.sort_step(executor, store, options.eps, behind, plan)
+        runs = run_builder.sort_step(executor, store, options.eps, behind, plan)
     watch.reached("sorted")
     for projection, new in zip(behind, runs, strict=True):
         rows = new.totals.counts.sum() + new.totals.nans.sum() + new.totals.nulls.sum()
         if rows != plan.rows:
             said = f"step {plan.step} expects {plan.rows} rows, {rows} are there, and it was not loaded"
-            raise batchrows.not_those_that_came(store, dict(plan.parts), said)
+            raise batch_counts.not_those_that_came(store, dict(plan.parts), said)
         with watch.phase("commit"):
-            history.append_marks(store, projection, new)
+            run_tables.append_marks(store, projection, new)
             watch.reached("marked")
-            history.commit_run(store, projection, new)
+            run_tables.commit_run(store, projection, new)
         watch.reached("committed")
         report = watch.report
         report.bytes_written += sum(file.size for file in new.files)
@@ -286,16 +289,16 @@ def _merge_levels(
     """Merges until no level holds more than kappa runs."""
     while True:
         table = tables.open_table(store, projection.runs_table)
-        found = history.runs_of(tables.files(table))
+        found = run_tables.runs_of(tables.files(table))
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return
         with watch.phase("merge"):
-            new = build.merge_runs(executor, store, options.eps, projection, merge, found)
+            new = run_builder.merge_runs(executor, store, options.eps, projection, merge, found)
             watch.reached("merge sorted")
-            history.append_marks(store, projection, new)
+            run_tables.append_marks(store, projection, new)
             watch.reached("merge marked")
-            if history.commit_merge(store, projection, merge, new):
+            if run_tables.commit_merge(store, projection, merge, new):
                 watch.report.bytes_written += sum(file.size for file in new.files)
                 _LOG.info(
                     "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), new.run.name

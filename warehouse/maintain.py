@@ -21,22 +21,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from warehouse import history, ledger, tables
-from warehouse.commits import contend, without_secrets
-from warehouse.create import read_options
-from warehouse.events import Batches
-from warehouse.executors import Executor, executor_of
-from warehouse.layout import Run
-from warehouse.options import Options
-from warehouse.projection import Projection
-from warehouse.refusals import telling_refusals
-from warehouse.rowfiles import JoinFiles
-from warehouse.steps import Plan, covered, read_plans
-from warehouse.storage import EVENTS, LEDGER, REJECTED, STEPS, Store
-from warehouse.sweep import expired as _expired
-from warehouse.sweep import keep_log, sweep
-from warehouse.tables import DataFile
-from warehouse.ticks import parse_grace
+from tidemark.warehouse.columns.ticks import parse_grace
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.commits import contend, without_secrets
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
+from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.delta.vacuum import expired as _expired
+from tidemark.warehouse.delta.vacuum import keep_log, sweep
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.steps import Plan, covered, read_plans
+from tidemark.warehouse.execution.executors import Executor, executor_of
+from tidemark.warehouse.ingest.event_files import JoinFiles
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.options import Options, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,9 +127,9 @@ def _has_runs(store: Store, projection: Projection[Any]) -> bool:
 
 def _held_since(store: Store, projection: Projection[Any]) -> list[tuple[Run, int, set[str]]]:
     """Each run of the projection, since when (milliseconds) the table has it, and its attempts' names."""
-    runs = history.runs_of(tables.files(tables.open_table(store, projection.runs_table)))
+    runs = run_tables.runs_of(tables.files(tables.open_table(store, projection.runs_table)))
     return [
-        (run, max(f.modified for f in found), {history.attempt_of(f.path) for f in found})
+        (run, max(f.modified for f in found), {run_tables.attempt_of(f.path) for f in found})
         for run, found in runs.items()
     ]
 
@@ -147,7 +148,7 @@ def _expire_marks(
             since = [at for one, at, _ in held if one.first <= run.first and run.last <= one.last]
             # A run that nothing covers yet is a load in flight, or one that crashed and will be run again.
             if (
-                history.attempt_of(file.path) not in current
+                run_tables.attempt_of(file.path) not in current
                 and since
                 and _expired(max(file.modified, *since), grace_us)
             ):
@@ -186,20 +187,22 @@ def _compact_ledger(
     def attempt() -> int:
         table = tables.open_table(store, LEDGER)
         files = {file.path: file for file in tables.files(table)}
-        ranges = ledger.ranges_by_file(store, table)
-        live = set(ledger.live_ranges([one for found in ranges.values() for one in found], gone))
+        ranges = ledger_table.ranges_by_file(store, table)
+        live = set(ledger_table.live_ranges([one for found in ranges.values() for one in found], gone))
         old = {
             one
             for path, found in ranges.items()
             for one in found
             # A plan that was written while the range was made takes a part of it: its parts stay.
-            if one in live and not ledger.in_part(one, planned) and _expired(files[path].modified, grace_us)
+            if one in live
+            and not ledger_table.in_part(one, planned)
+            and _expired(files[path].modified, grace_us)
         }
         dropped = {
             one
             for found in ranges.values()
             for one in found
-            if _within(one, gone) or old.intersection(ledger.wider(one))
+            if _within(one, gone) or old.intersection(ledger_table.wider(one))
         }
         cold = [path for path, found in ranges.items() if not (len(found) == 1 and found[0] in live)]
         if len(cold) <= _LEDGER_FILES and not dropped:
@@ -208,12 +211,14 @@ def _compact_ledger(
         expired, parts = 0, []
         for path in cold:
             rows = tables.read_file(store, LEDGER, path)
-            kept = ledger.without(rows, dropped)
+            kept = ledger_table.without(rows, dropped)
             expired += len(rows) - len(kept)
             actions.append(tables.remove(files[path]))
             warm = live.intersection(ranges[path])
-            actions += [ledger.write_rows(store, one, ledger.only(kept, one)) for one in sorted(warm)]
-            parts.append(ledger.without(kept, warm))
+            actions += [
+                ledger_table.write_rows(store, one, ledger_table.only(kept, one)) for one in sorted(warm)
+            ]
+            parts.append(ledger_table.without(kept, warm))
         rest = pa.concat_tables(parts)
         if len(rest):
             actions.append(tables.write_file(store, LEDGER, rest, f"{tables.new_name()}.parquet"))

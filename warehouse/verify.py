@@ -3,8 +3,8 @@
 It reads all runs and all of `events` once, in bounded pieces. DESIGN.md, section 3, numbers the
 invariants. A load that did not finish is no violation: the report says what to run again.
 
-Others may load, stream and maintain beside it. All checks look at one moment (warehouse/moment.py), and
-what fails is looked at again before it is called broken:
+Others may load, stream and maintain beside it. All checks read the tables at one version each
+(warehouse/verification/pinned_tables.py), and what fails is checked again before it is called broken:
 
     nothing was committed meanwhile     broken
     files of the moment were swept      the check is put to a fresh moment; a file that this one names
@@ -29,17 +29,20 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import fs
 
-from warehouse import batchrows, history, ledger, ledgerrows, tables, verifylive, verifyruns
-from warehouse.commits import Patience
-from warehouse.errors import DamagedWarehouse, TidemarkError
-from warehouse.events import Batches
-from warehouse.layout import Layout
-from warehouse.moment import Moment, look
-from warehouse.projection import Projection
-from warehouse.refusals import telling_refusals
-from warehouse.retention import retention_us
-from warehouse.steps import covered
-from warehouse.storage import LEDGER, REJECTED, Store
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.commits import Patience
+from tidemark.warehouse.delta.log_retention import retention_us
+from tidemark.warehouse.delta.store import LEDGER, REJECTED, Store
+from tidemark.warehouse.errors import DamagedWarehouse, TidemarkError
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.steps import covered
+from tidemark.warehouse.ledger import batch_counts, ledger_rows, ledger_table
+from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.layout import Layout
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.verification import ledger_checks, run_checks
+from tidemark.warehouse.verification.pinned_tables import Moment, look
 
 PATIENCE = Patience(tries=12, seconds=30, first=0.05)  # of a check that met what is under way
 
@@ -114,14 +117,14 @@ def _checks(moment: Moment) -> Iterator[tuple[str, _Question]]:
     for one in options.projections:
         kept = "summed" if one.merges_equal else "disjoint"
         yield f"{one.name}: runs partition the steps, at most kappa a level", partial(_layout, one=one)
-        exact = partial(verifyruns.runs_exact, projection=one)
+        exact = partial(run_checks.runs_exact, projection=one)
         yield f"{one.name}: runs are sorted and {kept}, marks are exact", exact
-        yield f"{one.name}: nothing is lost or counted twice", partial(verifyruns.conserved, projection=one)
+        yield f"{one.name}: nothing is lost or counted twice", partial(run_checks.conserved, projection=one)
     for measure in options.measures:
-        ranks = partial(verifylive.ranks_hold, measure=measure)
+        ranks = partial(ledger_checks.ranks_hold, measure=measure)
         yield f"{measure.name}: live summaries hold their bounds", ranks
     if options.key_column:
-        yield "keys: live counts hold their bounds", verifylive.counts_hold
+        yield "keys: live counts hold their bounds", ledger_checks.counts_hold
 
 
 class _MergeDue(Exception):
@@ -219,9 +222,9 @@ def _plans_disjoint(moment: Moment) -> str:
 def _ledger_sums(moment: Moment) -> str:
     """Each tick of a range is there once, and a wide range counts what the widest ranges inside it count."""
     store = moment.store
-    held = ledger.ranges_by_file(store, moment.table(LEDGER))
-    wanted = [*ledgerrows.RANGE, "tick", "rows"]
-    rows = ledger.read_rows(store, held, chain.from_iterable(held.values()), wanted)
+    held = ledger_table.ranges_by_file(store, moment.table(LEDGER))
+    wanted = [*ledger_rows.RANGE, "tick", "rows"]
+    rows = ledger_table.read_rows(store, held, chain.from_iterable(held.values()), wanted)
     counts: dict[Batches, dict[int, int]] = {}
     names = [rows.column(name).to_pylist() for name in wanted]
     for source, first, last, tick, count in zip(*names, strict=True):
@@ -232,8 +235,8 @@ def _ledger_sums(moment: Moment) -> str:
     planned = covered(moment.plans())
     parts: dict[Batches, Counter[int]] = {}
     for one, ticks in counts.items():
-        whole = next((other for other in ledger.wider(one) if other in counts), None)
-        if whole is not None and not ledger.in_part(whole, planned):
+        whole = next((other for other in ledger_table.wider(one) if other in counts), None)
+        if whole is not None and not ledger_table.in_part(whole, planned):
             parts.setdefault(whole, Counter()).update(ticks)
     for whole, found in parts.items():  # maintenance takes the parts of others out
         if +found != +Counter(counts[whole]):
@@ -245,12 +248,12 @@ def _batches_whole(moment: Moment) -> str:
     """Every planned and every live batch has in `events` as many rows as its plan or ledger row says."""
     store = moment.store
     came = {batches: rows for plan in moment.plans() for batches, rows in plan.parts}
-    held = ledger.ranges_by_file(store, moment.table(LEDGER))
-    live = ledger.live_ranges(chain.from_iterable(held.values()), came)
-    came |= ledger.row_counts(ledger.read_rows(store, held, live, [*ledgerrows.RANGE, "rows"]))
-    wrong = batchrows.changed(store, came)
+    held = ledger_table.ranges_by_file(store, moment.table(LEDGER))
+    live = ledger_table.live_ranges(chain.from_iterable(held.values()), came)
+    came |= ledger_table.row_counts(ledger_table.read_rows(store, held, live, [*ledger_rows.RANGE, "rows"]))
+    wrong = batch_counts.changed(store, came)
     if wrong:
-        raise DamagedWarehouse(batchrows.told(store, wrong))
+        raise DamagedWarehouse(batch_counts.told(store, wrong))
     return f"{sum(came.values())} rows"
 
 
@@ -293,7 +296,7 @@ def _all_loaded(moment: Moment, planned: int) -> bool:
     """Whether each projection has all planned steps: until then a load has not come to its merges."""
     for one in moment.snapshot.options.projections:
         table = moment.snapshot.table(one.runs_table)
-        runs = history.runs_of(tables.files(table)) if table is not None else {}
+        runs = run_tables.runs_of(tables.files(table)) if table is not None else {}
         if max((run.last for run in runs), default=-1) < planned:
             return False
     return True

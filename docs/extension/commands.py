@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from jobs import arguments
-from jobs.manual import COMMANDS, Command
+from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli.commands import COMMANDS, Command
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

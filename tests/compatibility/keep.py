@@ -12,15 +12,15 @@ import tempfile
 from pathlib import Path
 from unittest.mock import patch
 
-import stream
-import warehouse
-from jobs.session import spark_session
-from stream.append import append_batch
 from tests.compatibility import rows
-from warehouse import attempt, keycounts, tasks
-from warehouse.events import Batches
-from warehouse.sieve import Sieve
-from warehouse.storage import Store
+from tidemark import stream, warehouse
+from tidemark.jobs.spark.session import spark_session
+from tidemark.stream.append import append_batch
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.ingest.row_filter import Sieve
+from tidemark.warehouse.loads import attempt, tasks
+from tidemark.warehouse.projections import key_counts
 
 FOLDER = Path(__file__).parent
 
@@ -39,7 +39,7 @@ def main(version: str) -> None:
         patch.object(tasks, "SORT_ROWS", 180),
         patch.object(attempt, "SLICE_ROWS", 64),
         patch.object(attempt, "FILE_ROWS", (64, 128)),
-        patch.object(keycounts, "BLOCK_ROWS", 16),
+        patch.object(key_counts, "BLOCK_ROWS", 16),
     ):
         timed, plain = Path(folder, "timed"), Path(folder, "plain")
         options = {"eps": 0.02, "kappa": 2, "key_eps": 0.05, "key_delta": 0.05}

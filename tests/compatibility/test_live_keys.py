@@ -8,18 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-import query
-from sketches import ECM
 from tests.compatibility import rows
 from tests.compatibility.kept import unpacked
-from warehouse import ledger, tables, verify
-from warehouse.create import read_options
-from warehouse.events import Batches
-from warehouse.options import SYSTEM_COLUMNS
-from warehouse.rowfiles import WriteRows
-from warehouse.sieve import Sieve
-from warehouse.storage import EVENTS, LEDGER, Store
-from warehouse.summaries import by_tick
+from tidemark import query
+from tidemark.sketches import ECM
+from tidemark.warehouse import verify
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.ingest.event_files import WriteRows
+from tidemark.warehouse.ingest.row_filter import Sieve
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.batch_summaries import by_tick
+from tidemark.warehouse.settings.options import SYSTEM_COLUMNS, read_options
 
 KEY_EPS = 0.05
 NEW = range(rows.LIVE.stop, 96)  # 64 to 95 get a range
@@ -29,7 +30,7 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
     """One batch of `web` as the tasks and the driver write it, in this process."""
     events, options = tables.open_table(store, EVENTS), read_options(store)
     batch = Batches("web", number, number)
-    schema, eps = pa.schema(events.schema()), ledger.level_eps(options.eps, 0)
+    schema, eps = pa.schema(events.schema()), ledger_table.level_eps(options.eps, 0)
     fields = list(schema)[len(SYSTEM_COLUMNS) :]
     columns = [pa.array(values, field.type) for *values, field in zip(*given, fields, strict=True)]
     work = WriteRows(store, schema, batch, options, 0, Sieve(), eps)
@@ -37,7 +38,7 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
     files = [one.file.action() for one in made]
     assert tables.commit_once(store, EVENTS, "web", number, lambda _: files)
     found = by_tick([part for one in made for part in one.summaries], eps)
-    assert ledger.append_batch(store, options.eps, "web", number, found)
+    assert ledger_table.append_batch(store, options.eps, "web", number, found)
 
 
 def test_new_batches_merge_with_old_ones_and_what_they_keep_is_told(tmp_path: Path) -> None:
@@ -47,8 +48,8 @@ def test_new_batches_merge_with_old_ones_and_what_they_keep_is_told(tmp_path: Pa
         batches["web", number] = rows.timed_rows(f"web-{number}", 12)
         append(store, number, batches["web", number])
     wide = Batches("web", 64, 95)
-    held = ledger.ranges_by_file(store, tables.open_table(store, LEDGER))
-    merged = ledger.read_rows(store, held, [wide]).column("keys").to_pylist()
+    held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
+    merged = ledger_table.read_rows(store, held, [wide]).column("keys").to_pylist()
     said = [ECM.from_bytes(one["sketch"]).point_eps for one in merged]
     assert len(said) == 7  # six days, and rows without a time
     assert max(said) <= KEY_EPS  # old rows below one level of the cascade have room enough

@@ -17,16 +17,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
 from tests.compatibility import rows
 from tests.compatibility.kept import FOLDER, unpack
 from tests.query.worlds import Oracle, is_nan
-from warehouse import layout
-from warehouse.errors import DamagedWarehouse
-from warehouse.snapshot import rejected_counts
-from warehouse.storage import Store
+from tidemark import query, stream, warehouse
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.runs import layout
+from tidemark.warehouse.snapshots.snapshot import rejected_counts
 
 ARCHIVES = {"0.1.0": "8d49bcc55b071533a3e4dffecfb333892c662f29a4f7a9406fa08bb08042fc05"}
 PHIS = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)
@@ -165,7 +163,7 @@ def test_a_version_that_names_its_runs_otherwise_does_not_pass(
 def test_a_version_that_starts_its_sketches_otherwise_does_not_pass(
     timed: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sketches.gk_bytes.KIND", b"GKS2")
+    monkeypatch.setattr("tidemark.sketches.gk.gk_bytes.KIND", b"GKS2")
     with pytest.raises(DamagedWarehouse):
         check_timed(timed)
 

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import stream
-import warehouse
 from tests.crash.loader import Job
 from tests.crash.processes import ROOT, LoaderProcess, ReaderProcess
 from tests.crash.truth import MEASURES, OPTIONS, SCHEMA, Truth, problems, rows_of, write_batch, wrong_at_rest
+from tidemark import stream, warehouse
 
 collect_ignore = (
     [] if sys.platform == "linux" else ["test_kills.py", "test_races.py"]

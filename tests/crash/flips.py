@@ -25,22 +25,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import query
-import warehouse
 from tests.warehouse.disk import tables_of
 from tests.warehouse.hereloader import Loader, rows_of
-from warehouse import (
-    attempt,
-    cascade,
-    events,
-    keycounts,
-    ledger,
-    marks,
-    rowfiles,
-    sealed,
-    tasks,
-    valuemarks,
-)
+from tidemark import query, warehouse
+from tidemark.warehouse.events import reader
+from tidemark.warehouse.ingest import event_files
+from tidemark.warehouse.integrity import sealed_files
+from tidemark.warehouse.ledger import cascade, ledger_table
+from tidemark.warehouse.loads import attempt, tasks
+from tidemark.warehouse.projections import key_counts, value_marks
+from tidemark.warehouse.runs import marks
 
 LOAD_EVERY = 10  # trials
 WINDOWS: list[dict[str, Any]] = [
@@ -54,13 +48,13 @@ KEYS = [f"k{i}" for i in range(7)]
 
 def tiny_pieces() -> None:
     """Blocks, slices and files are small, so that every kind of file has several of all."""
-    valuemarks.BLOCK_ROWS = 64
-    keycounts.BLOCK_ROWS = 4
+    value_marks.BLOCK_ROWS = 64
+    key_counts.BLOCK_ROWS = 4
     tasks.SORT_ROWS = 400
     attempt.SLICE_ROWS = 128
     attempt.FILE_ROWS = (256, 512)
-    events.GROUP_ROWS = rowfiles.GROUP_ROWS = 100
-    ledger.FAN = cascade.FAN = 3
+    reader.GROUP_ROWS = event_files.GROUP_ROWS = 100
+    ledger_table.FAN = cascade.FAN = 3
 
 
 def build(folder: Path) -> Loader:
@@ -172,7 +166,7 @@ def load_after(uri: str, path: Path, sound: Path) -> str | None:
 def run(seed: int, trials: int, folder: Path, *, unchecked: bool) -> dict[str, Any]:
     """As the module says."""
     if unchecked:
-        sealed._check = lambda *_: None  # type: ignore[assignment]
+        sealed_files._check = lambda *_: None  # type: ignore[assignment]
         marks.Sums.check = lambda *_: None  # type: ignore[method-assign, assignment]
     tiny_pieces()
     chance = random.Random(seed)

@@ -21,10 +21,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import stream
-from jobs import load_batch
-from jobs.session import spark_session
-from warehouse import attempt, keycounts, tasks
+from tidemark import stream
+from tidemark.jobs import load_batch
+from tidemark.jobs.spark.session import spark_session
+from tidemark.warehouse.loads import attempt, tasks
+from tidemark.warehouse.projections import key_counts
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class Loader:
 def main(address: str) -> None:
     # Small shares, so that a few thousand rows are sorted in chunks and merged in slices and files.
     tasks.SORT_ROWS = 1000
-    attempt.SLICE_ROWS, attempt.FILE_ROWS, keycounts.BLOCK_ROWS = 1000, (1000, 2000), 100
+    attempt.SLICE_ROWS, attempt.FILE_ROWS, key_counts.BLOCK_ROWS = 1000, (1000, 2000), 100
     spark = spark_session(
         "loader",
         **{

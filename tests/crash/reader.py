@@ -18,9 +18,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import query
 from tests.crash.truth import MEASURES, PHIS, Seen, look
-from warehouse import open_snapshot
+from tidemark import query
+from tidemark.warehouse import open_snapshot
 
 _OPEN_EVERY = 16  # rounds after which a reader that knows nothing of the past looks, too
 

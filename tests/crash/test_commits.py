@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sketches import GK
 from tests.warehouse.committing import MEASURE, VALUES, new_run, new_store
-from warehouse import history, ledger, steps, tables
-from warehouse.events import Batches
-from warehouse.history import NewRun
-from warehouse.layout import Layout, Run, plan_merge
-from warehouse.steps import Plan
-from warehouse.storage import LEDGER, STEPS, Store, runs_table
-from warehouse.summaries import Summary, TickSummary
+from tidemark.sketches import GK
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import LEDGER, STEPS, Store, runs_table
+from tidemark.warehouse.events import steps
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.steps import Plan
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.layout import Layout, Run, plan_merge
+from tidemark.warehouse.runs.run_tables import NewRun
 
 ROUNDS = 60
 RACERS = 4
@@ -54,12 +57,12 @@ def store(tmp_path: Path) -> Store:
 def layout(store: Store) -> tuple[Layout, int]:
     """The layout, and the rows that the runs hold."""
     table = tables.open_table(store, runs_table(MEASURE.name))
-    return history.layout_of(table), sum(file.rows for file in tables.files(table))
+    return run_tables.layout_of(table), sum(file.rows for file in tables.files(table))
 
 
 def commit(store: Store, new: NewRun) -> bool:
-    history.append_marks(store, VALUES, new)
-    return history.commit_run(store, VALUES, new)
+    run_tables.append_marks(store, VALUES, new)
+    return run_tables.commit_run(store, VALUES, new)
 
 
 def race_steps(store: Store, rounds: int) -> list[int]:
@@ -109,7 +112,7 @@ def test_steps_and_merges_that_race_keep_every_row_once(store: Store) -> None:
             size = 3 * (merge.output.last - merge.output.first + 1)
             for _ in range(2):
                 new = new_run(store, merge.output, size)
-                work.append(lambda merge=merge, new=new: history.commit_merge(store, VALUES, merge, new))
+                work.append(lambda merge=merge, new=new: run_tables.commit_merge(store, VALUES, merge, new))
         results = at_once(work)
         assert all(isinstance(one, bool) for one in results), results
         assert sum(results[:2]) == 1
@@ -141,20 +144,20 @@ def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: S
     for batch in range(ROUNDS):
         sources = ["a", "a", "a", "b"]
         results = at_once(
-            [lambda s=s, b=batch: ledger.append_batch(store, 0.1, s, b, summary) for s in sources]
+            [lambda s=s, b=batch: ledger_table.append_batch(store, 0.1, s, b, summary) for s in sources]
         )
         assert sorted(results[:3]) == [False, False, True], results
         assert results[3] is True
-    held = ledger.ranges_by_file(store, tables.open_table(store, LEDGER))
+    held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
     ranges = [one for found in held.values() for one in found]
     every = [Batches(s, b, b) for s in "ab" for b in range(ROUNDS)]
-    wide = [Batches(s, 0, ledger.FAN - 1) for s in "ab"]
+    wide = [Batches(s, 0, ledger_table.FAN - 1) for s in "ab"]
     assert sorted(ranges) == sorted([*every, *wide])
 
 
 def test_tables_that_are_created_several_times_at_once_are_created_once(tmp_path: Path) -> None:
     for round_ in range(20):
         store = Store.of(tmp_path / str(round_))
-        assert at_once([lambda s=store: history.create_tables(s, VALUES)] * RACERS) == [None] * RACERS
+        assert at_once([lambda s=store: run_tables.create_tables(s, VALUES)] * RACERS) == [None] * RACERS
         assert layout(store) == (Layout(()), 0)
         assert tables.exists(store, VALUES.marks_table)

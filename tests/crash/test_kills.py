@@ -21,12 +21,12 @@ from pathlib import Path
 
 import pytest
 
-import warehouse
 from tests import soak
 from tests.crash.conftest import Attacked, Stage, load_batch_script, new_warehouse
 from tests.crash.loader import Job, Kill
 from tests.crash.processes import PATIENCE, LoaderProcess, kill, start, submit
 from tests.crash.truth import rows_of
+from tidemark import warehouse
 
 SOAK_KILLS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "0"))  # `make soak` sets it
 KILLS = SOAK_KILLS or 20

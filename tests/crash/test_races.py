@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-import warehouse
 from tests.crash.conftest import Attacked, Stage, load_batch_script
 from tests.crash.loader import Job
 from tests.crash.processes import PATIENCE, LoaderProcess, start, submit
 from tests.crash.truth import Truth
+from tidemark import warehouse
 
 POINTS = ["append", "planned", "marked", "committed", "merge", "merge marked"]
 

@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import warehouse
 from tests.crash.conftest import Attacked, Stage
 from tests.crash.truth import MEASURES, Seen, Truth, batch_rows, look, problems, wrong_at_rest
-from warehouse import history, steps, tables
-from warehouse.errors import TidemarkError
-from warehouse.snapshot import Snapshot, open_snapshot
-from warehouse.storage import LEDGER, STEPS, runs_table
+from tidemark import warehouse
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import LEDGER, STEPS, runs_table
+from tidemark.warehouse.errors import TidemarkError
+from tidemark.warehouse.events import steps
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.snapshots.snapshot import Snapshot, open_snapshot
 
 LOAD = sys.modules["warehouse.load"]  # the package has a function of that name
 
@@ -248,7 +250,7 @@ def test_a_run_that_is_committed_before_its_marks_is_caught(
     """A crash between the two leaves a run that readers see and cannot read."""
     one = small(spark, stage)
     with monkeypatch.context() as patch:
-        patch.setattr(history, "append_marks", lambda *_: None)
+        patch.setattr(run_tables, "append_marks", lambda *_: None)
         with suppress(TidemarkError, Crash):
             one.load(30, progress=crash_at("committed"))
     with pytest.raises(TidemarkError, match="marks"):

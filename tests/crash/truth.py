@@ -21,9 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import query
-from warehouse import Snapshot, open_snapshot, tables, verify
-from warehouse.storage import EVENTS
+from tidemark import query
+from tidemark.warehouse import Snapshot, open_snapshot, verify
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import EVENTS
 
 MEASURES = ("delay", "size")
 SCHEMA = "delay double, size bigint, time timestamp, page string"

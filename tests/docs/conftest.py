@@ -14,10 +14,8 @@ import pytest
 from matplotlib import pyplot as plt
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
 from tests.docs.pages import DOCS, ROOT, run_page
+from tidemark import query, stream, warehouse
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jobs import arguments, command
+from tidemark.jobs.cli import arguments, main
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -123,8 +123,8 @@ def checked(line: str) -> Callable[[], object]:
     if words[0] == "eval":
         return checked(re.fullmatch(r"\$\((.*)\)", words[1])[1])  # type: ignore[index]
     assert Path(words[0]).name == "tidemark", line
-    command.parser().parse_args(words[1:])
-    return lambda: _succeed(command.main, words[1:])
+    main.parser().parse_args(words[1:])
+    return lambda: _succeed(main.main, words[1:])
 
 
 def _checked_submit(words: list[str]) -> Callable[[], object]:

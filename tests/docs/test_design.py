@@ -6,11 +6,9 @@ import ast
 import inspect
 from typing import Any
 
-import query
-import stream
-import warehouse
-from query.plots import Plots
 from tests.docs.pages import ROOT, blocks
+from tidemark import query, stream, warehouse
+from tidemark.query.plots.plots import Plots
 
 SURFACE: dict[str, Any] = {
     "query": query,

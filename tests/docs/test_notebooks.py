@@ -11,11 +11,10 @@ import nbformat
 import pytest
 from pyspark.sql import SparkSession
 
-import query
-import warehouse
 from docs.notebooks.execute import executed
 from tests.docs.pages import DOCS
 from tests.stream.kafka import Broker, Producer, client_jars
+from tidemark import query, warehouse
 
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 MOST_BYTES = 150_000

@@ -56,7 +56,7 @@ def test_the_shell_lines_of_the_readme_are_taken_by_the_real_parsers() -> None:
         "spark-submit jobs/load_batches.py --input x --batch y",
         "spark-submit jobs/load_batch.py --inputs x --batch y",
         "spark-submit --py-files dist/tidemark-0.0.9.zip jobs/load_batch.py --input x --batch y",
-        "python -m jobs.verify --warehouses w",
+        "python -m tidemark.jobs.verify --warehouses w",
         "make docks",
         "docker run tidemark",
     ],

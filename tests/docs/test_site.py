@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import query
-import sketches
-import stream
-import warehouse
-from jobs.manual import COMMANDS
 from tests.docs.pages import DOCS, ROOT
+from tidemark import query, sketches, stream, warehouse
+from tidemark.jobs.cli.commands import COMMANDS
 
 
 def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:

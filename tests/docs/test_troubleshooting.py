@@ -13,13 +13,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
-from jobs import command, load_batch, session, stream_events
 from tests.docs.pages import DOCS, is_shown
 from tests.warehouse.disk import edit_properties
 from tests.warehouse.limits import no_bytes
+from tidemark import query, stream, warehouse
+from tidemark.jobs import load_batch, stream_events
+from tidemark.jobs.cli import main
+from tidemark.jobs.spark import session
 
 SECTIONS = re.compile(r"^### (.+?)\n\n```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 QUOTED: dict[str, str] = dict(SECTIONS.findall((DOCS / "troubleshooting.md").read_text()))
@@ -27,7 +27,7 @@ QUOTED: dict[str, str] = dict(SECTIONS.findall((DOCS / "troubleshooting.md").rea
 Names = dict[str, Any]
 PROVOKED: dict[str, Callable[[Names], object]] = {
     "No warehouse was chosen": lambda _: query.quantile(0.5),
-    "No warehouse was named": lambda _: command.main(["info"]),
+    "No warehouse was named": lambda _: main.main(["info"]),
     "Not a warehouse": lambda _: query.open("flight"),
     "A feature of a later version": lambda _: _edited("tidemark.features", '{"wide-marks": "0.3.0"}'),
     "An option that was edited": lambda _: _edited("tidemark.eps", "5"),

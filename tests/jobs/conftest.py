@@ -10,9 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-import stream
-import warehouse
 from tests.jobs.installed import Installed, install
+from tidemark import stream, warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = ROOT / "docs" / "data" / "flights-20k.parquet"

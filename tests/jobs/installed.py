@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from jobs import dist
+from tools import dist
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jobs import command
+from tidemark.jobs.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +34,7 @@ def tidemark(capsys: pytest.CaptureFixture[str], *argv: object) -> Said:
     """The command in this process."""
     capsys.readouterr()
     try:
-        code = command.main(list(map(str, argv)))
+        code = main.main(list(map(str, argv)))
     except SystemExit as stopped:  # argparse's way to end
         code = int(stopped.code or 0)
     return Said(code, *capsys.readouterr())
@@ -55,7 +55,7 @@ def to_a_reader_that_ends(line: str) -> Said:
 
 def process(*argv: object, **changed: str) -> Said:
     """The command as a process of its own."""
-    line = [sys.executable, "-m", "jobs.command", *map(str, argv)]
+    line = [sys.executable, "-m", "tidemark.jobs.cli.main", *map(str, argv)]
     done = subprocess.run(
         line, cwd=ROOT, env=environment(**changed), capture_output=True, text=True, timeout=120, check=False
     )

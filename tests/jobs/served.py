@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 
 from tests.jobs.said import environment
 
-COMMAND = (sys.executable, "-m", "jobs.command", "sql-server")
+COMMAND = (sys.executable, "-m", "tidemark.jobs.cli.main", "sql-server")
 Row = tuple[str | None, ...]
 
 

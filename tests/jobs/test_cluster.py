@@ -13,22 +13,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-import query
-import warehouse
-from jobs import load_batch
 from tests.jobs.cluster import cluster, submit
 from tests.jobs.conftest import FLIGHTS
 from tests.jobs.installed import Installed
 from tests.warehouse.disk import rows_of
+from tidemark import query, warehouse
+from tidemark.jobs import load_batch
 
 OPTIONS = ["--measure", "delay", "--time", "time", "--eps", "0.01", "--kappa", "2"]
 
 # The job, and where its code came from in the driver and in the tasks of both workers.
 ENTRY = """
 import json, os, sys
-from jobs import load_batch
+from tidemark.jobs import load_batch
 code = load_batch.main(sys.argv[2:])
-from jobs.session import spark_session
+from tidemark.jobs.spark.session import spark_session
 spark = spark_session("where")
 def where(_):
     import time, warehouse
@@ -55,7 +54,11 @@ def test_two_workers_load_from_the_zip_as_a_local_load_does(installed: Installed
     pq.write_table(_repeated(rows), tmp_path / "in.parquet")
     python = bare(installed, tmp_path / "bare")
     probe = subprocess.run(
-        [python, "-c", "import warehouse"], cwd=tmp_path, env={}, capture_output=True, check=False
+        [python, "-c", "from tidemark import warehouse"],
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        check=False,
     )
     assert probe.returncode != 0
     (tmp_path / "entry.py").write_text(ENTRY)

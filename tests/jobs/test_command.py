@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import query
-from jobs import arguments
-from query.plain import plain
-from query.refine import MODES
 from tests.jobs.said import tidemark
 from tests.warehouse.disk import files_of
+from tidemark import query
+from tidemark.jobs.cli import arguments
+from tidemark.query.answers.json_values import plain
+from tidemark.query.quantiles.rank_search import MODES
 
 ASKED = {
     "all rows": ([], {}),

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.command import parser
-from jobs.completion import pages, script
 from tests.jobs.said import process
+from tidemark.jobs.cli.completion import pages, script
+from tidemark.jobs.cli.main import parser
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -11,7 +11,7 @@ def test_the_demo_keeps_every_promise(tmp_path: Path) -> None:
     """It starts from what an earlier run left, and ends with 0 only where all bounds hold."""
     folder = tmp_path / "demo"
     (folder / "warehouse" / "events").mkdir(parents=True)
-    command = [sys.executable, "-m", "jobs.demo", "--warehouse", str(folder)]
+    command = [sys.executable, "-m", "tidemark.jobs.demo", "--warehouse", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("every bound holds") == 2

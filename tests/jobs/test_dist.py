@@ -16,12 +16,12 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-import query
 from tests.jobs.installed import Installed, metadata, required
 from tests.test_boundaries import imports
+from tidemark import query
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("warehouse", "stream", "query", "sketches", "jobs")
+PACKAGES = ("tidemark", "warehouse", "stream", "query", "sketches", "jobs")  # folders of the tree
 BY_SPARK = {"pandas", "delta-spark"}  # what Spark imports, and what goes with Delta's jars
 IN_THE_TREE = {"jobs/demo.py"}  # runs with the project's data, and with all that `make setup` brings
 
@@ -31,21 +31,27 @@ def modules() -> set[str]:
     return {str(path.relative_to(ROOT)) for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
 
 
+def installed_as(name: str) -> str:
+    """Where a file of the tree lies in the wheel."""
+    return name if name.startswith("tidemark/") else f"tidemark/{name}"
+
+
 def test_wheel_sdist_and_zip_hold_every_module(installed: Installed) -> None:
     """Byte for byte as they are in the tree, with the mark that they are typed, and nothing of the tests."""
-    needed = modules() | {"jobs/java_home.sh"} | {f"{name}/py.typed" for name in PACKAGES}
+    needed = modules() | {"jobs/spark/java_home.sh", "tidemark/py.typed"}
+    there = {installed_as(name) for name in needed}
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = set(wheel.namelist())
         entry = next(name for name in names if name.endswith("entry_points.txt"))
-        assert "tidemark = jobs.command:main" in wheel.read(entry).decode()
-        assert all(wheel.read(name) == (ROOT / name).read_bytes() for name in needed)
-    assert {name for name in names if ".dist-info/" not in name} == needed
+        assert "tidemark = tidemark.jobs.cli.main:main" in wheel.read(entry).decode()
+        assert all(wheel.read(installed_as(name)) == (ROOT / name).read_bytes() for name in needed)
+    assert {name for name in names if ".dist-info/" not in name} == there
     with zipfile.ZipFile(installed.zipped) as zipped:
-        assert set(zipped.namelist()) == needed
+        assert set(zipped.namelist()) == there
     with tarfile.open(installed.sdist) as sdist:
         held = {name.split("/", 1)[-1] for name in sdist.getnames()}
     assert needed | {"pyproject.toml", "README.md", "LICENSE"} <= held
-    assert not {name for name in held if name.startswith(("tests", "bench", "docs", ".ci"))}
+    assert not {name for name in held if name.startswith(("tests", "bench", "docs", "tools", ".ci"))}
 
 
 def test_the_metadata_is_that_of_the_project(installed: Installed) -> None:
@@ -90,7 +96,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported(installed
     assert undeclared(needed, extras) == set()
     assert needed - BY_SPARK == needed & {top for name in modules() for top, _ in strangers(ROOT / name)}
     # One that is forgotten is caught, also where it is an extra's.
-    assert "sketches/hashing.py imports xxhash" in undeclared(needed - {"xxhash"}, extras)
+    assert "sketches/hashing/key_digests.py imports xxhash" in undeclared(needed - {"xxhash"}, extras)
     assert any("imports numpy" in one for one in undeclared(needed - {"numpy"}, extras | {"numpy"}))
     assert undeclared(needed, extras - {"matplotlib"})
 
@@ -115,7 +121,7 @@ def ran(installed: Installed, folder: Path, *line: object) -> str:
 
 
 def test_the_installed_command_answers(installed: Installed, flights: Path, tmp_path: Path) -> None:
-    where = "import query, warehouse; print(query.__file__, warehouse.__file__)"
+    where = "from tidemark import query, warehouse; print(query.__file__, warehouse.__file__)"
     assert ran(installed, tmp_path, "python", "-c", where).count(str(installed.folder)) == 2
     wh = query.open(flights)
     assert json.loads(ran(installed, tmp_path, "tidemark", "info", "-w", flights, "--json"))["steps"] == 2

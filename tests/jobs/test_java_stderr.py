@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pyspark import SparkConf
 
-from jobs import session
-from jobs.java_stderr import Said, held_back
-from jobs.session import SessionError
+from tidemark.jobs.spark import session
+from tidemark.jobs.spark.java_stderr import Said, held_back
+from tidemark.jobs.spark.session import SessionError
 
 COUNT = 5000  # lines: more than a pipe holds
 TALK = f"for i in $(seq {COUNT}); do echo noise $i >&2; done; printf 'no end' >&2"

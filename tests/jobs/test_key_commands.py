@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-import query
-from jobs import arguments
-from query.frequency import MODES
-from query.plain import json_text, plain
-from query.show import text_of
 from tests.jobs.said import tidemark
 from tests.warehouse.disk import files_of
 from tests.warehouse.keyworld import TYPES, KeyWorld
 from tests.warehouse.test_keys import VALUES
+from tidemark import query
+from tidemark.jobs.cli import arguments
+from tidemark.query.answers.json_values import json_text, plain
+from tidemark.query.answers.rendering import text_of
+from tidemark.query.keys.frequencies import MODES
 
 ASKED: dict[str, tuple[list[str], dict[str, Any]]] = {
     "all rows": ([], {}),

@@ -17,11 +17,9 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
-from jobs import load_batch
 from tests.warehouse.disk import files_of, tables_of
+from tidemark import query, stream, warehouse
+from tidemark.jobs import load_batch
 
 ROOT = Path(__file__).resolve().parents[2]
 START = datetime(2001, 3, 1, tzinfo=UTC)

@@ -17,22 +17,20 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
-from jobs.inputs import SparkInputs
-from jobs.localinputs import LocalInputs
 from tests.jobs.said import ROOT, environment, tidemark
 from tests.jobs.test_load_batch import OPTIONS, TABLE, WRITERS, answers, bad_inputs, write_csv
 from tests.warehouse.disk import files_of, tables_of
-from warehouse import InputError
+from tidemark import query, stream, warehouse
+from tidemark.jobs.inputs.local_inputs import LocalInputs
+from tidemark.jobs.inputs.spark_inputs import SparkInputs
+from tidemark.warehouse import InputError
 
 LOCAL = ("--engine", "local")
 NO_JAVA = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
 # Runs the command for each line of arguments and says what of Spark was loaded.
 COMMAND = """
 import json, sys
-from jobs import command
+from tidemark.jobs.cli import main
 codes = [command.main(line) for line in json.loads(sys.argv[1])]
 print(json.dumps([codes, sorted({"pyspark", "py4j", "delta"} & set(sys.modules))]), file=sys.stderr)
 """
@@ -324,7 +322,7 @@ def test_files_whose_headers_differ_are_refused(
 def test_the_size_of_blocks_changes_nothing(
     typed: Path, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.textfiles._BLOCK_BYTES", size)
+    monkeypatch.setattr("tidemark.jobs.inputs.text_files._BLOCK_BYTES", size)
     path, start = tmp_path / "in.csv", datetime(2001, 3, 1)  # noqa: DTZ001
     lines = [f'{start + timedelta(hours=i)},,"text, {i}",{i},{i / 8},,,' for i in range(200)]
     path.write_text("\n".join([",".join(TYPES.names), *lines]))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import warehouse
-from jobs import maintain, verify
+from tidemark import warehouse
+from tidemark.jobs import maintain, verify
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from importlib import import_module
 
 import pytest
 
-from jobs import command
-from jobs.manual import COMMANDS
 from tests.jobs.said import tidemark
+from tidemark.jobs.cli import main
+from tidemark.jobs.cli.commands import COMMANDS
 
 
 @pytest.mark.parametrize("page", [one.name for one in COMMANDS])
@@ -22,7 +22,7 @@ def test_each_page_has_examples_that_parse(page: str, capsys: pytest.CaptureFixt
     assert found.examples
     for example in found.examples:
         assert example in said.out
-        command.parser().parse_args(_argv(example))
+        main.parser().parse_args(_argv(example))
 
 
 def _argv(line: str) -> list[str]:

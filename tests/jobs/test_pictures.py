@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-import query
-from query.plots import size_for
 from tests.jobs.said import tidemark
+from tidemark import query
+from tidemark.query.plots.plots import size_for
 
 KINDS = {
     "cdf": ["--mode", "quick"],

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.command import parser
-from jobs.completion import script
-from jobs.manual import COMMANDS
 from tests.jobs.said import ROOT, environment, process, tidemark, to_a_reader_that_ends
 from tests.warehouse.disk import files_of
+from tidemark.jobs.cli.commands import COMMANDS
+from tidemark.jobs.cli.completion import script
+from tidemark.jobs.cli.main import parser
 
 NOBODY = 65534
 
@@ -155,7 +155,7 @@ def test_a_missing_java_is_told_by_what_needs_it(words: str, place: Path) -> Non
 @pytest.mark.parametrize("when", ["Java starts", "rows are written"])
 def test_control_c_ends_a_load_with_130_quietly_and_it_can_be_run_again(when: str, place: Path) -> None:
     """Java, too, ends. Before the batch is planned nothing of it is seen."""
-    line = [sys.executable, "-m", "jobs.command", "load", "-w", place / "w", "--batch", "again"]
+    line = [sys.executable, "-m", "tidemark.jobs.cli.main", "load", "-w", place / "w", "--batch", "again"]
     line += ["--input", place / "in.csv"]
     header, row = "time,delay,distance,origin,destination", "2001-04-01T00:00:00Z,1,2,ATL,ORD"
     (place / "in.csv").write_text("\n".join([header, *[row] * 50_000]) + "\n")
@@ -180,7 +180,7 @@ def test_control_c_ends_a_load_with_130_quietly_and_it_can_be_run_again(when: st
 
 def test_whoever_has_read_enough_ends_quietly_whatever_is_said(flights: Path) -> None:
     for line in ("top 200 -w {w}", "freq A B C -w {w} --json", "--help", "completion bash", "info -w {w}"):
-        command = f"{sys.executable} -m jobs.command {line.format(w=flights)} | head -c 5"
+        command = f"{sys.executable} -m tidemark.jobs.cli.main {line.format(w=flights)} | head -c 5"
         said = to_a_reader_that_ends(command)
         assert (said.code, said.err, len(said.out)) == (0, "", 5), line
 

@@ -18,11 +18,10 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-import query
-import warehouse
-from jobs.outcome import finished
-from jobs.progress import shown
 from tests.jobs.said import ROOT, environment, process, to_a_reader_that_ends
+from tidemark import query, warehouse
+from tidemark.jobs.cli.exit_codes import finished
+from tidemark.jobs.cli.progress import shown
 
 
 def test_a_warehouse_is_made_without_spark(tmp_path: Path) -> None:
@@ -34,7 +33,7 @@ def test_a_warehouse_is_made_without_spark(tmp_path: Path) -> None:
 
 LOADED = """
 import sys
-from jobs.command import main
+from tidemark.jobs.cli.main import main
 code = main(sys.argv[1:])
 unwanted = {"pyspark", "py4j", "delta", "pandas", "matplotlib", "rich"}
 print(code, *sorted(unwanted & set(sys.modules)), file=sys.stderr)
@@ -78,8 +77,8 @@ def settled(spark: SparkSession, flights: Path, tmp_path_factory: pytest.TempPat
 
 ASKED = """
 import sys
-import query
-from warehouse import tables
+from tidemark import query
+from tidemark.warehouse.delta import tables
 {}
 for path in sys.argv[1:]:
     wh = query.open(path)
@@ -121,7 +120,7 @@ def test_a_terminal_gets_a_table_that_is_not_cut(flights: Path) -> None:
 def _in_a_terminal(*argv: str) -> str:
     """What the command writes to a terminal of 80 columns."""
     outer, inner = os.openpty()
-    line = [sys.executable, "-m", "jobs.command", *argv]
+    line = [sys.executable, "-m", "tidemark.jobs.cli.main", *argv]
     env = environment(COLUMNS="80", TERM="xterm")
     with subprocess.Popen(line, cwd=ROOT, env=env, stdout=inner, stderr=inner, stdin=inner) as child:
         os.close(inner)
@@ -137,14 +136,25 @@ def _in_a_terminal(*argv: str) -> str:
 
 
 def test_whoever_has_read_enough_ends_the_command_quietly(flights: Path) -> None:
-    line = f"{shlex.quote(sys.executable)} -m jobs.command histogram --bins 20000 -w {flights} | head -1"
+    command = f"{shlex.quote(sys.executable)} -m tidemark.jobs.cli.main"
+    line = f"{command} histogram --bins 20000 -w {flights} | head -1"
     said = to_a_reader_that_ends(line)
     assert (said.code, said.err) == (0, "")
     assert "count" in said.out
 
 
 def test_control_c_ends_watching_as_done(flights: Path) -> None:
-    line = [sys.executable, "-m", "jobs.command", "watch", "-w", str(flights), "--every", "0.05", "--json"]
+    line = [
+        sys.executable,
+        "-m",
+        "tidemark.jobs.cli.main",
+        "watch",
+        "-w",
+        str(flights),
+        "--every",
+        "0.05",
+        "--json",
+    ]
     with subprocess.Popen(
         line, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:

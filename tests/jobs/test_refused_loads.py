@@ -19,16 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import query
-import warehouse
 from tests.jobs.said import ROOT, Said, environment
 from tests.jobs.test_load_batch import OPTIONS, TABLE, bad_inputs, write_csv
 from tests.warehouse.disk import tables_of
+from tidemark import query, warehouse
 
 # Runs the command for each line of arguments, and says whether Spark was started so far.
 ONE_AFTER_THE_OTHER = """
 import contextlib, io, json, sys
-from jobs import command
+from tidemark.jobs.cli import main
 from pyspark import SparkContext
 for line in sys.stdin:
     out, err = io.StringIO(), io.StringIO()
@@ -207,7 +206,7 @@ def test_options_that_differ_are_told_before_spark_starts(flights: Path) -> None
         line = [
             sys.executable,
             "-m",
-            "jobs.command",
+            "tidemark.jobs.cli.main",
             "load",
             "-w",
             flights,

@@ -11,8 +11,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs import sql_allowed, sql_guard
 from tests.jobs import attacks
+from tidemark.jobs.sql import allow_list, guard
 
 Refused = Callable[[str], str | None]
 
@@ -56,16 +56,14 @@ def parser_with(spark: SparkSession) -> Callable[[dict[str, set[str]]], Any]:
     session: Any = spark._jsparkSession
 
     def make(lists: dict[str, set[str]]) -> Any:
-        return sql_guard.rules(spark, lists, sql_allowed.told()).apply(
-            session, session.sessionState().sqlParser()
-        )
+        return guard.rules(spark, lists, allow_list.told()).apply(session, session.sessionState().sqlParser())
 
     return make
 
 
 @pytest.fixture(scope="module")
 def lists(spark: SparkSession) -> dict[str, set[str]]:
-    return sql_allowed.lists(spark.sparkContext._jvm, ["f_quantile"])
+    return allow_list.lists(spark.sparkContext._jvm, ["f_quantile"])
 
 
 @pytest.fixture

@@ -11,12 +11,11 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-import stream
-import warehouse
-from jobs.sql_users import of_this_machine
 from tests.jobs.said import ROOT, process, tidemark
 from tests.jobs.served import Client, Driver, Server, all_rows, serving, told
 from tests.query.sqlworld import FLIGHTS, Rows, make, month
+from tidemark import stream, warehouse
+from tidemark.jobs.sql.users import of_this_machine
 
 ANN = "ann:$6$salt$hash"
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import query
-import warehouse
-from jobs import stream_events
 from tests.warehouse.disk import files_of
+from tidemark import query, warehouse
+from tidemark.jobs import stream_events
 
 AT = "2001-03-01T00:00:00+00:00"
 

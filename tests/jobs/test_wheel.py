@@ -20,10 +20,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from jobs.session import DELTA_PACKAGE, FETCH_REMEDY
 from tests.docs.pages import DOCS, ROOT, VERSION, Block, blocks, is_shown
 from tests.jobs.conftest import FLIGHTS
 from tests.jobs.installed import Installed, required
+from tidemark.jobs.spark.session import DELTA_PACKAGE, FETCH_REMEDY
 
 PAGE = blocks(DOCS / "guides" / "wheel.md")
 _, INSTALL, LOAD, PREPARE, SUBMIT = [block.text for block in PAGE if block.kind == "shell"]
@@ -83,7 +83,7 @@ def java_home() -> dict[str, str]:
     """The Java that `make setup` has found or brought, where the system has none."""
     if shutil.which("java", path="/usr/bin:/bin"):
         return {}
-    look = ["/bin/sh", str(ROOT / "jobs" / "java_home.sh"), sys.prefix]
+    look = ["/bin/sh", str(ROOT / "jobs" / "spark" / "java_home.sh"), sys.prefix]
     return {"JAVA_HOME": subprocess.run(look, capture_output=True, text=True, check=True).stdout.strip()}
 
 
@@ -154,7 +154,7 @@ def loaded(alone: Place, first_load: subprocess.CompletedProcess[str]) -> Place:
 
 def test_it_has_all_that_it_needs_and_nothing_else(alone: Place) -> None:
     said(alone.activated("pip check"))
-    said(alone.python("import query, warehouse, stream, sketches, jobs", "-W", "error"))
+    said(alone.python("from tidemark import jobs, query, sketches, stream, warehouse", "-W", "error"))
     assert said(alone.run("env/bin/tidemark", "--version")) == f"tidemark {VERSION}\n"
     others = ["matplotlib", "polars", "pytest", "mypy", "grpc", "tests", "bench"]
     look = f"import importlib.util as of; print(*filter(of.find_spec, {others}))"
@@ -190,9 +190,10 @@ def test_the_first_load_says_in_a_line_that_it_fetches(
 
 ALL_FORMATS = """
 import json
-import query
-from jobs import load_batch, stream_events
-from jobs.session import spark_session
+from tidemark import query
+from tidemark.jobs import load_batch
+from tidemark.jobs import stream_events
+from tidemark.jobs.spark.session import spark_session
 
 made = ["--measure", "delay", "--key", "origin", "--time", "time"]
 for name in ("a.parquet", "b.csv", "c.jsonl"):
@@ -242,14 +243,14 @@ def test_a_figure_without_matplotlib_is_refused_with_the_remedy(loaded: Place) -
     words = "plots need matplotlib, which is not here. Install it: pip install 'tidemark[plots]'."
     done = loaded.activated("tidemark plot cdf -w nightly -o delays.png")
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {words}\n")
-    done = loaded.python("import query; query.open('nightly').plot.cdf()")
-    assert done.stderr.splitlines()[-1] == f"warehouse.errors.InputError: {words}"
+    done = loaded.python("from tidemark import query; query.open('nightly').plot.cdf()")
+    assert done.stderr.splitlines()[-1] == f"tidemark.warehouse.errors.InputError: {words}"
 
 
 REVEALED = """
-import stream
-import warehouse
-from sketches import GK
+from tidemark import stream
+from tidemark import warehouse
+from tidemark.sketches import GK
 
 reveal_type(answer)
 reveal_type(query.open("w").quantile([0.5]))
@@ -275,17 +276,17 @@ def test_a_users_script_sees_the_types_strictly(alone: Place) -> None:
     assert out.splitlines()[-1].startswith("Success: no issues"), out
     types = re.findall(r'Revealed type is "(.*)"', out)
     assert types[:5] == [
-        "query.answer.Answer",
-        "query.answer.Answers[query.answer.Answer]",
-        "query.answer.Answers[query.keyanswer.HitterAnswer]",
-        "query.plots.Plots",
+        "tidemark.query.answers.answer.Answer",
+        "tidemark.query.answers.answer.Answers[tidemark.query.answers.answer.Answer]",
+        "tidemark.query.answers.answer.Answers[tidemark.query.answers.key_answer.HitterAnswer]",
+        "tidemark.query.plots.plots.Plots",
         "bool",
     ]
     assert "Any" not in types
 
 
 def test_a_wrong_call_and_a_package_without_types_are_caught(alone: Place) -> None:
-    assert 'error: Argument 1 to "open"' in mypy(alone, "import query\nquery.open(1)\n")
+    assert 'error: Argument 1 to "open"' in mypy(alone, "from tidemark import query\nquery.open(1)\n")
     (marker,) = alone.folder.glob("env/lib/python3*/site-packages/query/py.typed")
     marker.unlink()
     assert "py.typed marker" in mypy(alone, TYPED)

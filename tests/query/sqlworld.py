@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import stream
-import warehouse
 from tests.query.worlds import Oracle
+from tidemark import stream, warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = ROOT / "docs" / "data" / "flights-20k.parquet"
@@ -76,8 +75,8 @@ def _with_zone() -> pa.Schema:
 def in_another_process(uri: Path, what: str) -> None:
     """`what` is Python that has `spark`, `uri`, `warehouse`, `stream`, and `months`: flights by number."""
     script = f"""
-import stream, warehouse
-from jobs.session import spark_session
+from tidemark import stream, warehouse
+from tidemark.jobs.spark.session import spark_session
 from tests.query.sqlworld import FLIGHTS, month
 conf = {{"spark.master": "local[1]", "spark.sql.warehouse.dir": {str(uri)!r} + "-sw"}}
 spark = spark_session("another", **conf)

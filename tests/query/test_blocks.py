@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from query.blocks import BlockReader, Footer
 from tests.query.worlds import HandMade, World, open_world
-from warehouse.errors import DamagedWarehouse
+from tidemark.query.reading.block_reader import BlockReader, Footer
+from tidemark.warehouse.errors import DamagedWarehouse
 
 ROWS = tuple((float(i), 0) for i in range(1000))
 WORLD = World((ROWS, ROWS[:700]), eps=0.3)

@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import query.history
-import query.known
-import query.plan
-import query.refine
-from sketches import GK, RankBounds
 from tests.query.worlds import HandMade, Oracle, World, check_quantile, check_rank, open_world
+from tidemark.query.quantiles import history_ranks, rank_search, read_plan, window_bounds
+from tidemark.sketches import GK, RankBounds
 
 Patch = pytest.MonkeyPatch
 
@@ -72,40 +69,44 @@ def test_nothing_is_caught_where_nothing_is_broken(opened: list[HandMade]) -> No
 
 
 def a_stretch_starts_one_row_late(patch: Patch) -> None:
-    right = query.plan.plan_stretch
+    right = read_plan.plan_stretch
 
     def wrong(*args: Any) -> Any:
         found = right(*args)
         return replace(found, start=found.start + 1) if found.start < found.stop else found
 
-    patch.setattr(query.history, "plan_stretch", wrong)
+    patch.setattr(history_ranks, "plan_stretch", wrong)
 
 
 def a_stretch_ends_one_row_early(patch: Patch) -> None:
-    right = query.plan.plan_stretch
+    right = read_plan.plan_stretch
 
     def wrong(*args: Any) -> Any:
         found = right(*args)
         return replace(found, stop=found.stop - 1) if found.start < found.stop else found
 
-    patch.setattr(query.history, "plan_stretch", wrong)
+    patch.setattr(history_ranks, "plan_stretch", wrong)
 
 
 def ticks_are_ignored_in_blocks(patch: Patch) -> None:
-    right = query.plan.cut
-    patch.setattr(query.history, "cut", lambda a, b, _, *rest: right(a, b, None, *rest))
+    right = read_plan.cut
+    patch.setattr(history_ranks, "cut", lambda a, b, _, *rest: right(a, b, None, *rest))
 
 
 def a_run_is_left_out(patch: Patch) -> None:
-    right = query.history.plan
-    patch.setattr(query.refine, "plan", lambda *args: [need for need in right(*args) if need.run])
+    right = history_ranks.plan
+    patch.setattr(
+        rank_search,
+        "plan",
+        lambda *args: [need for need in right(*args) if need.run],
+    )
 
 
 def a_bound_between_anchors_is_taken_for_exact(patch: Patch) -> None:
     def wrong(start: int, stop: int, anchors: Any) -> Any:
-        return query.plan.Stretch(start, stop, start, int(anchors.before(np.array([start]))[0][0]))
+        return read_plan.Stretch(start, stop, start, int(anchors.before(np.array([start]))[0][0]))
 
-    patch.setattr(query.plan, "_anchored", wrong)
+    patch.setattr(read_plan, "_anchored", wrong)
 
 
 def live_bounds_are_halved(patch: Patch) -> None:
@@ -122,31 +123,31 @@ def live_bounds_are_halved(patch: Patch) -> None:
 
 
 def nan_is_taken_for_a_number(patch: Patch) -> None:
-    patch.setattr(query.known.Known, "stored", property(lambda known: known.rows))
+    patch.setattr(window_bounds.Known, "stored", property(lambda known: known.rows))
 
 
 def coarse_quick_answers_are_kept(patch: Patch) -> None:
-    patch.setattr(query.refine, "promise", lambda _eps, rows: rows)
+    patch.setattr(rank_search, "promise", lambda _eps, rows: rows)
 
 
 def footers_keep_the_marks_of_the_first_rank_alone(patch: Patch) -> None:
-    right = query.plan.with_finer_marks
+    right = read_plan.with_finer_marks
     patch.setattr(
-        query.history,
+        history_ranks,
         "with_finer_marks",
         lambda run, needed, p, v: right(run, needed[:1], p, v),
     )
 
 
 def equal_rows_at_the_lower_end_count_as_inside(patch: Patch) -> None:
-    right = query.plan.cut
+    right = read_plan.cut
 
     def wrong(first: int, values: Any, ticks: Any, stretch: Any, around: Any, window: Any) -> Any:
         return right(
             first, values, ticks, stretch, replace(around, u=np.nextafter(around.u, -np.inf)), window
         )
 
-    patch.setattr(query.history, "cut", wrong)
+    patch.setattr(history_ranks, "cut", wrong)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.query.drawn import MODES, PHIS, windows, worlds
 from tests.query.worlds import Oracle, World, check_histogram, check_quantile, check_rank, is_nan, open_world
-from warehouse.errors import EmptyWindow
+from tidemark.warehouse.errors import EmptyWindow
 
 MANY = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 Window = tuple[int, int] | None

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import query
 from tests.warehouse.keyworld import DAY_US, KeyWorld
+from tidemark import query
 
 FLIGHTS = Path(__file__).resolve().parents[2] / "docs" / "data" / "flights-20k.parquet"
 
@@ -19,7 +19,7 @@ FLIGHTS = Path(__file__).resolve().parents[2] / "docs" / "data" / "flights-20k.p
 def test_airports_are_counted_as_a_counter_counts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
 ) -> None:
-    monkeypatch.setattr("warehouse.ledger.FAN", 4)
+    monkeypatch.setattr("tidemark.warehouse.ledger.ledger_table.FAN", 4)
     table = pq.read_table(FLIGHTS, columns=["time", column])
     times = table.column("time").cast("int64").to_pylist()
     events = list(zip(table.column(column).to_pylist(), times, strict=True))

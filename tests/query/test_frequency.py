@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import query
-import warehouse
-from query.keywindows import Cut
 from tests.warehouse.keyworld import DAY_US, KeyWorld, tiny_pieces
-from warehouse import InputError, keysummaries
-from warehouse.keysummaries import KeyPromise
-from warehouse.ticks import from_epoch_us
+from tidemark import query, warehouse
+from tidemark.query.keys.key_windows import Cut
+from tidemark.warehouse import InputError
+from tidemark.warehouse.columns.ticks import from_epoch_us
+from tidemark.warehouse.ledger import key_summaries
+from tidemark.warehouse.ledger.key_summaries import KeyPromise
 
 EPS, DELTA = 0.05, 0.1
 HOUR_US = DAY_US // 24
@@ -98,8 +98,8 @@ def made(
 ) -> Iterator[tuple[KeyWorld, Truth]]:
     with pytest.MonkeyPatch.context() as patch:
         tiny_pieces(patch)
-        patch.setattr("warehouse.tasks.SORT_ROWS", 500)
-        patch.setattr("warehouse.ledger.FAN", 3)
+        patch.setattr("tidemark.warehouse.loads.tasks.SORT_ROWS", 500)
+        patch.setattr("tidemark.warehouse.ledger.ledger_table.FAN", 3)
         yield build(tmp_path_factory.mktemp("frequency"), request.param)
 
 
@@ -239,20 +239,20 @@ def broken_floor(parts: Any) -> Any:
     return joined
 
 
-keysummaries_join = keysummaries.join
+keysummaries_join = key_summaries.join
 
 
 @pytest.mark.parametrize("how", ["a floor of one part", "another seed", "a window off by one"])
 def test_mistakes_on_purpose_are_caught(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sketch read with another seed, a listing that says too little, an edge that slips: bounds fail."""
-    monkeypatch.setattr("warehouse.ledger.FAN", 3)
+    monkeypatch.setattr("tidemark.warehouse.ledger.ledger_table.FAN", 3)
     if how == "a floor of one part":
-        monkeypatch.setattr("warehouse.summaries.join_keys", broken_floor)
-        monkeypatch.setattr("warehouse.keysummaries.THETA", 4)
+        monkeypatch.setattr("tidemark.warehouse.ledger.batch_summaries.join_keys", broken_floor)
+        monkeypatch.setattr("tidemark.warehouse.ledger.key_summaries.THETA", 4)
     world, truth = build(tmp_path, 0.8)
     given, start, stop = WINDOWS["90 minutes" if how == "a window off by one" else "all"]
     if how == "another seed":
-        monkeypatch.setattr("warehouse.keysummaries.SEED", 7)
+        monkeypatch.setattr("tidemark.warehouse.ledger.key_summaries.SEED", 7)
     if how == "a window off by one":
         monkeypatch.setattr(
             Cut, "__post_init__", lambda cut: object.__setattr__(cut, "until", NEWEST), raising=False

@@ -15,10 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-import query
-from query.plots import size_for
 from tests.warehouse.keyworld import DAY_US, KeyWorld
-from warehouse.errors import EmptyWindow, InputError
+from tidemark import query
+from tidemark.query.plots.plots import size_for
+from tidemark.warehouse.errors import EmptyWindow, InputError
 
 ODD = ["漢字" * 9, "$a_b$ and $c$", "https://example.org/a/long/path?with=a&query=1", "", "é\nb", "z" * 300]
 

@@ -17,16 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import query
-from query import keylists, keymemory, keyscan
-from query.keyblocks import KeyHistory
-from query.keylists import Listed
 from tests.warehouse.keyworld import DAY_US, KeyWorld, Row, plain, tiny_pieces
 from tests.warehouse.test_damage import HARM
 from tests.warehouse.test_keys import VALUES
-from warehouse import DamagedWarehouse, InputError, heavy
-from warehouse.keys import no_names
-from warehouse.ticks import ALL_TIME, Window, from_epoch_us
+from tidemark import query
+from tidemark.query.keys import key_cache, key_scan, listed_keys
+from tidemark.query.keys.key_blocks import KeyHistory
+from tidemark.query.keys.listed_keys import Listed
+from tidemark.warehouse import DamagedWarehouse, InputError
+from tidemark.warehouse.columns import heavy_keys
+from tidemark.warehouse.columns.keys import no_names
+from tidemark.warehouse.columns.ticks import ALL_TIME, Window, from_epoch_us
 
 RANGES = [
     (None, None),
@@ -54,7 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> KeyWorld:
     world = KeyWorld(tmp_path_factory.mktemp("keys") / "w")
     with pytest.MonkeyPatch.context() as patch:
         tiny_pieces(patch)
-        patch.setattr("warehouse.tasks.SORT_ROWS", 200)
+        patch.setattr("tidemark.warehouse.loads.tasks.SORT_ROWS", 200)
         for seed in range(4):
             world.load(zipf(seed), files=2)
     assert [run.run.level for run in world.view().runs] == [1, 0]
@@ -100,7 +101,7 @@ def check(world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch) -> N
     for scanned in (False, True):
         with monkeypatch.context() as patch:
             if scanned:
-                patch.setattr(keymemory, "listed_names", listed_nowhere)
+                patch.setattr(key_cache, "listed_names", listed_nowhere)
             wh = query.open(world.uri)
             for phi in PHIS:
                 share = Fraction(phi)
@@ -130,8 +131,8 @@ def test_with_any_budget_for_heavy_keys_no_answer_changes(
 ) -> None:
     """Floors rise, and questions below them go to a scan."""
     tiny_pieces(monkeypatch)
-    monkeypatch.setattr(heavy, "ENTRIES", budget[0])
-    monkeypatch.setattr(heavy, "BYTES", budget[1])
+    monkeypatch.setattr(heavy_keys, "ENTRIES", budget[0])
+    monkeypatch.setattr(heavy_keys, "BYTES", budget[1])
     world = KeyWorld(tmp_path / "w", kappa=3)
     for seed in range(2):
         world.load(zipf(seed, 60))
@@ -141,7 +142,7 @@ def test_with_any_budget_for_heavy_keys_no_answer_changes(
 def test_heavy_hitters_of_few_come_from_the_marks_alone(
     world: KeyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyscan, "_ask", None)
+    monkeypatch.setattr(key_scan, "_ask", None)
     for window in WINDOWS[:3]:
         truth = world.truth(window)
         least = math.ceil(0.05 * sum(truth.values()))
@@ -251,16 +252,16 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, harm: str, ask
 
 def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check above fails on a reader that leaves a cell out: here the first tick of each window."""
-    whole = keylists._cells
+    whole = listed_keys._cells
 
     def misses(share: Any, window: Window) -> Any:
         found = whole(share, window)
         kept = found.cells > 0
         floors = np.where(np.arange(len(found.floors)) > 0, found.floors, 1)
-        names = keylists.take(found.keys, np.flatnonzero(kept))
-        return heavy.Heavy(names, found.cells[kept], found.counts[kept], floors)
+        names = listed_keys.take(found.keys, np.flatnonzero(kept))
+        return heavy_keys.Heavy(names, found.cells[kept], found.counts[kept], floors)
 
-    monkeypatch.setattr(keylists, "_cells", misses)
+    monkeypatch.setattr(listed_keys, "_cells", misses)
     with pytest.raises(AssertionError):
         check(world, Window(2, 5), monkeypatch)
 

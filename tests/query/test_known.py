@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from query.known import Memory
 from tests.query.worlds import ROOT, World, open_world
-from warehouse.measures import Measure
-from warehouse.snapshot import View
-from warehouse.ticks import ALL_TIME, Window
+from tidemark.query.quantiles.window_bounds import Memory
+from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.ticks import ALL_TIME, Window
+from tidemark.warehouse.snapshots.snapshot import View
 
 ROWS = tuple((float(i), i // 10) for i in range(40))
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from query.grid import Found, Grid, best, lay_out, middle_rank, nearest
-from query.likely import Gaps
-from sketches import GK, RankBounds, combine
+from tidemark.query.quantiles.combined_bounds import Found, Grid, best, lay_out, middle_rank, nearest
+from tidemark.query.quantiles.likely_ranks import Gaps
+from tidemark.sketches import GK, RankBounds, combine
 
 EPS = 0.02
 

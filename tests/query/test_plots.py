@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tests.query.worlds import HandMade, Oracle, World, open_world
-from warehouse.errors import EmptyWindow, InputError
+from tidemark.warehouse.errors import EmptyWindow, InputError
 
 RANDOM = np.random.default_rng(7)
 ROWS = tuple(

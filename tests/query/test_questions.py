@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import query
-from query.histogram import _edges
-from query.known import tick_range
-from query.windows import choose_window, shown_window
 from tests.query.worlds import FakeSnapshot, HandMade, World, open_world
-from warehouse.errors import DamagedWarehouse, EmptyWindow, InputError
-from warehouse.measures import Measure
-from warehouse.ticks import ALL_TIME
+from tidemark import query
+from tidemark.query.quantiles.histograms import _edges
+from tidemark.query.quantiles.window_bounds import tick_range
+from tidemark.query.reading.windows import choose_window, shown_window
+from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.ticks import ALL_TIME
+from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError
 
 ROWS = tuple((float(i), i // 10) for i in range(40))
 DAY = 86_400_000_000

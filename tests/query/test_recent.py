@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query.recent import Recent
+from tidemark.query.reading.memory_cache import Recent
 
 
 @given(st.integers(0, 20), st.lists(st.integers(0, 9)))

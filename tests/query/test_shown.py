@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query.answer import Answers
-from query.keyanswer import CountAnswer, FrequencyAnswer, HitterAnswer
-from query.plain import json_text
-from query.show import interval_bar
 from tests.query.worlds import HandMade, World, open_world
+from tidemark.query.answers.answer import Answers
+from tidemark.query.answers.json_values import json_text
+from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.rendering import interval_bar
 
 ROWS = tuple((float(i * i), i // 10) for i in range(400))
 

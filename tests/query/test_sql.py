@@ -13,13 +13,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-import query
-import stream
-import warehouse
-from query import spark as registering
 from tests.query.sqlworld import FLIGHTS, Rows, in_another_process, make, month
-from warehouse import EmptyWindow, InputError, NotAWarehouse, ledger, tables
-from warehouse.storage import EVENTS, Store
+from tidemark import query, stream, warehouse
+from tidemark.query.sql import spark_sql as registering
+from tidemark.warehouse import EmptyWindow, InputError, NotAWarehouse
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.ledger import ledger_table
 
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
 FEBRUARY = datetime(2001, 2, 1, tzinfo=UTC)
@@ -268,7 +268,7 @@ def test_rows_of_a_crashed_batch_are_in_no_view(
             raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "append_batch", crash)
+        patch.setattr(ledger_table, "append_batch", crash)
         with pytest.raises(Crash):
             stream.append(spark, own, march, source="web", batch=1)
     in_table = spark.sql(f"SELECT count(*) FROM delta.`{own}/events`").collect()[0][0]

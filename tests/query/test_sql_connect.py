@@ -13,9 +13,9 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.session import DELTA_CATALOG, DELTA_EXTENSION
 from tests.jobs.said import environment
 from tests.query.sqlworld import ROOT, Rows, make
+from tidemark.jobs.spark.session import DELTA_CATALOG, DELTA_EXTENSION
 
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
 
@@ -23,7 +23,7 @@ CLIENT = """
 import json, sys, time
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-import query
+from tidemark import query
 end = time.monotonic() + 120
 while True:
     try:

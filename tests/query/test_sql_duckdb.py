@@ -15,13 +15,13 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
-from query import duck, keylists, keymemory
-from query.recent import Recent
 from tests.query.sqlworld import FLIGHTS, ROOT, Rows, make, month
-from warehouse import InputError, ledger
+from tidemark import query, stream, warehouse
+from tidemark.query.keys import key_cache, listed_keys
+from tidemark.query.reading.memory_cache import Recent
+from tidemark.query.sql import duckdb_sql
+from tidemark.warehouse import InputError
+from tidemark.warehouse.ledger import ledger_table
 
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
 
@@ -52,7 +52,9 @@ def test_what_the_marks_list_is_laid_out_once_for_many_statements(
 ) -> None:
     wh, laid_out = query.open(own), []
     monkeypatch.setattr(
-        keymemory, "listed_names", lambda history: laid_out.append(history) or keylists.listed_names(history)
+        key_cache,
+        "listed_names",
+        lambda history: laid_out.append(history) or listed_keys.listed_names(history),
     )
     for _ in range(3):
         assert len(wh.sql("SELECT * FROM top(2)").fetchall()) == 2
@@ -130,17 +132,17 @@ def test_each_statement_is_fresh_and_of_one_moment(
     assert connection.sql(text).fetchall() == first
     connection.commit()
     assert relation.fetchall() == [(len(rows), rows.oracle().n, 0)]
-    kept = duck._Looks.at
+    kept = duckdb_sql._Looks.at
 
-    def at_once(looks: duck._Looks, moment: int) -> query.Warehouse:
+    def at_once(looks: duckdb_sql._Looks, moment: int) -> query.Warehouse:
         found = kept(looks, moment)
-        looks._seen = Recent(duck.LOOKS)
+        looks._seen = Recent(duckdb_sql.LOOKS)
         number = next(numbers)
         stream.append(spark, own, march.limit(3), source="web", batch=number)
         return found
 
     numbers = iter(range(2, 100))
-    monkeypatch.setattr(duck._Looks, "at", at_once)
+    monkeypatch.setattr(duckdb_sql._Looks, "at", at_once)
     events, counted, _ = connection.sql(text).fetchall()[0]
     assert events != counted
 
@@ -151,7 +153,7 @@ def test_rows_of_a_crashed_batch_are_in_no_table(
     wh = query.open(own)
     assert wh.sql("SELECT count(*) FROM events").fetchall() == [(len(BOTH),)]
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "append_batch", lambda *_: 1 / 0)
+        patch.setattr(ledger_table, "append_batch", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             stream.append(spark, own, month(spark.read.parquet(str(FLIGHTS)), 3), source="web", batch=1)
     assert wh.sql("SELECT count(*) FROM events").fetchall() == [(len(BOTH),)]
@@ -178,7 +180,7 @@ def test_names_are_checked_and_registering_again_replaces(
         query.register_duckdb(connection, one, "flights")
     assert connection.sql("SELECT count(*) FROM flights_live").fetchall() == [(len(LIVE),)]
     with pytest.raises(InputError, match="from this machine's disks"):
-        duck._on_disk(query.open(shutil.copytree(uri, uri.parent / "w*")))
+        duckdb_sql._on_disk(query.open(shutil.copytree(uri, uri.parent / "w*")))
 
 
 def test_a_relation_outlives_the_warehouse_and_nothing_is_left_of_it(uri: Path) -> None:
@@ -208,9 +210,8 @@ def test_what_is_no_query_is_refused(wh: query.Warehouse, text: str) -> None:
 
 
 def test_python_ends_without_a_word(uri: Path) -> None:
-    script = (
-        f"import query; wh = query.open({str(uri)!r}); r = wh.sql('SELECT * FROM quantile(0.5)'); print(r)"
-    )
+    opened = f"from tidemark import query; wh = query.open({str(uri)!r})"
+    script = f"{opened}; r = wh.sql('SELECT * FROM quantile(0.5)'); print(r)"
     run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
     assert run.stderr == ""
     assert "rank_lo" in run.stdout

@@ -16,12 +16,10 @@ from pyspark.cloudpickle import dumps
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
-from query import spark as registering
-from query.sqltypes import common_type
 from tests.query.sqlworld import ROOT
+from tidemark import query, stream, warehouse
+from tidemark.query.sql import spark_sql as registering
+from tidemark.query.sql.sql_types import common_type
 
 SCHEMA = (
     "whole bigint, part double, wild float, price decimal(9,2), day date, at timestamp, here timestamp_ntz, "

@@ -20,13 +20,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import query.refine
-from query.answer import Answer
-from query.grid import Ranks
-from query.plan import Interval, Reading
-from sketches import RankBounds
 from tests.query.drawn import MODES
 from tests.query.worlds import HandMade, Row, World, open_world
+from tidemark.query.answers.answer import Answer
+from tidemark.query.quantiles import rank_search
+from tidemark.query.quantiles.combined_bounds import Ranks
+from tidemark.query.quantiles.read_plan import Interval, Reading
+from tidemark.sketches import RankBounds
 
 TICKS = 6
 WINDOWS: tuple[dict[str, Any], ...] = ({}, {"between": (1, 3)}, {"between": (2, None)}, {"last": 2})
@@ -169,7 +169,7 @@ def narrowed_to_ranks_among_the_rows(
 def test_rows_kept_for_the_ranks_among_them_alone_are_caught(
     sweep: list[HandMade], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query.refine, "narrowed", narrowed_to_ranks_among_the_rows)
+    monkeypatch.setattr(rank_search, "narrowed", narrowed_to_ranks_among_the_rows)
     with pytest.raises(AssertionError):
         check_pairs(sweep, 25)
 

@@ -21,19 +21,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from query.reader import Warehouse
-from query.refine import Source
-from sketches import GK
-from warehouse.layout import Run
-from warehouse.liverows import LiveRow
-from warehouse.marks import RunFile
-from warehouse.measures import Measure
-from warehouse.options import Options
-from warehouse.snapshot import View
-from warehouse.storage import Store
-from warehouse.tickcounts import TickCounts
-from warehouse.ticks import Window
-from warehouse.valuemarks import RunMarks, Spans
+from tidemark.query.quantiles.rank_search import Source
+from tidemark.query.warehouse import Warehouse
+from tidemark.sketches import GK
+from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.tick_counts import TickCounts
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.ledger.live_summaries import LiveRow
+from tidemark.warehouse.projections.value_marks import RunMarks, Spans
+from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.marks import RunFile
+from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.snapshots.snapshot import View
 
 ROOT = "runs/x"
 Row = tuple[Any, int]  # value (None: NULL) and tick

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sketches import ECM, Counting, WindowCounts, digest
-from sketches.exponential_histogram import most_buckets
+from tidemark.sketches import ECM, Counting, WindowCounts, digest
+from tidemark.sketches.counters.exponential_histogram import most_buckets
 
 Ints = NDArray[np.int64]
 

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from sketches import GK, RankBounds, target_rank
-from sketches.columns import Column
-from sketches.gk_summary import allowance
+from tidemark.sketches import GK, RankBounds, target_rank
+from tidemark.sketches.gk.gk_summary import allowance
+from tidemark.sketches.inputs import Column
 
 PHIS = (0, 0.001, 0.01, 0.07, 0.25, 1 / 3, 0.5, 0.75, 0.9, 0.99, 0.999, 1)
 

@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from sketches import GK, RankBounds, SketchError, combine, gk, gk_summary, merge, rank_bounds
-from sketches.columns import Column
-from sketches.gk_summary import Summary
 from tests.sketches.oracle import assert_certified, assert_staircase
+from tidemark.sketches import GK, RankBounds, SketchError, combine, merge
+from tidemark.sketches.bounds import rank_bounds
+from tidemark.sketches.gk import gk, gk_summary
+from tidemark.sketches.gk.gk_summary import Summary
+from tidemark.sketches.inputs import Column
 
 EPS = 0.01
 EXACT_PRUNE, EXACT_BEST = gk_summary.prune, RankBounds.best_candidate

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from sketches import InvalidInput
-from sketches.columns import FLOAT64, INT64, as_column, checked_sorted, column_dtype, sorted_column
+from tidemark.sketches import InvalidInput
+from tidemark.sketches.inputs import FLOAT64, INT64, as_column, checked_sorted, column_dtype, sorted_column
 
 
 @pytest.mark.parametrize("given", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64, ">i4", ">i8"])

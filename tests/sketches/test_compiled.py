@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from sketches import ECM, compiled, digest, kernels
+from tidemark.sketches import ECM, digest
+from tidemark.sketches.compiled import jit, kernels
 
 
 def test_a_place_that_cannot_be_written_costs_compilation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,8 +15,8 @@ def test_a_place_that_cannot_be_written_costs_compilation_alone(monkeypatch: pyt
             raise RuntimeError("no locator available")
         return lambda loop: loop
 
-    monkeypatch.setattr(compiled, "njit", njit)
-    assert compiled.compiled(len)([1, 2]) == 2
+    monkeypatch.setattr(jit, "njit", njit)
+    assert jit.compiled(len)([1, 2]) == 2
     assert asked == [{"cache": True, "nogil": True}, {"nogil": True}]
 
 

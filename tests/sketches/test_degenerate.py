@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sketches import (
+from tidemark.sketches import (
     ECM,
     GK,
     DyadicECM,
@@ -18,7 +18,7 @@ from sketches import (
     merge_dyadic,
     merge_ecm,
 )
-from sketches.columns import Column
+from tidemark.sketches.inputs import Column
 
 DTYPES = [np.float64, np.int64]
 PHIS = [0, 0.25, 0.5, 1]

@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sketches import (
+from tidemark.sketches import (
     ECM,
     GK,
     Counting,
     DyadicECM,
     InvalidInput,
     WindowCounts,
-    ecm_merge,
-    gk,
     merge,
     merge_counts,
     merge_dyadic,
     merge_ecm,
 )
+from tidemark.sketches.ecm import ecm_merge
+from tidemark.sketches.gk import gk
 
 
 def gk_of(at: int) -> GK:

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketches import CorruptSketch, DyadicECM, EmptySketch, InvalidInput, merge_dyadic
-from sketches.counting import Kind
-from sketches.envelope import unwrap, wrap
 from tests.sketches.arrivals import History, joined, zipf
+from tidemark.sketches import CorruptSketch, DyadicECM, EmptySketch, InvalidInput, merge_dyadic
+from tidemark.sketches.counters.counting import Kind
+from tidemark.sketches.encoding.envelope import unwrap, wrap
 
 BITS, EPS, DELTA = 16, 0.02, 0.02
 WINDOWS = [(None, None), (3000, None), (9000, None), (2000, 7000)]

@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sketches import ECM, InvalidInput, combine_frequencies, digest, digest_one, in_time_order
-from sketches.counting import Kind
-from sketches.ecm_sizes import (
+from tests.sketches.arrivals import History, assert_points, joined, zipf
+from tidemark.sketches import ECM, InvalidInput, combine_frequencies, digest, digest_one, in_time_order
+from tidemark.sketches.counters.counting import Kind
+from tidemark.sketches.ecm.ecm_sizes import (
     eps_of_merge_inputs,
     inner_product_eps,
     point_eps,
     sizes_for_inner_products,
     sizes_for_points,
 )
-from tests.sketches.arrivals import History, assert_points, joined, zipf
 
 FLIGHTS = Path(__file__).resolve().parent.parent.parent / "docs" / "data" / "flights-20k.parquet"
 WINDOWS = [(None, None), (0, None), (3000, None), (9000, None), (9990, None), (2000, 7000), (4000, 4001)]

@@ -6,12 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketches import ECM, CorruptSketch, DyadicECM, NewerVersion, SketchError, WrongKind, digest, merge_ecm
-from sketches.counting import Kind
-from sketches.ecm_bytes import KIND
-from sketches.envelope import PAYLOAD_OFFSET, unwrap, wrap
-from sketches.varints import decode_varints, encode_varints
 from tests.sketches.arrivals import zipf
+from tidemark.sketches import (
+    ECM,
+    CorruptSketch,
+    DyadicECM,
+    NewerVersion,
+    SketchError,
+    WrongKind,
+    digest,
+    merge_ecm,
+)
+from tidemark.sketches.counters.counting import Kind
+from tidemark.sketches.ecm.ecm_bytes import KIND
+from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, unwrap, wrap
+from tidemark.sketches.encoding.varints import decode_varints, encode_varints
 
 KINDS: list[Kind] = ["EH", "DW", "RW"]
 GOLDEN = {

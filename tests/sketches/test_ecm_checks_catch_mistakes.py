@@ -6,23 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sketches import (
-    ECM,
-    FrequencyBounds,
-    SketchError,
-    WindowCounts,
-    digest,
-    ecm_merge,
-    frequency_bounds,
-    merge_ecm,
-)
-from sketches import deterministic_wave as wave
-from sketches import exponential_histogram as histogram
-from sketches.buckets import Buckets, Ints
-from sketches.counting import Kind
-from sketches.counts import Counts
-from sketches.ecm_merge import merge_counts
 from tests.sketches.arrivals import History, assert_counts, assert_points, joined, single, zipf
+from tidemark.sketches import ECM, FrequencyBounds, SketchError, WindowCounts, digest, merge_ecm
+from tidemark.sketches.bounds.count_bounds import Counts
+from tidemark.sketches.counters import deterministic_wave as wave
+from tidemark.sketches.counters import exponential_histogram as histogram
+from tidemark.sketches.counters.buckets import Buckets, Ints
+from tidemark.sketches.counters.counting import Kind
+from tidemark.sketches.ecm import ecm_merge, frequency_bounds
+from tidemark.sketches.ecm.ecm_merge import merge_counts
 
 SINCE, AFTER, HALVES, BETWEEN = Buckets.since, Buckets.after, ecm_merge.halves, WindowCounts.between
 MOST, PLACES = histogram.most_buckets, wave.places

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from sketches import ECM, InvalidInput, digest, merge_ecm
-from sketches.counting import Kind
 from tests.sketches.arrivals import History, assert_points, joined, zipf
 from tests.sketches.test_ecm import WINDOWS, join_size
+from tidemark.sketches import ECM, InvalidInput, digest, merge_ecm
+from tidemark.sketches.counters.counting import Kind
 
 EPS, DELTA = 0.05, 0.1
 

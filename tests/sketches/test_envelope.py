@@ -1,7 +1,7 @@
 import pytest
 
-from sketches import CorruptSketch, InvalidInput, NewerVersion, SketchError, WrongKind
-from sketches.envelope import unwrap, wrap
+from tidemark.sketches import CorruptSketch, InvalidInput, NewerVersion, SketchError, WrongKind
+from tidemark.sketches.encoding.envelope import unwrap, wrap
 
 PAYLOAD = bytes(range(40))
 WHOLE = wrap(b"TEST", 1, PAYLOAD)

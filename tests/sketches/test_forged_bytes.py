@@ -5,13 +5,14 @@ import struct
 import numpy as np
 import pytest
 
-from sketches import ECM, CorruptSketch, ecm, ecm_bytes
-from sketches.counts import Counts
-from sketches.envelope import wrap
-from sketches.randomized_wave import Sample, Samples
-from sketches.row_hashes import RowHashes
-from sketches.varints import encode_varints, exact_sum
 from tests.sketches.test_hostile_bytes import ECM_HEADER, GK_HEADER, OPENERS, allowed, assert_paid, peak
+from tidemark.sketches import ECM, CorruptSketch
+from tidemark.sketches.bounds.count_bounds import Counts
+from tidemark.sketches.counters.randomized_wave import Sample, Samples
+from tidemark.sketches.ecm import ecm, ecm_bytes
+from tidemark.sketches.encoding.envelope import wrap
+from tidemark.sketches.encoding.varints import encode_varints, exact_sum
+from tidemark.sketches.hashing.row_hashes import RowHashes
 
 
 def ecm_of(kind: bytes, lists: list[object], lengths: tuple[int, int, int], **fields: object) -> bytes:

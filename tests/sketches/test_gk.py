@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from sketches import GK, BrokenInvariant, EmptySketch, InvalidInput, merge
-from sketches.columns import Column
-from sketches.gk_summary import Summary, allowance, check
 from tests.sketches.oracle import PHIS, assert_certified, batches
+from tidemark.sketches import GK, BrokenInvariant, EmptySketch, InvalidInput, merge
+from tidemark.sketches.gk.gk_summary import Summary, allowance, check
+from tidemark.sketches.inputs import Column
 
 DTYPES = [np.float64, np.int64]
 EPS = [0.2, 0.01, 1e-9]

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketches import GK, CorruptSketch, InvalidInput, NewerVersion, WrongKind, merge
-from sketches.envelope import unwrap, wrap
-from sketches.gk_bytes import KIND
 from tests.sketches.oracle import assert_certified, batches
+from tidemark.sketches import GK, CorruptSketch, InvalidInput, NewerVersion, WrongKind, merge
+from tidemark.sketches.encoding.envelope import unwrap, wrap
+from tidemark.sketches.gk.gk_bytes import KIND
 
 # Envelope; eps, n, k, dtype and widths; values; gaps; spreads; checksum.
 GOLDEN_FLOAT64 = (

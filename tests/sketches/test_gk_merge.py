@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, multiple, rule
 
-from sketches import GK, InvalidInput, merge
-from sketches.columns import Column
-from sketches.gk_summary import Summary, merge_summaries
 from tests.sketches.oracle import assert_certified, batches, rank_error
+from tidemark.sketches import GK, InvalidInput, merge
+from tidemark.sketches.gk.gk_summary import Summary, merge_summaries
+from tidemark.sketches.inputs import Column
 
 DTYPES = [np.float64, np.int64]
 # Few different values: ties between the inputs are where a merge goes wrong.

@@ -6,9 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sketches import GK, gk, gk_summary
-from sketches.columns import Column
-from sketches.gk_summary import Summary
+from tidemark.sketches import GK
+from tidemark.sketches.gk import gk, gk_summary
+from tidemark.sketches.gk.gk_summary import Summary
+from tidemark.sketches.inputs import Column
 
 ORDERS: dict[str, Callable[[int], Column]] = {
     "sorted": lambda n: np.arange(n, dtype=float),

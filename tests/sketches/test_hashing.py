@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketches import InvalidInput, digest, digest_one
-from sketches.kernels import hash_rows
-from sketches.row_hashes import RowHashes
+from tidemark.sketches import InvalidInput, digest, digest_one
+from tidemark.sketches.compiled.kernels import hash_rows
+from tidemark.sketches.hashing.row_hashes import RowHashes
 
 GOLDEN = {
     "ATL": 16952139720185244505,

@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sketches import ECM, GK, CorruptSketch, DyadicECM, SketchError, digest, merge, merge_ecm
-from sketches.envelope import PAYLOAD_OFFSET, wrap
+from tidemark.sketches import ECM, GK, CorruptSketch, DyadicECM, SketchError, digest, merge, merge_ecm
+from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, wrap
 
 ECM_HEADER, GK_HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ"), struct.Struct("<dQIcBB")
 OPENERS: dict[bytes, Callable[[bytes], object]] = {

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from sketches import ECM, Counting, InvalidInput, WindowCounts, digest, merge_counts, merge_ecm
-from sketches.randomized_wave import Samples
 from tests.sketches.arrivals import Ints, assert_points
 from tests.sketches.test_ecm import WINDOWS, stream
+from tidemark.sketches import ECM, Counting, InvalidInput, WindowCounts, digest, merge_counts, merge_ecm
+from tidemark.sketches.counters.randomized_wave import Samples
 
 EPS, DELTA, CONSTANT = 0.2, 0.1, 6
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sketches import GK, BrokenInvariant, EmptySketch, InvalidInput, RankBounds, combine
 from tests.sketches.oracle import assert_staircase, batches, rank_error
+from tidemark.sketches import GK, BrokenInvariant, EmptySketch, InvalidInput, RankBounds, combine
 
 SMALL_FLOATS = st.lists(st.integers(-6, 6).map(float) | st.sampled_from([np.inf, -np.inf]), max_size=40)
 INPUTS = st.lists(SMALL_FLOATS, min_size=1, max_size=6)

@@ -6,19 +6,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sketches import (
-    ECM,
-    GK,
-    Counting,
-    DyadicECM,
-    InvalidInput,
-    WindowCounts,
-    dyadic,
-    merge_dyadic,
-)
-from sketches.ecm_sizes import sizes_for_points
-from sketches.room import MOST_ROOM
-from sketches.row_hashes import MOST_CELLS, RowHashes
+from tidemark.sketches import ECM, GK, Counting, DyadicECM, InvalidInput, WindowCounts, merge_dyadic
+from tidemark.sketches.ecm import dyadic
+from tidemark.sketches.ecm.ecm_sizes import sizes_for_points
+from tidemark.sketches.hashing.row_hashes import MOST_CELLS, RowHashes
+from tidemark.sketches.memory_limit import MOST_ROOM
 
 TOO_LARGE: dict[str, Callable[[], object]] = {
     "dyadic of 62 bits": lambda: DyadicECM(62, 0.001, 1e-10),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketches import EmptySketch, InvalidInput, target_rank
+from tidemark.sketches import EmptySketch, InvalidInput, target_rank
 
 
 @pytest.mark.parametrize("phi", [0.07, np.float64(0.07), np.float32(0.07), Decimal("0.07"), Fraction(7, 100)])

@@ -8,17 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketches import (
-    ECM,
-    Counting,
-    DyadicECM,
-    deterministic_wave,
-    exponential_histogram,
-    merge_dyadic,
-    merge_ecm,
-)
-from sketches.buckets import Buckets, Ints
-from sketches.counting import Kind
+from tidemark.sketches import ECM, Counting, DyadicECM, merge_dyadic, merge_ecm
+from tidemark.sketches.counters import deterministic_wave, exponential_histogram
+from tidemark.sketches.counters.buckets import Buckets, Ints
+from tidemark.sketches.counters.counting import Kind
 
 CELLS = 50
 KINDS: list[Kind] = ["EH", "DW"]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketches import Counting, InvalidInput, WindowCounts, merge_counts
-from sketches.buckets import Buckets
-from sketches.deterministic_wave import places
 from tests.sketches.arrivals import PlainHistogram, PlainWave, assert_counts, history_of, single
+from tidemark.sketches import Counting, InvalidInput, WindowCounts, merge_counts
+from tidemark.sketches.counters.buckets import Buckets
+from tidemark.sketches.counters.deterministic_wave import places
 
 KINDS = ["EH", "DW"]
 EPS = [0.9, 0.5, 0.3, 0.1, 0.02]

@@ -73,7 +73,10 @@ def free_port() -> int:
 
 def java() -> str:
     home = subprocess.run(
-        ["/bin/sh", str(ROOT / "jobs/java_home.sh"), sys.prefix], check=True, capture_output=True, text=True
+        ["/bin/sh", str(ROOT / "jobs/spark/java_home.sh"), sys.prefix],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return f"{home.stdout.strip()}/bin/java"
 

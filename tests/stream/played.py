@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-import query
-import warehouse
-from warehouse.events import Batches
-from warehouse.executors import LocalExecutor
-from warehouse.sieve import Sieve
-from warehouse.storage import Store
+from tidemark import query, warehouse
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.execution.executors import LocalExecutor
+from tidemark.warehouse.ingest.row_filter import Sieve
 
 append_module: Any = importlib.import_module("stream.append")  # the package gives its name to its function
 

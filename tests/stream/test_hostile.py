@@ -16,15 +16,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import query
-import stream
-import warehouse
 from tests.stream import played
 from tests.stream.test_out_of_range import HOSTILE, as_before
 from tests.stream.test_strict import NO_VALUE, NOT_CSV, NOT_JSON
 from tests.warehouse.disk import rows_of, tables_of
-from warehouse import InputError
-from warehouse.ticks import FIRST_US, LAST_US
+from tidemark import query, stream, warehouse
+from tidemark.warehouse import InputError
+from tidemark.warehouse.columns.ticks import FIRST_US, LAST_US
 
 COLUMNS = {
     "at": "timestamp",

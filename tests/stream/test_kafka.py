@@ -20,13 +20,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
 from tests import soak
 from tests.crash.processes import PATIENCE, ROOT, kill, start, submit
 from tests.stream.as_of import Oracle
 from tests.stream.kafka import Broker, Producer, client_jars
+from tidemark import query, stream, warehouse
 
 SCHEMA = "at timestamp, value double, name string"
 PHIS = [i / 20 for i in range(21)]

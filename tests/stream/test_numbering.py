@@ -12,14 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import query
-import warehouse
 from tests.stream.played import Crash, append, append_module, crash, create, load, row, values_in
 from tests.warehouse.disk import rows_of, tables_of
-from warehouse import DamagedWarehouse, InputError, ingest, ledger, numbering, tables
-from warehouse.events import Batches
-from warehouse.ledgerrows import to_arrow
-from warehouse.storage import EVENTS, LEDGER, Store
+from tidemark import query, warehouse
+from tidemark.warehouse import DamagedWarehouse, InputError
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.ingest import append_rows, batch_numbers
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.ledger_rows import to_arrow
 
 start_module = importlib.import_module("stream.start")  # the package gives its name to its function
 POINTS = ("rejected", "events", "ledger")  # the commits of a batch, in their order
@@ -27,7 +29,7 @@ POINTS = ("rejected", "events", "ledger")  # the commits of a batch, in their or
 
 @pytest.fixture(autouse=True)
 def _played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "FAN", 3)
+    monkeypatch.setattr(ledger_table, "FAN", 3)
 
 
 @pytest.fixture
@@ -97,7 +99,7 @@ def test_maintenance_does_not_change_what_a_replay_is(uri: Path, wide: bool) -> 
     if not wide:
         load(uri)
     warehouse.maintain(None, uri)
-    held = ledger.ranges_by_file(Store.of(uri), tables.open_table(Store.of(uri), LEDGER))
+    held = ledger_table.ranges_by_file(Store.of(uri), tables.open_table(Store.of(uri), LEDGER))
     assert Batches("s", 1, 1) not in [one for found in held.values() for one in found]
     before = tables_of(uri)
     for number, (rows, refused) in reversed(batches.items()):
@@ -175,7 +177,7 @@ def test_a_batch_that_a_wide_range_passed_over_is_told(uri: Path) -> None:
 def test_rejected_records_are_kept_once_though_a_later_batch_has_some(uri: Path) -> None:
     """Batch 3 waits between its tasks and its commits, while batch 5 is at work."""
     store = Store.of(uri)
-    before, later = ingest._reject, []
+    before, later = append_rows._reject, []
 
     def slow(*args: Any) -> None:
         if not later:
@@ -184,7 +186,7 @@ def test_rejected_records_are_kept_once_though_a_later_batch_has_some(uri: Path)
         before(*args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ingest, "_reject", slow)
+        patch.setattr(append_rows, "_reject", slow)
         assert append(uri, 3, [row(3)], ["three"])
     rejected = rows_of(uri, "rejected")
     assert sorted(rejected.column("batch").to_pylist()) == [3, 5]
@@ -196,7 +198,7 @@ def test_rejected_records_are_kept_once_though_a_later_batch_has_some(uri: Path)
 def _refused_files(uri: Path, number: int) -> Any:
     found: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ingest, "_reject", lambda _, __, files: found.extend(files) or crash())
+        patch.setattr(append_rows, "_reject", lambda _, __, files: found.extend(files) or crash())
         with pytest.raises(Crash):
             append(uri, number, [row(number)], ["five"])
     return found
@@ -320,14 +322,16 @@ def test_a_rule_that_takes_any_lower_number_for_a_replay_is_caught(
     uri: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        numbering, "place_of", lambda store, *_: "known" if numbering.newest(store, "s") >= 5 else "new"
+        batch_numbers,
+        "place_of",
+        lambda store, *_: "known" if batch_numbers.newest(store, "s") >= 5 else "new",
     )
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         follow(uri, [("append", 5, 1, ""), ("append", 3, 1, "")])
 
 
 def test_a_rule_that_takes_a_replay_for_new_is_caught(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbering, "place_of", lambda *_: "new")
+    monkeypatch.setattr(batch_numbers, "place_of", lambda *_: "new")
     monkeypatch.setattr(tables, "has_transaction", lambda *_: False)
     with pytest.raises(AssertionError):
         follow(uri, [("append", 5, 1, ""), ("append", 5, 1, "")])
@@ -361,12 +365,14 @@ def test_everything_but_the_commits_is_done_before_the_first_of_them(
     before = tables_of(uri)
     for broken in ("to_arrow", "join"):
         with monkeypatch.context() as patch:
-            patch.setattr(ledger, broken, crash)
+            patch.setattr(ledger_table, broken, crash)
             with pytest.raises(Crash):
                 append(uri, 2, [row(2)], ["bad"])
         assert tables_of(uri) == before
     made = []
-    monkeypatch.setattr(ledger, "to_arrow", lambda *args: made.append(tables_of(uri)) or to_arrow(*args))
+    monkeypatch.setattr(
+        ledger_table, "to_arrow", lambda *args: made.append(tables_of(uri)) or to_arrow(*args)
+    )
     assert append(uri, 2, [row(2)], ["bad"])
     assert made == [before, before]
     assert query.open(uri).info()["live_batches"] == 3

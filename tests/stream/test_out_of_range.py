@@ -16,15 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import query
-import warehouse
 from tests.stream.played import GOOD, SCHEMA, Crash, append, crash, create, load, row, values_in
 from tests.warehouse.disk import rows_of, tables_of
-from warehouse import InputError, ledger, sieve
-from warehouse.measures import Measure, epoch_micros
-from warehouse.options import Options
-from warehouse.sieve import Sieve, readable, sift
-from warehouse.ticks import DAY_US, FIRST_US, LAST_US, from_epoch_us
+from tidemark import query, warehouse
+from tidemark.warehouse import InputError
+from tidemark.warehouse.columns.measures import Measure, epoch_micros
+from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, from_epoch_us
+from tidemark.warehouse.ingest import row_filter
+from tidemark.warehouse.ingest.row_filter import Sieve, readable, sift
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.settings.options import Options
 
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 HOSTILE = [FIRST_US - 1, LAST_US + 1, -(2**63), 2**63 - 1, -(2**62) - 1, 10**18]
@@ -143,7 +144,7 @@ def test_a_stream_rejects_such_rows_and_takes_the_others_of_the_batch(uri: Path,
 
 def as_before(patch: pytest.MonkeyPatch) -> None:
     """Older versions took any time."""
-    patch.setattr(sieve, "_bounded", lambda _: [])
+    patch.setattr(row_filter, "_bounded", lambda _: [])
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_a_stream_that_such_a_row_stopped_goes_on(uri: Path) -> None:
     rows = [row(1), *[row(i, us, us, us) for i, us in enumerate(HOSTILE, start=2)]]
     with pytest.MonkeyPatch.context() as patch:
         as_before(patch)
-        patch.setattr(ledger, "append_batch", crash)
+        patch.setattr(ledger_table, "append_batch", crash)
         with pytest.raises(Crash):
             append(uri, 0, rows)
     assert values_in(uri) == []
@@ -184,9 +185,9 @@ def test_the_ledger_row_of_any_time_was_what_stopped_it(uri: Path, monkeypatch: 
             assert summary.times is None or FIRST_US <= summary.times[0] <= summary.times[1] <= LAST_US
         return to_arrow(one, summaries)
 
-    to_arrow = ledger.to_arrow
+    to_arrow = ledger_table.to_arrow
     as_before(monkeypatch)
-    monkeypatch.setattr(ledger, "to_arrow", as_datetimes)
+    monkeypatch.setattr(ledger_table, "to_arrow", as_datetimes)
     before = tables_of(uri)
     with pytest.raises(AssertionError):
         append(uri, 0, [row(1, HOSTILE[0])])

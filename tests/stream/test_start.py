@@ -13,10 +13,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-import query
-import stream
-import warehouse
-from warehouse import InputError
+from tidemark import query, stream, warehouse
+from tidemark.warehouse import InputError
 
 SCHEMA = "at timestamp, value double, name string"
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -153,7 +151,7 @@ def test_a_batch_that_crashed_between_its_commits_is_finished_by_its_replay(
         raise RuntimeError("crash")
 
     with monkeypatch.context() as patch:
-        patch.setattr("warehouse.ledger.append_batch", crash)
+        patch.setattr("tidemark.warehouse.ledger.ledger_table.append_batch", crash)
         with pytest.raises(StreamingQueryException, match="crash"):
             stage.run()
     assert query.open(stage.uri).info()["live_rows"] == 0

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream import strict
-from stream.strict import Strict
+from tidemark.stream import strict_text
+from tidemark.stream.strict_text import Strict
 
 KINDS: dict[str, tuple[pa.DataType, str]] = {
     "at": (pa.timestamp("us", tz="UTC"), "timestamp"),
@@ -207,7 +207,7 @@ def is_strict(record: bytes) -> bool:
 
 
 def test_a_parser_that_keeps_the_last_of_two_fields_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strict, "_object", dict)
+    monkeypatch.setattr(strict_text, "_object", dict)
     record = b'{"value": 1, "value": 2}'
     with pytest.raises(AssertionError):
         assert is_strict(record) or reason(record) is not None

@@ -16,20 +16,23 @@ from deltalake.schema import PrimitiveType
 from deltalake.table import TableAlterer
 from deltalake.transaction import CommitProperties
 
-from sketches import GK
-from warehouse import history, ledger, ledgerrows, steps, tables
-from warehouse.events import Batches
-from warehouse.history import NewRun
-from warehouse.layout import Layout, Run, plan_merge
-from warehouse.load import _plan
-from warehouse.measures import Measure
-from warehouse.projection import Shape
-from warehouse.runfiles import write_rows
-from warehouse.steps import Plan
-from warehouse.storage import LEDGER, STEPS, Store
-from warehouse.summaries import Summary, TickSummary
-from warehouse.tickcounts import TickCounts
-from warehouse.values import ValueRows, Values
+from tidemark.sketches import GK
+from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.tick_counts import TickCounts
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
+from tidemark.warehouse.events import steps
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.steps import Plan
+from tidemark.warehouse.ledger import ledger_rows, ledger_table
+from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
+from tidemark.warehouse.load import _plan
+from tidemark.warehouse.projections.sorted_values import ValueRows, Values
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.layout import Layout, Run, plan_merge
+from tidemark.warehouse.runs.projection import Shape
+from tidemark.warehouse.runs.run_files import write_rows
+from tidemark.warehouse.runs.run_tables import NewRun
 
 MEASURE = Measure("x", "double")
 VALUES = Values(MEASURE)
@@ -55,9 +58,9 @@ def instant(patch: pytest.MonkeyPatch, module: ModuleType) -> list[float]:
 def new_store(folder: Path) -> Store:
     """A warehouse's tables but `events`, of one measure, empty."""
     store = Store.of(folder)
-    history.create_tables(store, VALUES)
+    run_tables.create_tables(store, VALUES)
     tables.create(store, STEPS, steps.SCHEMA)
-    tables.create(store, LEDGER, ledgerrows.SCHEMA)
+    tables.create(store, LEDGER, ledger_rows.SCHEMA)
     return store
 
 
@@ -66,25 +69,25 @@ def new_run(store: Store, run: Run, rows: int = 3) -> NewRun:
     attempt, zero = tables.new_name(), np.zeros(1, np.int64)
     pieces = iter([ValueRows(np.full(rows, float(run.first)), np.full(rows, run.first))])
     totals = TickCounts(np.array([run.first]), np.array([rows]), zero, zero)
-    path = history.run_path(VALUES, run, attempt, 0)
+    path = run_tables.run_path(VALUES, run, attempt, 0)
     file = write_rows(store.filesystem(), path, VALUES, pieces, Shape(rows, totals, 0.1))
     return NewRun(run, attempt, (file,), totals, VALUES.marked([file], totals))
 
 
 def add_step(store: Store, step: int = 0) -> bool:
-    return history.commit_run(store, VALUES, new_run(store, Run(step, step, 0)))
+    return run_tables.commit_run(store, VALUES, new_run(store, Run(step, step, 0)))
 
 
 def add_batch(store: Store, source: str = "web", batch: int = 0) -> bool:
     sketch = GK.from_sorted(np.array([1.0, 2.0]), 0.01, MEASURE.dtype)
     summary = [TickSummary(0, 2, None, (Summary(MEASURE.name, 0, 0, sketch),))]
-    return ledger.append_batch(store, 0.1, source, batch, summary)
+    return ledger_table.append_batch(store, 0.1, source, batch, summary)
 
 
 def merge_steps(store: Store) -> bool:
     merge = plan_merge(layout(store), 2)
     assert merge is not None
-    return history.commit_merge(store, VALUES, merge, new_run(store, merge.output))
+    return run_tables.commit_merge(store, VALUES, merge, new_run(store, merge.output))
 
 
 def a_plan(step: int) -> Plan:
@@ -101,14 +104,14 @@ def add_column(store: Store) -> None:
 
 
 def layout(store: Store) -> Layout:
-    return history.layout_of(tables.open_table(store, RUNS))
+    return run_tables.layout_of(tables.open_table(store, RUNS))
 
 
 # What commits: what is done before, the commit, and what it returns.
 COMMITS: dict[str, tuple[Callable[[Store], object], Callable[[Store], object], object]] = {
     "a step": (lambda _: None, add_step, True),
     "a merge": (lambda s: [add_step(s, n) for n in range(3)], merge_steps, True),
-    "marks": (lambda _: None, lambda s: history.append_marks(s, VALUES, new_run(s, Run(0, 0, 0))), None),
+    "marks": (lambda _: None, lambda s: run_tables.append_marks(s, VALUES, new_run(s, Run(0, 0, 0))), None),
     "a plan": (lambda _: None, plan_step, 0),
     "a batch": (lambda _: None, add_batch, True),
     "columns": (lambda _: None, add_column, None),

@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import stream
-import warehouse
 from tests.warehouse.committing import Broken, instant, new_store
-from warehouse import attempt, commits, keycounts, tasks
-from warehouse.storage import Store
+from tidemark import stream, warehouse
+from tidemark.warehouse.delta import commits
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.loads import attempt, tasks
+from tidemark.warehouse.projections import key_counts
 
 SCHEMA = "t timestamp, k string, x double, n bigint"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -96,7 +97,7 @@ def small_pieces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tasks, "SORT_ROWS", 120)  # shared by two measures
     patch.setattr(attempt, "SLICE_ROWS", 32)
     patch.setattr(attempt, "FILE_ROWS", (32, 32))
-    patch.setattr(keycounts, "BLOCK_ROWS", 4)
+    patch.setattr(key_counts, "BLOCK_ROWS", 4)
 
 
 def frame(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:

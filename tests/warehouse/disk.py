@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from numpy.typing import NDArray
 
-from warehouse import tables
-from warehouse.marks import BY_ORDER, CONTENT, DIGESTS, SPANS
-from warehouse.sealed import open_sealed
-from warehouse.storage import KEY_MARKS, Store
-from warehouse.valuemarks import Spans
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import KEY_MARKS, Store
+from tidemark.warehouse.integrity.sealed_files import open_sealed
+from tidemark.warehouse.projections.value_marks import Spans
+from tidemark.warehouse.runs.marks import BY_ORDER, CONTENT, DIGESTS, SPANS
 
 
 def table_names(uri: str | os.PathLike[str]) -> list[str]:

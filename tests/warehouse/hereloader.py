@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-import stream
-import warehouse
-from warehouse.storage import Store
+from tidemark import stream, warehouse
+from tidemark.warehouse.delta.store import Store
 
 SCHEMA = pa.schema(
     [("t", pa.timestamp("us", tz="UTC")), ("k", pa.string()), ("x", pa.float64()), ("n", pa.int64())]

@@ -18,16 +18,20 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import types as T
 
-import warehouse
-from warehouse import attempt, keycounts, ledger, steps, tables, tasks
-from warehouse.create import read_options
-from warehouse.events import Batches, decode
-from warehouse.keys import Key
-from warehouse.snapshot import KeysView, Snapshot
-from warehouse.steps import Plan
-from warehouse.storage import STEPS, Store
-from warehouse.summaries import Summaries, by_tick
-from warehouse.ticks import ALL_TIME, NO_TICK, Window
+from tidemark import warehouse
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import STEPS, Store
+from tidemark.warehouse.events import steps
+from tidemark.warehouse.events.reader import Batches, decode
+from tidemark.warehouse.events.steps import Plan
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.batch_summaries import Summaries, by_tick
+from tidemark.warehouse.loads import attempt, tasks
+from tidemark.warehouse.projections import key_counts
+from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot
 
 DAY_US = 86_400_000_000
 Row = tuple[Any, int | None]  # a key (None: NULL) and its tick (None: no time)
@@ -55,7 +59,7 @@ def tiny_pieces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tasks, "SORT_ROWS", 20)
     patch.setattr(attempt, "SLICE_ROWS", 8)
     patch.setattr(attempt, "FILE_ROWS", (8, 16))
-    patch.setattr(keycounts, "BLOCK_ROWS", 4)
+    patch.setattr(key_counts, "BLOCK_ROWS", 4)
 
 
 @dataclass
@@ -108,14 +112,14 @@ class KeyWorld:
         rows = [(key, None if at is None else at // DAY_US) for key, at in events]
         table = self._table(rows, number, "s", [at for _, at in events])
         write_deltalake(self.store.table("events"), table, mode="append")
-        eps = ledger.level_eps(options.eps, 0)
+        eps = ledger_table.level_eps(options.eps, 0)
         tasks = [Summaries(options, eps) for _ in range(shares)]
         for piece, at in enumerate(range(0, len(events), 100)):  # in pieces, as rows come
             task = tasks[piece % shares]
             task.add(decode(table.slice(at, 100).combine_chunks(), task.columns, options.key_column))
             task._summarise()
         summaries = by_tick([one for task in tasks for one in task.finish()], eps)
-        assert ledger.append_batch(self.store, options.eps, "s", number, summaries)
+        assert ledger_table.append_batch(self.store, options.eps, "s", number, summaries)
         self.streamed.append(list(events))
 
     def view(self) -> KeysView:

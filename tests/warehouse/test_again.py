@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
 from tests.warehouse.conftest import HISTORY, LIVE, Grown, frame
 from tests.warehouse.disk import tables_of
-from warehouse import InputError
-from warehouse.options import Options
+from tidemark import query, stream, warehouse
+from tidemark.warehouse import InputError
+from tidemark.warehouse.settings.options import Options
 
 
 def test_every_batch_of_a_load_or_a_stream_may_come_again(spark: SparkSession, grown: Grown) -> None:

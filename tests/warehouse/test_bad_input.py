@@ -16,11 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import stream
-import warehouse
 from tests.warehouse.conftest import Grown, frame
 from tests.warehouse.disk import edit_properties, files_of, tables_of
-from warehouse import BatchMismatch, InputError, NotAWarehouse, OptionsMismatch
+from tidemark import stream, warehouse
+from tidemark.warehouse import BatchMismatch, InputError, NotAWarehouse, OptionsMismatch
 
 
 @contextmanager

@@ -10,19 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-import query
-from query.keyanswer import FrequencyAnswer
-from sketches import ECM
-from sketches.ecm_sizes import eps_of_merge_inputs
 from tests.warehouse.keyworld import DAY_US, KeyWorld
-from warehouse import ledger, summaries, tables, verify
-from warehouse.cascade import LEVELS, MERGES
-from warehouse.keys import KeyColumn
-from warehouse.keysummaries import KeyPromise, KeySummary, digests, join, summarise
-from warehouse.options import DEFAULT_KEY_EPS
-from warehouse.storage import LEDGER
-from warehouse.summaries import TickSummary
-from warehouse.ticks import from_epoch_us
+from tidemark import query
+from tidemark.query.answers.key_answer import FrequencyAnswer
+from tidemark.sketches import ECM
+from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs
+from tidemark.warehouse import verify
+from tidemark.warehouse.columns.keys import KeyColumn
+from tidemark.warehouse.columns.ticks import from_epoch_us
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import LEDGER
+from tidemark.warehouse.ledger import batch_summaries, ledger_table
+from tidemark.warehouse.ledger.batch_summaries import TickSummary
+from tidemark.warehouse.ledger.cascade import LEVELS, MERGES
+from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, digests, join, summarise
+from tidemark.warehouse.settings.options import DEFAULT_KEY_EPS
 
 DELTA = 0.01
 OLD_MERGES = 5  # what warehouses of version 0.1.0 left room for
@@ -66,7 +68,7 @@ def test_the_deepest_summary_keeps_key_eps_and_says_so(eps: float) -> None:
 
 
 def test_room_for_fewer_merges_would_not_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warehouse.keysummaries.MERGES", MERGES - 1)
+    monkeypatch.setattr("tidemark.warehouse.ledger.key_summaries.MERGES", MERGES - 1)
     with pytest.raises(AssertionError):
         test_the_deepest_summary_keeps_key_eps_and_says_so(DEFAULT_KEY_EPS)
 
@@ -103,8 +105,8 @@ def open_frequencies(world: KeyWorld, events: list[Event]) -> list[FrequencyAnsw
 @pytest.fixture
 def deep(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fan of two, so that 16 batches have all levels; pieces are joined by twos."""
-    monkeypatch.setattr(ledger, "FAN", 2)
-    monkeypatch.setattr(summaries, "_HELD_PARTS", 2)
+    monkeypatch.setattr(ledger_table, "FAN", 2)
+    monkeypatch.setattr(batch_summaries, "_HELD_PARTS", 2)
 
 
 @pytest.mark.usefixtures("deep")
@@ -122,7 +124,7 @@ def chained(found: list[TickSummary], eps: float) -> list[TickSummary]:
     """Joins each summary to what was joined before: a merge more for every task."""
     whole = found[0]
     for one in found[1:]:
-        whole = summaries.join([whole, one], eps)
+        whole = batch_summaries.join([whole, one], eps)
     return [whole]
 
 
@@ -141,7 +143,7 @@ def test_rows_from_before_are_merged_with_new_ones_and_told_as_they_are(
 ) -> None:
     world = KeyWorld(tmp_path / "w", options={"key_eps": 0.05, "key_delta": DELTA})
     with monkeypatch.context() as before:
-        before.setattr("warehouse.keysummaries.MERGES", OLD_MERGES)
+        before.setattr("tidemark.warehouse.ledger.key_summaries.MERGES", OLD_MERGES)
         events = stream(world, 2**LEVELS - 3)
     events += stream(world, 3)
     merged_from_before = (1 + eps_of_merge_inputs(0.05, OLD_MERGES)) ** (MERGES + 1) - 1

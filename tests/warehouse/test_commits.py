@@ -35,10 +35,13 @@ from tests.warehouse.committing import (
     shape,
     state,
 )
-from warehouse import commits, history, ledgerrows, steps, tables
-from warehouse.errors import CommitFailed, Contended, DamagedWarehouse
-from warehouse.layout import Run
-from warehouse.storage import LEDGER, STEPS, Store
+from tidemark.warehouse.delta import commits, tables
+from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
+from tidemark.warehouse.errors import CommitFailed, Contended, DamagedWarehouse
+from tidemark.warehouse.events import steps
+from tidemark.warehouse.ledger import ledger_rows
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.layout import Run
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=kinds)
@@ -49,8 +52,8 @@ def test_a_commit_whose_answer_was_lost_is_done_once(
     before, commit, returned = COMMITS[what]
     before(store)
     other = Store.of(tmp_path / "w2")
-    history.create_tables(other, VALUES)
-    for name, schema in ((STEPS, steps.SCHEMA), (LEDGER, ledgerrows.SCHEMA)):
+    run_tables.create_tables(other, VALUES)
+    for name, schema in ((STEPS, steps.SCHEMA), (LEDGER, ledger_rows.SCHEMA)):
         tables.create(other, name, schema)
     before(other)
     assert commit(other) == returned
@@ -204,13 +207,13 @@ def test_a_commit_that_delta_rs_put_on_a_later_version_is_found(store: Store, br
     def act(true: Write) -> None:
         broken.patch.undo()
         for _ in range(3):
-            history.append_marks(store, VALUES, new_run(store, Run(0, 0, 0)))
+            run_tables.append_marks(store, VALUES, new_run(store, Run(0, 0, 0)))
         true()
-        history.append_marks(store, VALUES, new_run(store, Run(0, 0, 0)))
+        run_tables.append_marks(store, VALUES, new_run(store, Run(0, 0, 0)))
         raise TimeoutError("no answer in 30 s")
 
     broken.commits(act)
-    history.append_marks(store, VALUES, new)
+    run_tables.append_marks(store, VALUES, new)
     held = [file.path for file in tables.files(tables.open_table(store, MARKS))]
     assert sum(new.attempt in path for path in held) == 1
     assert tables.open_table(store, MARKS).version() == 5

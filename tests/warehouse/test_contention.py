@@ -29,11 +29,13 @@ from tests.warehouse.committing import (
     add_step,
     new_run,
 )
-from warehouse import history, ledger, tables
-from warehouse.commits import Patience
-from warehouse.errors import Contended
-from warehouse.layout import Run
-from warehouse.storage import LEDGER, STEPS, Store
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.commits import Patience
+from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
+from tidemark.warehouse.errors import Contended
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.layout import Run
 
 TABLES = {"a plan": STEPS, "columns": STEPS, "steps in one file": STEPS, "a batch": LEDGER, "marks": MARKS}
 
@@ -85,7 +87,7 @@ def test_a_race_that_is_always_lost_ends_and_says_who_won(
         add = new_run(store, Run(0, 0, 0))
         table = tables.open_table(store, RUNS)
         tables.commit(
-            table, [tables.remove(file) for file in tables.files(table)] or history._add_actions(add)
+            table, [tables.remove(file) for file in tables.files(table)] or run_tables._add_actions(add)
         )
         broken.commits(act)
         true()
@@ -93,7 +95,7 @@ def test_a_race_that_is_always_lost_ends_and_says_who_won(
     broken.commits(act)
     with pytest.raises(Contended) as raised:
         # It may follow on nothing that the rival does, so it looks at a step that the rival never has.
-        history.contend(RUNS, lambda: tables.commit(tables.open_table(store, RUNS), []))
+        run_tables.contend(RUNS, lambda: tables.commit(tables.open_table(store, RUNS), []))
     broken.patch.undo()
     said = str(raised.value)
     assert "20 tries" in said
@@ -124,8 +126,8 @@ _BATCHES = 6
 _WRITER = """
 import sys
 from tests.warehouse.committing import add_batch
-from warehouse.errors import Contended
-from warehouse.storage import Store
+from tidemark.warehouse.errors import Contended
+from tidemark.warehouse.delta.store import Store
 store, me = Store.of(sys.argv[1]), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.readline()
@@ -159,7 +161,7 @@ def test_processes_that_contend_lose_nothing_and_do_nothing_twice(store: Store) 
     assert len(said) == 3 * 2 * _BATCHES
     done = sorted((source, int(batch)) for source, batch, became in said if became == "True")
     assert len(set(done)) == len(done), "of those who bring the same batch one has brought it"
-    held = ledger.ranges_by_file(store, tables.open_table(store, LEDGER))
+    held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
     assert sorted((one.source, one.first) for found in held.values() for one in found) == done
     refused = {(source, int(batch)) for source, batch, became in said if became == "Contended"}
     assert {(f"p{n}", b) for n in range(3) for b in range(_BATCHES)} <= {*done, *refused}

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from warehouse.cuts import Slice, SortedInput, plan_slices, within
-from warehouse.marks import RunFile
-from warehouse.measures import Measure
-from warehouse.runfiles import merge_slice, write_rows
-from warehouse.values import MarkCollector, ValueRows, Values
+from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.projections.sorted_values import MarkCollector, ValueRows, Values
+from tidemark.warehouse.runs.cuts import Slice, SortedInput, plan_slices, within
+from tidemark.warehouse.runs.marks import RunFile
+from tidemark.warehouse.runs.run_files import merge_slice, write_rows
 
 FLOATS = st.one_of(st.sampled_from([-math.inf, -1.0, 0.0, 1.0, math.inf]), st.floats(allow_nan=False))
 INTS = st.one_of(

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-import query
-import warehouse
 from tests.warehouse.conftest import Grown, frame
 from tests.warehouse.disk import replace_rows, rows_of, tables_of
-from warehouse import DamagedWarehouse, tables
-from warehouse.storage import Store
+from tidemark import query, warehouse
+from tidemark.warehouse import DamagedWarehouse
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import Store
 
 
 def cut(path: Path) -> None:

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import warehouse
-from warehouse.digests import Fingerprint, fingerprint
-from warehouse.fitting import fitted
-from warehouse.samerows import DigestRows
+from tidemark import warehouse
+from tidemark.warehouse.ingest.column_casts import fitted
+from tidemark.warehouse.ingest.same_rows import DigestRows
+from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 
 UTC_TIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001
 LEAVES: list[tuple[pa.DataType, Any]] = [

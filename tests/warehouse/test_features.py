@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import query
-import warehouse
 from tests.warehouse.disk import edit_properties, files_of
-from warehouse import NotAWarehouse, features
-from warehouse.load import load
-from warehouse.storage import Store
+from tidemark import query, warehouse
+from tidemark.warehouse import NotAWarehouse
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.load import load
+from tidemark.warehouse.settings import features
 
 USES: dict[str, Callable[[Path], Any]] = {
     "opening": query.open,

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from tests.warehouse.conftest import HISTORY, Grown
 from tests.warehouse.disk import table_names
-from warehouse import tables
-from warehouse.storage import Store
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import Store
 
 COMPARE = {"=": operator.eq, "<=": operator.le, ">": operator.gt, "<": operator.lt, ">=": operator.ge}
 TABLES = [

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import fs
 
-import query
-import warehouse
 from tests.compatibility.kept import unpacked
 from tests.warehouse.disk import files_of, replace_rows, rewrite_file
-from warehouse import DamagedWarehouse, inside, tables
-from warehouse.storage import Store
-from warehouse.sweep import Swept
+from tidemark import query, warehouse
+from tidemark.warehouse import DamagedWarehouse
+from tidemark.warehouse.delta import containment, tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.vacuum import Swept
 
 TABLES = ["events", "steps", "ledger", "runs/n", "marks/n", "keys", "key_marks"]
 UNREAD = {"marks/n", "key_marks"}  # readers find marks by name, not by their table
@@ -151,8 +151,8 @@ def test_every_form_of_a_path_that_is_not_plainly_below_its_table_is_refused(tmp
 def test_every_path_that_was_ever_written_is_plain(kept: Path) -> None:
     """And those that Spark writes."""
     written = ["part-00000-0c5e2c4d-7f3c-4d5e-9a42-2d5ab3a42c27.c000.zstd.parquet", "run=L01-0-2/a_b.parquet"]
-    inside.check_paths("w", pa.chunked_array([written]))
-    inside.check_paths("w", pa.chunked_array([pa.array([], pa.string())]))
+    containment.check_paths("w", pa.chunked_array([written]))
+    containment.check_paths("w", pa.chunked_array([pa.array([], pa.string())]))
     assert answers(kept)
 
 
@@ -296,8 +296,8 @@ def test_a_reader_that_takes_any_path_is_caught(here: Path, monkeypatch: pytest.
 
 
 def test_a_reader_that_follows_links_is_caught(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inside, "check_links", lambda *_: None)
-    monkeypatch.setattr(inside, "check_log", lambda *_: None)
+    monkeypatch.setattr(containment, "check_links", lambda *_: None)
+    monkeypatch.setattr(containment, "check_log", lambda *_: None)
     swap(here, here / "events")
     with pytest.raises(pytest.fail.Exception):
         refused(here, answers)

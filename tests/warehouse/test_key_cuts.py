@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from warehouse import cuts
-from warehouse.cuts import Slice, SortedInput, plan_slices, weight, within
-from warehouse.keyrows import KeyRows, counted, summed
-from warehouse.keys import Key, KeyColumn, name_at, names_from, separator, take
-from warehouse.ticks import NO_TICK
+from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at, names_from, separator, take
+from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.projections.key_rows import KeyRows, counted, summed
+from tidemark.warehouse.runs import cuts
+from tidemark.warehouse.runs.cuts import Slice, SortedInput, plan_slices, weight, within
 
 TEXT, NUMBER = Key("k", "string"), Key("k", "long")
 texts = st.one_of(st.binary(max_size=4), st.sampled_from([b"", b"a", b"a\x00", b"aa", b"ab", b"\xff"]))

@@ -16,17 +16,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as T
 
-import query
-import warehouse
 from tests.warehouse.keyworld import TYPES, KeyWorld, Row, plain, tiny_pieces
-from warehouse import keycounts, keyrows, tables, tasks
-from warehouse.digests import columns_of
-from warehouse.heavy import Heavy
-from warehouse.keycounts import KeyCounts
-from warehouse.keymarks import KeyMarks
-from warehouse.keys import Key, name_at
-from warehouse.storage import KEYS
-from warehouse.values import Values
+from tidemark import query, warehouse
+from tidemark.warehouse.columns.heavy_keys import Heavy
+from tidemark.warehouse.columns.keys import Key, name_at
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import KEYS
+from tidemark.warehouse.integrity.digests import columns_of
+from tidemark.warehouse.loads import tasks
+from tidemark.warehouse.projections import key_counts, key_rows
+from tidemark.warehouse.projections.key_counts import KeyCounts
+from tidemark.warehouse.projections.key_marks import KeyMarks
+from tidemark.warehouse.projections.sorted_values import Values
+from tidemark.warehouse.settings.options import Options
 
 LONG = "é" * 700_000
 VALUES: dict[str, list[Any]] = {
@@ -191,11 +193,11 @@ def without_keys(folder: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> K
     """A warehouse as one that was loaded before there were runs of keys."""
     world = KeyWorld(folder / "w", kappa=4)
 
-    def values_alone(options: warehouse.options.Options) -> tuple[Values, ...]:
+    def values_alone(options: Options) -> tuple[Values, ...]:
         return tuple(map(Values, options.measures))
 
     with monkeypatch.context() as patch:
-        patch.setattr(warehouse.options.Options, "projections", property(values_alone))
+        patch.setattr(Options, "projections", property(values_alone))
         for seed in range(steps):
             world.load(rows_of("string", seed))
     for name in ("keys", "key_marks"):
@@ -309,24 +311,24 @@ def test_a_merge_that_does_not_sum_across_inputs_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def takes_the_newest(parts: Any) -> Any:
-        merged = keyrows.summed(parts)
-        return keyrows.KeyRows(merged.names, merged.codes, merged.ticks, merged.counts // merged.counts)
+        merged = key_rows.summed(parts)
+        return key_rows.KeyRows(merged.names, merged.codes, merged.ticks, merged.counts // merged.counts)
 
     world = KeyWorld(tmp_path / "w")
-    monkeypatch.setattr(keycounts, "summed", takes_the_newest)
+    monkeypatch.setattr(key_counts, "summed", takes_the_newest)
     with pytest.raises(warehouse.DamagedWarehouse, match="Nothing was committed"):
         world.load(rows_of("string", 0), files=3)
 
 
 def test_marks_that_miss_a_heavy_key_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first key of a file has rows in two files; here its share next door is forgotten."""
-    whole = keycounts.keymarks._heavy_of_run
+    whole = key_counts.keymarks._heavy_of_run
 
     def forgets(key: Any, files: Any, totals: Any) -> Any:
         keys, pairs = whole(key, files, totals)
         return Heavy(keys.keys[1:], keys.cells[1:], keys.counts[1:], keys.floors), pairs
 
-    monkeypatch.setattr(keycounts.keymarks, "_heavy_of_run", forgets)
+    monkeypatch.setattr(key_counts.keymarks, "_heavy_of_run", forgets)
     world = KeyWorld(tmp_path / "w")
     world.load(rows_of("string", 0))
     with pytest.raises(AssertionError):

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.warehouse.keyworld import KeyWorld, tiny_pieces
-from warehouse import tables
-from warehouse.storage import KEYS
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import KEYS
 
 # Keys round the places where statistics are cut or cannot be told, by the type of the column.
 KEYS_OF: dict[str, list[Any]] = {

@@ -17,13 +17,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-import query
-import stream
-import warehouse
 from tests.warehouse.disk import files_of, table_names, tables_of
 from tests.warehouse.hereloader import SCHEMA, rows_of
-from warehouse import BatchMismatch, InputError, arrowrows, samerows, tables
-from warehouse.executors import SparkExecutor
+from tidemark import query, stream, warehouse
+from tidemark.warehouse import BatchMismatch, InputError
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.execution import arrow_inputs
+from tidemark.warehouse.execution.executors import SparkExecutor
+from tidemark.warehouse.ingest import same_rows
 
 OPTIONS: dict[str, Any] = {"key": "k", "time": "t", "eps": 0.1, "kappa": 2}
 POINTS = ["appended", "planned", "sorted", "marked", "committed", "merge sorted", "merge marked", "merged"]
@@ -196,8 +197,8 @@ def exchanged(rows: pa.Table, name: str) -> pa.Table:
 
 def test_a_digest_that_leaves_out_a_column_is_caught(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the test above asserts of each column fails on a digest without the last one."""
-    true = samerows.fingerprint
-    monkeypatch.setattr(samerows, "fingerprint", lambda rows: true(rows.select(rows.schema.names[:-1])))
+    true = same_rows.fingerprint
+    monkeypatch.setattr(same_rows, "fingerprint", lambda rows: true(rows.select(rows.schema.names[:-1])))
     warehouse.load(None, uri, rows_of(0), "a")
     with pytest.raises(BatchMismatch):
         warehouse.load(None, uri, exchanged(rows_of(0), "x"), "a")
@@ -271,8 +272,8 @@ def test_the_first_batch_fixes_the_columns_without_spark(tmp_path: Path) -> None
 
 def test_memory_is_bounded_by_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are read, cast and written in batches of so many rows, fewer where rows are wide."""
-    monkeypatch.setattr(arrowrows, "BATCH_ROWS", 64)
-    monkeypatch.setattr(arrowrows, "_BATCH_BYTES", 10_000)
+    monkeypatch.setattr(arrow_inputs, "BATCH_ROWS", 64)
+    monkeypatch.setattr(arrow_inputs, "_BATCH_BYTES", 10_000)
     pq.write_table(rows_of(0, 1000), tmp_path / "narrow.parquet")
     wide = pa.table({"s": [f"{i}" * 400 for i in range(1000)]})
     pq.write_table(wide, tmp_path / "wide.parquet", use_dictionary=False)
@@ -281,7 +282,7 @@ def test_memory_is_bounded_by_batches(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / "narrow.parquet", 64),
         (tmp_path / "wide.parquet", 20),
     ):
-        sizes = [batch.num_rows for batch in arrowrows.arrow_rows(given).read()]
+        sizes = [batch.num_rows for batch in arrow_inputs.arrow_rows(given).read()]
         assert (sum(sizes), max(sizes) <= most) == (1000, True)
 
 

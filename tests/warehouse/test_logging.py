@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.outcome import finished
 from tests.warehouse.hereloader import Loader
+from tidemark.jobs.cli.exit_codes import finished
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ("sketches", "warehouse", "stream", "query")

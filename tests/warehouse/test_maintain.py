@@ -11,13 +11,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
 from tests.warehouse.conftest import HISTORY, LIVE, Grown, frame, rows_of_batch
 from tests.warehouse.disk import backdate, files_of, rows_of, tables_of
-from warehouse import tables
-from warehouse.storage import Store
+from tidemark import query, stream, warehouse
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import Store
 
 DAY = 86_400
 PHIS = [i / 50 for i in range(51)]
@@ -158,7 +156,7 @@ def test_many_small_files_become_few_and_say_the_same(
 ) -> None:
     """Ten batches more, a cascade of threes; runs and marks are left in their order."""
     small()
-    monkeypatch.setattr("warehouse.ledger.FAN", 3)
+    monkeypatch.setattr("tidemark.warehouse.ledger.ledger_table.FAN", 3)
     uri = copied.uri
     for number in range(2, 12):
         stream.append(spark, uri, frame(spark, rows_of_batch(number)[:12]), source="s", batch=number)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warehouse.errors import InputError
-from warehouse.measures import Measure, encode
+from tidemark.warehouse.columns.measures import Measure, encode
+from tidemark.warehouse.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROS = timedelta(microseconds=1)

@@ -11,18 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-import query
-import warehouse
 from tests.compatibility import kept
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tests.warehouse.test_verify import failures
-from warehouse import DamagedWarehouse, tables
-from warehouse.live import live_values
-from warehouse.plaintypes import plain, plain_type
-from warehouse.rowfiles import RowFile
-from warehouse.snapshot import Snapshot
-from warehouse.storage import EVENTS, Store
-from warehouse.ticks import ALL_TIME
+from tidemark import query, warehouse
+from tidemark.warehouse import DamagedWarehouse
+from tidemark.warehouse.columns.arrow_types import plain, plain_type
+from tidemark.warehouse.columns.ticks import ALL_TIME
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.ingest.event_files import RowFile
+from tidemark.warehouse.snapshots.live_rows import live_values
+from tidemark.warehouse.snapshots.snapshot import Snapshot
 
 WHOLE = "events: each batch has the rows that came"
 KEYS: dict[str, list[Any]] = {"string": ["a", "é", None, "ccc"], "binary": [b"a", b"\xff", None, b""]}
@@ -199,13 +199,13 @@ def test_texts_of_any_arrow_type_are_read(tmp_path: Path, kind: str) -> None:
 
 
 def test_types_as_they_were_read_before_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warehouse.events.plain", lambda rows, _=(): rows)
+    monkeypatch.setattr("tidemark.warehouse.events.reader.plain", lambda rows, _=(): rows)
     with pytest.raises(Exception, match="string_view"):
         test_a_file_that_a_delete_rewrote_serves_its_other_batches(tmp_path, "string")
 
 
 def test_exact_counts_that_nobody_checks_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warehouse.live._check", lambda *_: None)
+    monkeypatch.setattr("tidemark.warehouse.snapshots.live_rows._check", lambda *_: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_a_live_batch_without_any_rows_left_is_missed(tmp_path)
 

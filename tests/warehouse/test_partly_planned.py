@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import query
-import warehouse
 from tests.warehouse.hereloader import Loader, rows_of
-from warehouse import ledger, steps, tables
-from warehouse.cascade import FAN
-from warehouse.events import Batches
-from warehouse.steps import Plan
-from warehouse.storage import STEPS
+from tidemark import query, warehouse
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import STEPS
+from tidemark.warehouse.events import steps
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.steps import Plan
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.cascade import FAN
 
 ROWS = 5
 
@@ -30,7 +31,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
             table = tables.open_table(loader.store, STEPS)
             steps.write_plan(loader.store, table, Plan(0, ((Batches("web", 0, 20), 21 * ROWS),)))
         with monkeypatch.context() as stale:
-            stale.setattr(ledger, "read_plans", lambda *_: [])
+            stale.setattr(ledger_table, "read_plans", lambda *_: [])
             loader.stream(rows_of(number, ROWS))
     return loader
 
@@ -55,7 +56,7 @@ def test_no_batch_is_lost_by_maintenance_between_a_plan_and_its_load(planned: Lo
 def test_maintenance_that_looks_at_finished_loads_alone_is_caught(
     planned: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "in_part", lambda *_: False)
+    monkeypatch.setattr(ledger_table, "in_part", lambda *_: False)
     planned.maintain(grace="0")
     planned.load_live()
     assert seen(planned) != FAN * ROWS

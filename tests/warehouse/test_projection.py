@@ -20,18 +20,19 @@ import pytest
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
-import warehouse
 from tests.warehouse.hereloader import Loader
-from warehouse import attempt, build, ledger, tasks
-from warehouse.digests import Decoded, mixed_sum
-from warehouse.layout import Run
-from warehouse.marks import HEADER, MARKS, RunFile, below_table, flat, named_files
-from warehouse.measures import Measure, encode, numbers, one_array
-from warehouse.options import Options
-from warehouse.projection import Columns, Later, Place, Projection, Shape, WrittenFile
-from warehouse.runfiles import equal_blocks, read_blocks
-from warehouse.sealed import SealedFile
-from warehouse.tickcounts import TickCounts, tick_counts
+from tidemark import warehouse
+from tidemark.warehouse.columns.measures import Measure, encode, numbers, one_array
+from tidemark.warehouse.columns.tick_counts import TickCounts, tick_counts
+from tidemark.warehouse.integrity.digests import Decoded, mixed_sum
+from tidemark.warehouse.integrity.sealed_files import SealedFile
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.loads import attempt, run_builder, tasks
+from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.marks import HEADER, MARKS, RunFile, below_table, flat, named_files
+from tidemark.warehouse.runs.projection import Columns, Later, Place, Projection, Shape, WrittenFile
+from tidemark.warehouse.runs.run_files import equal_blocks, read_blocks
+from tidemark.warehouse.settings.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = 8
@@ -217,7 +218,7 @@ def with_ticks(kind: type[ByTick], patch: pytest.MonkeyPatch) -> None:
         return (*usual(options), *(kind(one) for one in options.measures[:1]))
 
     patch.setattr(Options, "projections", property(all_of))
-    patch.setattr(ledger, "FAN", 3)
+    patch.setattr(ledger_table, "FAN", 3)
     patch.setattr(tasks, "SORT_ROWS", 50)
     patch.setattr(attempt, "SLICE_ROWS", 40)
     patch.setattr(attempt, "FILE_ROWS", (40, 80))
@@ -417,7 +418,7 @@ def test_rows_that_a_merge_changed_are_found_by_verify(
 ) -> None:
     """As an earlier version committed them, which did not compare."""
     with_ticks(Swaps, monkeypatch)
-    monkeypatch.setattr(build, "_check_conserved", lambda *_: None)
+    monkeypatch.setattr(run_builder, "_check_conserved", lambda *_: None)
     load_four(tmp_path / "w")
     broken = [one.name for one in warehouse.verify(tmp_path / "w").checks if not one.ok]
     assert "by tick: nothing is lost or counted twice" in broken

@@ -16,16 +16,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-import query
-import stream
-import warehouse
-from jobs import command
 from tests.compatibility.kept import unpacked
 from tests.warehouse.disk import files_of
 from tests.warehouse.limits import filled, full_disk, no_bytes, no_rights
-from warehouse import DamagedWarehouse, InputError, SystemRefused, refusals
-from warehouse.errors import told_in
-from warehouse.executors import SparkExecutor
+from tidemark import query, stream, warehouse
+from tidemark.jobs.cli import main
+from tidemark.warehouse import DamagedWarehouse, InputError, SystemRefused, os_errors
+from tidemark.warehouse.errors import told_in
+from tidemark.warehouse.execution.executors import SparkExecutor
 
 SCHEMA = "n int, k bigint"
 
@@ -134,7 +132,7 @@ def test_what_stops_a_task_of_spark_s_is_told_as_if_it_had_stopped_the_driver(sp
             file.write(b"x")
 
     def work() -> None:
-        with refusals.telling_refusals("load"):
+        with os_errors.telling_refusals("load"):
             SparkExecutor(spark).run([stopped])
 
     refused(work, "load was stopped", "Errno 27", "File too large", "ulimit -f")
@@ -145,11 +143,11 @@ def test_a_command_tells_it_in_one_line_and_ends_with_1(
 ) -> None:
     """What is told before a warehouse is made, that its folder may not be written, stays bad input: 2."""
     with no_rights(here):
-        assert command.main(["create", "-w", str(here / "w"), "--measure", "x"]) == 2
+        assert main.main(["create", "-w", str(here / "w"), "--measure", "x"]) == 2
     assert "no permission to write" in capsys.readouterr().err
     with no_bytes(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stderr", (told := Told()))
-        assert command.main(["create", "-w", str(here / "w"), "--measure", "x"]) == 1
+        assert main.main(["create", "-w", str(here / "w"), "--measure", "x"]) == 1
     assert told.text.count("\n") == 1
     assert "File too large" in told.text
 
@@ -184,12 +182,12 @@ class Told:
     ],
 )
 def test_a_refusal_is_known_in_every_form(number: int, form: Callable[[int], Exception]) -> None:
-    told = refusals.refused("load", form(number))
+    told = os_errors.refused("load", form(number))
     assert told is not None
     assert os.strerror(number) in str(told)
     assert "\n" not in str(told)
     assert "\x1b" not in str(told)
-    assert type(told_in(f"warehouse.errors.SystemRefused: {told}\n")) is SystemRefused
+    assert type(told_in(f"tidemark.warehouse.errors.SystemRefused: {told}\n")) is SystemRefused
 
 
 @pytest.mark.parametrize(
@@ -203,8 +201,8 @@ def test_a_refusal_is_known_in_every_form(number: int, form: Callable[[int], Exc
     ],
 )
 def test_other_errors_stay_what_they_are(error: BaseException) -> None:
-    assert refusals.refused("load", error) is None
-    with pytest.raises(type(error)), refusals.telling_refusals("load"):
+    assert os_errors.refused("load", error) is None
+    with pytest.raises(type(error)), os_errors.telling_refusals("load"):
         raise error
 
 
@@ -222,9 +220,9 @@ def test_other_errors_stay_what_they_are(error: BaseException) -> None:
 def test_what_fails_while_a_file_is_read_is_told_in_one_form(
     error: Exception, kind: type[Exception], words: str
 ) -> None:
-    with pytest.raises(kind, match=words) as found, refusals.reading("a/b"):
+    with pytest.raises(kind, match=words) as found, os_errors.reading("a/b"):
         raise error
-    assert type(told_in(f"warehouse.errors.{kind.__name__}: {found.value}\nat java")) is kind
+    assert type(told_in(f"tidemark.warehouse.errors.{kind.__name__}: {found.value}\nat java")) is kind
     if kind is DamagedWarehouse:
         assert str(found.value).endswith(
             "tidemark verify` to see what else is damaged, and restore the file from a copy."
@@ -252,7 +250,7 @@ def test_too_many_open_files_are_told(kept: Path) -> None:
 
 
 def test_a_refusal_that_nobody_tells_is_caught(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "refused", lambda *_: None)
+    monkeypatch.setattr(os_errors, "refused", lambda *_: None)
     before = files_of(here)
     with no_bytes(), pytest.raises(OSError, match="os error 27"):
         refused(lambda: warehouse.create(None, here / "w", "x"))

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-import warehouse
 from tests.warehouse.disk import backdate, table_names
-from warehouse import retention, sweep, tables
-from warehouse.storage import Store
-from warehouse.sweep import Swept
-from warehouse.ticks import DAY_US
+from tidemark import warehouse
+from tidemark.warehouse.columns.ticks import DAY_US
+from tidemark.warehouse.delta import log_retention, tables, vacuum
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.vacuum import Swept
 
 DAY = 86_400
 SCHEMA = t.StructType([t.StructField("x", t.DoubleType()), t.StructField("k", t.StringType())])
@@ -74,7 +74,7 @@ def test_tables_that_the_first_load_makes_keep_theirs_too(spark: SparkSession, t
 
 @given(st.integers(0, 2**53))
 def test_what_is_kept_is_longer_than_the_grace_and_read_back(grace_us: int) -> None:
-    found = retention.retention_us({retention.RETENTION: retention.kept_for(grace_us)})
+    found = log_retention.retention_us({log_retention.RETENTION: log_retention.kept_for(grace_us)})
     assert found >= max(30 * DAY_US, grace_us)
 
 
@@ -89,7 +89,7 @@ def test_what_is_kept_is_longer_than_the_grace_and_read_back(grace_us: int) -> N
     ],
 )
 def test_a_retention_is_read_as_delta_says_it(said: str | None, days: int) -> None:
-    assert retention.retention_us({retention.RETENTION: said}) == days * DAY_US
+    assert log_retention.retention_us({log_retention.RETENTION: said}) == days * DAY_US
 
 
 def test_verify_tells_and_maintenance_mends_a_log_that_is_kept_for_less_than_the_grace(
@@ -187,14 +187,14 @@ def left(store: Store, days: float) -> Path:
 def test_a_file_that_left_within_the_grace_stays(tmp_path: Path, days: float, grace: int) -> None:
     """Also where the checkpoint has forgotten it, as Delta's forget after a week, or clocks differ."""
     data = left(Store.of(tmp_path), days)
-    assert sweep.sweep(Store.of(tmp_path), "t", grace * DAY_US) == Swept()
+    assert vacuum.sweep(Store.of(tmp_path), "t", grace * DAY_US) == Swept()
     assert data.exists()
 
 
 @pytest.mark.parametrize(("days", "grace"), [(8, 7), (31, 30), (0.1, 0)])
 def test_a_file_that_left_before_the_grace_goes(tmp_path: Path, days: float, grace: int) -> None:
     data = left(Store.of(tmp_path), days)
-    assert sweep.sweep(Store.of(tmp_path), "t", grace * DAY_US) == Swept(1)
+    assert vacuum.sweep(Store.of(tmp_path), "t", grace * DAY_US) == Swept(1)
     assert not data.exists()
 
 
@@ -202,10 +202,10 @@ def test_where_the_log_does_not_reach_back_over_the_grace_nothing_is_swept(tmp_p
     data = left(Store.of(tmp_path), 8)
     for version in (0, 1):
         (tmp_path / f"t/_delta_log/{version:020d}.json").unlink()
-    done = sweep.sweep(Store.of(tmp_path), "t", 30 * DAY_US)
+    done = vacuum.sweep(Store.of(tmp_path), "t", 30 * DAY_US)
     assert (done.files, data.exists()) == (0, True)
     assert "log" in str(done.held)
-    assert sweep.sweep(Store.of(tmp_path), "t", 7 * DAY_US) == Swept(1)
+    assert vacuum.sweep(Store.of(tmp_path), "t", 7 * DAY_US) == Swept(1)
 
 
 def test_a_sweep_by_what_the_checkpoint_remembers_is_caught(tmp_path: Path) -> None:

@@ -17,11 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-import stream
-import warehouse
-from warehouse import rowfiles
-from warehouse.rowfiles import RowFile
-from warehouse.storage import Store
+from tidemark import stream, warehouse
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.ingest import event_files
+from tidemark.warehouse.ingest.event_files import RowFile
 
 # Each file of two rows or three, hard cases beside plain ones.
 ROWS = """
@@ -77,7 +76,7 @@ def test_statistics_that_pass_over_nan_are_caught(tmp_path: Path, monkeypatch: p
     """As Parquet's own do: a range of the numbers alone."""
     nowhere = pa.chunked_array([pa.nulls(1, pa.bool_())])
     with monkeypatch.context() as patch:
-        patch.setattr(rowfiles.pc, "is_nan", lambda _: nowhere)
+        patch.setattr(event_files.pc, "is_nan", lambda _: nowhere)
         store, schema = Store.of(tmp_path), pa.schema([("x", pa.float64())])
         (tmp_path / "events").mkdir()
         with RowFile(store, schema) as file:
@@ -140,8 +139,8 @@ def read(name: str, bound: Any) -> Any:
 
 def test_a_row_group_ends_by_rows_or_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "events").mkdir()
-    monkeypatch.setattr(rowfiles, "GROUP_ROWS", 10)
-    monkeypatch.setattr(rowfiles, "GROUP_BYTES", 1000)
+    monkeypatch.setattr(event_files, "GROUP_ROWS", 10)
+    monkeypatch.setattr(event_files, "GROUP_BYTES", 1000)
     schema = pa.schema([("s", pa.string())])
     texts = ["a"] * 25 + ["b" * 600] * 12
     with RowFile(Store.of(tmp_path), schema) as file:

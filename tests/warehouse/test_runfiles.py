@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from warehouse.measures import Measure
-from warehouse.projection import WrittenFile
-from warehouse.runfiles import write_rows
-from warehouse.ticks import NO_TICK
-from warehouse.valuemarks import BLOCK_ROWS, Spans
-from warehouse.values import MarkCollector, ValueRows, Values
+from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.projections.sorted_values import MarkCollector, ValueRows, Values
+from tidemark.warehouse.projections.value_marks import BLOCK_ROWS, Spans
+from tidemark.warehouse.runs.projection import WrittenFile
+from tidemark.warehouse.runs.run_files import write_rows
 
 Rows = tuple[NDArray[Any], NDArray[np.int64]]
 

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from tests.warehouse.test_digests import tables as any_tables
-from warehouse import DamagedWarehouse, sealed
-from warehouse.digests import column_digest
-from warehouse.marks import ENDS, Sums
-from warehouse.sealed import SEAL, SealedWriter, open_sealed
+from tidemark.warehouse import DamagedWarehouse
+from tidemark.warehouse.integrity import sealed_files
+from tidemark.warehouse.integrity.digests import column_digest
+from tidemark.warehouse.integrity.sealed_files import SEAL, SealedWriter, open_sealed
+from tidemark.warehouse.runs.marks import ENDS, Sums
 
 DISK = fs.LocalFileSystem()
 ROWS = pa.table(
@@ -115,7 +116,7 @@ def test_without_the_comparison_other_rows_are_taken(tmp_path: Path, monkeypatch
     path = write(tmp_path / "a.parquet")
     held = {SEAL: pq.read_metadata(path).metadata[SEAL]}
     pq.write_table(CHANGES["a value"].replace_schema_metadata(held), path)
-    monkeypatch.setattr(sealed, "_check", lambda *_: None)
+    monkeypatch.setattr(sealed_files, "_check", lambda *_: None)
     with open_sealed(DISK, path) as file:
         assert file.read(columns=["n"]).to_pydict() == {"n": [1, 2, None, 5]}
 

@@ -8,12 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-import query
-import warehouse
 from tests.warehouse.disk import forget_digests
 from tests.warehouse.hereloader import Loader, rows_of
-from warehouse.ticks import NO_TICK, Window
-from warehouse.valuemarks import Spans
+from tidemark import query, warehouse
+from tidemark.warehouse.columns.ticks import NO_TICK, Window
+from tidemark.warehouse.projections.value_marks import Spans
 
 PHIS = [0.1, 0.5, 0.9]
 MODES = ["quick", "accurate", "exact"]

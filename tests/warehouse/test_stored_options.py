@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-import query
-import warehouse
 from tests.compatibility.kept import unpacked
 from tests.warehouse.disk import edit_properties, files_of
-from warehouse import InputError, NotAWarehouse, allowed
-from warehouse.options import Options, parse_given
+from tidemark import query, warehouse
+from tidemark.warehouse import InputError, NotAWarehouse
+from tidemark.warehouse.settings import option_checks
+from tidemark.warehouse.settings.options import Options, parse_given
 
 SCHEMA = t.StructType([
     t.StructField("t", t.TimestampType()),
@@ -162,10 +162,10 @@ def test_a_key_may_have_any_column_s_name(tmp_path: Path) -> None:
         assert warehouse.verify(tmp_path / str(number)).ok
 
 
-BROKEN: dict[str, Callable[[Any], None]] = dict.fromkeys(allowed.CHECKS, lambda _: None)
+BROKEN: dict[str, Callable[[Any], None]] = dict.fromkeys(option_checks.CHECKS, lambda _: None)
 
 
 def test_options_that_are_taken_unchecked_are_caught(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowed, "CHECKS", BROKEN)
+    monkeypatch.setattr(option_checks, "CHECKS", BROKEN)
     with pytest.raises(pytest.fail.Exception):
         test_an_edited_option_is_told_with_its_property_its_value_and_the_remedy(made, "eps")

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warehouse.errors import InputError
-from warehouse.ticks import (
+from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
     NO_TICK,
     Window,
@@ -22,6 +21,7 @@ from warehouse.ticks import (
     window_between,
     window_last,
 )
+from tidemark.warehouse.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = 10**6

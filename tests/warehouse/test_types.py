@@ -18,10 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import query
-import stream
-import warehouse
-from warehouse.storage import folder
+from tidemark import query, stream, warehouse
+from tidemark.warehouse.delta.store import folder
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

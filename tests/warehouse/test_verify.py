@@ -15,12 +15,15 @@ import pytest
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-import warehouse
 from tests.warehouse.conftest import Grown
 from tests.warehouse.disk import recounted, replace_rows, rewrite_file, rows_of
-from warehouse import ledger, read_options, snapshot, tables
-from warehouse.marks import SPANS
-from warehouse.storage import Store
+from tidemark import warehouse
+from tidemark.warehouse import read_options
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.runs.marks import SPANS
+from tidemark.warehouse.snapshots import snapshot
 
 
 def failures(uri: Path) -> dict[str, str]:
@@ -253,7 +256,7 @@ def test_a_ledger_row_that_is_there_twice_is_found(copied: Grown) -> None:
 def test_a_wide_range_without_the_rows_of_a_part_is_found(
     copied: Grown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "FAN", 2)
+    monkeypatch.setattr(ledger_table, "FAN", 2)
     rows = rows_of(copied.uri, "ledger")
     of_first = [row for row in rows.to_pylist() if row["last_batch"] == 0]
     wide = pa.Table.from_pylist([{**row, "last_batch": 1} for row in of_first], schema=rows.schema)

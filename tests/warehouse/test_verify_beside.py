@@ -18,14 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import warehouse
-from jobs import verify as job
 from tests.warehouse.committing import instant
 from tests.warehouse.disk import replace_rows, rewrite_file, rows_of
 from tests.warehouse.hereloader import Loader
-from warehouse import Check, Report, ledger, tables
-from warehouse.moment import Moment
-from warehouse.storage import Store
+from tidemark import warehouse
+from tidemark.jobs import verify as job
+from tidemark.warehouse import Check, Report
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.verification.pinned_tables import Moment
 
 module = importlib.import_module("warehouse.verify")  # the package has the function by this name
 load = importlib.import_module("warehouse.load")
@@ -38,7 +40,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse with a merged run, newer ones, and live batches with ranges of the cascade."""
     uri = tmp_path_factory.mktemp("beside") / "w"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger, "FAN", 4)
+        patch.setattr(ledger_table, "FAN", 4)
         loader = Loader.create(uri)
         for _ in range(4):
             loader.load()
@@ -56,7 +58,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def loader(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
     """A copy of the warehouse, and who goes on with it."""
-    monkeypatch.setattr(ledger, "FAN", 4)
+    monkeypatch.setattr(ledger_table, "FAN", 4)
     shutil.copytree(begun, tmp_path / "w")
     return Loader(str(tmp_path / "w"), streamed=9, bulk=4, seed=100)
 
@@ -264,12 +266,12 @@ def lose_a_plan(uri: Path) -> None:
 def count_a_live_row_twice(uri: Path) -> None:
     store = Store.of(uri)
     table = tables.open_table(store, "ledger")
-    held = ledger.ranges_by_file(store, table)
+    held = ledger_table.ranges_by_file(store, table)
     path = next(path for path, found in held.items() if found[0].first == 8)
     rows = tables.read_file(store, "ledger", path)
     wrong = [count + 1 for count in rows.column("rows").to_pylist()]
     at = rows.schema.get_field_index("rows")
-    action = ledger.write_rows(store, held[path][0], rows.set_column(at, "rows", pa.array(wrong)))
+    action = ledger_table.write_rows(store, held[path][0], rows.set_column(at, "rows", pa.array(wrong)))
     file = next(one for one in tables.files(table) if one.path == path)
     tables.commit(table, [tables.remove(file), action])
 

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import warehouse
 from tests.warehouse.disk import recounted, rewrite_file
 from tests.warehouse.hereloader import Loader, rows_of
-from warehouse import tables, values
-from warehouse.marks import SPANS
-from warehouse.storage import Store
-from warehouse.valuemarks import Spans
+from tidemark import warehouse
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.projections import sorted_values
+from tidemark.warehouse.projections.value_marks import Spans
+from tidemark.warehouse.runs.marks import SPANS
 
 TICK = 2**50 + 12345  # microseconds since 1970: 2005
 APART = TICK ^ 2**40  # twelve days away
@@ -91,5 +92,5 @@ def test_cells_are_the_sums_of_a_dictionary(drawn: list[tuple[int, int, int]]) -
     for span, tick, count in drawn:
         sums[span, tick] = sums.get((span, tick), 0) + count
     arrays = np.array(sorted(drawn), dtype=np.int64).T
-    found = zip(*(part.tolist() for part in values.cells_of(*arrays)), strict=True)
+    found = zip(*(part.tolist() for part in sorted_values.cells_of(*arrays)), strict=True)
     assert list(found) == sorted((*pair, count) for pair, count in sums.items())

@@ -1,0 +1,1 @@
+"""The commands that ask: quantiles, keys, figures, and answers that are redrawn."""

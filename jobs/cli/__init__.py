@@ -1,0 +1,1 @@
+"""The command line: arguments, the list of commands, exit codes, progress."""

@@ -1,0 +1,1 @@
+"""Reading a batch from files, with Spark and without."""

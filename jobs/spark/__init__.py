@@ -1,0 +1,1 @@
+"""One way to a Spark session, its Java and its jars."""

@@ -1,0 +1,1 @@
+"""The SQL server: who may come in, and which statements are allowed."""

@@ -1,0 +1,296 @@
+"""The rules of the SQL server: what keeps the statements of clients to the lists of jobs/sql/allow_list.py.
+
+A statement is judged as the parser leaves it, before Spark has looked anything up: analysis already runs
+code (it folds what is in IDENTIFIER and VALUES) and opens files. All that a statement consists of must be
+on a list: plans, expressions, functions, settings. So the parser of every session is wrapped, in Java: a
+statement waits for no call into Python, and whatever fails there refuses it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidemark.jobs.sql.janino import compiled
+
+JAVA = r"""
+package tidemark;
+
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedGenerator;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedNamespace;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTable;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedView;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.parser.ParameterContext;
+import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.SetCatalogAndNamespace;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.command.ResetCommand;
+import org.apache.spark.sql.execution.command.SetCommand;
+import org.apache.spark.sql.execution.command.SetNamespaceCommand;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.Product;
+import scala.Tuple2;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction2;
+
+public final class SqlGuard {
+
+  /** The lists, and the parsers that hold statements against them: one for each session. */
+  public static final class Rules extends AbstractFunction2 {
+    private final Map lists;
+    private final String told;
+
+    Rules(Map lists, String told) {
+      this.lists = lists;
+      this.told = told;
+    }
+
+    public Object apply(Object session, Object parser) {
+      return new GuardedParser(this, (SparkSession) session, (ParserInterface) parser);
+    }
+
+    boolean has(String list, String name) {
+      return ((Set) lists.get(list)).contains(name.toLowerCase(Locale.ROOT));
+    }
+
+    /** A setting and its value, which must not have Spark look anything up in it, as in ${env:HOME}. */
+    public void checkSetting(String name, String value) {
+      if (!has("settings", name)) {
+        throw refused("the setting " + name);
+      }
+      if (value != null && value.contains("${")) {
+        throw refused("a reference in the setting " + name);
+      }
+    }
+
+    RuntimeException refused(String what) {
+      return new Refused("refused: " + what + ". " + told);
+    }
+  }
+
+  /** Spark tells a client of an error by toString. */
+  static final class Refused extends RuntimeException {
+    Refused(String message) {
+      super(message);
+    }
+
+    public String toString() {
+      return getMessage();
+    }
+  }
+
+  /** Spark's parser, and Delta's before it. Texts of views are not looked at: no client makes one. */
+  static final class GuardedParser implements ParserInterface {
+    private final Rules rules;
+    private final SparkSession session;
+    private final ParserInterface parser;
+
+    GuardedParser(Rules rules, SparkSession session, ParserInterface parser) {
+      this.rules = rules;
+      this.session = session;
+      this.parser = parser;
+    }
+
+    public LogicalPlan parsePlan(String text) throws ParseException {
+      checkText(text);
+      return checked(parser.parsePlan(text));
+    }
+
+    public LogicalPlan parsePlanWithParameters(String text, ParameterContext given) throws ParseException {
+      checkText(text);
+      return checked(parser.parsePlanWithParameters(text, given));
+    }
+
+    public LogicalPlan parseQuery(String text) throws ParseException {
+      return parser.parseQuery(text);
+    }
+
+    public Expression parseExpression(String text) throws ParseException {
+      return parser.parseExpression(text);
+    }
+
+    public TableIdentifier parseTableIdentifier(String text) throws ParseException {
+      return parser.parseTableIdentifier(text);
+    }
+
+    public FunctionIdentifier parseFunctionIdentifier(String text) throws ParseException {
+      return parser.parseFunctionIdentifier(text);
+    }
+
+    public Seq parseMultipartIdentifier(String text) throws ParseException {
+      return parser.parseMultipartIdentifier(text);
+    }
+
+    public StructType parseRoutineParam(String text) throws ParseException {
+      return parser.parseRoutineParam(text);
+    }
+
+    public StructType parseTableSchema(String text) throws ParseException {
+      return parser.parseTableSchema(text);
+    }
+
+    public DataType parseDataType(String text) throws ParseException {
+      return parser.parseDataType(text);
+    }
+
+    /** Where the server's settings say so, Spark's parser first puts in the value of ${env:...}. */
+    private void checkText(String text) {
+      if (text.contains("${") && session.sessionState().conf().variableSubstituteEnabled()) {
+        throw rules.refused("a variable, ${...}");
+      }
+    }
+
+    private LogicalPlan checked(LogicalPlan plan) {
+      check(plan);
+      return plan;
+    }
+
+    /** Looks at all that is reachable: plans in expressions, expressions in tuples, what is explained. */
+    private void check(Object part) {
+      if (part instanceof TreeNode) {
+        checkNode((TreeNode) part);
+      }
+      if (part instanceof scala.collection.Iterable) {
+        checkAll(((scala.collection.Iterable) part).iterator());
+      } else if (part instanceof Product) {
+        checkAll(((Product) part).productIterator());
+      } else if (part instanceof Map && !((Map) part).isEmpty()) {
+        throw rules.refused("options of a table");
+      }
+    }
+
+    private void checkAll(scala.collection.Iterator parts) {
+      while (parts.hasNext()) {
+        check(parts.next());
+      }
+    }
+
+    private void checkNode(TreeNode node) {
+      Class made = node.getClass();
+      String kind = (made.getName().contains("$anon$") ? made.getSuperclass() : made).getName();
+      String name = kind.substring(kind.lastIndexOf('.') + 1).replace("$", "");
+      boolean ofSpark = kind.matches("org[.]apache[.]spark[.]sql[.](catalyst|execution)[.].*");
+      if (!ofSpark || !rules.has(node instanceof LogicalPlan ? "plans" : "expressions", name)) {
+        throw rules.refused(name);
+      }
+      checkName(node);
+      checkCommand(node);
+    }
+
+    private void checkName(TreeNode node) {
+      if (node instanceof UnresolvedFunction) {
+        checkFunction("functions", ((UnresolvedFunction) node).nameParts());
+      } else if (node instanceof UnresolvedTableValuedFunction) {
+        checkFunction("table functions", ((UnresolvedTableValuedFunction) node).name());
+      } else if (node instanceof UnresolvedGenerator) {
+        checkFunction("table functions", ((UnresolvedGenerator) node).name().nameParts());
+      } else if (node instanceof UnresolvedRelation) {
+        checkTable(((UnresolvedRelation) node).multipartIdentifier());
+      } else if (node instanceof UnresolvedTableOrView) {
+        checkTable(((UnresolvedTableOrView) node).multipartIdentifier());
+      } else if (node instanceof UnresolvedTable) {
+        checkTable(((UnresolvedTable) node).multipartIdentifier());
+      } else if (node instanceof UnresolvedView) {
+        checkTable(((UnresolvedView) node).multipartIdentifier());
+      }
+    }
+
+    private void checkCommand(TreeNode node) {
+      if (node instanceof SetNamespaceCommand) {
+        checkDatabase(((SetNamespaceCommand) node).namespace());
+      } else if (node instanceof SetCatalogAndNamespace) {
+        LogicalPlan target = ((SetCatalogAndNamespace) node).child();
+        if (!(target instanceof UnresolvedNamespace)) {
+          throw rules.refused("a schema whose name is computed");
+        }
+        checkDatabase(((UnresolvedNamespace) target).multipartIdentifier());
+      } else if (node instanceof SetCommand) {
+        Option given = ((SetCommand) node).kv();
+        if (given.isEmpty()) {
+          throw rules.refused("the list of all settings");
+        }
+        Tuple2 setting = (Tuple2) given.get();
+        Option value = (Option) setting._2();
+        rules.checkSetting((String) setting._1(), value.isEmpty() ? null : (String) value.get());
+      } else if (node instanceof ResetCommand) {
+        Option setting = ((ResetCommand) node).config();
+        if (setting.isEmpty()) {
+          throw rules.refused("a RESET of all settings");
+        }
+        rules.checkSetting((String) setting.get(), null);
+      }
+    }
+
+    private void checkFunction(String list, Seq name) {
+      List parts = CollectionConverters.asJava(name);
+      int last = parts.size() - 1;
+      String before = String.join(".", parts.subList(0, last)).toLowerCase(Locale.ROOT);
+      boolean builtin = before.isEmpty() || before.equals("builtin") || before.equals("system.builtin");
+      if (!builtin || !rules.has(list, (String) parts.get(last))) {
+        throw rules.refused("the function " + String.join(".", parts));
+      }
+    }
+
+    /** A name of one part is never a file; one of more is a file to Spark where there is no such table. */
+    private void checkTable(Seq name) {
+      List parts = here(name);
+      boolean known = name.size() == 1;
+      if (parts.size() == 2) {
+        Option schema = Option.apply((String) parts.get(0));
+        known = catalog().tableExists(new TableIdentifier((String) parts.get(1), schema));
+      }
+      if (!known) {
+        throw rules.refused("the table " + String.join(".", parts) + ", which is not registered");
+      }
+    }
+
+    private void checkDatabase(Seq name) {
+      List parts = here(name);
+      if (parts.size() != 1 || !catalog().databaseExists((String) parts.get(0))) {
+        throw rules.refused("the schema " + String.join(".", parts) + ", which is not there");
+      }
+    }
+
+    private SessionCatalog catalog() {
+      return session.sessionState().catalog();
+    }
+
+    /** The name without Spark's own catalog: no other is served. */
+    private static List here(Seq name) {
+      List parts = CollectionConverters.asJava(name);
+      boolean named = parts.size() > 1 && ((String) parts.get(0)).equalsIgnoreCase("spark_catalog");
+      return named ? parts.subList(1, parts.size()) : parts;
+    }
+  }
+
+  /** lists: sets of names in lower case, by what they name; told: what may be done, for the error. */
+  public Rules rules(Map lists, String told) {
+    return new Rules(lists, told);
+  }
+}
+"""
+
+
+def rules(spark: SparkSession, lists: dict[str, set[str]], told: str) -> Any:
+    """The rules, an object of Java's: lists of names in lower case by what they name, and the error's end."""
+    guard = compiled(spark, JAVA).getClassLoader().loadClass("tidemark.SqlGuard").newInstance()
+    return guard.rules(lists, told)

@@ -1,0 +1,47 @@
+"""What `info()` shows: the facts of a warehouse as a mapping that prints as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tidemark.query.answers.json_values import json_text
+from tidemark.query.answers.rendering import html_table, text_of
+
+
+class Info(Mapping[str, Any]):
+    """Facts by name, some of them mappings themselves; read-only."""
+
+    __slots__ = ("_facts",)
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self._facts = dict(facts)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._facts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    def to_json(self) -> str:
+        """The facts as one JSON document."""
+        return json_text(self._facts)
+
+    def __repr__(self) -> str:
+        rows = list(_flat("", self._facts))
+        width = max((len(name) for name, _ in rows), default=0)
+        return "\n".join(f"{name.ljust(width)}  {text_of(value)}" for name, value in rows)
+
+    def _repr_html_(self) -> str:
+        return html_table(("", ""), list(_flat("", self._facts)), "tidemark warehouse")
+
+
+def _flat(prefix: str, facts: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from _flat(f"{prefix}{name}.", value)
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,1 @@
+"""Frequencies of keys: counts of history, bounds of the live side, put together."""

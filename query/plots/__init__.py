@@ -1,0 +1,1 @@
+"""Figures of answers, with their bounds."""

@@ -1,0 +1,1 @@
+"""Quantiles, ranks and histograms: bounds from memory, then the blocks that must be read."""

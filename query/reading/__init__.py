@@ -1,0 +1,1 @@
+"""Blocks of run files, the caches over them, and the windows of questions."""

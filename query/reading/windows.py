@@ -1,0 +1,75 @@
+"""The window of a question: from what the caller says to ticks, and back to what an answer says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.query.answers.rendering import text_of, window_text
+from tidemark.warehouse.columns.ticks import (
+    ALL_TIME,
+    NO_TICK,
+    Window,
+    from_epoch_us,
+    window_between,
+    window_last,
+)
+from tidemark.warehouse.errors import EmptyWindow, InputError
+from tidemark.warehouse.snapshots.snapshot import View
+
+
+def choose_window(
+    ticks: Callable[[], tuple[int, int] | None], last: Any, between: Any, tick_us: int | None
+) -> Window:
+    """The ticks that `last` or `between` means, of the data's `ticks`; all rows where neither is given."""
+    if last is not None and between is not None:
+        raise InputError(f"last={last!r} and between={between!r} exclude each other. Give one of them.")
+    if last is not None:
+        span = ticks()
+        return window_last(last, span[1] if span else 0, tick_us)
+    if between is None:
+        return ALL_TIME
+    if not isinstance(between, (tuple, list)) or len(between) != 2:
+        raise InputError(f"between must be a pair (start, end), the end exclusive, got {between!r}.")
+    return window_between(between[0], between[1], tick_us)
+
+
+def shown_window(window: Window, tick_us: int | None) -> tuple[Any, Any] | None:
+    """(start, end) as times or step numbers, None for an open side; None for all rows."""
+    if window == ALL_TIME:
+        return None
+    start = None if window.start <= NO_TICK + 1 else _moment(window.start, tick_us)
+    return start, None if window.stop == ALL_TIME.stop else _moment(window.stop, tick_us)
+
+
+def empty_window(view: View, window: Window, nulls: int, tick_us: int | None) -> EmptyWindow:
+    """The error for a window without rows that have a rank: it says where there are some."""
+    name = view.measure.name
+    if nulls:
+        return EmptyWindow(f"empty window: its {nulls:,} rows of {name!r} are all NULL, which has no rank.")
+    ticks = tick_range(view)
+    if ticks is None:
+        return EmptyWindow(f"no rows of {name!r} yet. Load or stream some first.")
+    first, after = _moment(ticks[0], tick_us), _moment(ticks[1] + 1, tick_us)
+    return EmptyWindow(
+        f"empty window: no rows of {name!r} {window_text(shown_window(window, tick_us))}. "
+        f"The data's ticks span {text_of(first)} to {text_of(after)}, the end exclusive."
+    )
+
+
+def _moment(tick: int, tick_us: int | None) -> Any:
+    return tick if tick_us is None else from_epoch_us(tick * tick_us)
+
+
+def tick_range(view: View) -> tuple[int, int] | None:
+    """The first and the last tick that has rows, rows without a time aside; None where there are none."""
+    ends = [tick for run in view.runs for tick in _ends(run.totals.ticks[run.totals.ticks != NO_TICK])]
+    ends += [row.tick for row in view.live if row.tick != NO_TICK]
+    return (min(ends), max(ends)) if ends else None
+
+
+def _ends(ascending: NDArray[np.int64]) -> list[int]:
+    return [int(ascending[0]), int(ascending[-1])] if len(ascending) else []

@@ -1,0 +1,43 @@
+"""The rank that a quantile asks for, in exact arithmetic.
+
+For phi in [0, 1] over n >= 1 elements, r = max(1, ceil(phi * n)). The exact phi-quantile is the smallest
+element x with rank_le(x) >= r. A float phi means the decimal number that it prints as: in binary, 0.07 * 100
+is slightly above 7 and its ceiling would be 8.
+"""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from tidemark.sketches.errors import EmptySketch, InvalidInput
+
+Phi = int | float | Decimal | Fraction | np.floating | np.integer
+
+
+def target_rank(phi: Phi, n: int) -> int:
+    """The rank of the phi-quantile of n elements, from 1 to n.
+
+    >>> target_rank(0.07, 100)
+    7
+
+    Raises InvalidInput if phi is no number in [0, 1], EmptySketch if n is 0.
+    """
+    fraction = _exact(phi)
+    if not 0 <= fraction <= 1:
+        raise InvalidInput(f"got phi = {phi}; expected 0 <= phi <= 1; divide a percentile by 100")
+    if n < 1:
+        raise EmptySketch(f"got n = {n}; a quantile needs at least one element; add values first")
+    return max(1, math.ceil(fraction * int(n)))
+
+
+def _exact(phi: Phi) -> Fraction:
+    """The fraction that phi denotes, a float by the shortest decimal that denotes it."""
+    # bool is an int to Python, but quantile(True) is a mistake.
+    if isinstance(phi, bool) or not isinstance(phi, Phi):
+        raise InvalidInput(f"got phi of type {type(phi).__name__}; expected a number in [0, 1], such as 0.99")
+    try:
+        return Fraction(phi) if isinstance(phi, int | Decimal | Fraction) else Fraction(str(phi))
+    except (ValueError, OverflowError) as not_finite:
+        raise InvalidInput(f"got phi = {phi}; expected a finite number in [0, 1]") from not_finite

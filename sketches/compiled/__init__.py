@@ -1,0 +1,1 @@
+"""Loops that numba compiles; loaded by updates and merges alone."""

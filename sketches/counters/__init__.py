@@ -1,0 +1,1 @@
+"""Sliding-window counters: exponential histograms and waves."""

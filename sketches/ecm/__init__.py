@@ -1,0 +1,1 @@
+"""ECM-sketches: frequencies of keys in sliding windows."""

@@ -1,0 +1,1 @@
+"""How sketches are stored: a checksummed envelope, and short whole numbers."""

@@ -1,0 +1,87 @@
+"""The byte format around every stored sketch: it tells what is inside and notices any damage.
+
+    offset  bytes  field
+    0       4      magic, b"TMSK"
+    4       4      kind, four ASCII bytes that name the sketch
+    8       4      version of this kind's payload, unsigned, from 1
+    12      8      length of the payload, unsigned
+    20      length payload
+    20 + length 4  CRC-32 (zlib) of every byte before it
+
+All numbers are little endian. The envelope has no padding and nothing follows it, so the length of the whole
+is known from its header. The checksum is compared before kind and version are believed: a flipped bit is
+reported as damage and never as a sketch of the future. CRC-32 finds every single flipped byte; it is no
+defence against an attacker, and therefore the reader of a payload still checks each field.
+"""
+
+import struct
+import zlib
+
+from tidemark.sketches.errors import CorruptSketch, InvalidInput, NewerVersion, WrongKind
+
+MAGIC = b"TMSK"
+_HEADER = struct.Struct("<4s4sIQ")
+_CHECKSUM = struct.Struct("<I")
+PAYLOAD_OFFSET = _HEADER.size
+
+
+def wrap(kind: bytes, version: int, payload: bytes) -> bytes:
+    """The stored form of one payload.
+
+    `kind` is four bytes, `version` is from 1 to 2**32 - 1. Raises InvalidInput otherwise.
+    """
+    if len(kind) != 4 or not 1 <= version < 2**32:
+        raise InvalidInput(f"got kind {kind!r} and version {version}; expected 4 bytes and 1 to 2**32 - 1")
+    body = _HEADER.pack(MAGIC, kind, version, len(payload)) + payload
+    return body + _CHECKSUM.pack(zlib.crc32(body))
+
+
+def unwrap(kind: bytes, data: bytes | bytearray | memoryview, *, newest: int = 1) -> tuple[int, bytes]:
+    """The version and the payload of stored bytes; the inverse of `wrap`.
+
+    `newest` is the highest payload version that the caller can read. Raises CorruptSketch if any byte is
+    missing, changed or too many, WrongKind if the bytes hold another sketch, NewerVersion if the version is
+    above `newest`, InvalidInput if `data` is not bytes.
+    """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise InvalidInput(f"got {type(data).__name__}; expected the bytes that to_bytes() returned")
+    data = bytes(data)
+    found, version = _check_whole(data)
+    if found != kind:
+        raise WrongKind(
+            f"got a sketch of kind {found!r}, expected {kind!r}; read it with the class of its kind"
+        )
+    if version > newest:
+        raise NewerVersion(
+            f"got format version {version} of kind {kind!r}, expected at most {newest}; "
+            "a newer release wrote it: upgrade tidemark on this machine"
+        )
+    return version, data[PAYLOAD_OFFSET : -_CHECKSUM.size]
+
+
+def _check_whole(data: bytes) -> tuple[bytes, int]:
+    """Kind and version of bytes that are proved whole."""
+    smallest = PAYLOAD_OFFSET + _CHECKSUM.size
+    if len(data) < smallest:
+        raise corrupt(len(data), f"the bytes end after {len(data)}, expected at least {smallest}")
+    magic, kind, version, length = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise corrupt(0, f"got {magic!r}, expected the magic {MAGIC!r}")
+    end = PAYLOAD_OFFSET + length
+    if len(data) != end + _CHECKSUM.size:
+        raise corrupt(
+            min(len(data), end + _CHECKSUM.size),
+            f"got {len(data)} bytes, expected {end + _CHECKSUM.size} by the length field at byte 12",
+        )
+    (stored,) = _CHECKSUM.unpack_from(data, end)
+    computed = zlib.crc32(data[:end])
+    if stored != computed:
+        raise corrupt(end, f"got the checksum {stored:#010x}, expected {computed:#010x}")
+    if version < 1:
+        raise corrupt(8, "got version 0, expected 1 or more")
+    return kind, version
+
+
+def corrupt(offset: int, problem: str) -> CorruptSketch:
+    """The error for damage found at `offset` of the stored bytes."""
+    return CorruptSketch(f"damaged at byte {offset}: {problem}; restore these bytes or rebuild the sketch")

@@ -1,0 +1,1 @@
+"""The Greenwald-Khanna summary of quantiles."""

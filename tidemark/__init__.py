@@ -1,0 +1,86 @@
+"""Quantiles and frequencies with certified bounds, over Delta Lake history and the live stream.
+
+>>> import tidemark                                                  # doctest: +SKIP
+>>> tidemark.create(None, "flights", ["delay"], time="at")           # doctest: +SKIP
+>>> tidemark.load(None, "flights", "january.parquet", batch="1")     # doctest: +SKIP
+>>> tidemark.open("flights").quantile(0.99, last="7d")               # doctest: +SKIP
+
+The names here are those of `tidemark.query`, `tidemark.warehouse` and `tidemark.stream` that are used most.
+Each is imported when it is first used, so `import tidemark` itself is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidemark.query import (
+        Answer,
+        Answers,
+        Warehouse,
+        cdf,
+        frequency,
+        heavy_hitters,
+        histogram,
+        info,
+        open,  # noqa: A004  the usual name of what opens something
+        quantile,
+        rank,
+        register_duckdb,
+        register_views,
+        top,
+        use,
+    )
+    from tidemark.stream import append, start
+    from tidemark.warehouse import TidemarkError, create, load, maintain, verify
+
+_QUERY = (
+    "Answer Answers Warehouse cdf frequency heavy_hitters histogram info open quantile rank register_duckdb "
+    "register_views top use"
+)
+_HOME = {
+    **dict.fromkeys(_QUERY.split(), "tidemark.query"),
+    **dict.fromkeys(("append", "start"), "tidemark.stream"),
+    **dict.fromkeys(("TidemarkError", "create", "load", "maintain", "verify"), "tidemark.warehouse"),
+}
+_PACKAGES = ("jobs", "query", "sketches", "stream", "warehouse")
+
+__all__ = [
+    "Answer",
+    "Answers",
+    "TidemarkError",
+    "Warehouse",
+    "append",
+    "cdf",
+    "create",
+    "frequency",
+    "heavy_hitters",
+    "histogram",
+    "info",
+    "load",
+    "maintain",
+    "open",
+    "quantile",
+    "rank",
+    "register_duckdb",
+    "register_views",
+    "start",
+    "top",
+    "use",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"tidemark.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'tidemark' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_PACKAGES])

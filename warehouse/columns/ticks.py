@@ -1,0 +1,169 @@
+"""Ticks and windows: event time cut to a fixed width, the grain of every window.
+
+``tick = floor(epoch_us / width)``. Where a warehouse has no time column the tick of a row is
+the number of the step that was next when its batch arrived. A row whose time is NULL has the
+tick `NO_TICK`: it belongs to the whole, and to no window that names a time.
+
+Times are those of the years 1 to 9999 in UTC, `FIRST_US` to `LAST_US`: what Python's datetimes, SQL and
+ISO 8601 can say. Rows with others are refused where they come in. A warehouse may hold some from before
+that rule: readers tell them as the nearest end of the range.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.warehouse.errors import InputError
+
+NO_TICK = -(2**63)
+DAY_US = 86_400_000_000
+_LAST = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z, the first time that is taken
+LAST_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z, the last one
+_MICROSECOND = timedelta(microseconds=1)
+LONGEST_US = 2**53  # of a duration, in microseconds: 285 years
+
+_UNITS = {
+    "us": 1,
+    "microsecond": 1,
+    "ms": 1_000,
+    "millisecond": 1_000,
+    "s": 1_000_000,
+    "sec": 1_000_000,
+    "second": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "minute": 60_000_000,
+    "h": 3_600_000_000,
+    "hour": 3_600_000_000,
+    "d": DAY_US,
+    "day": DAY_US,
+    "w": 7 * DAY_US,
+    "week": 7 * DAY_US,
+}
+
+
+def parse_duration(text: str | timedelta) -> int:
+    """Microseconds of ``"1 day"``, ``"7d"``, ``"15 minutes"`` or a timedelta; always positive."""
+    width = width_us(text)
+    if not 0 < width <= LONGEST_US:
+        raise InputError(f"a duration must be positive and at most 285 years, got {text!r}.")
+    return width
+
+
+def parse_grace(text: str | int | timedelta) -> int:
+    """Microseconds of a grace period: a duration, or none at all (``"0"``, ``"0 s"``, ``"0 days"``)."""
+    width = 0 if text in ("0", 0) else width_us(text)
+    if not 0 <= width <= LONGEST_US:
+        raise InputError(f"a grace period must be from 0 to 285 years, got {text!r}.")
+    return width
+
+
+def width_us(text: Any) -> int:
+    """Microseconds of a duration of any length."""
+    if isinstance(text, timedelta):
+        return text // _MICROSECOND
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text.lower()) if isinstance(text, str) else None
+    # The whole word first: 'ms' is not the plural of 'm'.
+    unit = _UNITS.get(found[2], _UNITS.get(found[2].removesuffix("s"))) if found else None
+    if found is None or unit is None:
+        raise InputError(
+            f"not a duration: {text!r}. Expected a whole number and a unit from microseconds to weeks, "
+            "such as '1 day', '7d' or '15 minutes'."
+        )
+    return int(found[1]) * unit
+
+
+def epoch_us(moment: datetime | date | str) -> int:
+    """Microseconds since 1970 in UTC of a datetime (naive means UTC), a date, or ISO text."""
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment.strip())
+        except ValueError:
+            raise InputError(
+                f"not a time: {moment!r}. Expected ISO 8601, such as '2001-03-31 22:27'."
+            ) from None
+    if isinstance(moment, date) and not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    if not isinstance(moment, datetime):
+        raise InputError(f"not a time: {moment!r}. Expected a datetime, a date or ISO text.")
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_epoch_us(us: int) -> datetime:
+    """The UTC datetime of microseconds since 1970; the nearest one there is, outside the years 1 to 9999."""
+    return _EPOCH + min(max(us, FIRST_US), LAST_US) * _MICROSECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A range of ticks: `start` inclusive, `stop` exclusive."""
+
+    start: int
+    stop: int
+
+    def holds(self, ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the ticks lie in the window."""
+        if self == ALL_TIME:
+            return np.ones(len(ticks), dtype=bool)
+        return (ticks >= self.start) & (ticks < self.stop)
+
+    def covers(self, first: int, last: int) -> bool:
+        """Whether every tick of first..last (inclusive) lies in the window."""
+        return self == ALL_TIME or (self.start <= first and last < self.stop)
+
+    def misses(self, first: int, last: int) -> bool:
+        """Whether no tick of first..last (inclusive) lies in the window."""
+        return self != ALL_TIME and (last < self.start or first >= self.stop)
+
+
+ALL_TIME = Window(NO_TICK, _LAST)
+
+
+def window_between(start: Any, end: Any, tick_us: int | None) -> Window:
+    """The ticks that [start, end) touches; None leaves that side open.
+
+    Ticks are whole: an edge inside a tick takes the whole tick, and the answer's window says so.
+
+    `start` and `end` are times where the warehouse has a time column, step numbers otherwise.
+    """
+    if tick_us is None:
+        for edge in (start, end):
+            if edge is not None and (isinstance(edge, bool) or not isinstance(edge, (int, np.integer))):
+                raise InputError(
+                    f"this warehouse has no time column: a window's edge is a step number, got {edge!r}."
+                )
+        first = NO_TICK + 1 if start is None else int(start)
+        stop = _LAST if end is None else int(end)
+    else:
+        first = NO_TICK + 1 if start is None else epoch_us(start) // tick_us
+        stop = _LAST if end is None else -(-epoch_us(end) // tick_us)
+    if stop <= first:
+        raise InputError(
+            f"the window is empty by itself: between {start!r} and {end!r} (the end is exclusive)."
+        )
+    return Window(first, stop)
+
+
+def window_last(span: Any, newest: int, tick_us: int | None) -> Window:
+    """The newest ticks that cover `span`, counted back from the newest tick of the data.
+
+    `span` is a duration where the warehouse has a time column (rounded up to whole ticks), a
+    number of steps otherwise.
+    """
+    if tick_us is None:
+        if isinstance(span, bool) or not isinstance(span, (int, np.integer)) or span < 1:
+            raise InputError(f"this warehouse has no time column: last= is a number of steps, got {span!r}.")
+        ticks = int(span)
+    else:
+        ticks = -(-parse_duration(span) // tick_us)
+    return Window(newest + 1 - ticks, newest + 1)

@@ -1,0 +1,1 @@
+"""Delta tables in one folder: read without a JVM, committed by compare-and-swap, vacuumed."""

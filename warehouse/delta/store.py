@@ -1,0 +1,122 @@
+"""Where a warehouse lies: one folder, local or in an object store, and the names inside it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from pyarrow import fs
+
+from tidemark.warehouse.delta import containment
+from tidemark.warehouse.errors import InputError, NotAWarehouse
+
+# In a local path delta-rs takes these for escapes, or refuses them.
+_UNFIT = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")
+
+EVENTS = "events"
+STEPS = "steps"
+LEDGER = "ledger"
+REJECTED = "rejected"
+KEYS = "keys"
+KEY_MARKS = "key_marks"
+PARENTS = ("runs", "marks", KEYS, KEY_MARKS)  # of the projections' tables, or these themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A warehouse's folder. Plain text and options, so it travels to Spark's tasks.
+
+    `uri` is an absolute path, or the address of an object store as delta-rs takes it; what
+    `storage_options` means is delta-rs's business.
+    """
+
+    uri: str
+    storage_options: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Store:
+        """The store at a path or address; a relative path is taken from the working folder."""
+        text = os.fspath(uri)
+        parsed = urlparse(text)
+        if parsed.scheme == "file":
+            text = unquote(parsed.path)
+        elif parsed.scheme in {"s3a", "s3n"}:
+            text = "s3" + text[3:]
+        if "://" not in text:
+            text = str(Path(text).absolute())
+            unfit = _UNFIT.search(text)
+            if unfit:
+                raise InputError(f"a local path cannot hold {unfit[0]!r}, got {text!r}. Choose another.")
+        return cls(text.rstrip("/") or "/", tuple(sorted((storage_options or {}).items())))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the folder is one of this machine's file systems."""
+        return "://" not in self.uri
+
+    def check_place(self, *, writing: bool = False) -> None:
+        """InputError where a local path is a file, or in a folder that may not be read (or written)."""
+        if not self.is_local:
+            return
+        place = Path(self.uri)
+        while not os.path.lexists(place) and place != place.parent:
+            place = place.parent
+        if not place.is_dir():
+            raise NotAWarehouse(f"{place} is a file. A warehouse is a folder: give another path.")
+        if not os.access(place, os.R_OK | os.X_OK | (os.W_OK if writing else 0)):
+            raise InputError(
+                f"no permission to {'write into' if writing else 'read'} the folder {place}. "
+                "Ask its owner for it, or choose another path."
+            )
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        """The storage options as delta-rs takes them."""
+        return dict(self.storage_options) or None
+
+    def table(self, name: str) -> str:
+        """The address of a table for delta-rs."""
+        return f"{self.uri}/{name}"
+
+    def spark_path(self, name: str) -> str:
+        """The address of a table for Spark, whose S3 scheme is s3a."""
+        path = self.table(name)
+        return "s3a" + path[2:] if path.startswith("s3://") else path
+
+    def check_links(self, path: str) -> None:
+        """DamagedWarehouse where a symbolic link is on the way from the warehouse's folder to the path."""
+        if self.is_local:
+            containment.check_links(self.uri, path)
+
+    def check_log(self, name: str) -> None:
+        """DamagedWarehouse where the table's folder, its log or a file of its log is a symbolic link."""
+        if self.is_local:
+            containment.check_log(self.uri, name)
+
+    def filesystem(self) -> fs.FileSystem:
+        """A file system whose root is the warehouse; links below it are refused."""
+        if self.is_local:
+            return containment.Inside(self.uri)
+        from deltalake.fs import DeltaStorageHandler
+
+        handler: Any = DeltaStorageHandler(self.uri, self.options)
+        return fs.PyFileSystem(handler)
+
+
+def folder(column: str) -> str:
+    """A column's name as a folder's: letters, digits, '_' and '-' stay, all else becomes ~hex."""
+    return re.sub(r"[^A-Za-z0-9_-]", lambda c: "".join(f"~{byte:02x}" for byte in c[0].encode()), column)
+
+
+def runs_table(measure: str) -> str:
+    """The table of a measure's runs, below the warehouse."""
+    return f"runs/{folder(measure)}"
+
+
+def marks_table(measure: str) -> str:
+    """The table of a measure's marks, below the warehouse."""
+    return f"marks/{folder(measure)}"

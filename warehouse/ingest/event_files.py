@@ -1,0 +1,285 @@
+"""Files of `events`, written in tasks: any rows, in the order they come, with exact statistics.
+
+A task writes the rows of its partition into one file and says what the add action needs. The two
+columns that name the batch are constant: they are added here, where they cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark.warehouse.columns.arrow_types import plain
+from tidemark.warehouse.columns.measures import encode, epoch_micros
+from tidemark.warehouse.columns.text_bounds import text_bounds
+from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.tables import new_name
+from tidemark.warehouse.events.reader import GROUP_ROWS, Batches, decode
+from tidemark.warehouse.ingest.column_casts import fitted
+from tidemark.warehouse.ingest.new_files import NewRows
+from tidemark.warehouse.ingest.rejected import write_rejected
+from tidemark.warehouse.ingest.row_filter import Sieve, sift
+from tidemark.warehouse.integrity.sealed_files import SealedWriter, open_sealed
+from tidemark.warehouse.ledger.batch_summaries import Summaries, TickSummary
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.options import Options
+
+GROUP_BYTES = 2**27  # a row group ends at this size in memory, or at GROUP_ROWS
+STATISTICS_COLUMNS = 35  # Delta's own 32 and the three system columns
+_DIGITS = 15  # of a decimal: so many survive the float that JSON makes of it
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file of the table `kind`, and the summaries of its rows by tick where they were asked for."""
+
+    kind: Literal["events", "rejected"]
+    file: NewRows
+    summaries: tuple[TickSummary, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRows:
+    """Writes the rows of one partition of a batch as a file of `events`.
+
+    `schema` is that of `events`, system columns first; the rows have the others, in that order, by
+    whatever name, of types that fit (`column_casts.py`). Where there is no time column every row has the
+    tick `step`. With `eps`, the rows are summarised by tick on the way.
+    """
+
+    store: Store
+    schema: pa.Schema
+    batch: Batches
+    options: Options
+    step: int
+    sieve: Sieve
+    eps: float | None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Written]:
+        """The file, where there are rows, and one of the rows that are refused."""
+        summaries = None if self.eps is None else Summaries(self.options, self.eps)
+        refused: list[dict[str, Any]] = []
+        own = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
+        with RowFile(self.store, self.schema) as file:
+            for batch in batches:
+                taken, more = sift(self.sieve, self.options, own.names, fitted(batch, own))
+                refused += more
+                if taken.num_rows:
+                    table = self._complete(taken)
+                    file.write(table)
+                    if summaries is not None:
+                        summaries.add(decode(table, summaries.columns, self.options.key_column))
+        if file.rows:
+            found = () if summaries is None else tuple(summaries.finish())
+            yield Written("events", file.written(), found)
+        if refused:
+            yield Written("rejected", write_rejected(self.store, self.batch, refused))
+
+    def _complete(self, batch: pa.RecordBatch) -> pa.Table:
+        rows = batch.num_rows
+        system = [pa.repeat(self.batch.source, rows), pa.repeat(self.batch.first, rows), self._ticks(batch)]
+        own = batch.columns[: len(self.schema) - len(system)]
+        return pa.Table.from_arrays([*system, *own], names=self.schema.names).cast(self.schema)
+
+    def _ticks(self, batch: pa.RecordBatch) -> pa.Array:
+        time, tick_us = self.options.time_column, self.options.tick_us
+        if time is None or tick_us is None:
+            return pa.repeat(self.step, batch.num_rows)
+        column = encode(time, batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)))
+        ticks = np.floor_divide(epoch_micros(time, column.stored), tick_us)
+        return pa.array(np.where(column.null, NO_TICK, ticks))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFiles:
+    """Writes the rows of some files of `events` as one."""
+
+    store: Store
+    schema: pa.Schema
+    paths: tuple[str, ...]
+
+    def __call__(self) -> NewRows:
+        """The file written."""
+        filesystem = self.store.filesystem()
+        with RowFile(self.store, self.schema) as file:
+            for path in self.paths:
+                full = f"{EVENTS}/{path}"
+                with open_sealed(filesystem, full, checksums=True) as old:
+                    for group in range(old.metadata.num_row_groups):
+                        file.write(plain(old.read_group(group)).cast(self.schema))
+        return file.written()
+
+
+class RowFile:
+    """A new file of `events`, written row group by row group."""
+
+    def __init__(self, store: Store, schema: pa.Schema) -> None:
+        self.rows = 0
+        self._filesystem = store.filesystem()
+        self._schema = schema
+        self._path = f"{new_name()}.parquet"
+        self._footers: list[pq.FileMetaData] = []
+        self._writer: SealedWriter | None = None
+        self._held: list[pa.Table] = []
+        self._nulls = Counter[str]()
+        self._floats = {field.name: _Floats() for field in schema if pa.types.is_floating(field.type)}
+
+    def __enter__(self) -> RowFile:
+        return self
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        if failed is None:
+            self._flush()
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, table: pa.Table) -> None:
+        """Adds rows of the file's schema."""
+        for name, bounds in self._floats.items():
+            bounds.add(table.column(name))
+        self._nulls.update({name: table.column(name).null_count for name in table.column_names})
+        while table.num_rows:
+            room = GROUP_ROWS - sum(held.num_rows for held in self._held)
+            self._held.append(table.slice(0, room))
+            table = table.slice(room)
+            if self._held[-1].num_rows == room or sum(held.nbytes for held in self._held) >= GROUP_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        if self._writer is None:
+            self._writer = SealedWriter(
+                self._filesystem,
+                f"{EVENTS}/{self._path}",
+                self._schema,
+                compression="zstd",
+                store_decimal_as_integer=True,
+                # NaN is not in Parquet's statistics, nor 0.0 in a dictionary that holds -0.0: a filter that
+                # asks them would lose rows.
+                write_statistics=_not_floats(self._schema),
+                use_dictionary=_not_floats(self._schema),
+                metadata_collector=self._footers,
+            )
+        group = pa.concat_tables(self._held)
+        self._writer.write(group)
+        self.rows += group.num_rows
+        self._held = []
+
+    def written(self) -> NewRows:
+        """What the add action needs; for a file that is closed and has rows."""
+        size = self._filesystem.get_file_info(f"{EVENTS}/{self._path}").size
+        stats = json.dumps(statistics(self._footers[0], self._schema, self._floats))
+        return NewRows(self._path, size, self.rows, stats, json.dumps(+self._nulls))
+
+
+@dataclass(slots=True)
+class _Floats:
+    """The range of a column of floats. NaN is the greatest, as Spark has it, and no bound in JSON."""
+
+    nulls: int = 0
+    least: float = math.inf
+    most: float = -math.inf
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        self.nulls += column.null_count
+        if column.null_count < len(column):
+            found = pc.min_max(column)
+            if pc.any(pc.is_nan(column)).as_py():
+                self.most = math.nan
+            else:
+                self.most = max(self.most, found["max"].as_py())
+            if not math.isnan(found["min"].as_py()):
+                self.least = min(self.least, found["min"].as_py())
+
+
+def _not_floats(fields: Iterable[pa.Field], above: str = "") -> list[str]:
+    """The Parquet columns that hold no floats, by their paths."""
+    paths: list[str] = []
+    for field in fields:
+        path, kind = above + field.name, field.type
+        if pa.types.is_struct(kind):
+            paths += _not_floats(kind.fields, path + ".")
+        elif pa.types.is_list(kind):
+            paths += _not_floats([kind.value_field.with_name("element")], path + ".list.")
+        elif pa.types.is_map(kind):
+            ends = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+            paths += _not_floats(ends, path + ".key_value.")
+        elif not pa.types.is_floating(kind):
+            paths.append(path)
+    return paths
+
+
+def statistics(footer: pq.FileMetaData, schema: pa.Schema, floats: Mapping[str, _Floats]) -> dict[str, Any]:
+    """Delta's statistics of a file, of its first columns, as far as they are plain.
+
+    A bound that JSON cannot say is left out; those of text and of times are cut and rounded
+    outwards, as Delta's readers expect.
+    """
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    leaves = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    for field in list(schema)[:STATISTICS_COLUMNS]:
+        low = high = None
+        if field.name in floats:
+            bounds = floats[field.name]
+            nulls[field.name] = bounds.nulls
+            low, high = _finite(bounds.least), _finite(bounds.most)
+        elif not pa.types.is_nested(field.type) and "." not in field.name:
+            chunks = [footer.row_group(g).column(leaves[field.name]) for g in range(footer.num_row_groups)]
+            if any(not chunk.is_stats_set or not chunk.statistics.has_null_count for chunk in chunks):
+                continue
+            nulls[field.name] = sum(chunk.statistics.null_count for chunk in chunks)
+            filled = [chunk.statistics for chunk in chunks if chunk.statistics.null_count < chunk.num_values]
+            if filled and all(one.has_min_max for one in filled):
+                low, high = _range(filled, field.type)
+        if low is not None:
+            least[field.name] = low
+        if high is not None:
+            most[field.name] = high
+    return {"minValues": least, "maxValues": most, "nullCount": nulls}
+
+
+def _finite(bound: float) -> float | None:
+    return bound if math.isfinite(bound) else None
+
+
+def _range(groups: Sequence[pq.Statistics], kind: pa.DataType) -> tuple[Any, Any]:
+    """The least and the greatest value as JSON says them; None for what it cannot say."""
+    if pa.types.is_timestamp(kind):
+        # In milliseconds, the upper bound rounded up.
+        low, high = min(one.min_raw for one in groups) // 1000, -(-max(one.max_raw for one in groups) // 1000)
+        return _time(low, "ms", "Z"), _time(high, "ms", "Z")
+    if pa.types.is_date(kind):
+        return _time(min(one.min_raw for one in groups), "D"), _time(max(one.max_raw for one in groups), "D")
+    plain = pa.types.is_integer(kind) or pa.types.is_string(kind)
+    if not plain and not (pa.types.is_decimal(kind) and kind.precision <= _DIGITS):
+        return None, None
+    try:
+        low, high = min(one.min for one in groups), max(one.max for one in groups)
+    except UnicodeDecodeError:  # bytes that an engine took for text
+        return None, None
+    if isinstance(low, str):
+        return text_bounds(low, high)
+    if isinstance(low, Decimal):
+        return float(low), float(high)
+    return low, high
+
+
+def _time(count: int, unit: Literal["ms", "D"], zone: str = "") -> str | None:
+    """A count of units since 1970 in ISO form; None outside the years 1 to 9999, which have no such form."""
+    text = str(np.datetime64(count, unit))
+    year = text.split("-", maxsplit=1)[0]
+    return text + zone if len(year) == len("9999") and year != "0000" else None

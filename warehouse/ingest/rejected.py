@@ -1,0 +1,45 @@
+"""The table `rejected`: records of a stream that no row could be made of, with their text and the reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import REJECTED, Store
+from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.ingest.new_files import NewRows
+
+SCHEMA = pa.schema(
+    [
+        ("source", pa.string()),
+        ("batch", pa.int64()),
+        ("position", pa.string()),
+        ("raw", pa.string()),
+        ("reason", pa.string()),
+        ("rejected_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+def write_rejected(store: Store, batch: Batches, records: Sequence[Mapping[str, Any]]) -> NewRows:
+    """Writes the records of a batch, each with position, raw and reason, as one file of `rejected`."""
+    own = {"source": batch.source, "batch": batch.first, "rejected_at": datetime.now(UTC)}
+    rows = pa.Table.from_pylist([{**own, **record} for record in records], SCHEMA)
+    bound = {"source": batch.source, "batch": batch.first}
+    stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
+    action = tables.write_file(store, REJECTED, rows, f"{tables.new_name()}.parquet")
+    return NewRows(action.path, action.size, len(records), json.dumps(stats))
+
+
+def has_rejected(table: DeltaTable, batch: Batches) -> bool:
+    """Whether `rejected` has records of the batch."""
+    return any(
+        file.stats["min.source"] == batch.source and file.stats["min.batch"] == batch.first
+        for file in tables.files(table)
+    )

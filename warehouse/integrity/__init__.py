@@ -1,0 +1,1 @@
+"""Digests, and Parquet files that carry them: damage is noticed when a file is read."""

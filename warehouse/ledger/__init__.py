@@ -1,0 +1,1 @@
+"""The live side: summaries of every batch that is not loaded yet."""

@@ -1,0 +1,1 @@
+"""From batches to runs: sorting and merging in tasks. Nothing is committed here."""

@@ -1,0 +1,1 @@
+"""What history stores sorted: the values of a measure, and the counts of keys."""

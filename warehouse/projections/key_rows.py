@@ -1,0 +1,139 @@
+"""Key rows: (key, tick, count), ascending by key then tick, each (key, tick) once.
+
+Model. A multiset of rows (key, tick) is a function from pairs to counts. `counted` makes it of
+rows, `summed` adds several, and both give it in its one order. So two rows of history with the
+same key and tick are one, in a load as in every merge, and what a merge holds is what it is of:
+
+    count of (key, tick) in summed(parts)  =  sum of its counts in the parts
+
+Pairs are sorted as single integers: with T ticks, pair (i-th name, j-th tick) is i * T + j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.keys import Key, KeyColumn, Name, Names, lower, name_at, no_names, take, unify
+from tidemark.warehouse.columns.measures import Column
+from tidemark.warehouse.columns.tick_counts import TickCounts, coded, tick_counts
+from tidemark.warehouse.runs.projection import Place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyRows:
+    """Row i has the key ``names[codes[i]]``, `ticks[i]` and `counts[i]`.
+
+    `names` ascend, each once and each used; so `codes` ascend from 0 without a gap.
+    """
+
+    names: Names
+    codes: NDArray[np.int64]
+    ticks: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the rows take."""
+        arrays = (self.names, self.codes, self.ticks, self.counts)
+        return sum(int(one.nbytes) for one in arrays)
+
+    def part(self, start: int, stop: int) -> KeyRows:
+        """Rows start..stop (exclusive)."""
+        if start >= stop:
+            return KeyRows(self.names[:0], self.codes[:0], self.ticks[:0], self.counts[:0])
+        first, last = int(self.codes[start]), int(self.codes[stop - 1])
+        rows = slice(start, stop)
+        return KeyRows(
+            self.names[first : last + 1], self.codes[rows] - first, self.ticks[rows], self.counts[rows]
+        )
+
+    def place(self, i: int) -> Place:
+        """Where row i stands in the order: its name and its tick."""
+        return name_at(self.names, int(self.codes[i])), int(self.ticks[i])
+
+    def before(self, name: Name, tick: int) -> int:
+        """How many rows are less than (name, tick)."""
+        start, stop = self.of(name)
+        return start + int(np.searchsorted(self.ticks[start:stop], tick))
+
+    def of(self, name: Name) -> tuple[int, int]:
+        """Where the rows of the name start and stop; the same twice where it has none."""
+        code = lower(self.names, name)
+        start = int(np.searchsorted(self.codes, code))
+        if code == len(self.names) or name_at(self.names, code) != name:
+            return start, start
+        return start, int(np.searchsorted(self.codes, code, side="right"))
+
+    def starts(self) -> NDArray[np.int64]:
+        """(names,): the first row of each name."""
+        return np.searchsorted(self.codes, np.arange(len(self.names)))
+
+
+def counted(column: KeyColumn, ticks: NDArray[np.int64]) -> KeyRows:
+    """The rows of a decoded column, NULLs left out."""
+    names, codes = column.names, column.codes
+    if column.null.any():
+        kept = np.flatnonzero(~column.null)
+        ticks = ticks[kept]
+        names, codes = (take(names, kept), None) if codes is None else (names, codes[kept])
+    names, (place,) = unify([names])
+    codes = place if codes is None else place[codes]
+    return _ordered(names, codes, ticks, None)
+
+
+def tick_totals(column: KeyColumn, ticks: NDArray[np.int64]) -> TickCounts:
+    """The rows of a decoded column by tick: with a key, and NULL."""
+    return tick_counts(ticks, Column(ticks, np.zeros(len(ticks), dtype=bool), column.null))
+
+
+def summed(parts: Sequence[KeyRows]) -> KeyRows:
+    """The rows of all parts together; one part at least."""
+    if len(parts) == 1:
+        return parts[0]
+    names, places = unify([part.names for part in parts])
+    codes = np.concatenate([place[part.codes] for place, part in zip(places, parts, strict=True)])
+    ticks = np.concatenate([part.ticks for part in parts])
+    return _ordered(names, codes, ticks, np.concatenate([part.counts for part in parts]))
+
+
+def no_rows(key: Key) -> KeyRows:
+    """No rows of the key."""
+    none = np.empty(0, dtype=np.int64)
+    return KeyRows(no_names(key), none, none, none)
+
+
+def sorted_rows(names: Names, ticks: NDArray[np.int64], counts: NDArray[np.int64]) -> KeyRows:
+    """Rows that are in order and apart already, one name a row."""
+    if isinstance(names, np.ndarray):
+        new = np.diff(names, prepend=names[:1] - 1) != 0
+        return KeyRows(names[new], np.cumsum(new) - 1, ticks, counts)
+    found, (codes,) = unify([names])
+    return KeyRows(found, codes, ticks, counts)
+
+
+def _ordered(
+    names: Names, codes: NDArray[np.int64], ticks: NDArray[np.int64], counts: NDArray[np.int64] | None
+) -> KeyRows:
+    """Sorts by (code, tick) and sums what is equal; without `counts` each row counts one."""
+    if not len(codes):
+        none = np.empty(0, dtype=np.int64)
+        return KeyRows(names[:0], none, none, none)
+    tick_names, tick_codes = coded(ticks)
+    pairs = codes * len(tick_names) + tick_codes
+    if counts is None:
+        pairs.sort()
+    else:
+        order = np.argsort(pairs)
+        pairs, counts = pairs[order], counts[order]
+    starts = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]]))
+    sums = np.diff(starts, append=len(pairs)) if counts is None else np.add.reduceat(counts, starts)
+    codes, tick_codes = np.divmod(pairs[starts], len(tick_names))
+    new = np.concatenate([[True], codes[1:] != codes[:-1]])
+    return KeyRows(take(names, codes[new]), np.cumsum(new) - 1, tick_names[tick_codes], sums)

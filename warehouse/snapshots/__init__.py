@@ -1,0 +1,1 @@
+"""What a reader sees: history, ledger and live rows at one consistent moment."""

@@ -1,0 +1,1 @@
+"""The parts of `verify`: checks of runs, of the ledger, and of tables pinned to versions."""
