@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The packages give these names to their functions.
-append_module = importlib.import_module("stream.append")
+append_module = importlib.import_module("tidemark.stream.append")
 
 PHIS = (0, 0.07, 0.25, 0.5, 0.9, 1)
 TICKS = 4

@@ -26,7 +26,7 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.snapshots.snapshot import Snapshot, open_snapshot
 
-LOAD = sys.modules["warehouse.load"]  # the package has a function of that name
+LOAD = sys.modules["tidemark.warehouse.load"]  # the package has a function of that name
 
 
 class Crash(Exception):

@@ -17,8 +17,7 @@ import pytest
 from tests.query.worlds import FakeSnapshot, HandMade, World, open_world
 from tidemark import query
 from tidemark.query.quantiles.histograms import _edges
-from tidemark.query.quantiles.window_bounds import tick_range
-from tidemark.query.reading.windows import choose_window, shown_window
+from tidemark.query.reading.windows import choose_window, shown_window, tick_range
 from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.ticks import ALL_TIME
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError

@@ -16,7 +16,9 @@ from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ingest.row_filter import Sieve
 
-append_module: Any = importlib.import_module("stream.append")  # the package gives its name to its function
+append_module: Any = importlib.import_module(
+    "tidemark.stream.append"
+)  # the package gives its name to its function
 
 _TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema([("at", _TIME), ("value", pa.float64()), ("moment", _TIME), ("seen", _TIME)])

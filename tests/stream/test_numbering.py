@@ -23,7 +23,7 @@ from tidemark.warehouse.ingest import append_rows, batch_numbers
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import to_arrow
 
-start_module = importlib.import_module("stream.start")  # the package gives its name to its function
+start_module = importlib.import_module("tidemark.stream.start")  # the package gives its name to its function
 POINTS = ("rejected", "events", "ledger")  # the commits of a batch, in their order
 
 

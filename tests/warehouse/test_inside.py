@@ -277,7 +277,7 @@ def test_a_sweep_that_follows_links_is_caught(here: Path, monkeypatch: pytest.Mo
         gone = table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
         return Swept(len(gone), [])
 
-    monkeypatch.setattr(sys.modules["warehouse.maintain"], "sweep", followed)
+    monkeypatch.setattr(sys.modules["tidemark.warehouse.maintain"], "sweep", followed)
     outside, *_ = plant(here)
     (here / "keys/loop").unlink()  # there it fails
     there = files_of(outside)

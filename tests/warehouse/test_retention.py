@@ -163,7 +163,7 @@ def test_a_log_that_is_kept_for_less_than_the_grace_is_caught(
 
 def sys_maintain() -> object:
     """The module that the function of the same name hides."""
-    return sys.modules["warehouse.maintain"]
+    return sys.modules["tidemark.warehouse.maintain"]
 
 
 def left(store: Store, days: float) -> Path:

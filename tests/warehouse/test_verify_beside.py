@@ -29,9 +29,9 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.verification.pinned_tables import Moment
 
-module = importlib.import_module("warehouse.verify")  # the package has the function by this name
-load = importlib.import_module("warehouse.load")
-maintenance = importlib.import_module("warehouse.maintain")
+module = importlib.import_module("tidemark.warehouse.verify")  # the package has the function by this name
+load = importlib.import_module("tidemark.warehouse.load")
+maintenance = importlib.import_module("tidemark.warehouse.maintain")
 Act = Callable[[], object]
 
 
