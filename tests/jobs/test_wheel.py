@@ -294,7 +294,7 @@ def test_every_format_loads_a_folder_streams_and_all_ways_to_ask_agree(loaded: P
     assert done.stderr == ""
 
 
-WITHOUT = "import sys, query\n{}\nprint({{'pyspark', 'pandas', 'matplotlib'}} & sys.modules.keys() or 'none')"
+WITHOUT = "import sys\nfrom tidemark import query\n{}\nprint({{'pyspark', 'pandas', 'matplotlib'}} & sys.modules.keys() or 'none')"
 
 
 def test_a_reader_imports_neither_spark_nor_pandas(loaded: Place) -> None:
@@ -350,7 +350,7 @@ def test_a_users_script_sees_the_types_strictly(alone: Place) -> None:
 
 def test_a_wrong_call_and_a_package_without_types_are_caught(alone: Place) -> None:
     assert 'error: Argument 1 to "open"' in mypy(alone, "from tidemark import query\nquery.open(1)\n")
-    (marker,) = alone.folder.glob("env/lib/python3*/site-packages/query/py.typed")
+    (marker,) = alone.folder.glob("env/lib/python3*/site-packages/tidemark/py.typed")
     marker.unlink()
     assert "py.typed marker" in mypy(alone, TYPED)
     marker.touch()

@@ -268,7 +268,8 @@ def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: py
 
 def test_counts_and_heavy_hitters_need_no_java_no_pandas_and_no_duckdb(world: KeyWorld) -> None:
     script = """
-import sys, query
+import sys
+from tidemark import query
 wh = query.open(sys.argv[1])
 print([wh.frequency("key-1").count], wh.heavy_hitters(0.05)[0].count)
 wh.key_range("a", "key-2")

@@ -75,7 +75,7 @@ def test_a_module_that_prints_is_caught() -> None:
 
 def test_without_a_handler_of_the_caller_s_warnings_go_nowhere() -> None:
     """In a fresh process, where no test framework has put a handler of its own."""
-    script = "import logging, warehouse; logging.getLogger('tidemark.commits').warning('lost a race')"
+    script = "import logging; from tidemark import warehouse; logging.getLogger('tidemark.commits').warning('lost a race')"
     found = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
