@@ -15,7 +15,15 @@ from tidemark.jobs.spark.session import spark_session
 # for one example would measure that.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
+hypothesis.settings.register_profile("fast", derandomize=True, deadline=None, max_examples=20)
 hypothesis.settings.load_profile("ci")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that takes the session is marked `spark`; those that start Spark otherwise say so themselves."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")

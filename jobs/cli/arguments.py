@@ -153,7 +153,7 @@ def maintain(args: argparse.ArgumentParser) -> None:
 
 
 def sql_server(args: argparse.ArgumentParser) -> None:
-    """The options of `tidemark sql-server` and jobs/sql/server.py."""
+    """The options of `tidemark sql-server` and jobs/sql_server.py."""
     args.set_defaults(parser=args)
     args.add_argument(
         "-w",

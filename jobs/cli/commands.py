@@ -279,7 +279,7 @@ files by their paths or calls Java is refused. Beyond this machine it asks for n
             "TIDEMARK_WAREHOUSE=/data/flights tidemark sql-server",
         ),
         arguments.sql_server,
-        "tidemark.jobs.sql.server:run",
+        "tidemark.jobs.sql_server:run",
         needs_warehouse=False,
     ),
     Command(

@@ -31,7 +31,7 @@ NO_JAVA = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
 COMMAND = """
 import json, sys
 from tidemark.jobs.cli import main
-codes = [command.main(line) for line in json.loads(sys.argv[1])]
+codes = [main.main(line) for line in json.loads(sys.argv[1])]
 print(json.dumps([codes, sorted({"pyspark", "py4j", "delta"} & set(sys.modules))]), file=sys.stderr)
 """
 

@@ -156,9 +156,72 @@ def test_it_has_all_that_it_needs_and_nothing_else(alone: Place) -> None:
     said(alone.activated("pip check"))
     said(alone.python("from tidemark import jobs, query, sketches, stream, warehouse", "-W", "error"))
     assert said(alone.run("env/bin/tidemark", "--version")) == f"tidemark {VERSION}\n"
-    others = ["matplotlib", "polars", "pytest", "mypy", "grpc", "tests", "bench"]
+    others = [
+        "matplotlib",
+        "polars",
+        "pytest",
+        "mypy",
+        "grpc",
+        "tests",
+        "bench",
+        "tools",
+        "warehouse",
+        "jobs",
+    ]
     look = f"import importlib.util as of; print(*filter(of.find_spec, {others}))"
     assert said(alone.python(look)) == "\n"
+
+
+BESIDE = """
+import json
+import jobs.nightly, query, sketches, stream, warehouse
+from query import quantile as theirs
+from tidemark import query as ours, sketches as our_sketches, stream as our_stream, warehouse as our_warehouse
+import tidemark
+
+table = __import__("pyarrow").table({"x": [float(i) for i in range(100)]})
+tidemark.create(None, "beside", ["x"])
+tidemark.load(None, "beside", table, batch="1")
+our_stream.append(None, "beside", table, source="s", batch=1)
+print(json.dumps([
+    [jobs.nightly.OWNER, query.OWNER, sketches.OWNER, stream.OWNER, warehouse.OWNER, theirs(0.5)],
+    [tidemark.open("beside").quantile(0.5, mode="exact").value, ours.open("beside").info()["steps"]],
+    [module.__name__ for module in (ours, our_sketches, our_stream, our_warehouse)],
+    our_warehouse.verify("beside").ok,
+]))
+"""
+
+
+def test_it_works_beside_packages_and_files_of_the_names_of_its_folders(alone: Place) -> None:
+    """A distribution that installs `query` and `sketches`, and a folder of the user's own with the others."""
+    (site,) = (alone.folder / "env").glob("lib/python3*/site-packages")
+    own = alone.folder / "own"
+    (own / "jobs").mkdir(parents=True)
+    other = [site / "query" / "__init__.py", site / "sketches" / "__init__.py"]
+    user = [
+        own / "jobs" / "__init__.py",
+        own / "jobs" / "nightly.py",
+        own / "stream.py",
+        own / "warehouse.py",
+    ]
+    for path in [*other, *user, own / "query.py"]:
+        path.parent.mkdir(exist_ok=True)
+        owner = "other" if path in other else "user"
+        path.write_text(f"OWNER = {owner!r}\ndef quantile(phi): return 'of the {owner}'\n")
+    (own / "main.py").write_text(BESIDE)
+    try:
+        done = alone.bash("cd own && ../env/bin/python -W error main.py")
+        names = [f"tidemark.{name}" for name in ("query", "sketches", "stream", "warehouse")]
+        owners = ["user", "user", "other", "user", "user", "of the user"]
+        assert json.loads(said(done)) == [owners, [49.0, 1], names, True]
+        answer = alone.bash("cd own && ../env/bin/tidemark quantile 0.5 -w beside --mode exact --json")
+        assert json.loads(said(answer))["answers"][0]["value"] == 49.0
+        # The command finds its own modules, also where Python puts the user's folder first.
+        module = alone.bash("cd own && ../env/bin/python -m tidemark.jobs.cli.main info -w beside --json")
+        assert json.loads(said(module))["steps"] == 1
+    finally:
+        for path in other:
+            shutil.rmtree(path.parent)
 
 
 NOWHERE = """

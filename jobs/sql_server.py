@@ -1,6 +1,6 @@
 """Serves warehouses to JDBC clients, by Spark's Thrift server.
 
-    spark-submit jobs/sql/server.py --warehouse flights=/data/flights --port 10000
+    spark-submit jobs/sql_server.py --warehouse flights=/data/flights --port 10000
     beeline -u jdbc:hive2://127.0.0.1:10000/ -e "SELECT * FROM flights_quantile(0.99, '7 days')"
 
 Each session of a client has the functions and views of every warehouse: NAME_quantile, NAME_events ... It
