@@ -41,5 +41,6 @@ def test_every_call_of_the_design_is_there() -> None:
 
 def test_a_call_that_is_not_there_is_caught() -> None:
     assert (
-        len(wrong_calls("wh.quantiles(0.5)\nwh.rank(1, latest='7d')\nwarehouse.loading()\nwh.plot.pie()")) == 4
+        len(wrong_calls("wh.quantiles(0.5)\nwh.rank(1, latest='7d')\nwarehouse.loading()\nwh.plot.pie()"))
+        == 4
     )
