@@ -34,7 +34,7 @@ def test_every_python_block_of_the_readme_runs_and_the_answer_keeps_its_promise(
     assert "FAIL" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["README.md", "DESIGN.md"])
+@pytest.mark.parametrize("name", ["README.md", "DESIGN.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_every_file_that_a_page_links_to_is_there(name: str) -> None:
     for link in re.findall(r"\]\(([^)#:]+)\)", (ROOT / name).read_text()):
         assert (ROOT / link).exists(), link
