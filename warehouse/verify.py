@@ -1,6 +1,6 @@
 """Verify: every invariant of a warehouse, checked on the real tables. Needs no JVM.
 
-It reads all runs and all of `events` once, in bounded pieces. DESIGN.md, section 3, numbers the
+It reads all runs and all of `events` once, in bounded pieces. DESIGN.md, section 2.7, numbers the
 invariants. A load that did not finish is no violation: the report says what to run again.
 
 Others may load, stream and maintain beside it. All checks read the tables at one version each
