@@ -14,7 +14,7 @@ class Counted(Protocol):
         """The number of elements."""
 
 
-def checked_disjoint(sketches: Sequence[Counted]) -> None:
+def require_disjoint(sketches: Sequence[Counted]) -> None:
     """InvalidInput if an object that holds elements is there more than once; an empty one adds nothing."""
     places: dict[int, int] = {}
     for at, sketch in enumerate(sketches):

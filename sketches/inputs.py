@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tidemark.sketches.errors import InvalidInput
 
-Column = NDArray[Any]
+ValueArray = NDArray[Any]
 """An array of float64 or of int64."""
 
 FLOAT64 = np.dtype(np.float64)
@@ -32,7 +32,7 @@ def column_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return result
 
 
-def as_column(array: ArrayLike, dtype: np.dtype[Any]) -> Column:
+def as_column(array: ArrayLike, dtype: np.dtype[Any]) -> ValueArray:
     """`array`, of any shape, as `dtype` with every value unchanged; NaN and -0.0 stay as they are.
 
     Taken by float64: floats up to 64 bits, and integers within +-2**53. Taken by int64: integers that fit. An
@@ -61,14 +61,14 @@ def as_column(array: ArrayLike, dtype: np.dtype[Any]) -> Column:
     return given.astype(dtype)
 
 
-def sorted_column(array: ArrayLike, dtype: np.dtype[Any]) -> Column:
+def sorted_column(array: ArrayLike, dtype: np.dtype[Any]) -> ValueArray:
     """A one-dimensional `array` as a sorted copy of `dtype`; InvalidInput for NaN."""
     given = as_column(_one_dimensional(array), dtype)
     # numpy sorts NaN to the end, so one look is enough.
     return _without_nan(np.sort(given))
 
 
-def checked_sorted(array: ArrayLike, dtype: DTypeLike | None) -> Column:
+def checked_sorted(array: ArrayLike, dtype: DTypeLike | None) -> ValueArray:
     """A one-dimensional `array` that should be sorted, as `dtype`; InvalidInput if it is not, or for NaN.
 
     Without a dtype, integers become int64 and all else float64.
@@ -85,15 +85,15 @@ def checked_sorted(array: ArrayLike, dtype: DTypeLike | None) -> Column:
     return given
 
 
-def positive_zeros(values: Column) -> Column:
+def positive_zeros(values: ValueArray) -> ValueArray:
     """A copy of `values` in which -0.0 is 0.0. The two are equal, but their bytes differ."""
-    positive: Column = values + values.dtype.type(0)
+    positive: ValueArray = values + values.dtype.type(0)
     return positive
 
 
-def for_loops(array: Column) -> Column:
+def as_contiguous(array: ValueArray) -> ValueArray:
     """`array` itself if it is contiguous and may be written, else a copy: what loops are compiled for."""
-    plain: Column = np.require(array, requirements=("C", "W"))
+    plain: ValueArray = np.require(array, requirements=("C", "W"))
     return plain
 
 
@@ -103,7 +103,7 @@ def _one_dimensional(array: ArrayLike) -> ArrayLike:
     return array
 
 
-def _without_nan(values: Column) -> Column:
+def _without_nan(values: ValueArray) -> ValueArray:
     if values.size and np.isnan(values[-1]):
         raise InvalidInput(
             f"got {int(np.isnan(values).sum())} NaN among {values.size} values; expected none; "

@@ -2,7 +2,7 @@
 
 The room of a sketch is what its counters take once each cell has filled its first level: all of a sketch
 with many keys comes to that, and its updates address as much from the first on. A new sketch has at most
-MOST_ROOM, all of its levels together; one that asks for more has been given an eps or a delta by mistake.
+MOST_COUNTER_BYTES, all of its levels together; one that asks for more has been given an eps or a delta by mistake.
 What is stored, opened, merged and asked costs what is held, whatever the room, and is not limited by it;
 only the number of cells is, see row_hashes.py, because an answer looks at each.
 """
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from tidemark.sketches.errors import InvalidInput
 
-MOST_ROOM = 2**32
+MOST_COUNTER_BYTES = 2**32
 REMEDY = "use a larger eps or a larger delta, or fewer cells or bits"
 
 
-def checked_room(room: int, what: str) -> None:
-    """InvalidInput if `what` would take more than MOST_ROOM bytes."""
-    if room > MOST_ROOM:
+def require_memory(room: int, what: str) -> None:
+    """InvalidInput if `what` would take more than MOST_COUNTER_BYTES bytes."""
+    if room > MOST_COUNTER_BYTES:
         raise InvalidInput(
             f"got {what}, whose counters would take {_written(room)}; "
-            f"expected at most {_written(MOST_ROOM)}; {REMEDY}"
+            f"expected at most {_written(MOST_COUNTER_BYTES)}; {REMEDY}"
         )
 
 

@@ -26,7 +26,7 @@ def hash_rows(digests: NDArray[np.uint64], factors: NDArray[np.uint64], width: i
 
 
 @compiled
-def by_cell(cells: Ints, first: int, width: int, times: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
+def group_by_cell(cells: Ints, first: int, width: int, times: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
     """The arrivals of the cells `first` to first + width - 1, cell by cell, in unchanged order inside each.
 
     Returns the times, the counts (empty stays empty: each is one) and width + 1 offsets.
@@ -53,7 +53,7 @@ def by_cell(cells: Ints, first: int, width: int, times: Ints, counts: Ints) -> t
 def times_of_ranks(times: Ints, counts: Ints, starts: Ints, ranks: Ints, first: Ints) -> Ints:
     """The times of the arrivals of these ranks, from 1, each in its cell.
 
-    Arrivals are as `by_cell` sorted them; the ranks of cell c, ascending, are those from first[c] to
+    Arrivals are as `group_by_cell` sorted them; the ranks of cell c, ascending, are those from first[c] to
     first[c + 1].
     """
     result = np.empty(len(ranks), np.int64)
@@ -68,7 +68,7 @@ def times_of_ranks(times: Ints, counts: Ints, starts: Ints, ranks: Ints, first: 
 
 
 @compiled
-def push(
+def push_buckets(
     ring: Ints, head: int, held: int, most: int, times: Ints, counts: Ints, start: int, end: int, new: int
 ) -> tuple[int, int, int, int, int]:
     """Puts `new` buckets, the runs of equal times from start to end, behind those that one level holds.
@@ -109,7 +109,7 @@ def push(
 def add_to_histograms(
     ends: Ints, rings: Ints, first: int, most: tuple[int, int], times: Ints, counts: Ints, starts: Ints
 ) -> None:
-    """Adds the arrivals of each cell, as `by_cell` sorted them, to the cells from `first` on.
+    """Adds the arrivals of each cell, as `group_by_cell` sorted them, to the cells from `first` on.
 
     `most` is how many buckets level 0 and the other levels may hold; rings has shape (levels, cells, 2).
     """
@@ -134,7 +134,7 @@ def add_to_histograms(
                 size, base = slots, cell * slots
             else:
                 size, base = later_slots, cells * slots + ((level - 1) * cells + cell) * later_slots
-            head, held, start, end, new = push(
+            head, held, start, end, new = push_buckets(
                 ends[base : base + size],
                 rings[level, cell, 0],
                 rings[level, cell, 1],
@@ -153,7 +153,7 @@ def add_to_histograms(
 def add_to_waves(
     ends: Ints, totals: Ints, first: int, slots: int, times: Ints, counts: Ints, starts: Ints
 ) -> None:
-    """Adds the arrivals of each cell, as `by_cell` sorted them, to the waves from `first` on.
+    """Adds the arrivals of each cell, as `group_by_cell` sorted them, to the waves from `first` on.
 
     ends has shape (levels, cells, slots). Of a run of equal times only the last `slots` ranks of each level
     are written: later ones would take the places of the others.

@@ -1,8 +1,8 @@
 """How arrivals in a window are counted: the choice of counter as a value, and what every counter can do.
 
 Three kinds, by the paper's names: "EH" exponential histograms, "DW" deterministic waves, "RW" randomised
-waves. Each has two forms. What updates write are `Counters`, arrays in place. What is asked, merged and
-stored is a value, `Buckets` for the two deterministic kinds and `Samples` for the third.
+waves. Each has two forms. What updates write are `CounterArrays`, arrays in place. What is asked, merged and
+stored is a value, `Buckets` for the two deterministic kinds and `SampledWaves` for the third.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from tidemark.sketches.counters import (
     whole_streams,
 )
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.deterministic_wave import Waves
-from tidemark.sketches.counters.exponential_histogram import Histograms
-from tidemark.sketches.counters.randomized_wave import RandomizedWaves, Samples
+from tidemark.sketches.counters.deterministic_wave import DeterministicWaves
+from tidemark.sketches.counters.exponential_histogram import ExponentialHistograms
+from tidemark.sketches.counters.randomized_wave import RandomizedWaves, SampledWaves
 from tidemark.sketches.errors import InvalidInput
 
-Kind = Literal["EH", "DW", "RW"]
+CounterKind = Literal["EH", "DW", "RW"]
 Clock = Literal["time", "count"]
-Kept = Buckets | Samples
+CounterState = Buckets | SampledWaves
 
 # So that a difference of two times is no less exact than they are. Microseconds reach 146,000 years.
 FARTHEST = 2**62
@@ -33,13 +33,13 @@ LEAST_DELTA = 1e-13
 MOST_CONSTANT = 1000
 
 
-class Counters(Protocol):
+class CounterArrays(Protocol):
     """What updates write: the counters of one kind for all cells."""
 
     def add(self, cells: Ints, times: Ints, counts: Ints) -> None:
         """Adds arrivals in order of time, each to one cell of every row of `cells`; no counts: each one."""
 
-    def kept(self) -> Kept:
+    def kept(self) -> CounterState:
         """What they hold, as a value."""
 
 
@@ -51,7 +51,7 @@ class Counting:
     will be merged, so that no two of them draw the same lots.
     """
 
-    kind: Kind
+    kind: CounterKind
     eps: float
     window: int | None = None
     clock: Clock = "time"
@@ -60,10 +60,10 @@ class Counting:
     site: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind) or self.clock not in get_args(Clock):
+        if self.kind not in get_args(CounterKind) or self.clock not in get_args(Clock):
             raise InvalidInput(
                 f"got the kind {self.kind!r} and the clock {self.clock!r}; "
-                f"expected one of {get_args(Kind)} and one of {get_args(Clock)}"
+                f"expected one of {get_args(CounterKind)} and one of {get_args(Clock)}"
             )
         if not 1e-6 <= self.eps < 1:
             raise InvalidInput(f"got eps = {self.eps!r} for the counters; expected 1e-6 <= eps < 1")
@@ -90,7 +90,7 @@ class Counting:
         waves, most = randomized_wave.sizes(self.eps, self.delta, self.constant)
         return randomized_wave.ENTRY_BYTES * cells * waves * most
 
-    def none(self) -> Kept:
+    def none(self) -> CounterState:
         """What counters of no arrivals hold."""
         if self.kind == "RW":
             return randomized_wave.none(self.eps, self.delta, self.constant)
@@ -101,10 +101,10 @@ class Counting:
         ranks = deterministic_wave.kept_ranks if self.kind == "DW" else exponential_histogram.kept_ranks
         return whole_streams.buckets_of(cells, times, counts, self.eps, ranks)
 
-    def counters(self, kept: Kept, cells: int) -> Counters:
-        """Counters of `cells` cells that go on from `kept`."""
-        if isinstance(kept, Samples):
+    def counters(self, kept: CounterState, cells: int) -> CounterArrays:
+        """CounterArrays of `cells` cells that go on from `kept`."""
+        if isinstance(kept, SampledWaves):
             return RandomizedWaves(kept, self.site, cells)
         if self.kind == "DW":
-            return Waves(kept, self.eps, cells)
-        return Histograms(kept, self.eps, cells)
+            return DeterministicWaves(kept, self.eps, cells)
+        return ExponentialHistograms(kept, self.eps, cells)

@@ -23,11 +23,11 @@ import math
 import numpy as np
 
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.whole_streams import stretches
+from tidemark.sketches.counters.whole_streams import expand_ranges
 from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.memory_limit import zeroed
 
-NEVER = -(2**63)  # the time of a place that holds none; no arrival has it
+EMPTY_SLOT = -(2**63)  # the time of a place that holds none; no arrival has it
 
 
 def places(eps: float) -> int:
@@ -52,11 +52,11 @@ def check_ranks(kept: Buckets, eps: float) -> None:
         raise BrokenInvariant(f"a level must keep its last {places(eps)} ranks alone, and does not")
 
 
-class Waves:
+class DeterministicWaves:
     """The waves of `cells` cells, in arrays that updates write.
 
     ends: shape (levels, cells, places); the k-th rank of a level, 2**level * (2 k + 1), has the place
-    k mod places, where its time is kept with the highest bit turned: NEVER is then 0, and zeroed memory is
+    k mod places, where its time is kept with the highest bit turned: EMPTY_SLOT is then 0, and zeroed memory is
     not touched before it is written. totals: the last rank of each cell. before: the rank that the oldest
     bucket begins behind.
     """
@@ -75,23 +75,23 @@ class Waves:
         ranks = np.repeat(kept.before + kept.totals(cells)[kept.cells], np.diff(kept.starts)) - kept.later()
         self._totals[kept.cells] = ranks[kept.starts[1:] - 1]
         self._reach(int(self._totals.max()))
-        self._ends[self._place(cell, ranks)] = kept.ends ^ NEVER
+        self._ends[self._place(cell, ranks)] = kept.ends ^ EMPTY_SLOT
 
     def add(self, cells: Ints, times: Ints, counts: Ints) -> None:
         """Adds arrivals in order of time: each to one cell of every row of `cells`; no counts: each one."""
-        from tidemark.sketches.compiled.kernels import add_to_waves, by_cell
+        from tidemark.sketches.compiled.kernels import add_to_waves, group_by_cell
 
         self._reach(int(self._totals.max()) + (int(counts.sum()) if len(counts) else len(times)))
-        width, turned = len(self._totals) // len(cells), times ^ NEVER
+        width, turned = len(self._totals) // len(cells), times ^ EMPTY_SLOT
         for row, own in enumerate(cells):
-            arrivals = by_cell(own, row * width, width, turned, counts)
+            arrivals = group_by_cell(own, row * width, width, turned, counts)
             add_to_waves(self._ends, self._totals, row * width, self._places, *arrivals)
 
     def kept(self) -> Buckets:
         """The buckets of every cell."""
         cells, ranks = _last_ranks(self._totals, self._places)
-        ends = self._ends[self._place(cells, ranks)] ^ NEVER
-        some = ends != NEVER
+        ends = self._ends[self._place(cells, ranks)] ^ EMPTY_SLOT
+        some = ends != EMPTY_SLOT
         cells, ranks, ends = cells[some], ranks[some], ends[some]
         held, at = np.unique(cells, return_index=True)
         sizes = np.diff(ranks, prepend=0)
@@ -126,7 +126,7 @@ def _last_ranks(totals: Ints, most: int) -> tuple[Ints, Ints]:
     levels = np.arange(int(totals.max(initial=0)).bit_length())[:, None]
     count = (totals[cells] >> levels) + 1 >> 1
     held = np.minimum(count, most)
-    owner, number = stretches((count - held).ravel(), held.ravel())
+    owner, number = expand_ranges((count - held).ravel(), held.ravel())
     level, at = np.divmod(owner, max(1, len(cells)))
     ranks = (2 * number + 1) << level
     order = np.lexsort((ranks, at))

@@ -25,7 +25,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.whole_streams import stretches
+from tidemark.sketches.counters.whole_streams import expand_ranges
 from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.memory_limit import zeroed
 
@@ -50,11 +50,13 @@ def kept_ranks(totals: Ints, eps: float) -> tuple[Ints, Ints]:
         held.append(given - left)
         given = left // 2
     # By cell, the largest buckets first.
-    owner, number = stretches(np.stack(firsts[::-1], axis=1).ravel(), np.stack(held[::-1], axis=1).ravel())
+    owner, number = expand_ranges(
+        np.stack(firsts[::-1], axis=1).ravel(), np.stack(held[::-1], axis=1).ravel()
+    )
     return owner // len(held), number << (len(held) - 1 - owner % len(held))
 
 
-class Histograms:
+class ExponentialHistograms:
     """The histograms of `cells` cells, in rings that updates write.
 
     ends: level 0 of all cells, then level 1 of all cells, and so on; each ring has one slot more than the
@@ -83,7 +85,7 @@ class Histograms:
 
     def add(self, cells: Ints, times: Ints, counts: Ints) -> None:
         """Adds arrivals in order of time: each to one cell of every row of `cells`; no counts: each one."""
-        from tidemark.sketches.compiled.kernels import add_to_histograms, by_cell
+        from tidemark.sketches.compiled.kernels import add_to_histograms, group_by_cell
 
         held = np.left_shift(self._rings[:, :, 1], np.arange(len(self._rings))[:, None]).sum(axis=0)
         most = int(held.max()) + (int(counts.sum()) if len(counts) else len(times))
@@ -91,7 +93,7 @@ class Histograms:
         self._reach(((most + 2) // self._most[1]).bit_length() + 1)
         width = self._rings.shape[1] // len(cells)
         for row, own in enumerate(cells):
-            arrivals = by_cell(own, row * width, width, times, counts)
+            arrivals = group_by_cell(own, row * width, width, times, counts)
             add_to_histograms(self._ends, self._rings, row * width, self._most, *arrivals)
 
     def kept(self) -> Buckets:

@@ -29,14 +29,14 @@ from numpy.typing import NDArray
 from tidemark.sketches.bounds.count_bounds import Counts, exact
 from tidemark.sketches.counters.buckets import Ints
 from tidemark.sketches.errors import BrokenInvariant, InvalidInput
-from tidemark.sketches.hashing.row_hashes import mixed, splitmix
+from tidemark.sketches.hashing.row_hashes import splitmix, splitmix_int
 
-MOST_LOTS = 2**24  # of one update with counts
+MOST_DRAWS = 2**24  # of one update with counts
 ENTRY_BYTES = 17  # of an arrival in a wave: cell, time and level
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample:
+class WaveSample:
     """One wave of every cell, one entry an arrival: sorted by cell, then in order of arrival.
 
     cells, times: int64; levels: uint8, the level that each drew.
@@ -48,10 +48,10 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Samples:
+class SampledWaves:
     """The waves of all cells. most: m; drawn: how many arrivals have drawn lots so far."""
 
-    waves: tuple[Sample, ...]
+    waves: tuple[WaveSample, ...]
     eps: float
     most: int
     drawn: int
@@ -73,13 +73,13 @@ class Samples:
         hi = np.where(known, estimate, np.floor(estimate / (1 - self.eps)))
         return Counts(estimate, lo.astype(np.int64), np.minimum(hi, 2.0**62).astype(np.int64))
 
-    def after(self, time: int) -> "Samples":
+    def after(self, time: int) -> "SampledWaves":
         """What arrived after `time`."""
         kept = [wave.times > time for wave in self.waves]
         waves = tuple(_take(wave, rows) for wave, rows in zip(self.waves, kept, strict=True))
-        return Samples(waves, self.eps, self.most, self.drawn)
+        return SampledWaves(waves, self.eps, self.most, self.drawn)
 
-    def _answers(self, wave: Sample, time: int, cells: Ints) -> NDArray[np.float64]:
+    def _answers(self, wave: WaveSample, time: int, cells: Ints) -> NDArray[np.float64]:
         recent = wave.times >= time
         # Every wave holds all of these cells, so theirs are counted through.
         cell, level = np.cumsum(np.diff(wave.cells, prepend=cells[:1]) > 0)[recent], wave.levels[recent]
@@ -95,12 +95,12 @@ class Samples:
         return answers
 
 
-def none(eps: float, delta: float, constant: int) -> Samples:
-    """Waves of no arrivals, as many as eps and delta ask for."""
+def none(eps: float, delta: float, constant: int) -> SampledWaves:
+    """DeterministicWaves of no arrivals, as many as eps and delta ask for."""
     nothing = np.empty(0, np.int64)
-    wave = Sample(nothing, nothing, np.empty(0, np.uint8))
+    wave = WaveSample(nothing, nothing, np.empty(0, np.uint8))
     count, most = sizes(eps, delta, constant)
-    return Samples((wave,) * count, eps, most, 0)
+    return SampledWaves((wave,) * count, eps, most, 0)
 
 
 def sizes(eps: float, delta: float, constant: int) -> tuple[int, int]:
@@ -108,19 +108,19 @@ def sizes(eps: float, delta: float, constant: int) -> tuple[int, int]:
     return math.ceil(constant * math.log2(1 / delta)), math.ceil(constant / eps**2)
 
 
-def join(parts: Sequence[Samples]) -> Samples:
+def join(parts: Sequence[SampledWaves]) -> SampledWaves:
     """The waves of the union of disjoint streams; all parts have one eps and one number of waves."""
     first = parts[0]
     waves = tuple(_joined([part.waves[i] for part in parts], first.most) for i in range(len(first.waves)))
-    return Samples(waves, first.eps, first.most, sum(part.drawn for part in parts))
+    return SampledWaves(waves, first.eps, first.most, sum(part.drawn for part in parts))
 
 
 class RandomizedWaves:
-    """Waves that updates add to. Each update sorts what it brings into what is held."""
+    """DeterministicWaves that updates add to. Each update sorts what it brings into what is held."""
 
     __slots__ = ("_cells", "_samples", "_site")
 
-    def __init__(self, kept: Samples, site: int, cells: int) -> None:
+    def __init__(self, kept: SampledWaves, site: int, cells: int) -> None:
         """Takes up `kept`; `site` is below 2**64."""
         self._samples, self._site, self._cells = kept, site, cells
 
@@ -130,21 +130,21 @@ class RandomizedWaves:
         An arrival of count c draws c lots, at the cost of c arrivals.
         """
         if len(counts):
-            if counts.sum() > MOST_LOTS:
+            if counts.sum() > MOST_DRAWS:
                 raise InvalidInput(
                     f"got {counts.sum()} arrivals at once; expected at most 2**24: each draws a lot; use EH"
                 )
             times, cells = np.repeat(times, counts), np.repeat(cells, counts, axis=1)
         held = self._samples
         numbers = np.arange(held.drawn, held.drawn + len(times), dtype=np.uint64)
-        lots = splitmix(np.uint64(mixed(self._site)) + numbers)
+        lots = splitmix(np.uint64(splitmix_int(self._site)) + numbers)
         waves = []
         for i, wave in enumerate(held.waves):
-            rows = [Sample(own, times, _levels(lots, own, mixed(i + 1))) for own in cells]
+            rows = [WaveSample(own, times, _levels(lots, own, splitmix_int(i + 1))) for own in cells]
             waves.append(_joined([wave, *rows], held.most))
-        self._samples = Samples(tuple(waves), held.eps, held.most, held.drawn + len(times))
+        self._samples = SampledWaves(tuple(waves), held.eps, held.most, held.drawn + len(times))
 
-    def kept(self) -> Samples:
+    def kept(self) -> SampledWaves:
         """What they hold."""
         return self._samples
 
@@ -158,14 +158,14 @@ def _levels(lots: NDArray[np.uint64], cells: Ints, salt: int) -> NDArray[np.uint
     return np.where(lowest == 0, 64, np.frexp(lowest.astype(np.float64))[1] - 1).astype(np.uint8)
 
 
-def _joined(parts: Sequence[Sample], most: int) -> Sample:
+def _joined(parts: Sequence[WaveSample], most: int) -> WaveSample:
     cells, times = np.concatenate([p.cells for p in parts]), np.concatenate([p.times for p in parts])
     levels = np.concatenate([p.levels for p in parts])
     order = np.lexsort((times, cells))  # stable: of equal times the earlier part comes first
-    return _pruned(Sample(cells[order], times[order], levels[order]), most)
+    return _pruned(WaveSample(cells[order], times[order], levels[order]), most)
 
 
-def _pruned(wave: Sample, most: int) -> Sample:
+def _pruned(wave: WaveSample, most: int) -> WaveSample:
     """Keeps an arrival while fewer than `most` later ones of its cell have its level or more."""
     kept = np.ones(len(wave.cells), bool)
     for level in range(int(wave.levels.max(initial=0)) + 1):
@@ -176,11 +176,11 @@ def _pruned(wave: Sample, most: int) -> Sample:
     return wave if kept.all() else _take(wave, kept)
 
 
-def _take(wave: Sample, rows: NDArray[np.bool_]) -> Sample:
-    return Sample(wave.cells[rows], wave.times[rows], wave.levels[rows])
+def _take(wave: WaveSample, rows: NDArray[np.bool_]) -> WaveSample:
+    return WaveSample(wave.cells[rows], wave.times[rows], wave.levels[rows])
 
 
-def check_samples(samples: Samples, cells: int, first: int, now: int) -> None:
+def check_samples(samples: SampledWaves, cells: int, first: int, now: int) -> None:
     """Raises BrokenInvariant unless waves of `cells` cells can hold this, from `first` to `now`."""
     waves = samples.waves
     cell, times = np.concatenate([w.cells for w in waves]), np.concatenate([w.times for w in waves])

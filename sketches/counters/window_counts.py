@@ -25,16 +25,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidemark.sketches.bounds.count_bounds import Counts, exact, minus
+from tidemark.sketches.bounds.count_bounds import Counts, exact, subtract_counts
 from tidemark.sketches.counters.buckets import Buckets, Ints, check
-from tidemark.sketches.counters.counting import FARTHEST, Counters, Counting, Kept
+from tidemark.sketches.counters.counting import FARTHEST, CounterArrays, CounterState, Counting
 from tidemark.sketches.counters.deterministic_wave import check_ranks
 from tidemark.sketches.counters.exponential_histogram import check_levels
-from tidemark.sketches.counters.randomized_wave import Samples, check_samples
+from tidemark.sketches.counters.randomized_wave import SampledWaves, check_samples
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import MOST_CELLS
-from tidemark.sketches.inputs import INT64, as_column, for_loops
-from tidemark.sketches.memory_limit import checked_room
+from tidemark.sketches.inputs import INT64, as_column, as_contiguous
+from tidemark.sketches.memory_limit import require_memory
 
 
 class WindowCounts:
@@ -49,37 +49,37 @@ class WindowCounts:
     __slots__ = ("_counters", "_first", "_kept", "_n", "_now", "_skew", "cells", "counting")
 
     def __init__(self, counting: Counting, cells: int = 1) -> None:
-        """Counters without an arrival.
+        """CounterArrays without an arrival.
 
         InvalidInput unless cells is from 1 to 2**22, and where the counters would take more than 4 GiB once
         they are full, see room.py.
         """
         if isinstance(cells, bool) or not isinstance(cells, int | np.integer) or not 1 <= cells <= MOST_CELLS:
             raise InvalidInput(f"got {cells!r} cells; expected from 1 to {MOST_CELLS:,}")
-        checked_room(counting.room(int(cells)), f"{cells:,} cells of {counting}")
+        require_memory(counting.room(int(cells)), f"{cells:,} cells of {counting}")
         self._hold(counting, int(cells), counting.none(), 0, 0, 0, 0.0)
 
     @classmethod
     def empty(cls, counting: Counting, cells: int) -> "WindowCounts":
-        """Counters without an arrival, however much they would take once they are full."""
+        """CounterArrays without an arrival, however much they would take once they are full."""
         return cls.of(counting, cells, counting.none(), n=0, first=0, now=0, skew=0.0)
 
     @classmethod
     def of(
-        cls, counting: Counting, cells: int, kept: Kept, *, n: int, first: int, now: int, skew: float
+        cls, counting: Counting, cells: int, kept: CounterState, *, n: int, first: int, now: int, skew: float
     ) -> "WindowCounts":
-        """Counters that hold `kept`: n arrivals from the time `first` to `now`, with this skew."""
+        """CounterArrays that hold `kept`: n arrivals from the time `first` to `now`, with this skew."""
         result = cls.__new__(cls)
         result._hold(counting, cells, kept, n, first, now, skew)  # noqa: SLF001  made here
         return result
 
     def _hold(
-        self, counting: Counting, cells: int, kept: Kept, n: int, first: int, now: int, skew: float
+        self, counting: Counting, cells: int, kept: CounterState, n: int, first: int, now: int, skew: float
     ) -> None:
         self.counting, self.cells = counting, cells
         self._n, self._first, self._now, self._skew = n, first, now, skew
-        self._counters: Counters | None = None
-        self._kept: Kept | None = kept if self.horizon is None else kept.after(self.horizon)
+        self._counters: CounterArrays | None = None
+        self._kept: CounterState | None = kept if self.horizon is None else kept.after(self.horizon)
 
     @property
     def n(self) -> int:
@@ -115,7 +115,7 @@ class WindowCounts:
         return self._skew + self.counting.eps * (1 + self._skew)
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> CounterState:
         """What is held, as a value; what has expired is left out."""
         if self._kept is None and self._counters is not None:
             kept = self._counters.kept()
@@ -156,7 +156,7 @@ class WindowCounts:
         # Expired buckets would take part in merges: they are left behind before anything is added.
         if self._counters is None or self.counting.window is not None:
             self._counters = self.counting.counters(self.kept, self.cells)
-        self._counters.add(for_loops(where), for_loops(given), for_loops(often))
+        self._counters.add(as_contiguous(where), as_contiguous(given), as_contiguous(often))
         self._kept = None
         self._first = self._first if self._n else int(given[0])
         self._n, self._now = n, int(given[-1])
@@ -191,12 +191,12 @@ class WindowCounts:
             return whole
         if since is not None and until < since:
             raise InvalidInput(f"got until = {until} before since = {since}; expected since <= until")
-        return minus(whole, self.since(until))
+        return subtract_counts(whole, self.since(until))
 
     def check_invariants(self) -> None:
         """Raises BrokenInvariant if what is held breaks what buckets.py or randomized_wave.py promise."""
         kept, eps = self.kept, self.counting.eps
-        if isinstance(kept, Samples):
+        if isinstance(kept, SampledWaves):
             check_samples(kept, self.cells, self._first, self._now)
             return
         check(kept, eps)

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidemark.sketches.bounds.count_bounds import Counts, Estimate
 from tidemark.sketches.bounds.target_rank import Phi, target_rank
-from tidemark.sketches.counters.counting import Counting, Kind
+from tidemark.sketches.counters.counting import CounterKind, Counting
 from tidemark.sketches.ecm.ecm import ECM
 from tidemark.sketches.ecm.ecm_merge import merge_ecm
 from tidemark.sketches.ecm.ecm_sizes import sizes_for_points
@@ -40,10 +40,10 @@ from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, corrupt, unwrap,
 from tidemark.sketches.errors import EmptySketch, InvalidInput
 from tidemark.sketches.hashing.row_hashes import MOST_CELLS, Digests, RowHashes
 from tidemark.sketches.inputs import INT64, as_column
-from tidemark.sketches.memory_limit import checked_room
+from tidemark.sketches.memory_limit import require_memory
 
-KIND = b"DYAD"
-VERSION = 1
+DYADIC_KIND = b"DYAD"
+DYADIC_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ class DyadicECM:
         delta: float,
         *,
         window: int | None = None,
-        kind: Kind = "EH",
+        kind: CounterKind = "EH",
         seed: int = 0,
     ) -> None:
         """An empty sketch of keys below 2**bits, bits from 1 to 62; the rest as for ECM, for each level.
@@ -95,14 +95,14 @@ class DyadicECM:
         hashes = [RowHashes(sizes.rows, sizes.width, (seed + level) % 2**64) for level in range(top)]
         hashes.append(RowHashes(1, 2 ** (bits - top), 0, direct=True))
         room = sum(counting.room(h.cells) for h in hashes)
-        checked_room(room, f"{bits} bits at eps = {eps}, delta = {delta}, {len(hashes)} levels of {kind}")
+        require_memory(room, f"{bits} bits at eps = {eps}, delta = {delta}, {len(hashes)} levels of {kind}")
         self.bits = bits
         self.levels = tuple(ECM.of(h, counting, eps=eps, delta=delta) for h in hashes)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "DyadicECM":
         """The sketch that `to_bytes` stored; CorruptSketch, WrongKind or NewerVersion if there is none."""
-        _, payload = unwrap(KIND, data, newest=VERSION)
+        _, payload = unwrap(DYADIC_KIND, data, newest=DYADIC_VERSION)
         parts: list[ECM] = []
         at = 1
         while at + 8 <= len(payload) and len(parts) < 64:
@@ -140,7 +140,7 @@ class DyadicECM:
         """The stored form: kind b"DYAD", one byte of bits, then for each level its length and its bytes."""
         parts = [level.to_bytes() for level in self.levels]
         lengthened = [struct.pack("<Q", len(part)) + part for part in parts]
-        return wrap(KIND, VERSION, bytes([self.bits]) + b"".join(lengthened))
+        return wrap(DYADIC_KIND, DYADIC_VERSION, bytes([self.bits]) + b"".join(lengthened))
 
     @property
     def n(self) -> int:

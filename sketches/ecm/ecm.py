@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidemark.sketches.bounds.count_bounds import Counts, Estimate
-from tidemark.sketches.counters.counting import Clock, Counting, Kind
+from tidemark.sketches.counters.counting import Clock, CounterKind, Counting
 from tidemark.sketches.counters.window_counts import WindowCounts
 from tidemark.sketches.ecm.ecm_bytes import StoredECM, decode_ecm, encode_ecm
 from tidemark.sketches.ecm.ecm_sizes import (
@@ -36,13 +36,13 @@ from tidemark.sketches.ecm.ecm_sizes import (
 from tidemark.sketches.ecm.frequency_bounds import FrequencyBounds, checked_digests
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import (
-    Cells,
+    CellIndices,
     Digests,
     RowHashes,
     checked_hashes,
 )
-from tidemark.sketches.inputs import INT64, as_column, for_loops
-from tidemark.sketches.memory_limit import checked_room
+from tidemark.sketches.inputs import INT64, as_column, as_contiguous
+from tidemark.sketches.memory_limit import require_memory
 
 Purpose = Literal["points", "inner products"]
 
@@ -69,7 +69,7 @@ class ECM:
         *,
         window: int | None = None,
         purpose: Purpose = "points",
-        kind: Kind = "EH",
+        kind: CounterKind = "EH",
         clock: Clock = "time",
         seed: int = 0,
         site: int = 0,
@@ -93,7 +93,7 @@ class ECM:
         counting = Counting(kind, sizes.eps_sw, window, clock, sizes.delta_sw, site=site)
         self.eps, self.delta = float(eps), float(delta)
         hashes = RowHashes(sizes.rows, sizes.width, seed)
-        checked_room(counting.room(hashes.cells), f"eps = {eps}, delta = {delta} with {kind}")
+        require_memory(counting.room(hashes.cells), f"eps = {eps}, delta = {delta} with {kind}")
         self.hashes = checked_hashes(hashes)
         self.counts = WindowCounts(counting, self.hashes.cells)
         self._asked: tuple[int | None, int | None, FrequencyBounds] | None = None
@@ -206,13 +206,13 @@ class ECM:
         _require_certain(self)
         return self.bounds(since, until).self_join()
 
-    def _cells_of(self, digests: Digests) -> Cells:
+    def _cells_of(self, digests: Digests) -> CellIndices:
         if self.hashes.direct:
             return self.hashes.cells_of(digests)
         from tidemark.sketches.compiled.kernels import hash_rows
 
         cells = np.empty((self.hashes.rows, len(digests)), np.int64)
-        hash_rows(for_loops(digests), self.hashes.factors(), self.hashes.width, cells)
+        hash_rows(as_contiguous(digests), self.hashes.factors(), self.hashes.width, cells)
         return cells
 
 

@@ -35,10 +35,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.sketches.counters.buckets import Buckets, Ints, check
-from tidemark.sketches.counters.counting import FARTHEST, Clock, Counting, Kept, Kind
+from tidemark.sketches.counters.counting import FARTHEST, Clock, CounterKind, CounterState, Counting
 from tidemark.sketches.counters.deterministic_wave import check_ranks
 from tidemark.sketches.counters.exponential_histogram import check_levels
-from tidemark.sketches.counters.randomized_wave import Sample, Samples, check_samples
+from tidemark.sketches.counters.randomized_wave import SampledWaves, WaveSample, check_samples
 from tidemark.sketches.counters.window_counts import WindowCounts
 from tidemark.sketches.ecm.ecm_sizes import checked_promise
 from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, corrupt, unwrap, wrap
@@ -46,9 +46,9 @@ from tidemark.sketches.encoding.varints import decode_varints, encode_varints, e
 from tidemark.sketches.errors import BrokenInvariant, CorruptSketch, InvalidInput
 from tidemark.sketches.hashing.row_hashes import MOST_CELLS, RowHashes, checked_hashes
 
-KIND = b"ECMS"
-VERSION = 1
-_HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ")
+ECM_KIND = b"ECMS"
+ECM_VERSION = 1
+_ECM_HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ")
 _UNSIGNED = np.dtype(np.uint64)
 
 
@@ -67,7 +67,7 @@ def encode_ecm(sketch: StoredECM) -> bytes:
     counts, hashes = sketch.counts, sketch.hashes
     own, first = counts.counting, counts.first or 0
     lengths, numbers = _listed(counts.kept, own.kind, first)
-    header = _HEADER.pack(
+    header = _ECM_HEADER.pack(
         hashes.rows,
         hashes.width,
         hashes.seed,
@@ -87,7 +87,7 @@ def encode_ecm(sketch: StoredECM) -> bytes:
         counts.skew,
         *lengths,
     )
-    return wrap(KIND, VERSION, header + encode_varints(numbers))
+    return wrap(ECM_KIND, ECM_VERSION, header + encode_varints(numbers))
 
 
 def decode_ecm(data: bytes) -> StoredECM:
@@ -97,28 +97,30 @@ def decode_ecm(data: bytes) -> StoredECM:
     NewerVersion as `unwrap` does. Time and memory are in proportion to the bytes, whatever the header says:
     every cell, bucket, arrival and wave that it claims has bytes of its own.
     """
-    _, payload = unwrap(KIND, data, newest=VERSION)
-    if len(payload) < _HEADER.size:
-        raise _damage(len(payload), f"the payload ends, expected at least {_HEADER.size} bytes")
+    _, payload = unwrap(ECM_KIND, data, newest=ECM_VERSION)
+    if len(payload) < _ECM_HEADER.size:
+        raise _corrupt_payload(len(payload), f"the payload ends, expected at least {_ECM_HEADER.size} bytes")
     try:
-        return _decoded(_HEADER.unpack_from(payload), payload[_HEADER.size :])
+        return _decoded(_ECM_HEADER.unpack_from(payload), payload[_ECM_HEADER.size :])
     except (InvalidInput, BrokenInvariant) as broken:
-        raise _damage(0, f"no sketch has this content: {broken}") from broken
+        raise _corrupt_payload(0, f"no sketch has this content: {broken}") from broken
 
 
 def _decoded(header: tuple[Any, ...], body: bytes) -> StoredECM:
     (rows, width, seed, direct, eps, delta, kind, clock, eps_sw, delta_sw) = header[:10]
     (constant, site, window, n, first, now, skew, *lengths) = header[10:]
     clocks: dict[bytes, Clock] = {b"t": "time", b"c": "count"}
-    kinds: dict[bytes, Kind] = {name.encode(): name for name in get_args(Kind)}
+    kinds: dict[bytes, CounterKind] = {name.encode(): name for name in get_args(CounterKind)}
     if kind not in kinds or clock not in clocks or direct not in (0, 1) or (direct and rows != 1):
-        raise _damage(
+        raise _corrupt_payload(
             16, f"got kind {kind!r}, clock {clock!r}, direct {direct!r}, expected those of a sketch"
         )
     if not (0 <= n < FARTHEST and -FARTHEST <= first <= now <= FARTHEST and 0 <= skew < 2**20):
-        raise _damage(72, f"got n = {n}, times {first} to {now}, skew {skew}, expected those of a sketch")
+        raise _corrupt_payload(
+            72, f"got n = {n}, times {first} to {now}, skew {skew}, expected those of a sketch"
+        )
     if not (0 < eps < 1 and 0 < delta < 1):
-        raise _damage(17, f"got eps = {eps}, delta = {delta}, expected them between 0 and 1")
+        raise _corrupt_payload(17, f"got eps = {eps}, delta = {delta}, expected them between 0 and 1")
     eps, delta = checked_promise(eps, delta)
     hashes = checked_hashes(RowHashes(rows, width, seed, bool(direct)))
     counting = Counting(kinds[kind], eps_sw, window or None, clocks[clock], delta_sw, constant, site)
@@ -126,10 +128,10 @@ def _decoded(header: tuple[Any, ...], body: bytes) -> StoredECM:
     try:
         numbers = decode_varints(body)
     except CorruptSketch as cut:
-        raise _damage(_HEADER.size, str(cut)) from cut
+        raise _corrupt_payload(_ECM_HEADER.size, str(cut)) from cut
     if n:
         if kind == b"RW":
-            kept: Kept = _samples(lengths, numbers, counting, first, n)
+            kept: CounterState = _samples(lengths, numbers, counting, first, n)
         else:
             kept = _buckets(lengths, numbers, kind == b"DW", first, n)
         _check_kept(kept, hashes, counting, n, first, now)
@@ -137,13 +139,13 @@ def _decoded(header: tuple[Any, ...], body: bytes) -> StoredECM:
     else:
         own_lengths, none = _listed(counts.kept, counting.kind, 0)
         if (*own_lengths, first, now, skew) != (*lengths, 0, 0, 0) or not np.array_equal(numbers, none):
-            raise _damage(104, "got entries or times of no arrivals, expected none")
+            raise _corrupt_payload(104, "got entries or times of no arrivals, expected none")
     return StoredECM(hashes, counts, eps, delta)
 
 
-def _listed(kept: Kept, kind: str, first: int) -> tuple[tuple[int, int, int], NDArray[np.uint64]]:
+def _listed(kept: CounterState, kind: str, first: int) -> tuple[tuple[int, int, int], NDArray[np.uint64]]:
     """The three lengths and all numbers of the lists."""
-    if isinstance(kept, Samples):
+    if isinstance(kept, SampledWaves):
         held = [len(wave.cells) for wave in kept.waves]
         cells = [np.diff(wave.cells, prepend=0) for wave in kept.waves]
         times = [_since_the_one_before(w.times, _firsts(w.cells), first) for w in kept.waves]
@@ -167,7 +169,9 @@ def _listed(kept: Kept, kind: str, first: int) -> tuple[tuple[int, int, int], ND
 def _buckets(lengths: list[int], numbers: NDArray[np.uint64], waves: bool, first: int, n: int) -> Buckets:
     k, s, b = lengths
     if len(numbers) != (3 if waves else 2) * k + 2 * s + b or (k == 0) != (b == 0):
-        raise _damage(104, f"got {len(numbers)} numbers, expected those of {k} cells, {s} sizes, {b} ends")
+        raise _corrupt_payload(
+            104, f"got {len(numbers)} numbers, expected those of {k} cells, {s} sizes, {b} ends"
+        )
     if k == 0:
         nothing = np.empty(0, np.int64)
         return Buckets(nothing, np.zeros(1, np.int64), nothing, nothing, nothing)
@@ -175,10 +179,10 @@ def _buckets(lengths: list[int], numbers: NDArray[np.uint64], waves: bool, first
     if len(before) == 0:
         before = np.zeros(k, np.uint64)
     if exact_sum(held) != b or exact_sum(stretches) != b or not np.all(held) or not np.all(stretches):
-        raise _damage(104, f"got numbers of buckets and of sizes that do not make {b}, expected so")
+        raise _corrupt_payload(104, f"got numbers of buckets and of sizes that do not make {b}, expected so")
     if exact_sum(cells) + k > MOST_CELLS or max(int(sizes.max()), int(before.max())) > n:
-        raise _damage(
-            _HEADER.size, f"got a cell, a size or a count above what {n} arrivals have, expected none"
+        raise _corrupt_payload(
+            _ECM_HEADER.size, f"got a cell, a size or a count above what {n} arrivals have, expected none"
         )
     starts = np.concatenate([[0], np.cumsum(held.astype(np.int64))])
     return Buckets(
@@ -192,17 +196,19 @@ def _buckets(lengths: list[int], numbers: NDArray[np.uint64], waves: bool, first
 
 def _samples(
     lengths: list[int], numbers: NDArray[np.uint64], counting: Counting, first: int, n: int
-) -> Samples:
+) -> SampledWaves:
     w, entries, _ = lengths
     model = counting.none()
-    if not isinstance(model, Samples) or w != len(model.waves) or len(numbers) != w + 3 * entries:
-        raise _damage(
+    if not isinstance(model, SampledWaves) or w != len(model.waves) or len(numbers) != w + 3 * entries:
+        raise _corrupt_payload(
             104, f"got {len(numbers)} numbers for {w} waves of {entries} entries, expected them to agree"
         )
     held, cells, times, levels = np.split(numbers, np.cumsum([w, entries, entries]))
     most = (int(levels.max(initial=0)), int(cells.max(initial=0)))
     if exact_sum(held) != entries or most[0] > 64 or most[1] > MOST_CELLS:
-        raise _damage(_HEADER.size, "got entries, levels or cells out of range, expected those of waves")
+        raise _corrupt_payload(
+            _ECM_HEADER.size, "got entries, levels or cells out of range, expected those of waves"
+        )
     # All waves at once: there may be as many of them as bytes.
     in_each = held.astype(np.int64)
     ends = np.cumsum(in_each)
@@ -212,13 +218,15 @@ def _samples(
     new[(ends - in_each)[in_each > 0]] = True
     firsts = np.flatnonzero(new)
     lists = [np.split(one, ends[:-1]) for one in (own, _times(times, firsts, first), levels.astype(np.uint8))]
-    waves = tuple(Sample(*parts) for parts in zip(*lists, strict=True))
-    return Samples(waves, model.eps, model.most, n)
+    waves = tuple(WaveSample(*parts) for parts in zip(*lists, strict=True))
+    return SampledWaves(waves, model.eps, model.most, n)
 
 
-def _check_kept(kept: Kept, hashes: RowHashes, counting: Counting, n: int, first: int, now: int) -> None:
+def _check_kept(
+    kept: CounterState, hashes: RowHashes, counting: Counting, n: int, first: int, now: int
+) -> None:
     """Raises unless counters of n arrivals from `first` to `now` can hold this."""
-    if isinstance(kept, Samples):
+    if isinstance(kept, SampledWaves):
         check_samples(kept, hashes.cells, first, now)
         if max(len(wave.cells) for wave in kept.waves) > n * hashes.rows:
             raise BrokenInvariant(f"a wave must hold {n} arrivals in each row at most, and holds more")
@@ -260,5 +268,5 @@ def _firsts(cells: Ints) -> Ints:
     return np.flatnonzero(np.diff(cells, prepend=-1))
 
 
-def _damage(offset: int, problem: str) -> CorruptSketch:
+def _corrupt_payload(offset: int, problem: str) -> CorruptSketch:
     return corrupt(PAYLOAD_OFFSET + offset, problem)

@@ -7,7 +7,7 @@ arrivals of a new counter. Counter by counter, the cells of a sketch.
 Proof of the error. Let x be the arrivals at t or later, x' those of the streams that the inputs have seen
 as they tell it (x' = x for one that was never merged), x'' those of the halves. Only a bucket that t cuts
 is on both sides. Of its true y, 1 <= y <= size, ceil(size / 2) are counted, hence |x'' - x'| <= size / 2,
-and by invariant 2 of buckets.py that is at most eps * (1 + later) <= eps * x'. Cells, buckets and sites
+and by invariant 2 of buckets.py that is at most eps * (1 + later) <= eps * x'. CellIndices, buckets and sites
 add, and
 
     |x'' - x| <= eps * x' + |x' - x| <= (eps * (1 + skew) + skew) * x.
@@ -34,12 +34,12 @@ import numpy as np
 
 from tidemark.sketches.counters import randomized_wave
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.counting import FARTHEST, Counting, Kept
-from tidemark.sketches.counters.randomized_wave import Samples
+from tidemark.sketches.counters.counting import FARTHEST, CounterState, Counting
+from tidemark.sketches.counters.randomized_wave import SampledWaves
 from tidemark.sketches.counters.window_counts import WindowCounts
-from tidemark.sketches.disjoint import checked_disjoint
+from tidemark.sketches.disjoint import require_disjoint
 from tidemark.sketches.ecm.ecm import ECM
-from tidemark.sketches.ecm.frequency_bounds import checked_alike
+from tidemark.sketches.ecm.frequency_bounds import require_same_hashes
 from tidemark.sketches.errors import InvalidInput
 
 
@@ -56,7 +56,7 @@ def merge_ecm(sketches: Sequence[ECM], *, eps_sw: float | None = None) -> ECM:
     """
     if not sketches:
         raise InvalidInput("got no sketches to merge; expected at least one; an empty ECM will do")
-    checked_alike([s.hashes for s in sketches])
+    require_same_hashes([s.hashes for s in sketches])
     counts = merge_counts([s.counts for s in sketches], eps=eps_sw)
     eps, delta = max(s.eps for s in sketches), max(s.delta for s in sketches)
     return ECM.of(sketches[0].hashes, counts.counting, eps=eps, delta=delta, counts=counts)
@@ -68,7 +68,7 @@ def merge_counts(parts: Sequence[WindowCounts], *, eps: float | None = None) -> 
     held = [part for part in parts if part.n]
     if not held:
         return WindowCounts(counting, parts[0].cells)
-    samples = [part.kept for part in held if isinstance(part.kept, Samples)]
+    samples = [part.kept for part in held if isinstance(part.kept, SampledWaves)]
     kept = randomized_wave.join(samples) if samples else _merged_buckets(held, counting)
     return WindowCounts.of(
         counting,
@@ -98,7 +98,7 @@ def halves(part: WindowCounts) -> tuple[Ints, Ints, Ints]:
     )
 
 
-def _merged_buckets(parts: Sequence[WindowCounts], counting: Counting) -> Kept:
+def _merged_buckets(parts: Sequence[WindowCounts], counting: Counting) -> CounterState:
     told = [halves(part) for part in parts]
     return counting.buckets_of(*(np.concatenate(arrays) for arrays in zip(*told, strict=True)))
 
@@ -112,7 +112,7 @@ def _one_counting(parts: Sequence[WindowCounts], eps: float | None) -> Counting:
             "got counters of the last arrivals; expected a window of time: they do not tell how their "
             "arrivals interleave; add their answers instead"
         )
-    checked_disjoint(parts)
+    require_disjoint(parts)
     sites = [c.site for c in own]
     if first.kind == "RW" and (len(set(sites)) < len(sites) or eps not in (None, first.eps)):
         raise InvalidInput(

@@ -26,7 +26,7 @@ from tidemark.sketches.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ECMSizes:
     """rows x width cells; the counters' eps_sw, and delta_sw, how often one may fail: 0 for certain ones."""
 
     rows: int
@@ -35,12 +35,12 @@ class Sizes:
     delta_sw: float
 
 
-def sizes_for_points(eps: float, delta: float, *, randomised: bool = False) -> Sizes:
+def sizes_for_points(eps: float, delta: float, *, randomised: bool = False) -> ECMSizes:
     """The least memory for point queries within eps * n with probability 1 - delta."""
     return _sizes(eps, delta, eps, randomised)
 
 
-def sizes_for_inner_products(eps: float, delta: float) -> Sizes:
+def sizes_for_inner_products(eps: float, delta: float) -> ECMSizes:
     """The least memory for inner products within eps * n_a * n_b with probability 1 - delta."""
     eps, delta = checked_promise(eps, delta)
     return _sizes(eps, delta, math.sqrt(1 + eps) - 1, randomised=False)
@@ -76,11 +76,11 @@ def checked_promise(eps: float, delta: float) -> tuple[float, float]:
     return float(eps), float(delta)
 
 
-def _sizes(eps: float, delta: float, eps_sw: float, randomised: bool) -> Sizes:
+def _sizes(eps: float, delta: float, eps_sw: float, randomised: bool) -> ECMSizes:
     eps, delta = checked_promise(eps, delta)
     own = delta / 2 if randomised else delta
     eps_cm = eps / (1 + eps)
-    return Sizes(
+    return ECMSizes(
         rows=max(1, math.ceil(math.log(1 / own))),
         width=math.ceil(math.e / eps_cm),
         eps_sw=eps_sw,

@@ -28,7 +28,7 @@ from functools import reduce
 
 import numpy as np
 
-from tidemark.sketches.bounds.count_bounds import Counts, Estimate, plus
+from tidemark.sketches.bounds.count_bounds import Counts, Estimate, add_counts
 from tidemark.sketches.counters.buckets import Ints
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import Digests, RowHashes
@@ -62,7 +62,7 @@ class FrequencyBounds:
 
         InvalidInput unless both have the same row hashes.
         """
-        checked_alike([self.hashes, other.hashes])
+        require_same_hashes([self.hashes, other.hashes])
         shape = (self.hashes.rows, self.hashes.width)
         a, b = self.cells, other.cells
         lo, hi, estimate = (
@@ -96,11 +96,11 @@ def combine(bounds: Sequence[FrequencyBounds]) -> FrequencyBounds:
     """The Count-Min of disjoint streams together; InvalidInput for none, or for unlike row hashes."""
     if not bounds:
         raise InvalidInput("got no frequencies to combine; expected at least one")
-    checked_alike([b.hashes for b in bounds])
-    return FrequencyBounds(bounds[0].hashes, reduce(plus, (b.cells for b in bounds)))
+    require_same_hashes([b.hashes for b in bounds])
+    return FrequencyBounds(bounds[0].hashes, reduce(add_counts, (b.cells for b in bounds)))
 
 
-def checked_alike(hashes: Sequence[RowHashes]) -> None:
+def require_same_hashes(hashes: Sequence[RowHashes]) -> None:
     """InvalidInput unless all are the same."""
     for other in hashes[1:]:
         if other != hashes[0]:

@@ -20,9 +20,9 @@ import zlib
 from tidemark.sketches.errors import CorruptSketch, InvalidInput, NewerVersion, WrongKind
 
 MAGIC = b"TMSK"
-_HEADER = struct.Struct("<4s4sIQ")
+_ENVELOPE_HEADER = struct.Struct("<4s4sIQ")
 _CHECKSUM = struct.Struct("<I")
-PAYLOAD_OFFSET = _HEADER.size
+PAYLOAD_OFFSET = _ENVELOPE_HEADER.size
 
 
 def wrap(kind: bytes, version: int, payload: bytes) -> bytes:
@@ -32,7 +32,7 @@ def wrap(kind: bytes, version: int, payload: bytes) -> bytes:
     """
     if len(kind) != 4 or not 1 <= version < 2**32:
         raise InvalidInput(f"got kind {kind!r} and version {version}; expected 4 bytes and 1 to 2**32 - 1")
-    body = _HEADER.pack(MAGIC, kind, version, len(payload)) + payload
+    body = _ENVELOPE_HEADER.pack(MAGIC, kind, version, len(payload)) + payload
     return body + _CHECKSUM.pack(zlib.crc32(body))
 
 
@@ -60,11 +60,11 @@ def unwrap(kind: bytes, data: bytes | bytearray | memoryview, *, newest: int = 1
 
 
 def _check_whole(data: bytes) -> tuple[bytes, int]:
-    """Kind and version of bytes that are proved whole."""
+    """CounterKind and version of bytes that are proved whole."""
     smallest = PAYLOAD_OFFSET + _CHECKSUM.size
     if len(data) < smallest:
         raise corrupt(len(data), f"the bytes end after {len(data)}, expected at least {smallest}")
-    magic, kind, version, length = _HEADER.unpack_from(data)
+    magic, kind, version, length = _ENVELOPE_HEADER.unpack_from(data)
     if magic != MAGIC:
         raise corrupt(0, f"got {magic!r}, expected the magic {MAGIC!r}")
     end = PAYLOAD_OFFSET + length

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tidemark.sketches.errors import InvalidInput
 
 Digests = NDArray[np.uint64]
-Cells = NDArray[np.int64]
+CellIndices = NDArray[np.int64]
 
 # More cells than this are asked for by mistake: an answer takes a hundred megabytes for as many.
 MOST_CELLS = 2**22
@@ -64,7 +64,7 @@ class RowHashes:
         """The numbers a, b and c of every row, shape (rows, 3)."""
         return _factors(self.seed, self.rows)
 
-    def cells_of(self, digests: Digests) -> Cells:
+    def cells_of(self, digests: Digests) -> CellIndices:
         """For each digest its cell in every row, shape (rows, n): row * width + column."""
         if self.direct:
             return digests.astype(np.int64)[None, :]
@@ -78,11 +78,11 @@ class RowHashes:
 
 @cache
 def _factors(seed: int, rows: int) -> NDArray[np.uint64]:
-    numbers = [mixed(seed + (i + 1) * 0x9E3779B97F4A7C15) for i in range(3 * rows)]
+    numbers = [splitmix_int(seed + (i + 1) * 0x9E3779B97F4A7C15) for i in range(3 * rows)]
     return np.array(numbers, np.uint64).reshape(rows, 3)
 
 
-def mixed(state: int) -> int:
+def splitmix_int(state: int) -> int:
     """The output function of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) of a number, modulo 2**64."""
     return int(splitmix(np.array([state % 2**64], np.uint64))[0])
 

@@ -12,7 +12,7 @@ from tidemark.sketches.bounds.count_bounds import Counts
 from tidemark.sketches.counters import deterministic_wave as wave
 from tidemark.sketches.counters import exponential_histogram as histogram
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.counting import Kind
+from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.ecm import ecm_merge, frequency_bounds
 from tidemark.sketches.ecm.ecm_merge import merge_counts
 
@@ -24,7 +24,7 @@ Patch = tuple[object, str, Callable[..., object]]
 def exercise(seeds: tuple[int, int] = (1, 1)) -> None:
     """Counters and sketches with and without a window, updated and merged, each against its arrivals."""
     rng = np.random.default_rng(6)
-    kinds: tuple[Kind, Kind] = ("EH", "DW")
+    kinds: tuple[CounterKind, CounterKind] = ("EH", "DW")
     for kind in kinds:
         for window in (None, 5):
             # So few that every bucket holds one, and every count is exact.
@@ -125,7 +125,7 @@ def test_sketches_of_unequal_seeds_would_be_caught(monkeypatch: pytest.MonkeyPat
     """Where nothing refused them, their merge would break the upper bounds."""
     with pytest.raises(SketchError, match="seed"):
         exercise(seeds=(1, 2))
-    monkeypatch.setattr(ecm_merge, "checked_alike", lambda _: None)
-    monkeypatch.setattr(frequency_bounds, "checked_alike", lambda _: None)
+    monkeypatch.setattr(ecm_merge, "require_same_hashes", lambda _: None)
+    monkeypatch.setattr(frequency_bounds, "require_same_hashes", lambda _: None)
     with pytest.raises(AssertionError):
         exercise(seeds=(1, 2))
