@@ -139,7 +139,7 @@ def all_cells_of_all_waves(self: SampledWaves, time: int, cells: int) -> Counts:
 def test_a_reader_that_believes_the_header_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "a stretch of a million":
         monkeypatch.setattr(ecm_bytes, "exact_sum", lambda numbers: Believed(exact_sum(numbers) % 2**20))
-        monkeypatch.setattr(ecm_bytes, "_check_kept", lambda *_: None)
+        monkeypatch.setattr(ecm_bytes, "_check_state", lambda *_: None)
         data = FORGED[name]
     elif name == "two to the 32 cells":
         for module in (ecm, ecm_bytes):

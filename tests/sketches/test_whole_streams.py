@@ -30,14 +30,14 @@ def fed(counting: Counting, cells: Ints, times: Ints, counts: Ints) -> Buckets:
         counting.none(), CELLS if not len(cells) else max(CELLS, int(cells.max()) + 1)
     )
     counters.add(cells[order][None, :], times[order], counts[order])
-    kept = counters.kept()
+    kept = counters.state()
     assert isinstance(kept, Buckets)
     return kept
 
 
 def assert_as_fed(counting: Counting, cells: Ints, times: Ints, counts: Ints) -> None:
     found, expected = counting.buckets_of(cells, times, counts), fed(counting, cells, times, counts)
-    for name in ("cells", "starts", "ends", "sizes", "before"):
+    for name in ("cells", "starts", "ends", "sizes", "expired"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
 
 
@@ -124,7 +124,7 @@ def test_a_merge_through_counters_of_all_cells_is_caught(monkeypatch: pytest.Mon
         order = np.argsort(times, kind="stable")
         counters = self.counters(self.none(), 65_328)
         counters.add(cells[order][None, :], times[order], counts[order])
-        kept = counters.kept()
+        kept = counters.state()
         assert isinstance(kept, Buckets)
         return kept
 
