@@ -45,9 +45,9 @@ class RankBounds:
     """A staircase: certified bounds of rank over a multiset.
 
     values: shape (k,), float64 or int64, non-decreasing, each an element of the multiset; infinities are
-    allowed, NaN is not.
+        allowed, NaN is not.
     lo, hi: shape (k + 1,), int64, non-decreasing, lo <= hi; lo[j] and hi[j] bound the rank of every x with j
-    values before it.
+        values before it.
     unique: True if the values are known to be strictly ascending; if False, methods that need it check it.
 
     The number of elements is hi[k]; lo[k] equals it if the maximum is among the values.

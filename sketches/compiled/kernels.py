@@ -78,35 +78,43 @@ def times_of_ranks(times: Ints, counts: Ints, starts: Ints, ranks: Ints, first: 
 
 @compiled
 def push_buckets(
-    ring: Ints, head: int, held: int, most: int, times: Ints, counts: Ints, start: int, end: int, new: int
+    ring: Ints,
+    head: int,
+    bucket_count: int,
+    most: int,
+    times: Ints,
+    counts: Ints,
+    start: int,
+    end: int,
+    new: int,
 ) -> tuple[int, int, int, int, int]:
     """Appends `new` buckets to the ring of one cell and level, and moves the overflow to the next level.
 
-    ring, head, held: the slots of the ring, the slot of its oldest bucket and its number of buckets.
+    ring, head, bucket_count: the slots of the ring, the slot of its oldest bucket and its number of buckets.
     most: the number of buckets that the level may keep, len(ring) - 1.
     times, counts: sequences of equal ends, run-length encoded at start to end - 1: counts[i] buckets end at
-    times[i]. The overflow is written to the same arrays and may begin before start.
+        times[i]. The overflow is written to the same arrays and may begin before start.
 
-    Returns head and held of the ring, then start, end and new of the buckets for the next level.
+    Returns head and bucket_count of the ring, then start, end and new of the buckets for the next level.
 
     Example: most = 2, a ring with buckets that end at 1 and 2, and one new bucket that ends at 3. Three are
     one too many: 1 and 2 become one bucket that ends at 2 for the next level, and 3 stays.
     """
     slots = len(ring)
-    total = held + new
+    total = bucket_count + new
     paired = 0 if total <= most else (total - most + 1) // 2 * 2
 
     # Number the buckets from 0, old ones first. A pair keeps the later of its two ends: the odd positions.
-    old = min(held, paired)
+    old = min(bucket_count, paired)
     first = start - old // 2
     for i in range(old // 2):
         slot = head + 2 * i + 1
         times[first + i], counts[first + i] = ring[slot if slot < slots else slot - slots], 1
 
     # Of the positions p to q - 1, floor(q / 2) - floor(p / 2) are odd. Buckets that are not paired stay.
-    position, out = held, start
+    position, out = bucket_count, start
     head = head + old if head + old < slots else head + old - slots
-    held -= old
+    bucket_count -= old
     for i in range(start, end):
         time, after = times[i], position + counts[i]
         pairs = min(after, paired) // 2 - min(position, paired) // 2
@@ -114,11 +122,11 @@ def push_buckets(
             times[out], counts[out] = time, pairs
             out += 1
         for _ in range(after - max(position, paired)):
-            slot = head + held
+            slot = head + bucket_count
             ring[slot if slot < slots else slot - slots] = time
-            held += 1
+            bucket_count += 1
         position = after
-    return head, held, first, out, paired // 2
+    return head, bucket_count, first, out, paired // 2
 
 
 @compiled
@@ -155,7 +163,7 @@ def add_to_histograms(
                 size, base = slots, cell * slots
             else:
                 size, base = later_slots, cells * slots + ((level - 1) * cells + cell) * later_slots
-            head, held, start, end, new = push_buckets(
+            head, bucket_count, start, end, new = push_buckets(
                 ends[base : base + size],
                 rings[level, cell, 0],
                 rings[level, cell, 1],
@@ -166,7 +174,7 @@ def add_to_histograms(
                 end,
                 new,
             )
-            rings[level, cell, 0], rings[level, cell, 1] = head, held
+            rings[level, cell, 0], rings[level, cell, 1] = head, bucket_count
             level += 1
 
 

@@ -44,7 +44,7 @@ class Buckets:
     starts: shape (k + 1,), the index of the first bucket of each of these cells, and b at the end.
     ends, sizes: shape (b,), the time of the last arrival and the number of arrivals of each bucket.
     expired: shape (k,), the number of arrivals of the cell that expired before its oldest bucket; used by
-    deterministic waves only.
+        deterministic waves only.
 
     All arrays are int64. Memory: 16 bytes a bucket and 24 bytes a cell that has buckets.
 

@@ -60,8 +60,8 @@ class Counting:
     window: how far back from the last arrival counts reach, from 1 to 2**62; None keeps everything.
     clock: "time", or "count" if the time of an arrival is its number in the stream.
     delta, constant: of randomised waves, see randomized_wave.py; delta is 0 for EH and DW.
-    site: an integer below 2**64. Randomised waves that will be merged need different sites, so that they
-    draw independent random levels.
+    site: an integer below 2**64. Randomised waves that will be merged need different sites, so that they draw
+        independent random levels.
 
     Raises InvalidInput for values outside these ranges.
     """

@@ -65,8 +65,8 @@ class DeterministicWaves:
     """The waves of `cells` cells, in arrays that updates write in place.
 
     ends: shape (levels, cells, slots). The k-th rank of a level, 2**level * (2 k + 1), has slot k mod slots.
-    Its time is stored with the highest bit inverted, so that EMPTY_SLOT is stored as 0: the operating system
-    allocates zeroed memory only when it is written.
+        Its time is stored with the highest bit inverted, so that EMPTY_SLOT is stored as 0: the operating
+        system allocates zeroed memory only when it is written.
     totals: the last rank of each cell.
     expired: the number of arrivals of each cell that expired before its oldest bucket.
     """

@@ -68,7 +68,7 @@ class ExponentialHistograms:
     """The histograms of `cells` cells: a ring buffer of bucket ends for each cell and level.
 
     ends: the rings of level 0 of all cells, then those of level 1, and so on. A ring has one slot more than
-    the level may keep buckets, so rings of level 0 differ in size from the others.
+        the level may keep buckets, so rings of level 0 differ in size from the others.
     rings: shape (levels, cells, 2), the slot of the oldest bucket and the number of buckets of each ring.
     """
 

@@ -244,7 +244,7 @@ def _is_overfull(levels: NDArray[np.uint8], begins: NDArray[np.intp], most: int)
     """Whether an arrival is kept although `most` later ones of its wave and cell have its level or more.
 
     begins: the index of the first arrival of each wave and cell. Of the arrivals of one level, the oldest has
-    the most arrivals after it, so only that one is checked.
+        the most arrivals after it, so only that one is checked.
     """
     lengths = np.diff(begins, append=len(levels))
     owners = np.repeat(np.arange(len(begins)), lengths)

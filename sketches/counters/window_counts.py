@@ -151,10 +151,10 @@ class WindowCounts:
         """Adds arrivals in order of time; no arrivals change nothing.
 
         times: shape (n,), integers from -2**62 to 2**62, never decreasing and none before `now`; None on the
-        clock "count", where `cells` gives the number of arrivals.
+            clock "count", where `cells` gives the number of arrivals.
         counts: shape (n,), how often each arrives, at least 1; None means once.
         cells: shape (rows, n), the cell of each arrival in every row, where row i owns the i-th equal part of
-        the cells; None adds all arrivals to cell 0.
+            the cells; None adds all arrivals to cell 0.
 
         Raises InvalidInput for other input. Amortised O(1) for each arrival and row for EH and DW; with a
         window, O(cells + b) more. For RW see randomized_wave.py.

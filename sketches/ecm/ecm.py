@@ -85,7 +85,7 @@ class ECM:
         eps: the error as a share of the arrivals, 1e-6 <= eps < 1.
         delta: the probability that an error is larger, 1e-12 <= delta < 1.
         window: how far back from the last arrival queries reach, in the unit of the times, or in arrivals on
-        the clock "count"; None keeps everything.
+            the clock "count"; None keeps everything.
         purpose: "points", or "inner products" for inner products and self joins within eps.
         kind, clock, site: see `Counting`.
         seed: chooses the row hashes, below 2**64; sketches that will be merged or combined need the same one.

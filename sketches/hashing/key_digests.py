@@ -31,7 +31,7 @@ def digest(keys: Any, *, seed: int = 0) -> Digests:
 
     keys: a one-dimensional numpy array, an Arrow array or chunked array, or a sequence, of one type.
     seed: of the hash of text and bytes, below 2**64; use one seed for all sketches that are queried or merged
-    together.
+        together.
 
     Raises InvalidInput for NULL, NaT, floats and other types that cannot be keys. O(n) time; a repeated text
     is hashed once.
