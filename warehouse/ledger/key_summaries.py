@@ -94,9 +94,8 @@ def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) 
     used = np.bincount(codes, minlength=len(column.names)) > 0
     names, (place,) = unify([take(column.names, np.flatnonzero(used))])
     code = place[np.cumsum(used)[codes] - 1]
-    moments = np.clip(
-        times[kept], -TIME_LIMIT, TIME_LIMIT
-    )  # a time of another geological age stays in its tick
+    # A time of another geological age stays in its tick.
+    moments = np.clip(times[kept], -TIME_LIMIT, TIME_LIMIT)
     order = np.argsort(moments, kind="stable")
     sketch = promise.sketch()
     if len(code):
