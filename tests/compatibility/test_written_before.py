@@ -163,7 +163,7 @@ def test_a_version_that_names_its_runs_otherwise_does_not_pass(
 def test_a_version_that_starts_its_sketches_otherwise_does_not_pass(
     timed: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.sketches.gk.gk_bytes.KIND", b"GKS2")
+    monkeypatch.setattr("tidemark.sketches.gk.gk_bytes.GK_KIND", b"GKS2")
     with pytest.raises(DamagedWarehouse):
         check_timed(timed)
 

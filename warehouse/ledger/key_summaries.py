@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.sketches import ECM, Counting, digest, merge_ecm
-from tidemark.sketches.counters.counting import FARTHEST
+from tidemark.sketches.counters.counting import TIME_LIMIT
 from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs, sizes_for_points
 from tidemark.sketches.hashing.row_hashes import RowHashes
 from tidemark.warehouse.columns.heavy_keys import BYTES as LISTED_BYTES
@@ -94,7 +94,8 @@ def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) 
     used = np.bincount(codes, minlength=len(column.names)) > 0
     names, (place,) = unify([take(column.names, np.flatnonzero(used))])
     code = place[np.cumsum(used)[codes] - 1]
-    moments = np.clip(times[kept], -FARTHEST, FARTHEST)  # a time of another geological age stays in its tick
+    # A time of another geological age stays in its tick.
+    moments = np.clip(times[kept], -TIME_LIMIT, TIME_LIMIT)
     order = np.argsort(moments, kind="stable")
     sketch = promise.sketch()
     if len(code):
