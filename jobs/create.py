@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidemark import warehouse
 from tidemark.jobs.cli import arguments
-from tidemark.query.answers.json_values import json_text
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import NotAWarehouse
 

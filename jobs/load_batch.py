@@ -25,6 +25,7 @@ from tidemark.jobs.cli import arguments
 from tidemark.jobs.cli.exit_codes import ended
 from tidemark.jobs.cli.progress import shown
 from tidemark.jobs.inputs.spark_inputs import as_input_error
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import from_epoch_us, parse_duration
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
@@ -70,8 +71,6 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
             raise
         raise readable from error
     if given.json:
-        from tidemark.query.answers.json_values import json_text
-
         print(json_text({"batches": [{"batch": name, **asdict(report)} for name, report in done]}))
     return 0
 

@@ -17,7 +17,7 @@ from tidemark.jobs.cli import arguments
 from tidemark.jobs.cli.exit_codes import ended
 from tidemark.jobs.cli.progress import shown
 from tidemark.jobs.spark.session import spark_session
-from tidemark.query.answers.json_values import json_text
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.maintain import MaintenanceReport
 

@@ -30,8 +30,8 @@ from tidemark.jobs.cli.exit_codes import ended
 from tidemark.jobs.cli.signals import java_waits, told_to_stop
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark.session import spark_session
-from tidemark.query.answers.json_values import json_text
 from tidemark.stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, told_in
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from tidemark import warehouse
 from tidemark.jobs.cli import arguments
 from tidemark.jobs.cli.exit_codes import ended
-from tidemark.query.answers.json_values import json_text
+from tidemark.warehouse.columns.json_values import json_text
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tidemark import query
 from tidemark.jobs.ask.quantiles import asked, bins_of, phi_of
 from tidemark.jobs.cli.progress import told_when_slow
-from tidemark.query.answers.json_values import json_text
 from tidemark.query.plots.plots import check_drawable, size_for
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:

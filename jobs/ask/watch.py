@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import query
 from tidemark.jobs.ask.quantiles import asked, phi_of, rich_table
-from tidemark.query.answers.json_values import json_text
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import EmptyWindow, InputError
 
 if TYPE_CHECKING:

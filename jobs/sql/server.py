@@ -33,7 +33,6 @@ from tidemark.jobs.cli.signals import java_waits, told_to_stop
 from tidemark.jobs.spark.session import spark_session
 from tidemark.jobs.sql import allow_list, entrance, guard
 from tidemark.jobs.sql.users import checked_users, of_this_machine, set_authentication
-from tidemark.query.answers.json_values import json_text
 from tidemark.query.sql.spark_sql import (
     SETTINGS,
     checked_name,
@@ -42,6 +41,7 @@ from tidemark.query.sql.spark_sql import (
     views,
     warehouses_set,
 )
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
 
