@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from tidemark import query, stream, warehouse
 from tidemark.jobs.cli import arguments
 from tidemark.jobs.cli.exit_codes import ended
-from tidemark.jobs.cli.signals import java_waits, told_to_stop
+from tidemark.jobs.cli.signals import java_waits, stop_on_signals
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark.session import spark_session
 from tidemark.stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
@@ -69,7 +69,7 @@ def run(given: argparse.Namespace) -> int:
     stopping = threading.Event()
     try:
         spark = spark_session("tidemark stream")
-        with told_to_stop(stopping), java_waits(spark, stopping):
+        with stop_on_signals(stopping), java_waits(spark, stopping):
             _run(spark, given, stopping)
         return 0
     except PySparkException as error:

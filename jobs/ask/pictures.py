@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import query
 from tidemark.jobs.ask.quantiles import asked, bins_of, phi_of
-from tidemark.jobs.cli.progress import told_when_slow
+from tidemark.jobs.cli.progress import status_when_slow
 from tidemark.query.plots.plots import check_drawable, size_for
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import InputError
@@ -47,7 +47,7 @@ def _drawn(
 ) -> int:
     path = _checked(given.output)
     wh = query.open(given.warehouse)
-    with told_when_slow("drawing"):
+    with status_when_slow("drawing"):
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=size_for(bars), layout="constrained")

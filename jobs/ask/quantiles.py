@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from tidemark import query
-from tidemark.jobs.cli.progress import told_when_slow
+from tidemark.jobs.cli.progress import status_when_slow
 from tidemark.query.answers.rendering import text_of
 from tidemark.warehouse.errors import InputError
 
@@ -113,7 +113,7 @@ def bins_of(wh: query.Warehouse, given: argparse.Namespace) -> Any:
 def answered(given: argparse.Namespace, ask: Callable[[query.Warehouse], Any]) -> int:
     """Asks the warehouse, and prints the answers as JSON, a table for the terminal or text."""
     wh = query.open(given.warehouse)
-    with told_when_slow("asking"):
+    with status_when_slow("asking"):
         answers = ask(wh)
     if given.json:
         print(answers.to_json())

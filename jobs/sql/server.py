@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.jobs.cli import arguments
 from tidemark.jobs.cli.exit_codes import finished
-from tidemark.jobs.cli.signals import java_waits, told_to_stop
+from tidemark.jobs.cli.signals import java_waits, stop_on_signals
 from tidemark.jobs.spark.session import spark_session
 from tidemark.jobs.sql import allow_list, entrance, guard
 from tidemark.jobs.sql.users import checked_users, of_this_machine, set_authentication
@@ -76,7 +76,7 @@ def _serve(given: argparse.Namespace) -> int:
                 "spark.sql.variable.substitute": "false",
             },
         )
-        with told_to_stop(stopping), java_waits(spark, stopping):
+        with stop_on_signals(stopping), java_waits(spark, stopping):
             warehouses = named or _from_settings(spark)
             asks = set_authentication(spark, users)
             if not (asks or given.anyone or of_this_machine(given.host)):
