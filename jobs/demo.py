@@ -110,16 +110,14 @@ def _compare(console: Console, wh: query.Warehouse, flights: pa.Table, last: str
         flights if window is None else flights.filter(pc.greater_equal(flights.column("time"), window[0]))
     )
     values = np.sort(inside.column("delay").to_numpy())
-    table = Table("phi", "numpy", "mode", "answer", "certainly in", "error", "bound", "eps bound", box=SIMPLE)
+    table = Table("phi", "numpy", "mode", "answer", "certainly in", "error", "bound", "promise", box=SIMPLE)
     held = True
     for phi in PHIS:
         rank = target_rank(phi, len(values))
         for mode in MODES:
             answer = wh.quantile(phi, last=last, mode=mode)
             error = _rank_error(values, rank, answer.value)
-            eps_bound = {"quick": answer.eps * answer.N, "accurate": answer.eps * answer.m, "exact": 0.0}[
-                mode
-            ]
+            bounds = {"quick": answer.eps * answer.N, "accurate": answer.eps * answer.m, "exact": 0.0}
             exact = int(values[rank - 1])
             held &= len(values) == answer.N and answer.low <= exact <= answer.high
             held &= error <= answer.error_bound <= bounds[mode]
@@ -128,7 +126,7 @@ def _compare(console: Console, wh: query.Warehouse, flights: pa.Table, last: str
             table.add_row(*first, *cells, f"{error}", f"{answer.error_bound}", f"{bounds[mode]:.1f}")
     title = "all time" if last is None else f"last {last}"
     console.print(f"{title}: {answer.n:,} rows in history, {answer.m:,} live", highlight=False)
-    console.print(f"eps = {answer.eps}; errors and bounds in ranks", highlight=False)
+    console.print(f"eps = {answer.eps}; errors, bounds and promises in ranks", highlight=False)
     console.print(table)
     console.print("every bound holds\n" if held else "[bold red]a bound does not hold[/]\n")
     return held
@@ -153,7 +151,7 @@ def _plot(wh: query.Warehouse, path: Path) -> None:
         axes.plot(points, [point.cdf for point in curve], color=colour, linewidth=1, label=label)
     axes.set(
         xlabel="delay, minutes",
-        ylabel="share of flights with at most this delay",
+        ylabel="share of flights with at most x",
         ylim=(0, 1),
         xlim=(-60, 180),
     )
