@@ -173,7 +173,7 @@ def test_beyond_this_machine_it_asks_for_passwords_or_says_so(
         assert "can be reached from outside. Give --users FILE" in said.err
     users = tmp_path / "users"
     for text, problem in (
-        ("", "names nobody"),
+        ("", "has no users"),
         ("ann:secret\n", "line 1: expected NAME:HASH"),
         (f"{ANN}\nbob\n", "line 2: expected NAME:HASH"),
     ):
