@@ -25,7 +25,7 @@ def run(given: argparse.Namespace) -> int:
     options = warehouse.create(
         _session(given.schema),
         given.warehouse,
-        **arguments.created_with(given),
+        **arguments.creation_options(given),
         grace=given.grace,
         key_eps=given.key_eps,
         key_delta=given.key_delta,

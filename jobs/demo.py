@@ -45,8 +45,8 @@ MODES: tuple[Literal["quick", "accurate", "exact"], ...] = ("quick", "accurate",
 OPTIONS = "--measure delay --measure distance --key origin --time time --eps 0.01 --kappa 3"
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # these jobs end before Java's second compiler would pay off
 WEEK = timedelta(days=7)
-NIGHTLY = datetime.fromisoformat("2001-03-19T00:00:00+00:00")  # begins the week before the last
-LIVE = NIGHTLY + WEEK  # rows from here on are streamed, not loaded
+NIGHTLY_FROM = datetime.fromisoformat("2001-03-19T00:00:00+00:00")  # begins the week before the last
+LIVE_FROM = NIGHTLY_FROM + WEEK  # rows from here on are streamed, not loaded
 
 
 def main() -> int:
@@ -64,7 +64,7 @@ def main() -> int:
     _write_inputs(flights, folder)
     _submit(uri, folder / "backfill.parquet", "backfill", *OPTIONS.split(), "--batch-every", "7 days")
     console.rule("2. one more week, as a nightly batch")
-    _submit(uri, folder / "nightly.parquet", f"week-of-{NIGHTLY:%Y-%m-%d}")
+    _submit(uri, folder / "nightly.parquet", f"week-of-{NIGHTLY_FROM:%Y-%m-%d}")
     console.rule("3. the last week stays live")
     _stream(uri, flights)
     wh = query.open(uri)
@@ -80,8 +80,8 @@ def main() -> int:
 def _write_inputs(flights: pa.Table, folder: Path) -> None:
     """Writes the input files of the two loads."""
     time = flights.column("time")
-    pq.write_table(flights.filter(pc.less(time, NIGHTLY)), folder / "backfill.parquet")
-    between = pc.and_(pc.greater_equal(time, NIGHTLY), pc.less(time, LIVE))
+    pq.write_table(flights.filter(pc.less(time, NIGHTLY_FROM)), folder / "backfill.parquet")
+    between = pc.and_(pc.greater_equal(time, NIGHTLY_FROM), pc.less(time, LIVE_FROM))
     pq.write_table(flights.filter(between), folder / "nightly.parquet")
 
 
@@ -95,7 +95,7 @@ def _submit(uri: Path, path: Path, batch: str, *options: str) -> None:
 def _stream(uri: Path, flights: pa.Table) -> None:
     """Appends the rows of the last week as a stream, one batch per day."""
     spark = spark_session("tidemark demo", **{"spark.driver.extraJavaOptions": SHORT_LIVED})
-    streamed = flights.filter(pc.greater_equal(flights.column("time"), LIVE))
+    streamed = flights.filter(pc.greater_equal(flights.column("time"), LIVE_FROM))
     days = pc.strftime(streamed.column("time"), "%Y-%m-%d")
     for batch, day in enumerate(sorted(pc.unique(days).to_pylist())):
         rows = spark.createDataFrame(streamed.filter(pc.equal(days, day)))

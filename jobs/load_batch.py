@@ -20,8 +20,8 @@ from rich.table import Table
 
 from tidemark import warehouse
 from tidemark.jobs.cli import arguments
-from tidemark.jobs.cli.exit_codes import DONE, RULE, ended
-from tidemark.jobs.cli.progress import shown
+from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
+from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import from_epoch_us, parse_duration
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None, progress: Callable[[str], None] | None = None) -> int:
     """Runs the job; returns its exit code. `progress` is called with the name of each phase of a load."""
-    return ended(partial(run, progress=progress), parser().parse_args(argv))
+    return run_warehouse_job(partial(run, progress=progress), parser().parse_args(argv))
 
 
 def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None) -> int:
@@ -64,7 +64,7 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
     _check_options(given)
     try:
         spark, inputs = _engine(given)
-        with shown(spark, Console(stderr=True)) as set_phase:
+        with show_progress(spark, Console(stderr=True)) as set_phase:
             loaded = list(_load(spark, inputs, given, lambda phase: _notify(phase, set_phase, progress)))
     except Exception as error:
         readable = as_input_error(error, given.input or given.warehouse)
@@ -92,7 +92,7 @@ def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
 
 def _check_options(given: argparse.Namespace) -> None:
     """InputError for bad options; all checks that are possible before Spark starts, which takes seconds."""
-    chosen = parse_given(**arguments.created_with(given), grace=None)
+    chosen = parse_given(**arguments.creation_options(given), grace=None)
     span = given.batch_every and parse_duration(given.batch_every)
     if given.from_stream:
         options: Options | None = warehouse.open_snapshot(given.warehouse).options
@@ -145,7 +145,7 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
     warehouse.create(
         spark,
         given.warehouse,
-        **arguments.created_with(given),
+        **arguments.creation_options(given),
         schema=rows,
     )
     return rows

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from tidemark import warehouse
 from tidemark.jobs.cli import arguments
-from tidemark.jobs.cli.exit_codes import DONE, RULE, ended
-from tidemark.jobs.cli.progress import shown
+from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
+from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.spark.session import spark_session
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.maintain(args)
-    return ended(run, args.parse_args(argv))
+    return run_warehouse_job(run, args.parse_args(argv))
 
 
 def run(given: argparse.Namespace) -> int:
@@ -37,7 +37,7 @@ def run(given: argparse.Namespace) -> int:
     warehouse.open_snapshot(given.warehouse)
     Store.of(given.warehouse).check_place(writing=True)
     spark = spark_session("tidemark maintain")
-    with shown(spark, Console(stderr=True)) as set_phase:
+    with show_progress(spark, Console(stderr=True)) as set_phase:
         report = warehouse.maintain(spark, given.warehouse, grace=given.grace, progress=set_phase)
     if given.json:
         print(json_text(_facts(report)))

@@ -24,8 +24,8 @@ from pyspark.sql import functions as F
 
 from tidemark import query, stream, warehouse
 from tidemark.jobs.cli import arguments
-from tidemark.jobs.cli.exit_codes import DONE, RULE, ended
-from tidemark.jobs.cli.signals import java_waits, stop_on_signals
+from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
+from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark.session import spark_session
 from tidemark.stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return ended(run, parser().parse_args(argv))
+    return run_warehouse_job(run, parser().parse_args(argv))
 
 
 def run(given: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def run(given: argparse.Namespace) -> int:
     stopping = threading.Event()
     try:
         spark = spark_session("tidemark stream")
-        with stop_on_signals(stopping), java_waits(spark, stopping):
+        with stop_on_signals(stopping), delay_java_shutdown(spark, stopping):
             _stream(spark, given, stopping)
         return DONE
     except PySparkException as error:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tidemark import warehouse
 from tidemark.jobs.cli import arguments
-from tidemark.jobs.cli.exit_codes import DONE, FAILED, RULE, ended
+from tidemark.jobs.cli.exit_codes import DONE, FAILED, RULE, run_warehouse_job
 from tidemark.warehouse.columns.json_values import json_text
 
 
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.common(args)
-    return ended(run, args.parse_args(argv))
+    return run_warehouse_job(run, args.parse_args(argv))
 
 
 def run(given: argparse.Namespace) -> int:

@@ -33,10 +33,10 @@ SECOND_US = 10**6
 INTEGER_PATTERN = r"[+-]?[0-9]+"
 NUMBER_PATTERN = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
-_SHOWN = 200  # characters of a value in a reason
+_REASON_CHARS = 200  # characters of a value in a reason
 _YEAR = re.compile(r"\s*[+-]?\d{4}")  # a time with a date begins with its year
-_INTEGER = re.compile(INTEGER_PATTERN)
-_NUMBER = re.compile(NUMBER_PATTERN)
+_INTEGER_TEXT = re.compile(INTEGER_PATTERN)
+_NUMBER_TEXT = re.compile(NUMBER_PATTERN)
 _NOT_FINITE = re.compile(r"nan|[+-]?inf(inity)?", re.IGNORECASE)
 _UNCHECKED: tuple[ValueCheck, str] = (lambda _: True, "")
 _DECIMAL_CONTEXT = Context(prec=100)  # more than the 38 digits of a decimal
@@ -129,7 +129,7 @@ class StrictParser:
             for name, field in zip(names, fields, strict=True):
                 check, kind = checks.get(name, _UNCHECKED)
                 if field and not check(field):
-                    raise Refused(f"{name} is no {kind}: {field[:_SHOWN]}")
+                    raise Refused(f"{name} is no {kind}: {field[:_REASON_CHARS]}")
 
         return parse
 
@@ -199,7 +199,7 @@ def _check_names(record: dict[str, Any], names: Iterable[str], by_lower_name: di
 
 def _shown(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text[:_SHOWN]
+    return text[:_REASON_CHARS]
 
 
 def _checks(
@@ -241,15 +241,15 @@ def csv_check(kind: pa.DataType) -> ValueCheck | None:
     if pa.types.is_decimal(kind):
         return partial(_is_number_text, partial(_is_decimal, kind.precision, kind.scale))
     if pa.types.is_integer(kind):
-        return lambda text: _INTEGER.fullmatch(text) is not None
+        return lambda text: _INTEGER_TEXT.fullmatch(text) is not None
     return _is_timestamp if pa.types.is_timestamp(kind) else None
 
 
 def _is_number_text(check: ValueCheck, text: str) -> bool:
     stripped = text.strip()
-    if not _NUMBER.fullmatch(stripped):
+    if not _NUMBER_TEXT.fullmatch(stripped):
         return _NOT_FINITE.fullmatch(stripped) is not None
-    return check(int(stripped) if _INTEGER.fullmatch(stripped) else Real(stripped))
+    return check(int(stripped) if _INTEGER_TEXT.fullmatch(stripped) else Real(stripped))
 
 
 def _is_double(value: Any) -> bool:

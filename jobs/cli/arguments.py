@@ -63,7 +63,7 @@ def creation(args: Any) -> None:
     args.add_argument("--kappa", type=int, help="how many runs a level may hold, at least 2 (default 10)")
 
 
-def created_with(given: argparse.Namespace) -> dict[str, Any]:
+def creation_options(given: argparse.Namespace) -> dict[str, Any]:
     """The values of the options of `creation`, as keywords of `warehouse.create`; None if not given."""
     names = {"measures": "measure", **{name: name for name in ("key", "time", "tick", "eps", "kappa")}}
     return {name: getattr(given, option) for name, option in names.items()}

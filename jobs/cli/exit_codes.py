@@ -40,13 +40,13 @@ exit codes:
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in the error texts of delta-rs
 
 
-def ended(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Resolves the warehouse of the arguments, then runs the job like `finished`."""
+def run_warehouse_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
+    """Resolves the warehouse of the arguments, then runs the job like `run_job`."""
     given.warehouse = warehouse_of(given)
-    return finished(run, given)
+    return run_job(run, given)
 
 
-def finished(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
+def run_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
     """Runs a job, prints an error as one line on stderr and returns the exit code.
 
     Errors other than TidemarkError and OSError are bugs and keep their traceback. An error that was raised

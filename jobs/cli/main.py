@@ -15,7 +15,7 @@ from importlib import import_module
 
 from tidemark.jobs.cli import arguments
 from tidemark.jobs.cli.commands import ABOUT, COMMANDS, ENDING, Command
-from tidemark.jobs.cli.exit_codes import DONE, INTERRUPTED, ended
+from tidemark.jobs.cli.exit_codes import DONE, INTERRUPTED, run_warehouse_job
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,10 +72,10 @@ def main(argv: list[str] | None = None) -> int:
         given = parser().parse_args(argv)
         module, name = given.run.split(":")
         run = getattr(import_module(module), name)
-        code = ended(run, given) if given.needs_warehouse else int(run(given))
+        code = run_warehouse_job(run, given) if given.needs_warehouse else int(run(given))
         sys.stdout.flush()  # a closed pipe raises here, inside the try
         return code
-    except KeyboardInterrupt:  # during the import of the command's module; later `finished` handles it
+    except KeyboardInterrupt:  # during the import of the command's module; later `run_job` handles it
         return INTERRUPTED
     except BrokenPipeError:  # the reader of the pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

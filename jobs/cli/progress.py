@@ -20,7 +20,7 @@ _SLOW_SECONDS = 1.0
 
 
 @contextmanager
-def shown(spark: SparkSession | None, console: Console) -> Iterator[Callable[[str], None]]:
+def show_progress(spark: SparkSession | None, console: Console) -> Iterator[Callable[[str], None]]:
     """Shows a progress bar of Spark's tasks during the `with` block; yields a function that sets the phase.
 
     Without a session only the phase and the elapsed time are shown.

@@ -51,7 +51,7 @@ class _ShutdownHook:
 
 
 @contextmanager
-def java_waits(spark: SparkSession, stopping: threading.Event) -> Iterator[None]:
+def delay_java_shutdown(spark: SparkSession, stopping: threading.Event) -> Iterator[None]:
     """Under spark-submit, delays the shutdown of Java until the `with` block is done.
 
     There the signal reaches Java, which would stop Spark in the middle of the work. A shutdown hook that runs

@@ -25,8 +25,8 @@ from tidemark.warehouse.execution.arrow_inputs import ArrowRows
 
 _BATCH_ROWS = 2**13  # the objects of one batch are in memory
 # Texts that Spark's reader takes as floating numbers, and as float() reads them.
-_NAN = {"NaN": "NaN", "INF": "Inf", "+INF": "Inf", "-INF": "-Inf"}
-_NAN |= {"Infinity": "Inf", "+Infinity": "Inf", "-Infinity": "-Inf"}
+_FLOAT_TEXTS = {"NaN": "NaN", "INF": "Inf", "+INF": "Inf", "-INF": "-Inf"}
+_FLOAT_TEXTS |= {"Infinity": "Inf", "+Infinity": "Inf", "-Infinity": "-Inf"}
 
 
 def json_rows(paths: list[Path], types: pa.Schema, type_names: dict[str, str]) -> ArrowRows:
@@ -155,12 +155,15 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 def _floats(values: list[Any], kind: pa.DataType) -> pa.Array:
     bad = [
-        type(value) is bool or (type(value) is str and value not in _NAN) or isinstance(value, dict | list)
+        type(value) is bool
+        or (type(value) is str and value not in _FLOAT_TEXTS)
+        or isinstance(value, dict | list)
         for value in values
     ]
     _refuse_first(values, bad)
     numbers = [
-        None if value is None else float(_NAN[value] if type(value) is str else value) for value in values
+        None if value is None else float(_FLOAT_TEXTS[value] if type(value) is str else value)
+        for value in values
     ]
     return pa.array(numbers, pa.float64()).cast(kind, safe=False)
 

@@ -23,7 +23,7 @@ from tidemark.stream.strict_text import INTEGER_PATTERN, NUMBER_PATTERN
 _NOT_FINITE = r"(NaN|-?Inf|[+-]?Infinity)"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2})"
-_TIME = _DATE + r"([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?" + _ZONE + "?)?"
+_TIMESTAMP = _DATE + r"([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?" + _ZONE + "?)?"
 
 
 class BadValue(ValueError):
@@ -65,7 +65,7 @@ def _pattern(kind: pa.DataType) -> str:
         return NUMBER_PATTERN
     if pa.types.is_boolean(kind):
         return "(?i:true|false)"
-    return _DATE if pa.types.is_date(kind) else _TIME
+    return _DATE if pa.types.is_date(kind) else _TIMESTAMP
 
 
 def _timestamps(column: pa.Array, kind: pa.DataType) -> pa.Array:

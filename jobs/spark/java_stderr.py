@@ -43,7 +43,7 @@ class StartOutput:
 
 
 @contextmanager
-def held_back(on_line: Callable[[str], None]) -> Iterator[StartOutput]:
+def hold_back(on_line: Callable[[str], None]) -> Iterator[StartOutput]:
     """Holds back Java's standard error while the `with` block starts Java; an error in the block prints it.
 
     on_line: called with each line that is held back.

@@ -30,7 +30,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.spark.java_stderr import StartOutput, held_back
+from tidemark.jobs.spark.java_stderr import StartOutput, hold_back
 from tidemark.warehouse.errors import TidemarkError
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -100,7 +100,7 @@ def spark_session(app_name: str, **conf: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Without these two, Spark treats a start from Python as a shell and sets both itself.
     conf = {"spark.app.name": app_name, "spark.ui.showConsoleProgress": "false", **conf}
-    with held_back(_announce_fetch) as output:
+    with hold_back(_announce_fetch) as output:
         user = _start_java(conf, output)
         explicit = {**conf, **user} if "PYSPARK_GATEWAY_PORT" in os.environ else {**user, **conf}
         settings = {**DEFAULTS, **explicit}

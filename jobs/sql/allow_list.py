@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-QUERIES = """
+QUERY_PLANS = """
     Aggregate Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin LimitAll LocalLimit
     LocalRelation NearestByJoin Offset OneRowRelation PipeOperator Pivot Project Repartition
     RepartitionByExpression ResolvedInlineTable Sample Sort SubqueryAlias Union Unpivot UnresolvedHaving
@@ -17,7 +17,7 @@ QUERIES = """
     UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableValuedFunction UnresolvedWith
     WithWindowDefinition
 """
-COMMANDS = """
+COMMAND_PLANS = """
     DescribeColumn DescribeFunction DescribeNamespace DescribeQueryCommand DescribeRelation
     DescribeRelationJsonCommand DescribeTablePartition ExplainCommand ResetCommand SetCatalogAndNamespace
     SetCommand SetNamespaceCommand ShowCatalogsCommand ShowCollationsCommand ShowColumns ShowCreateTable
@@ -44,12 +44,12 @@ EXPRESSIONS = """
 """
 # Groups of Spark's functions that depend only on their arguments. Excluded: Avro, Protobuf and XML, whose
 # options name files and addresses.
-GROUPS = """
+FUNCTION_GROUPS = """
     agg array bitwise collection conditional conversion csv datetime generator hash json lambda map math
     predicate sketch st string struct url variant vector window
 """
 # Functions of other groups. Excluded: reflect, java_method and try_reflect, which call any Java method.
-FUNCTIONS = """
+OTHER_FUNCTIONS = """
     aes_decrypt aes_encrypt assert_true bitmap_bit_position bitmap_bucket_number bitmap_count
     current_catalog current_database current_schema current_user input_file_block_length
     input_file_block_start input_file_name monotonically_increasing_id raise_error session_user
@@ -59,7 +59,7 @@ TABLE_FUNCTIONS = """
     collations explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer range
     sql_keywords stack variant_explode variant_explode_outer
 """
-SETTINGS = """
+SESSION_SETTINGS = """
     spark.sql.adaptive.enabled spark.sql.ansi.enabled spark.sql.autoBroadcastJoinThreshold
     spark.sql.broadcastTimeout spark.sql.caseSensitive spark.sql.crossJoin.enabled spark.sql.groupByAliases
     spark.sql.groupByOrdinal spark.sql.mapKeyDedupPolicy spark.sql.orderByOrdinal spark.sql.session.timeZone
@@ -80,17 +80,17 @@ _ALLOWED = (
 def lists(java: Any, published: Iterable[str]) -> dict[str, set[str]]:
     """The lists by name, with entries in lower case; `published` are the warehouses' table functions."""
     return {
-        "plans": _names(QUERIES, COMMANDS),
+        "plans": _names(QUERY_PLANS, COMMAND_PLANS),
         "expressions": _names(EXPRESSIONS),
-        "functions": _names(FUNCTIONS) | set(_functions(java)),
+        "functions": _names(OTHER_FUNCTIONS) | set(_functions(java)),
         "table functions": _names(TABLE_FUNCTIONS) | {function.lower() for function in published},
-        "settings": _names(SETTINGS, DRIVER_SETTINGS),
+        "settings": _names(SESSION_SETTINGS, DRIVER_SETTINGS),
     }
 
 
 def allowed_text() -> str:
     """The sentence of the error that lists what is allowed."""
-    return _ALLOWED.format(settings=", ".join(SETTINGS.split()))
+    return _ALLOWED.format(settings=", ".join(SESSION_SETTINGS.split()))
 
 
 def _names(*texts: str) -> set[str]:
@@ -98,9 +98,9 @@ def _names(*texts: str) -> set[str]:
 
 
 def _functions(java: Any) -> Iterator[str]:
-    """The names of Spark's built-in functions in GROUPS."""
+    """The names of Spark's built-in functions in FUNCTION_GROUPS."""
     registry = java.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
-    groups = {f"{group}_funcs" for group in GROUPS.split()}
+    groups = {f"{group}_funcs" for group in FUNCTION_GROUPS.split()}
     functions = registry.listFunction().iterator()
     while functions.hasNext():
         function = functions.next()

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.sql.janino import compiled
+from tidemark.jobs.sql.janino import compile_java
 
 JAVA = r"""
 package tidemark;
@@ -100,5 +100,7 @@ public final class SqlEntrance {
 def start(spark: SparkSession, rules: Any) -> Any:
     """Starts Spark's server, which listens on return; all sessions from now on follow the rules."""
     loader = rules.getClass().getClassLoader()
-    entrance = compiled(spark, JAVA, loader).getClassLoader().loadClass("tidemark.SqlEntrance").newInstance()
+    entrance = (
+        compile_java(spark, JAVA, loader).getClassLoader().loadClass("tidemark.SqlEntrance").newInstance()
+    )
     return entrance.start(spark._jsparkSession, rules)  # noqa: SLF001

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.sql.janino import compiled
+from tidemark.jobs.sql.janino import compile_java
 
 JAVA = r"""
 package tidemark;
@@ -292,5 +292,5 @@ public final class SqlGuard {
 
 def rules(spark: SparkSession, lists: dict[str, set[str]], allowed: str) -> Any:
     """The rules as a Java object. lists: see `allow_list.lists`; allowed: the last sentence of the errors."""
-    guard = compiled(spark, JAVA).getClassLoader().loadClass("tidemark.SqlGuard").newInstance()
+    guard = compile_java(spark, JAVA).getClassLoader().loadClass("tidemark.SqlGuard").newInstance()
     return guard.rules(lists, allowed)

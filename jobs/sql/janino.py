@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 
-def compiled(spark: SparkSession, source: str, parent: Any = None) -> Any:
+def compile_java(spark: SparkSession, source: str, parent: Any = None) -> Any:
     """Compiles the source; returns Janino's compiler with getClassLoader and getBytecodes for the result.
 
     `parent` is a class loader whose classes the source may use; by default the one of Spark.

@@ -26,11 +26,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidemark.jobs.cli import arguments
-from tidemark.jobs.cli.exit_codes import DONE, RULE, finished
-from tidemark.jobs.cli.signals import java_waits, stop_on_signals
+from tidemark.jobs.cli.exit_codes import DONE, RULE, run_job
+from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.spark.session import spark_session
 from tidemark.jobs.sql import allow_list, entrance, guard
-from tidemark.jobs.sql.users import checked_users, of_this_machine, set_authentication
+from tidemark.jobs.sql.users import check_users, is_local_address, set_authentication
 from tidemark.query.sql.spark_sql import (
     SETTINGS,
     checked_name,
@@ -58,12 +58,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(given: argparse.Namespace) -> int:
     """Serves until SIGTERM or Ctrl-C."""
-    return finished(_serve, given)
+    return run_job(_serve, given)
 
 
 def _serve(given: argparse.Namespace) -> int:
     named_warehouses = dict(_parse_warehouse(text) for text in given.warehouse or ())
-    users = checked_users(given.users) if given.users else None
+    users = check_users(given.users) if given.users else None
     _check_address(given.host, given.port)
     stopping = threading.Event()
     with tempfile.TemporaryDirectory(prefix="tidemark-") as folder:
@@ -77,10 +77,10 @@ def _serve(given: argparse.Namespace) -> int:
                 "spark.sql.variable.substitute": "false",
             },
         )
-        with stop_on_signals(stopping), java_waits(spark, stopping):
+        with stop_on_signals(stopping), delay_java_shutdown(spark, stopping):
             warehouses = named_warehouses or _from_settings(spark)
             authenticates = set_authentication(spark, users)
-            if not (authenticates or given.anyone or of_this_machine(given.host)):
+            if not (authenticates or given.anyone or is_local_address(given.host)):
                 raise InputError(
                     f"{given.host or 'every address'} can be reached from outside. Give --users FILE to "
                     "require names and passwords, or --anyone to accept all clients."

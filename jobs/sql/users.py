@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.sql.janino import compiled
+from tidemark.jobs.sql.janino import compile_java
 from tidemark.warehouse.errors import InputError
 
 JAVA = r"""
@@ -65,7 +65,7 @@ _SETTING = "hive.server2.authentication"
 _NO_PASSWORD = ("NONE", "NOSASL")
 
 
-def checked_users(path: str) -> str:
+def check_users(path: str) -> str:
     """The absolute path of a file of users; InputError with the number of the first invalid line."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -104,7 +104,7 @@ def set_authentication(spark: SparkSession, users: str | None) -> bool:
     return settings.get(_SETTING, "NONE").upper() not in _NO_PASSWORD
 
 
-def of_this_machine(host: str) -> bool:
+def is_local_address(host: str) -> bool:
     """Whether only clients on this machine can reach a server that listens on this host."""
     entries = socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)
     addresses = [str(address[0]).partition("%")[0] for *_, address in entries]
@@ -114,6 +114,6 @@ def of_this_machine(host: str) -> bool:
 def _define_class(spark: SparkSession) -> str:
     """Defines the class `SqlUsers` in Java, where Hive finds it; returns its name."""
     name = "org.apache.hive.service.auth.SqlUsers"
-    result = compiled(spark, JAVA)
+    result = compile_java(spark, JAVA)
     result.getClassLoader().loadClass(name).newInstance().define(result.getBytecodes().get(name))
     return name

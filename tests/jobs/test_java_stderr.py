@@ -14,7 +14,7 @@ import pytest
 from pyspark import SparkConf
 
 from tidemark.jobs.spark import session
-from tidemark.jobs.spark.java_stderr import StartOutput, held_back
+from tidemark.jobs.spark.java_stderr import StartOutput, hold_back
 from tidemark.jobs.spark.session import SessionError
 
 COUNT = 5000  # lines: more than a pipe holds
@@ -64,11 +64,11 @@ def check_a_start(holding: Any, java: Java, capfd: pytest.CaptureFixture[str]) -
 
 
 def test_a_start_is_quiet_and_errors_after_it_are_told(java: Java, capfd: pytest.CaptureFixture[str]) -> None:
-    check_a_start(held_back, java, capfd)
+    check_a_start(hold_back, java, capfd)
 
 
 def fails(java: Java, error: BaseException) -> None:
-    with held_back(lambda _: None) as said:
+    with hold_back(lambda _: None) as said:
         java.start(said)
         if isinstance(error, SessionError):
             assert said.show() == NOISE
