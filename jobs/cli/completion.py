@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tidemark.jobs.cli.arguments import FILE, FOLDER
+from tidemark.jobs.cli.exit_codes import DONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def run(given: argparse.Namespace) -> int:
     from tidemark.jobs.cli.main import parser
 
     print(script(given.shell, parser()))
-    return 0
+    return DONE
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:

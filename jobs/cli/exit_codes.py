@@ -5,7 +5,7 @@
 * argparse ends a process with `REFUSED` when the arguments do not parse.
 * SIGTERM stops `stream` and `sql-server` after the work in progress, with `DONE`. Other jobs do not handle
   it: the operating system ends them, and a shell reports 143.
-* A command whose output pipe is closed by the reader (`| head`) ends with `DONE`.
+* The command `tidemark` ends with `DONE` if the reader of its output closes the pipe (`| head`).
 
 While a job runs, the library's log records of level WARNING (such as a lost commit race) are printed to
 stderr. This module imports the warehouse only when a job runs, so that help pages stay fast.

@@ -28,8 +28,8 @@ find_java() {
     return 1
 }
 
-# The packaged Java has its own list of trusted certificates. If the machine has one for Java (Debian, Fedora),
-# it is used instead, because it includes the certificates that the administrator has added.
+# The packaged Java has its own list of trusted certificates. If the machine has one for Java (Debian,
+# Fedora), it is used instead, because it includes the certificates that the administrator has added.
 trust_options() { # the home of Java
     case $1 in "$venv"/*) ;; *) return ;; esac
     for store in /etc/ssl/certs/java/cacerts /etc/pki/java/cacerts; do
