@@ -1,17 +1,15 @@
-"""Serves warehouses to JDBC clients, by Spark's Thrift server.
+"""Serves warehouses to JDBC clients with Spark's Thrift server.
 
     spark-submit jobs/sql_server.py --warehouse flights=/data/flights --port 10000
     beeline -u jdbc:hive2://127.0.0.1:10000/ -e "SELECT * FROM flights_quantile(0.99, '7 days')"
 
-Each session of a client has the functions and views of every warehouse: NAME_quantile, NAME_events ... It
-serves until SIGTERM or Ctrl-C.
+Each session has the functions and views of every warehouse: NAME_quantile, NAME_events ... The server runs
+until SIGTERM or Ctrl-C.
 
-Clients ask, and do nothing else: no statement of theirs writes, reads a file by its path or calls Java,
-unless --allow-all is given. Nobody outside of this machine reaches the server. With --host, those who do
-are asked for a name and a password of the file --users, or as Spark's setting
-spark.hadoop.hive.server2.authentication says.
-
-Exit codes: 0 stopped, 2 bad usage or input, 1 anything else.
+Clients can only query: statements that write, read a file by its path or call Java are refused, unless
+--allow-all is given. By default only clients on this machine reach the server. If --host lets other machines
+reach it, clients need a name and a password from the file --users, or as configured by Spark's setting
+spark.hadoop.hive.server2.authentication.
 """
 
 from __future__ import annotations
@@ -28,12 +26,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidemark.jobs.cli import arguments
-from tidemark.jobs.cli.exit_codes import finished
-from tidemark.jobs.cli.signals import java_waits, told_to_stop
+from tidemark.jobs.cli.exit_codes import DONE, RULE, run_job
+from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.spark.session import spark_session
 from tidemark.jobs.sql import allow_list, entrance, guard
-from tidemark.jobs.sql.users import checked_users, of_this_machine, set_authentication
-from tidemark.query.answers.json_values import json_text
+from tidemark.jobs.sql.users import check_users, is_local_address, set_authentication
 from tidemark.query.sql.spark_sql import (
     SETTINGS,
     checked_name,
@@ -42,6 +39,7 @@ from tidemark.query.sql.spark_sql import (
     views,
     warehouses_set,
 )
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
 
@@ -49,45 +47,50 @@ from tidemark.warehouse.errors import InputError
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
     args = argparse.ArgumentParser(
-        prog="sql_server.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="server.py",
+        description=__doc__,
+        epilog=RULE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.sql_server(args)
     return run(args.parse_args(argv))
 
 
 def run(given: argparse.Namespace) -> int:
-    """Serves until it is told to stop."""
-    return finished(_serve, given)
+    """Serves until SIGTERM or Ctrl-C."""
+    return run_job(_serve, given)
 
 
 def _serve(given: argparse.Namespace) -> int:
-    named = dict(_named(text) for text in given.warehouse or ())
-    users = checked_users(given.users) if given.users else None
-    _check_free(given.host, given.port)
+    named_warehouses = dict(_parse_warehouse(text) for text in given.warehouse or ())
+    users = check_users(given.users) if given.users else None
+    _check_address(given.host, given.port)
     stopping = threading.Event()
     with tempfile.TemporaryDirectory(prefix="tidemark-") as folder:
         spark = spark_session(
             "tidemark sql-server",
             **{
-                # Nothing is written: what clients see is registered here, and kept in memory.
+                # The catalog of views and functions is in memory, so nothing is written to disk.
                 "spark.sql.catalogImplementation": "in-memory",
                 "spark.sql.warehouse.dir": folder,
-                # Or ${env:NAME} in a statement would be this process's variable.
+                # Otherwise ${env:NAME} in a statement would read the environment of this process.
                 "spark.sql.variable.substitute": "false",
             },
         )
-        with told_to_stop(stopping), java_waits(spark, stopping):
-            warehouses = named or _from_settings(spark)
-            asks = set_authentication(spark, users)
-            if not (asks or given.anyone or of_this_machine(given.host)):
+        with stop_on_signals(stopping), delay_java_shutdown(spark, stopping):
+            warehouses = named_warehouses or _from_settings(spark)
+            authenticates = set_authentication(spark, users)
+            if not (authenticates or given.anyone or is_local_address(given.host)):
                 raise InputError(
-                    f"{given.host or 'every address'} can be reached from outside. Give --users FILE, so "
-                    "that names and passwords are asked for, or --anyone, and whoever comes may ask."
+                    f"{given.host or 'every address'} can be reached from outside. Give --users FILE to "
+                    "require names and passwords, or --anyone to accept all clients."
                 )
             functions = [
-                one for name, uri in warehouses.items() for one in publish(spark, name, Store.of(uri))
+                function
+                for name, uri in warehouses.items()
+                for function in publish(spark, name, Store.of(uri))
             ]
-            _listen_at(spark, given.host, given.port, folder)
+            _set_address(spark, given.host, given.port, folder)
             server = start(spark, functions, allow_all=given.allow_all)
             address = f"jdbc:hive2://{given.host}:{_port(server)}/"
             facts = {"url": address, "warehouses": warehouses}
@@ -98,45 +101,47 @@ def _serve(given: argparse.Namespace) -> int:
             stopping.wait()
             server.stop()
             spark.stop()
-    return 0
+    return DONE
 
 
-def _named(text: str) -> tuple[str, str]:
-    found = re.fullmatch(r"(\w+)=(.+)", text)
-    name, uri = found.groups() if found else (name_of(text), text)
+def _parse_warehouse(text: str) -> tuple[str, str]:
+    """(name, path) of NAME=PATH; the name defaults to the folder's."""
+    match = re.fullmatch(r"(\w+)=(.+)", text)
+    name, uri = match.groups() if match else (name_of(text), text)
     return checked_name(name), uri
 
 
 def _from_settings(spark: SparkSession) -> dict[str, str]:
-    by_variable = os.environ.get(arguments.VARIABLE)
+    """The warehouses of Spark's settings, by name; else the one of the environment variable."""
+    variable = os.environ.get(arguments.VARIABLE)
     try:
-        found = warehouses_set(spark)
+        warehouses = warehouses_set(spark)
     except InputError:
-        if not by_variable:
+        if not variable:
             raise InputError(
                 f"no warehouse was named. Give --warehouse NAME=PATH, or --conf {SETTINGS}NAME=PATH."
             ) from None
-        found = {name_of(by_variable): by_variable}
-    return {checked_name(name): uri for name, uri in found.items()}
+        warehouses = {name_of(variable): variable}
+    return {checked_name(name): uri for name, uri in warehouses.items()}
 
 
-def _check_free(host: str, port: int) -> None:
-    """Before Spark starts, whose own failure would end this process."""
+def _check_address(host: str, port: int) -> None:
+    """InputError if the address is not free; checked here because Spark's failure would end this process."""
     try:
         with socket.create_server((host, port)):
             pass
     except OSError as error:
         raise InputError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}. Give another."
+            f"cannot listen on {host}:{port}: {error.strerror or error}. Give another address."
         ) from error
 
 
 def publish(spark: SparkSession, name: str, store: Store) -> list[str]:
-    """Makes the warehouse's functions and views for all sessions from now on; returns the functions' names.
+    """Registers a warehouse's functions and views for all later sessions; returns the names of the functions.
 
-    Spark registers Python's table functions for one session. Its own are in a registry that each new
-    session copies: there they go, from a session that has them. Views then are those of the shared
-    catalog, made in a session where the functions are Spark's own already.
+    Spark registers a Python table function for one session only. Its built-in functions are in a registry
+    that each new session copies, so the functions are copied from the first session to that registry. The
+    views are created in the shared catalog by a second session, which has the functions as built-ins.
     """
     java: Any = spark.sparkContext._jvm  # noqa: SLF001  the registry of all sessions is not in the Python API
     catalyst = java.org.apache.spark.sql.catalyst
@@ -144,14 +149,16 @@ def publish(spark: SparkSession, name: str, store: Store) -> list[str]:
     registered = first._jsparkSession.sessionState().tableFunctionRegistry()  # noqa: SLF001
     functions = register_functions(first, name, store)
     for function in functions:
-        here, there = (
+        session_name, builtin_name = (
             catalyst.FunctionIdentifier(
-                function, java.scala.Option.apply(part), java.scala.Option.apply("system")
+                function, java.scala.Option.apply(schema), java.scala.Option.apply("system")
             )
-            for part in ("session", "builtin")
+            for schema in ("session", "builtin")
         )
         catalyst.analysis.TableFunctionRegistry.builtin().registerFunction(
-            there, registered.lookupFunction(here).get(), registered.lookupFunctionBuilder(here).get()
+            builtin_name,
+            registered.lookupFunction(session_name).get(),
+            registered.lookupFunctionBuilder(session_name).get(),
         )
     second = spark.newSession()
     for view, text in views(name, store).items():
@@ -160,17 +167,17 @@ def publish(spark: SparkSession, name: str, store: Store) -> list[str]:
 
 
 def start(spark: SparkSession, functions: list[str], *, allow_all: bool) -> Any:
-    """Spark's Thrift server, listening; `functions` are ours."""
+    """Starts Spark's Thrift server; `functions` are the names of the warehouses' table functions."""
     java: Any = spark.sparkContext._jvm  # noqa: SLF001  the server is not in the Python API
     if allow_all:
         hive = java.org.apache.spark.sql.hive.thriftserver
         return hive.HiveThriftServer2.startWithSparkSession(spark._jsparkSession, False)  # noqa: SLF001
-    rules = guard.rules(spark, allow_list.lists(java, functions), allow_list.told())
+    rules = guard.rules(spark, allow_list.lists(java, functions), allow_list.allowed_text())
     return entrance.start(spark, rules)
 
 
-def _listen_at(spark: SparkSession, host: str, port: int, folder: str) -> None:
-    """Where the server is to listen, whatever settings say. Derby, a part of it, logs into the folder."""
+def _set_address(spark: SparkSession, host: str, port: int, folder: str) -> None:
+    """Sets the address of the server, overriding the settings; Derby, a part of it, logs to the folder."""
     context: Any = spark.sparkContext
     context._jvm.java.lang.System.setProperty("derby.stream.error.file", f"{folder}/derby.log")  # noqa: SLF001
     settings = context._jsc.hadoopConfiguration()  # noqa: SLF001
@@ -181,10 +188,12 @@ def _listen_at(spark: SparkSession, host: str, port: int, folder: str) -> None:
 
 def _port(server: Any) -> int:
     services = server.getServices()
-    listening = next(
-        one for one in map(services.get, range(services.size())) if "thrift" in one.getName().lower()
+    thrift = next(
+        service
+        for service in map(services.get, range(services.size()))
+        if "thrift" in service.getName().lower()
     )
-    return int(listening.getPortNumber())
+    return int(thrift.getPortNumber())
 
 
 if __name__ == "__main__":

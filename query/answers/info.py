@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidemark.query.answers.json_values import json_text
 from tidemark.query.answers.rendering import html_table, text_of
+from tidemark.warehouse.columns.json_values import json_text
 
 
 class Info(Mapping[str, Any]):

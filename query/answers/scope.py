@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.query.answers.json_values import json_text, window_facts
 from tidemark.query.answers.rendering import html_table, interval_bar, window_text
+from tidemark.warehouse.columns.json_values import json_text
 
 
 class Shown(ABC):
@@ -25,7 +25,7 @@ class Shown(ABC):
         """All that is told, by name."""
 
     def to_json(self) -> str:
-        """What was answered, with its scope, as one JSON document; see query/answers/json_values.py."""
+        """What was answered, with its scope, as one JSON document; see warehouse/columns/json_values.py."""
         return json_text(self._document())
 
     def _repr_html_(self) -> str:
@@ -77,7 +77,7 @@ class Scope(Shown):
     @property
     def scope_facts(self) -> dict[str, Any]:
         """The scope by name, for programs."""
-        first = {self.ABOUT: self.column, "window": window_facts(self.window), "N": self.N}
+        first = {self.ABOUT: self.column, "window": _window_facts(self.window), "N": self.N}
         return {**first, **named(self, self.FACTS)}
 
     @abstractmethod
@@ -99,6 +99,11 @@ def cells(one: Any, names: Sequence[str]) -> list[Any]:
 def named(one: Any, names: Sequence[str]) -> dict[str, Any]:
     """The same by name."""
     return dict(zip(names, cells(one, names), strict=True))
+
+
+def _window_facts(window: tuple[Any, Any] | None) -> dict[str, Any] | None:
+    """A window as {start, end}; None for all rows. An open side is None."""
+    return None if window is None else {"start": window[0], "end": window[1]}
 
 
 def counts(**rows: int) -> list[str]:

@@ -139,7 +139,7 @@ def test_a_bad_input_is_one_line_and_changes_no_table(
     assert tables_of(uri) == held
     assert all(path.startswith("events/") for path in files_of(uri).keys() - before.keys())
     said = tidemark(capsys, *load(uri, tmp_path / "bad" / "word.csv", "two"))
-    assert "word.csv: delay is no int64: 'five'" in said.err
+    assert "word.csv: delay is not of type int64: 'five'" in said.err
     assert "--engine local" in said.err
     assert answers(uri) == answers(uri)
 
@@ -339,5 +339,5 @@ def test_a_type_that_csv_has_not_is_refused(tmp_path: Path) -> None:
     warehouse.create(None, tmp_path / "w", "x", eps=0.1, schema=pa.schema([("x", pa.float64()), NESTED[1]]))
     (tmp_path / "in.csv").write_text("x,xs\n1,[1]\n")
     read: Callable[..., Any] = LocalInputs(str(tmp_path / "w")).read
-    with pytest.raises(InputError, match="which no field of CSV holds"):
+    with pytest.raises(InputError, match="which a CSV field cannot hold"):
         read(str(tmp_path / "in.csv"), None, warehouse.open_snapshot(tmp_path / "w").options)

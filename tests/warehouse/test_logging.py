@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.warehouse.hereloader import Loader
-from tidemark.jobs.cli.exit_codes import finished
+from tidemark.jobs.cli.exit_codes import run_job
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ("sketches", "warehouse", "stream", "query")
@@ -98,7 +98,7 @@ def test_a_job_shows_warnings_on_stderr_while_it_runs(
     capsys: pytest.CaptureFixture[str], run: Callable[[argparse.Namespace], int], code: int
 ) -> None:
     before = list(logging.getLogger("tidemark").handlers)
-    assert finished(run, argparse.Namespace()) == code
+    assert run_job(run, argparse.Namespace()) == code
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[0] == "warning: steps: try 1 lost the race"
