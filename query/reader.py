@@ -29,7 +29,7 @@ from tidemark.query.keys.frequencies import (
     self_join,
     top,
 )
-from tidemark.query.keys.key_cache import KeyMemory
+from tidemark.query.keys.key_cache import KeyCache
 from tidemark.query.keys.key_windows import KeyWindow, key_window
 from tidemark.query.quantiles.histograms import check_bins, histogram
 from tidemark.query.quantiles.questions import (
@@ -37,12 +37,12 @@ from tidemark.query.quantiles.questions import (
     cdf,
     check_mode,
     check_phis,
+    is_sequence,
     quantiles,
     ranks,
-    several,
 )
 from tidemark.query.quantiles.rank_search import MODES, Source
-from tidemark.query.quantiles.window_bounds import Memory
+from tidemark.query.quantiles.window_bounds import WindowBoundsCache
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
 from tidemark.warehouse.columns.keys import Key
@@ -83,8 +83,8 @@ class Reader:
     def __init__(self, snapshot: Snapshot | Pinned) -> None:
         self._snapshot = snapshot
         self._blocks = BlockReader(snapshot.store)
-        self._memory = Memory()
-        self._keys = KeyMemory(snapshot.store, self._blocks)
+        self._bounds_cache = WindowBoundsCache()
+        self._keys = KeyCache(snapshot.store, self._blocks)
         self._lock = threading.Lock()
 
     @property
@@ -194,9 +194,9 @@ class Reader:
 
         `phi` is a number from 0 to 1 or a sequence of them, which share one round of reads.
         """
-        phis = check_phis(phi if several(phi) else [phi])
+        phis = check_phis(phi if is_sequence(phi) else [phi])
         found = self._ask(lambda question: quantiles(question, phis), measure, last, between, mode)
-        return _answers(found, Answer) if several(phi) else found[0]
+        return _answers(found, Answer) if is_sequence(phi) else found[0]
 
     def rank(
         self,
@@ -208,9 +208,9 @@ class Reader:
         mode: Mode = "accurate",
     ) -> RankAnswer | Answers[RankAnswer]:
         """How many rows are <= x; `x` is of the measure's type, or a sequence of such."""
-        points = list(x) if several(x) else [x]
+        points = list(x) if is_sequence(x) else [x]
         found = self._ask(lambda question: ranks(question, points), measure, last, between, mode)
-        return _answers(found, RankAnswer) if several(x) else found[0]
+        return _answers(found, RankAnswer) if is_sequence(x) else found[0]
 
     def cdf(
         self,
@@ -222,9 +222,9 @@ class Reader:
         mode: Mode = "accurate",
     ) -> CdfAnswer | Answers[CdfAnswer]:
         """The share of the rows that are <= x; `x` is of the measure's type, or a sequence of such."""
-        points = list(x) if several(x) else [x]
+        points = list(x) if is_sequence(x) else [x]
         found = self._ask(lambda question: cdf(question, points), measure, last, between, mode)
-        return _answers(found, CdfAnswer) if several(x) else found[0]
+        return _answers(found, CdfAnswer) if is_sequence(x) else found[0]
 
     def histogram(
         self,
@@ -246,9 +246,9 @@ class Reader:
         self, key: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
     ) -> FrequencyAnswer | Answers[FrequencyAnswer]:
         """How many rows have the key; `key` is of the key column's type, or a sequence of such."""
-        asked = list(key) if several(key) else [key]
+        asked = list(key) if is_sequence(key) else [key]
         found = self._ask_keys(lambda question: frequencies(question, asked), last, between, mode)
-        return _answers(found, FrequencyAnswer) if several(key) else found[0]
+        return _answers(found, FrequencyAnswer) if is_sequence(key) else found[0]
 
     def heavy_hitters(
         self, phi: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
@@ -318,7 +318,7 @@ class Reader:
         )
 
     def _live_keys(self, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
-        return live_key_rows(self._snapshot, view, window.touched, window.since, window.until)
+        return live_key_rows(self._snapshot, view, window.overlapping, window.since, window.until)
 
     def _ask(
         self, answer: Callable[[Question], T], measure: str | None, last: Any, between: Any, mode: Any
@@ -336,17 +336,17 @@ class Reader:
         with self._lock:
             self._snapshot.refresh()
             view = see()
-            self._blocks.at(view.root, view.versions["runs"])
+            self._blocks.use_version(view.root, view.versions["runs"])
             return view
 
     def _question(self, view: View, last: Any, between: Any, mode: str) -> Question:
         options = self._snapshot.options
         window = choose_window(lambda: tick_range(view), last, between, options.tick_us)
-        known = self._memory.of(view, window)
-        if known.rows == 0:
-            raise empty_window(view, window, known.nulls, options.tick_us)
+        bounds = self._bounds_cache.get(view, window)
+        if bounds.rows == 0:
+            raise empty_window(view, window, bounds.nulls, options.tick_us)
         source = self._source(view, window)
-        return Question(known, source, mode, float(options.eps), shown_window(window, options.tick_us))
+        return Question(bounds, source, mode, float(options.eps), shown_window(window, options.tick_us))
 
     def _source(self, view: View, window: Window) -> Source:
         return Source(self._blocks, lambda: live_values(self._snapshot, view, window))

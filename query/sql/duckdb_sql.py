@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.query.reader import Reader
-from tidemark.query.reading.memory_cache import Recent
+from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.sql import sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.spark_sql import checked_name
@@ -128,7 +128,7 @@ class _Looks:
     def __init__(self, wh: Reader) -> None:
         # Not the warehouse itself: it may hold the connection that holds this, and DuckDB breaks no circles.
         self._wh, self._lock = wh.twin(), threading.Lock()
-        self._seen: Recent[Reader] = Recent(LOOKS)
+        self._seen: LRUCache[Reader] = LRUCache(LOOKS)
         folder = tempfile.mkdtemp(prefix="tidemark-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         # First in each list: it brings the columns, also where there are no rows.

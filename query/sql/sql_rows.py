@@ -14,7 +14,7 @@ from typing import Any
 
 from tidemark.query.answers.answer import Answer, Bin, CdfAnswer, RankAnswer
 from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer
-from tidemark.query.quantiles.questions import several
+from tidemark.query.quantiles.questions import is_sequence
 from tidemark.query.reader import Reader
 from tidemark.query.sql.calls import SIGNATURES, understood
 from tidemark.query.sql.sql_types import common_type, converter, sql_type
@@ -131,7 +131,7 @@ def _asked(wh: Reader, name: str, subjects: list[Any], given: dict[str, Any]) ->
 
 
 def _listed(found: Any) -> list[Any]:
-    return list(found) if several(found) else [found]
+    return list(found) if is_sequence(found) else [found]
 
 
 def _as_stored(wh: Reader, answer: FrequencyAnswer) -> FrequencyAnswer:
@@ -155,7 +155,7 @@ def _points(wh: Reader, given: Mapping[str, Any], points: Any) -> Any:
 
 def _like(column: Measure | Key | None, value: Any) -> Any:
     """A value as the column has it: a literal such as 0.1 is a decimal in SQL, where a double is stored."""
-    if several(value):
+    if is_sequence(value):
         return [_like(column, one) for one in value]
     return float(value) if column is not None and column.is_double and isinstance(value, Decimal) else value
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tests.query.sqlworld import FLIGHTS, ROOT, Rows, make, month
 from tidemark import query, stream, warehouse
 from tidemark.query.keys import key_cache, listed_keys
-from tidemark.query.reading.memory_cache import Recent
+from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.sql import duckdb_sql
 from tidemark.warehouse import InputError
 from tidemark.warehouse.ledger import ledger_table
@@ -136,7 +136,7 @@ def test_each_statement_is_fresh_and_of_one_moment(
 
     def at_once(looks: duckdb_sql._Looks, moment: int) -> query.Warehouse:
         found = kept(looks, moment)
-        looks._seen = Recent(duckdb_sql.LOOKS)
+        looks._seen = LRUCache(duckdb_sql.LOOKS)
         number = next(numbers)
         stream.append(spark, own, march.limit(3), source="web", batch=number)
         return found
