@@ -239,7 +239,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, harm: str, ask
     folder = "key_marks" if ask == "marks" else "keys"
     (path,) = (world.uri / folder).glob("run=*/*.parquet")
     wh = query.open(world.uri)
-    wh._newest_keys()  # the marks are in memory, their lists of frequent keys are not
+    wh._newest_keys_view()  # the marks are in memory, their lists of frequent keys are not
     HARM[harm](path)
     asks: dict[str, Callable[[], Any]] = {
         "counts": lambda: wh.frequency([f"key-{i}" for i in range(5000)]),

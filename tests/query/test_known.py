@@ -27,7 +27,7 @@ def test_measures_without_runs_do_not_share_what_is_known() -> None:
 
 
 def test_windows_are_known_apart_and_a_newer_view_replaces_the_older(tmp_path: Path) -> None:
-    view = open_world(tmp_path, World((ROWS[:30],), (ROWS[30:],)))._newest(None)
+    view = open_world(tmp_path, World((ROWS[:30],), (ROWS[30:],)))._newest_view(None)
     cache = WindowBoundsCache()
     assert cache.get(view, ALL_TIME).rows == 40
     assert cache.get(view, Window(2, 4)).rows == 20
