@@ -1,9 +1,9 @@
-r"""Answers for programs: the values of JSON, and nothing lost on the way.
+r"""JSON values of answers, without loss of information.
 
     times and dates     ISO 8601 text, times with their zone
-    decimals            text, digit by digit
-    NaN, infinities     the texts "NaN", "Infinity" and "-Infinity", which JSON has no numbers for
-    bytes               hexadecimal digits; a byte of a text that is no UTF-8 is an escape such as \udc80
+    decimals            text with all digits
+    NaN, infinities     the texts "NaN", "Infinity" and "-Infinity", because JSON has no such numbers
+    bytes               hexadecimal digits; a byte of a text that is not UTF-8 is an escape such as \udc80
 
 Python reads each back with datetime.fromisoformat, Decimal, float and bytes.fromhex.
 """
@@ -25,30 +25,30 @@ import numpy as np
 def json_text(value: Any) -> str:
     """The value as one line of JSON."""
     text = json.dumps(plain(value), allow_nan=False, ensure_ascii=False)
-    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def window_facts(window: tuple[Any, Any] | None) -> dict[str, Any] | None:
-    """A window by name; None for all rows, and for an open side."""
+    """A window as {"start", "end"}, an open side being None; None for all rows."""
     return None if window is None else {"start": window[0], "end": window[1]}
 
 
 def plain(value: Any) -> Any:
-    """The value made of what JSON knows; what is no number, time or collection becomes its text."""
+    """The value as JSON types: numbers, text, lists and dicts. Values of other types become their text."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else _not_finite(value)
-    if isinstance(value, date):  # a datetime is one too
+    if isinstance(value, date):  # datetime is a subclass
         return value.isoformat()
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, (Decimal, Fraction)):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return str(value)
 
 
