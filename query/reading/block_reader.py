@@ -33,9 +33,8 @@ THREADS = 8
 FOOTER_BYTES = 2**24  # of serialized footers; about 1,200 files of 100 row groups, or a billion rows
 MAPPED_GROUPS = 64  # row groups whose pages stay in memory, about 128 KB each
 MAPPED_FILES = 256  # files that are mapped at once
-GROUPS_PER_TASK = (
-    4  # row groups per task: threads share a long range of rows, a short one opens its file once
-)
+# Threads share a long range of rows; a short range opens its file once.
+GROUPS_PER_TASK = 4
 
 T = TypeVar("T")
 R = TypeVar("R")

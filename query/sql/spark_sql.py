@@ -106,8 +106,8 @@ def register_functions(spark: SparkSession, name: str, store: Store) -> list[str
     """Registers the functions, without views, in the session; returns their names."""
     options, address = _describe(spark, store)
     functions = {f"{name}_{suffix}": definition for suffix, definition in _functions(options).items()}
-    for function, (what, args, columns) in functions.items():
-        spark.udtf.register(function, table_function(address, what, args, columns))
+    for full_name, (function, args, columns) in functions.items():
+        spark.udtf.register(full_name, table_function(address, function, args, columns))
     return list(functions)
 
 
@@ -158,8 +158,8 @@ def views(name: str, store: Store) -> dict[str, str]:
     return {f"{name}_{view}": text for view, text in texts.items()}
 
 
-def table_function(address: tuple[Any, ...], what: str, bound: tuple[Any, ...], columns: str) -> Any:
-    """A Spark table function that calls the worker's function `what` with the arguments `bound`.
+def table_function(address: tuple[Any, ...], function: str, bound: tuple[Any, ...], columns: str) -> Any:
+    """A Spark table function that calls the worker's function `function` with the arguments `bound`.
 
     The function "rows" takes arguments of the caller, too. "live" yields Arrow batches.
     """
@@ -176,7 +176,7 @@ def table_function(address: tuple[Any, ...], what: str, bound: tuple[Any, ...], 
                 from tidemark.query.sql import spark_worker
             except ImportError as error:
                 raise ImportError(f"{missing}: {error}") from None
-            yield from spark_worker.rows_of_call(address, what, *bound, args, named)
+            yield from spark_worker.rows_of_call(address, function, *bound, args, named)
 
     class SystemTableFunction:
         def eval(self) -> Iterator[Any]:
@@ -184,9 +184,11 @@ def table_function(address: tuple[Any, ...], what: str, bound: tuple[Any, ...], 
                 from tidemark.query.sql import spark_worker
             except ImportError as error:
                 raise ImportError(f"{missing}: {error}") from None
-            yield from spark_worker.rows_of_call(address, what)
+            yield from spark_worker.rows_of_call(address, function)
 
-    if what == "live":
+    if function == "live":
         return arrow_udtf(SystemTableFunction, returnType=columns)
     # Without Arrow: a call has few rows, which are faster without the conversion.
-    return udtf(AnswerFunction if what == "rows" else SystemTableFunction, returnType=columns, useArrow=False)
+    return udtf(
+        AnswerFunction if function == "rows" else SystemTableFunction, returnType=columns, useArrow=False
+    )
