@@ -303,7 +303,7 @@ def test_a_reader_imports_neither_spark_nor_pandas(loaded: Place) -> None:
 
 
 def test_a_figure_without_matplotlib_is_refused_with_the_remedy(loaded: Place) -> None:
-    words = "plots need matplotlib, which is not here. Install it: pip install 'tidemark[plots]'."
+    words = "plots need matplotlib, which is not installed. Install it: pip install 'tidemark[plots]'."
     done = loaded.activated("tidemark plot cdf -w nightly -o delays.png")
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {words}\n")
     done = loaded.python("from tidemark import query; query.open('nightly').plot.cdf()")

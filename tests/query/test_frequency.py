@@ -14,7 +14,7 @@ import pytest
 
 from tests.warehouse.keyworld import DAY_US, KeyWorld, tiny_pieces
 from tidemark import query, warehouse
-from tidemark.query.keys.key_windows import Cut
+from tidemark.query.keys.key_windows import PartialTick
 from tidemark.warehouse import InputError
 from tidemark.warehouse.columns.ticks import from_epoch_us
 from tidemark.warehouse.ledger import key_summaries
@@ -255,15 +255,15 @@ def test_mistakes_on_purpose_are_caught(tmp_path: Path, how: str, monkeypatch: p
         monkeypatch.setattr("tidemark.warehouse.ledger.key_summaries.SEED", 7)
     if how == "a window off by one":
         monkeypatch.setattr(
-            Cut, "__post_init__", lambda cut: object.__setattr__(cut, "until", NEWEST), raising=False
+            PartialTick, "__post_init__", lambda cut: object.__setattr__(cut, "until", NEWEST), raising=False
         )
-        original = Cut.__init__
+        original = PartialTick.__init__
 
-        def slipped(cut: Cut, *args: Any, **kwargs: Any) -> None:
+        def slipped(cut: PartialTick, *args: Any, **kwargs: Any) -> None:
             original(cut, *args, **kwargs)
             object.__setattr__(cut, "until", NEWEST)
 
-        monkeypatch.setattr(Cut, "__init__", slipped)
+        monkeypatch.setattr(PartialTick, "__init__", slipped)
     past, live = truth.counts(start, stop)
     answers = query.open(world.uri).frequency(asked(truth), **given)
     assert any(past[one.value] + live[one.value] > one.hi for one in answers)

@@ -23,7 +23,7 @@ from tests.warehouse.test_keys import VALUES
 from tidemark import query
 from tidemark.query.keys import key_cache, key_scan, listed_keys
 from tidemark.query.keys.key_blocks import KeyHistory
-from tidemark.query.keys.listed_keys import Listed
+from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.warehouse import DamagedWarehouse, InputError
 from tidemark.warehouse.columns import heavy_keys
 from tidemark.warehouse.columns.keys import no_names
@@ -112,9 +112,9 @@ def check(world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch) -> N
                 assert listed(wh.top(k, **where)) == ranked(truth)[:k]
 
 
-def listed_nowhere(history: KeyHistory) -> Listed:
+def listed_nowhere(history: KeyHistory) -> ListedKeys:
     none = np.empty(0, np.int64)
-    return Listed(no_names(history.view.key), none, none, 2**62)
+    return ListedKeys(no_names(history.view.key), none, none, 2**62)
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
@@ -142,7 +142,7 @@ def test_with_any_budget_for_heavy_keys_no_answer_changes(
 def test_heavy_hitters_of_few_come_from_the_marks_alone(
     world: KeyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_scan, "_ask", None)
+    monkeypatch.setattr(key_scan, "_query", None)
     for window in WINDOWS[:3]:
         truth = world.truth(window)
         least = math.ceil(0.05 * sum(truth.values()))
@@ -239,7 +239,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, harm: str, ask
     folder = "key_marks" if ask == "marks" else "keys"
     (path,) = (world.uri / folder).glob("run=*/*.parquet")
     wh = query.open(world.uri)
-    wh._newest_keys()  # the marks are in memory, their lists of frequent keys are not
+    wh._newest_keys_view()  # the marks are in memory, their lists of frequent keys are not
     HARM[harm](path)
     asks: dict[str, Callable[[], Any]] = {
         "counts": lambda: wh.frequency([f"key-{i}" for i in range(5000)]),
@@ -252,7 +252,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, harm: str, ask
 
 def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check above fails on a reader that leaves a cell out: here the first tick of each window."""
-    whole = listed_keys._cells
+    whole = listed_keys._run_listing
 
     def misses(share: Any, window: Window) -> Any:
         found = whole(share, window)
@@ -261,7 +261,7 @@ def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: py
         names = listed_keys.take(found.keys, np.flatnonzero(kept))
         return heavy_keys.Heavy(names, found.cells[kept], found.counts[kept], floors)
 
-    monkeypatch.setattr(listed_keys, "_cells", misses)
+    monkeypatch.setattr(listed_keys, "_run_listing", misses)
     with pytest.raises(AssertionError):
         check(world, Window(2, 5), monkeypatch)
 

@@ -151,7 +151,7 @@ def narrowed_to_ranks_among_the_rows(
     """Rows are kept for the ranks that are among them alone, not for those inside the tie of an end."""
     found = []
     for one in readings:
-        u, v = np.array([one.interval.u, one.interval.v], dtype=live.values.dtype)
+        u, v = np.array([one.interval.lower, one.interval.upper], dtype=live.values.dtype)
         first = ranks - one.below - live.rank_lt(v)[1] - 1
         last = ranks - one.below - live.rank_le(u)[0] - 1
         rows = one.inside
@@ -169,7 +169,7 @@ def narrowed_to_ranks_among_the_rows(
 def test_rows_kept_for_the_ranks_among_them_alone_are_caught(
     sweep: list[HandMade], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rank_search, "narrowed", narrowed_to_ranks_among_the_rows)
+    monkeypatch.setattr(rank_search, "narrow_readings", narrowed_to_ranks_among_the_rows)
     with pytest.raises(AssertionError):
         check_pairs(sweep, 25)
 
