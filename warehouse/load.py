@@ -38,10 +38,10 @@ from tidemark.warehouse.events.reader import Batches, rows_by_batch
 from tidemark.warehouse.events.steps import Plan, covered, read_plans, write_plan
 from tidemark.warehouse.execution.executors import executor_of
 from tidemark.warehouse.ingest import append_rows
-from tidemark.warehouse.ingest.row_filter import WHOLE
+from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING
 from tidemark.warehouse.ingest.same_rows import check_same_rows
 from tidemark.warehouse.ledger import batch_counts, ledger_table
-from tidemark.warehouse.ledger.ledger_rows import RANGE
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.loads import run_builder
 from tidemark.warehouse.os_errors import telling_refusals
 from tidemark.warehouse.runs import run_tables
@@ -163,7 +163,7 @@ def _plan_bulk(
         known = append_rows.has_batch(store, batch)
     if not known:
         with watch.phase("append"):
-            outcome = append_rows.append_rows(store, rows, batch, next_step(store), sieve=WHOLE).outcome
+            outcome = append_rows.append_rows(store, rows, batch, next_step(store), row_filter=ALL_OR_NOTHING).outcome
         if outcome == "empty":
             watch.report.outcome = "empty"
             return None
@@ -186,7 +186,7 @@ def _plan_live(store: Store, watch: _Watch) -> int | None:
     def choose(planned: list[Batches]) -> list[tuple[Batches, int]]:
         held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
         live = ledger_table.live_ranges(chain.from_iterable(held.values()), planned)
-        counts = ledger_table.row_counts(ledger_table.read_rows(store, held, live, [*RANGE, "rows"]))
+        counts = ledger_table.row_counts(ledger_table.read_rows(store, held, live, [*RANGE_COLUMNS, "rows"]))
         by_source: dict[str, list[Batches]] = {}
         for one in live:
             by_source.setdefault(one.source, []).append(one)
@@ -269,7 +269,7 @@ def _load_step(executor: Executor, store: Store, options: Options, plan: Plan, w
         rows = new.totals.counts.sum() + new.totals.nans.sum() + new.totals.nulls.sum()
         if rows != plan.rows:
             said = f"step {plan.step} expects {plan.rows} rows, {rows} are there, and it was not loaded"
-            raise batch_counts.not_those_that_came(store, dict(plan.parts), said)
+            raise batch_counts.changed_rows_error(store, dict(plan.parts), said)
         with watch.phase("commit"):
             run_tables.append_marks(store, projection, new)
             watch.reached("marked")

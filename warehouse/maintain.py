@@ -195,14 +195,14 @@ def _compact_ledger(
             for one in found
             # A plan that was written while the range was made takes a part of it: its parts stay.
             if one in live
-            and not ledger_table.in_part(one, planned)
+            and not ledger_table.partly_planned(one, planned)
             and _expired(files[path].modified, grace_us)
         }
         dropped = {
             one
             for found in ranges.values()
             for one in found
-            if _within(one, gone) or old.intersection(ledger_table.wider(one))
+            if _within(one, gone) or old.intersection(ledger_table.enclosing_ranges(one))
         }
         cold = [path for path, found in ranges.items() if not (len(found) == 1 and found[0] in live)]
         if len(cold) <= _LEDGER_FILES and not dropped:
@@ -211,14 +211,14 @@ def _compact_ledger(
         expired, parts = 0, []
         for path in cold:
             rows = tables.read_file(store, LEDGER, path)
-            kept = ledger_table.without(rows, dropped)
+            kept = ledger_table.rows_outside(rows, dropped)
             expired += len(rows) - len(kept)
             actions.append(tables.remove(files[path]))
             warm = live.intersection(ranges[path])
             actions += [
-                ledger_table.write_rows(store, one, ledger_table.only(kept, one)) for one in sorted(warm)
+                ledger_table.write_rows(store, one, ledger_table.rows_of_ranges(kept, one)) for one in sorted(warm)
             ]
-            parts.append(ledger_table.without(kept, warm))
+            parts.append(ledger_table.rows_outside(kept, warm))
         rest = pa.concat_tables(parts)
         if len(rest):
             actions.append(tables.write_file(store, LEDGER, rest, f"{tables.new_name()}.parquet"))

@@ -25,13 +25,13 @@ from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
 from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.execution.executors import Input
 from tidemark.warehouse.ingest.column_casts import check_columns
-from tidemark.warehouse.ingest.event_files import WriteRows, Written
+from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
 from tidemark.warehouse.ingest.rejected import has_rejected
-from tidemark.warehouse.ingest.row_filter import TAKE_ALL, Sieve
+from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RowFilter
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.settings.options import Options, read_options
 
-TOLD = ("_position", "_raw", "_reason")  # what a parser tells of a record beside its columns
+RECORD_COLUMNS = ("_position", "_raw", "_reason")  # what a parser tells of a record beside its columns
 
 
 @dataclass(slots=True)
@@ -58,25 +58,25 @@ def append_rows(
     step: int,
     *,
     eps: float | None = None,
-    sieve: Sieve = TAKE_ALL,
+    row_filter: RowFilter = DEFAULT_FILTER,
     check: Callable[[Appended], None] = lambda _: None,
 ) -> Appended:
     """Appends the rows as that batch, unless `events` has it already, or a later one of its source.
 
     A warehouse without columns gets those of the rows first. `step` is the tick where there is no
     time. With `eps` it is a batch of a stream: its rows are summarised on the way, and its number is
-    committed though there are no rows. What the sieve keeps back goes to `rejected`, once. `check` is told
+    committed though there are no rows. What the row_filter keeps back goes to `rejected`, once. `check` is told
     what is about to be committed and may refuse it, by an error.
     """
 
     def attempt() -> Appended:
         events = tables.open_table(store, EVENTS)
         options = read_options(store, events)
-        check_rows(options, rows, sieve)
-        new = [] if options.columns else _own(rows, sieve)
+        check_rows(options, rows, row_filter)
+        new = [] if options.columns else _own(rows, row_filter)
         known = replace(options, columns=tuple(column_types(new).items())) if new else options
         schema = pa.schema(Schema([*events.schema().fields, *new]))
-        done, files, refused = _write(store, known, schema, rows, batch, step, eps, sieve)
+        done, files, refused = _write(store, known, schema, rows, batch, step, eps, row_filter)
         check(done)
         if refused:
             _reject(store, batch, refused)
@@ -91,11 +91,11 @@ def append_rows(
     return contend(EVENTS, attempt)
 
 
-def try_rows(store: Store, rows: Input, batch: Batches, step: int, sieve: Sieve) -> Appended:
+def dry_run(store: Store, rows: Input, batch: Batches, step: int, row_filter: RowFilter) -> Appended:
     """What an append of the rows would do; nothing is committed."""
     events = tables.open_table(store, EVENTS)
     schema = pa.schema(events.schema())
-    return _write(store, read_options(store, events), schema, rows, batch, step, None, sieve)[0]
+    return _write(store, read_options(store, events), schema, rows, batch, step, None, row_filter)[0]
 
 
 def _commit(store: Store, batch: Batches, files: list[AddAction], done: Appended) -> bool:
@@ -121,12 +121,12 @@ def _write(
     batch: Batches,
     step: int,
     eps: float | None,
-    sieve: Sieve,
+    row_filter: RowFilter,
 ) -> tuple[Appended, list[AddAction], list[AddAction]]:
     """Writes the files of the rows, and of those refused; their add actions."""
-    work = WriteRows(store, schema, batch, options, step, sieve, eps)
-    names = [*(name for name, _ in options.columns), *(TOLD if sieve.reasons else ())]
-    found: list[Written] = rows.each(names, work)
+    work = WriteRows(store, schema, batch, options, step, row_filter, eps)
+    names = [*(name for name, _ in options.columns), *(RECORD_COLUMNS if row_filter.reasons else ())]
+    found: list[WrittenFile] = rows.each(names, work)
     files = {kind: [one.file for one in found if one.kind == kind] for kind in (EVENTS, REJECTED)}
     counts = {kind: sum(one.rows for one in files[kind]) for kind in files}
     done = Appended(
@@ -139,14 +139,14 @@ def _write(
     return done, [one.action() for one in files[EVENTS]], [one.action() for one in files[REJECTED]]
 
 
-def _own(rows: Input, sieve: Sieve) -> list[Field]:
+def _own(rows: Input, row_filter: RowFilter) -> list[Field]:
     """The columns of the rows without what is told of their records."""
-    return rows.fields(*(TOLD if sieve.reasons else ()))
+    return rows.fields(*(RECORD_COLUMNS if row_filter.reasons else ()))
 
 
-def check_rows(options: Options, rows: Input, sieve: Sieve = TAKE_ALL) -> None:
+def check_rows(options: Options, rows: Input, row_filter: RowFilter = DEFAULT_FILTER) -> None:
     """The rows have the warehouse's columns, in any order, of types that fit without loss."""
-    check_columns(options, _own(rows, sieve))
+    check_columns(options, _own(rows, row_filter))
 
 
 def has_batch(store: Store, batch: Batches) -> bool:

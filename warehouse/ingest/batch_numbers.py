@@ -24,12 +24,12 @@ from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import Batches, rows_by_batch
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.ledger_rows import RANGE
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 
-Place = Literal["new", "known", "unfinished", "unproved"]
+BatchState = Literal["new", "known", "unfinished", "unproved"]
 
 
-def place_of(store: Store, events: DeltaTable, held: DeltaTable, batch: Batches) -> Place:
+def state_of(store: Store, events: DeltaTable, held: DeltaTable, batch: Batches) -> BatchState:
     """What is known of the batch, from `events` and the ledger.
 
     InputError where its number was passed over: nothing has it, and later ones are there.
@@ -41,7 +41,7 @@ def place_of(store: Store, events: DeltaTable, held: DeltaTable, batch: Batches)
         return "known"
     if batch.last == written > settled:
         return "unfinished"
-    ranges = ledger_table.holding(store, held, batch)
+    ranges = ledger_table.ranges_containing(store, held, batch)
     if batch in ranges:
         return "known"
     if rows_by_batch(store.filesystem(), events, batch):
@@ -70,7 +70,7 @@ def passed_over(batch: Batches, newest: int) -> InputError:
 def _check_counted(store: Store, events: DeltaTable, held: DeltaTable, ranges: list[Batches]) -> None:
     """The ranges of the ledger among these count every row of theirs in `events`."""
     found = ledger_table.ranges_by_file(store, held)
-    counts = ledger_table.row_counts(ledger_table.read_rows(store, found, ranges, [*RANGE, "rows"]))
+    counts = ledger_table.row_counts(ledger_table.read_rows(store, found, ranges, [*RANGE_COLUMNS, "rows"]))
     for one, rows in counts.items():
         there = rows_by_batch(store.filesystem(), events, one).total()
         if there != rows:

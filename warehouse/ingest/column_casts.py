@@ -47,7 +47,7 @@ def check_columns(options: Options, fields: list[Field]) -> None:
             )
 
 
-def fitted(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+def cast_rows(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """The rows with their first columns, by their order, in the names and types of the schema.
 
     Columns after these stay as they are. InputError where a value does not fit.

@@ -26,12 +26,12 @@ from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import new_name
 from tidemark.warehouse.events.reader import GROUP_ROWS, Batches, decode
-from tidemark.warehouse.ingest.column_casts import fitted
-from tidemark.warehouse.ingest.new_files import NewRows
+from tidemark.warehouse.ingest.column_casts import cast_rows
+from tidemark.warehouse.ingest.new_files import NewFile
 from tidemark.warehouse.ingest.rejected import write_rejected
-from tidemark.warehouse.ingest.row_filter import Sieve, sift
+from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows
 from tidemark.warehouse.integrity.sealed_files import SealedWriter, open_sealed
-from tidemark.warehouse.ledger.batch_summaries import Summaries, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 
@@ -41,11 +41,11 @@ _DIGITS = 15  # of a decimal: so many survive the float that JSON makes of it
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A file of the table `kind`, and the summaries of its rows by tick where they were asked for."""
 
     kind: Literal["events", "rejected"]
-    file: NewRows
+    file: NewFile
     summaries: tuple[TickSummary, ...] = ()
 
 
@@ -63,17 +63,17 @@ class WriteRows:
     batch: Batches
     options: Options
     step: int
-    sieve: Sieve
+    row_filter: RowFilter
     eps: float | None
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Written]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile]:
         """The file, where there are rows, and one of the rows that are refused."""
-        summaries = None if self.eps is None else Summaries(self.options, self.eps)
+        summaries = None if self.eps is None else TickSummarizer(self.options, self.eps)
         refused: list[dict[str, Any]] = []
         own = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
         with RowFile(self.store, self.schema) as file:
             for batch in batches:
-                taken, more = sift(self.sieve, self.options, own.names, fitted(batch, own))
+                taken, more = filter_rows(self.row_filter, self.options, own.names, cast_rows(batch, own))
                 refused += more
                 if taken.num_rows:
                     table = self._complete(taken)
@@ -82,9 +82,9 @@ class WriteRows:
                         summaries.add(decode(table, summaries.columns, self.options.key_column))
         if file.rows:
             found = () if summaries is None else tuple(summaries.finish())
-            yield Written("events", file.written(), found)
+            yield WrittenFile("events", file.written(), found)
         if refused:
-            yield Written("rejected", write_rejected(self.store, self.batch, refused))
+            yield WrittenFile("rejected", write_rejected(self.store, self.batch, refused))
 
     def _complete(self, batch: pa.RecordBatch) -> pa.Table:
         rows = batch.num_rows
@@ -109,7 +109,7 @@ class JoinFiles:
     schema: pa.Schema
     paths: tuple[str, ...]
 
-    def __call__(self) -> NewRows:
+    def __call__(self) -> NewFile:
         """The file written."""
         filesystem = self.store.filesystem()
         with RowFile(self.store, self.schema) as file:
@@ -177,11 +177,11 @@ class RowFile:
         self.rows += group.num_rows
         self._held = []
 
-    def written(self) -> NewRows:
+    def written(self) -> NewFile:
         """What the add action needs; for a file that is closed and has rows."""
         size = self._filesystem.get_file_info(f"{EVENTS}/{self._path}").size
         stats = json.dumps(statistics(self._footers[0], self._schema, self._floats))
-        return NewRows(self._path, size, self.rows, stats, json.dumps(+self._nulls))
+        return NewFile(self._path, size, self.rows, stats, json.dumps(+self._nulls))
 
 
 @dataclass(slots=True)

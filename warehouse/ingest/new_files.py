@@ -11,7 +11,7 @@ from tidemark.warehouse.delta.tables import describe
 
 
 @dataclass(frozen=True, slots=True)
-class NewRows:
+class NewFile:
     """A file written: its path below its table, size in bytes, rows, and statistics as JSON.
 
     `nulls` says, as JSON, in how many rows each column is NULL, of those that are so in any.

@@ -26,7 +26,7 @@ _SHOWN = 200  # characters of a record in an error
 
 
 @dataclass(frozen=True, slots=True)
-class Sieve:
+class RowFilter:
     """Which rows are refused, beside those of times that no warehouse takes.
 
     `latest` is the last time that is taken, in microseconds since 1970; None takes any. Where
@@ -37,34 +37,34 @@ class Sieve:
 
     latest: int | None = None
     reasons: bool = False
-    whole: bool = False
+    all_or_nothing: bool = False
 
 
-TAKE_ALL = Sieve()
-WHOLE = Sieve(whole=True)
+DEFAULT_FILTER = RowFilter()
+ALL_OR_NOTHING = RowFilter(all_or_nothing=True)
 
 
-def sift(
-    sieve: Sieve, options: Options, names: list[str], rows: pa.RecordBatch
+def filter_rows(
+    row_filter: RowFilter, options: Options, names: list[str], rows: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, list[dict[str, Any]]]:
     """The rows that are taken, and of the others where each was, what it was and why it is refused.
 
     `names` are those of the warehouse's columns, which come first in `rows`, by whatever name.
     """
-    found = list(_refusals(sieve, options, names, rows))
+    found = list(_refusals(row_filter, options, names, rows))
     bad = reduce(pc.or_, (mask for mask, _ in found)) if found else None
     if bad is None or not pc.any(bad).as_py():
         return rows, []
     refused: list[dict[str, Any]] = []
     for i in np.flatnonzero(np.asarray(bad)).tolist():
-        told = rows.columns[-3:] if sieve.reasons else [pa.nulls(rows.num_rows)] * 3
+        told = rows.columns[-3:] if row_filter.reasons else [pa.nulls(rows.num_rows)] * 3
         position, raw, reason = (_text(readable(column[i])) for column in told)
         if raw is None:
             own = {name: readable(column[i]) for name, column in zip(names, rows.columns, strict=False)}
             raw = json.dumps(own, default=str)
         reason = reason or next(why for mask, why in found if why and mask[i].as_py())
         refused.append({"position": position, "raw": raw, "reason": reason})
-    if sieve.whole:
+    if row_filter.all_or_nothing:
         raise InputError(
             f"a row of the batch cannot be taken: {refused[0]['reason']}: {refused[0]['raw'][:_SHOWN]}. "
             "Nothing was changed. Mend such rows in the input, or leave them out."
@@ -73,19 +73,19 @@ def sift(
 
 
 def _refusals(
-    sieve: Sieve, options: Options, names: list[str], rows: pa.RecordBatch
+    row_filter: RowFilter, options: Options, names: list[str], rows: pa.RecordBatch
 ) -> Iterator[tuple[pa.BooleanArray, str]]:
     """Which rows are refused, and why; no text where the rows tell it themselves."""
-    if sieve.reasons:
+    if row_filter.reasons:
         yield rows.column(rows.num_columns - 1).is_valid(), ""
     for one in _bounded(options):
         least, most = one.bounds or (0, 0)
         column = encode(one, rows.column(names.index(one.name)))
         outside = ~column.null & ((column.stored < least) | (column.stored > most))
         yield pa.array(outside), f"{one.name} lies outside the years 1 to 9999"
-    if sieve.latest is not None and options.time_column is not None:
+    if row_filter.latest is not None and options.time_column is not None:
         yield _too_far_ahead(
-            sieve.latest, options.time_column, rows.column(names.index(options.time_column.name))
+            row_filter.latest, options.time_column, rows.column(names.index(options.time_column.name))
         )
 
 

@@ -17,7 +17,7 @@ from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import BatchMismatch
 from tidemark.warehouse.events.reader import Batches, Share, event_files, read_rows, share_out
 from tidemark.warehouse.execution.executors import Executor, Input
-from tidemark.warehouse.ingest.column_casts import fitted
+from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.settings.options import Options
 
@@ -32,7 +32,7 @@ class DigestRows:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Fingerprint]:
         """One fingerprint."""
-        yield sum((fingerprint(fitted(batch, self.schema)) for batch in batches), Fingerprint())
+        yield sum((fingerprint(cast_rows(batch, self.schema)) for batch in batches), Fingerprint())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class DigestTask:
         """The rows are read a row group at a time."""
         names = self.schema.names
         found = read_rows(self.store.filesystem(), self.shares, names, [self.batch])
-        rows = (fitted(table.select(names), self.schema) for table in found)
+        rows = (cast_rows(table.select(names), self.schema) for table in found)
         return sum(map(fingerprint, rows), Fingerprint())
 
 

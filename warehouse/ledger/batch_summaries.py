@@ -23,7 +23,7 @@ _HELD_PARTS = 64  # pieces of a tick whose summaries are held before they are jo
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class MeasureSummary:
     """What a ledger row says of one measure."""
 
     measure: str
@@ -42,12 +42,12 @@ class TickSummary:
     tick: int
     rows: int
     times: tuple[int, int] | None
-    measures: tuple[Summary, ...]
+    measures: tuple[MeasureSummary, ...]
     keys: KeySummary | None = None
 
 
 @dataclass(slots=True)
-class Summaries:
+class TickSummarizer:
     """Grows piece by piece; summaries of the rows by tick, each certified to `eps` of its rows.
 
     Each is of pieces, none of other summaries: more than are held of one tick make one more summary.
@@ -95,7 +95,7 @@ class Summaries:
             nan, null = column.nan[rows], column.null[rows]
             values = np.sort(column.stored[rows][~(nan | null)])
             sketch = GK.from_sorted(values, self.eps, measure.dtype)
-            measures.append(Summary(measure.name, int(nan.sum()), int(null.sum()), sketch))
+            measures.append(MeasureSummary(measure.name, int(nan.sum()), int(null.sum()), sketch))
         moments, times = np.zeros(len(rows), np.int64), None
         time = self.options.time_column
         if time:
@@ -145,7 +145,7 @@ def join(parts: Sequence[TickSummary], eps: float) -> TickSummary:
     if len(filled) < 2:
         return filled[0] if filled else parts[0]  # empty batches have no sketches
     measures = tuple(
-        Summary(
+        MeasureSummary(
             same[0].measure,
             sum(one.nans for one in same),
             sum(one.nulls for one in same),

@@ -137,7 +137,7 @@ def _listed(
     return KeySummary(nulls, sketch, take(names, kept), known[kept], slack[kept], floor)
 
 
-def most_of(one: Any, asked: Names) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def listed_bounds(one: Any, asked: Names) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """What a listing (`names`, `known`, `slack`, `floor`) says of names, ascending: least and most."""
     at = positions(one.names, asked)
     listed = at >= 0

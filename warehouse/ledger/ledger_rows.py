@@ -20,13 +20,13 @@ from tidemark.sketches import ECM, GK, SketchError
 from tidemark.warehouse.columns.keys import Names, texts_from
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.ledger.key_summaries import KeySummary
 
-RANGE = ("source", "first_batch", "last_batch")  # the columns that name a batch range
+RANGE_COLUMNS = ("source", "first_batch", "last_batch")  # the columns that name a batch range
 
 _TIME = pa.timestamp("us", tz="UTC")
-KEYS = pa.struct(
+KEYS_TYPE = pa.struct(
     [
         ("nulls", pa.int64()),
         ("floor", pa.int64()),
@@ -60,7 +60,7 @@ SCHEMA = pa.schema(
                 )
             ),
         ),
-        ("keys", KEYS),
+        ("keys", KEYS_TYPE),
         ("arrived", _TIME),
     ]
 )
@@ -125,7 +125,7 @@ def from_arrow(rows: pa.Table) -> list[TickSummary]:
         batches = Batches(row["source"], row["first_batch"], row["last_batch"])
         times = None if row["min_time"] is None else (row["min_time"], row["max_time"])
         measures = tuple(
-            Summary(
+            MeasureSummary(
                 one["measure"],
                 one["nans"],
                 one["nulls"],

@@ -31,9 +31,9 @@ from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.events.steps import covered, read_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
 from tidemark.warehouse.ledger.cascade import FAN, LEVELS
-from tidemark.warehouse.ledger.ledger_rows import RANGE, SCHEMA, from_arrow, to_arrow
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, SCHEMA, from_arrow, to_arrow
 
-_LEAST, _MOST = ([f"{end}.{name}" for name in RANGE] for end in ("min", "max"))  # statistics of a file
+_LEAST, _MOST = ([f"{end}.{name}" for name in RANGE_COLUMNS] for end in ("min", "max"))  # statistics of a file
 
 RangeCache = dict[str, list[Batches]]  # the ranges of files that hold several, by path
 
@@ -168,7 +168,7 @@ def wider(one: Batches) -> list[Batches]:
     return [other for other in found if one.within(other) and other != one]
 
 
-def in_part(whole: Batches, planned: Iterable[Batches]) -> bool:
+def partly_planned(whole: Batches, planned: Iterable[Batches]) -> bool:
     """Whether plans take some of the range's batches: readers then take its parts, and never the range."""
     same = [one for one in planned if one.source == whole.source]
     near = [one for one in same if one.first <= whole.last and whole.first <= one.last]
@@ -199,7 +199,7 @@ def ranges_by_file(
         else:
             if file.path not in known:
                 known[file.path] = sorted(
-                    set(_range_of_each(tables.read_file(store, LEDGER, file.path, RANGE)))
+                    set(_range_of_each(tables.read_file(store, LEDGER, file.path, RANGE_COLUMNS)))
                 )
             found[file.path] = known[file.path]
     for path in set(known) - set(found):
@@ -251,7 +251,7 @@ def without(rows: pa.Table, ranges: Set[Batches]) -> pa.Table:
 
 
 def _range_of_each(rows: pa.Table) -> list[Batches]:
-    names = [rows.column(name).to_pylist() for name in RANGE]
+    names = [rows.column(name).to_pylist() for name in RANGE_COLUMNS]
     return [Batches(*one) for one in zip(*names, strict=True)]
 
 

@@ -16,12 +16,12 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.ledger.ledger_rows import KEYS, RANGE, intact, names_in, plain_rows, sketch_of
+from tidemark.warehouse.ledger.ledger_rows import KEYS_TYPE, RANGE_COLUMNS, intact, names_in, plain_rows, sketch_of
 from tidemark.warehouse.ledger.ledger_table import only
 
-_LIVE_KEYS = [*RANGE, "tick", "rows", "min_time", "max_time"]
-_LIVE_KEYS += [f"keys.{field.name}" for field in KEYS if field.name != "sketch"]
-LIVE = [*RANGE, "tick", "rows", "measures"]  # what a reader of a measure needs
+_LIVE_KEYS = [*RANGE_COLUMNS, "tick", "rows", "min_time", "max_time"]
+_LIVE_KEYS += [f"keys.{field.name}" for field in KEYS_TYPE if field.name != "sketch"]
+LIVE = [*RANGE_COLUMNS, "tick", "rows", "measures"]  # what a reader of a measure needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _live_keys(row: Mapping[str, Any], batches: Batches, path: str) -> LiveKeys:
 
 def read_sketch(store: Store, live: LiveKeys) -> ECM:
     """The sketch of a row, for what cuts its tick."""
-    rows = only(tables.read_file(store, LEDGER, live.path, [*RANGE, "tick", "keys.sketch"]), live.batches)
+    rows = only(tables.read_file(store, LEDGER, live.path, [*RANGE_COLUMNS, "tick", "keys.sketch"]), live.batches)
     (found,) = [row["keys"]["sketch"] for row in rows.to_pylist() if row["tick"] == live.tick]
     with intact("keys", live.batches, live.tick):
         return ECM.from_bytes(found)
