@@ -105,7 +105,9 @@ def append_batch(
         prepared[:] = [ledger_table.prepare(store, held, options.eps, batch.source, batch.last, summaries)]
 
     eps = ledger_table.level_eps(options.eps, 0)
-    done = append_rows.append_rows(store, rows, batch, next_step(store), eps=eps, row_filter=row_filter, check=prepare)
+    done = append_rows.append_rows(
+        store, rows, batch, next_step(store), eps=eps, row_filter=row_filter, check=prepare
+    )
     if done.outcome == "known":  # another process has brought it, or a later one, meanwhile
         return append_batch(executor, store, rows, batch, row_filter=row_filter, check=check)
     if done.after > tables.newest_transaction(held, batch.source):

@@ -86,7 +86,9 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     if not streaming_df.isStreaming:
         raise InputError("stream.start takes a streaming DataFrame (spark.readStream); got one that is not.")
     if told and len(told) < len(RECORD_COLUMNS):
-        raise InputError(f"of the columns {', '.join(RECORD_COLUMNS)} only {', '.join(told)} came. Bring all or none.")
+        raise InputError(
+            f"of the columns {', '.join(RECORD_COLUMNS)} only {', '.join(told)} came. Bring all or none."
+        )
     if max_rejected_fraction is not None and not 0 <= max_rejected_fraction <= 1:
         raise InputError(f"max_rejected_fraction must lie in [0, 1], got {max_rejected_fraction!r}.")
     when = _spark_trigger(trigger)

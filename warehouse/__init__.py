@@ -1,4 +1,4 @@
-"""The tables of a warehouse: created, loaded, maintained and verified with or without Spark, read without a JVM.
+"""The tables of a warehouse: created, loaded, maintained, verified and read, with Spark or without.
 
     create, load, maintain      Spark's tasks write files, the driver commits them through delta-rs
     open_snapshot               a SnapshotReader, whose snapshots are immutable values; needs no Spark

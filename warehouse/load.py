@@ -163,7 +163,9 @@ def _plan_bulk(
         known = append_rows.has_batch(store, batch)
     if not known:
         with watch.phase("append"):
-            outcome = append_rows.append_rows(store, rows, batch, next_step(store), row_filter=ALL_OR_NOTHING).outcome
+            outcome = append_rows.append_rows(
+                store, rows, batch, next_step(store), row_filter=ALL_OR_NOTHING
+            ).outcome
         if outcome == "empty":
             watch.report.outcome = "empty"
             return None

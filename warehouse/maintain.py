@@ -216,7 +216,8 @@ def _compact_ledger(
             actions.append(tables.remove(files[path]))
             warm = live.intersection(ranges[path])
             actions += [
-                ledger_table.write_rows(store, one, ledger_table.rows_of_ranges(kept, one)) for one in sorted(warm)
+                ledger_table.write_rows(store, one, ledger_table.rows_of_ranges(kept, one))
+                for one in sorted(warm)
             ]
             parts.append(ledger_table.rows_outside(kept, warm))
         rest = pa.concat_tables(parts)

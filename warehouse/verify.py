@@ -250,7 +250,9 @@ def _batches_whole(moment: Moment) -> str:
     came = {batches: rows for plan in moment.plans() for batches, rows in plan.parts}
     held = ledger_table.ranges_by_file(store, moment.table(LEDGER))
     live = ledger_table.live_ranges(chain.from_iterable(held.values()), came)
-    came |= ledger_table.row_counts(ledger_table.read_rows(store, held, live, [*ledger_rows.RANGE_COLUMNS, "rows"]))
+    came |= ledger_table.row_counts(
+        ledger_table.read_rows(store, held, live, [*ledger_rows.RANGE_COLUMNS, "rows"])
+    )
     wrong = batch_counts.changed_ranges(store, came)
     if wrong:
         raise DamagedWarehouse(batch_counts.describe_changes(store, wrong))

@@ -59,7 +59,11 @@ def main(version: str) -> None:
             f"{rows.TIMED}, _position string, _raw string, _reason string",
         )
         append_batch(
-            spark, Store.of(timed), refused, Batches("partner", 2, 2), row_filter=RowFilter(latest=None, reasons=True)
+            spark,
+            Store.of(timed),
+            refused,
+            Batches("partner", 2, 2),
+            row_filter=RowFilter(latest=None, reasons=True),
         )
         warehouse.create(spark, plain, ["n"], key="k", kappa=2, grace="0")
         for (source, name), batch in rows.plain_batches().items():

@@ -23,7 +23,7 @@ from tidemark.warehouse import InputError
 from tidemark.warehouse.columns.measures import Measure, epoch_micros
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, from_epoch_us
 from tidemark.warehouse.ingest import row_filter
-from tidemark.warehouse.ingest.row_filter import RowFilter, readable, filter_rows
+from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows, readable
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.settings.options import Options
 

@@ -62,7 +62,7 @@ def describe_changes(store: Store, changes: Iterable[ChangedRange]) -> str:
     """The changed ranges in words, and how to restore the rows."""
     texts = [str(change) for change in changes]
     more = f", and {len(texts) - _SHOWN_RANGES} more" if len(texts) > _SHOWN_RANGES else ""
-    shown = "; ".join(texts[:_SHOWN_RANGES]) + more or "the number of rows of each batch is right, the rows differ"
+    shown = "; ".join(texts[:_SHOWN_RANGES]) + more or "each batch has its number of rows, but other rows"
     return f"rows of the table {EVENTS} were changed by another tool: {shown}. {_remedy(store)}"
 
 
@@ -82,7 +82,9 @@ def _remedy(store: Store) -> str:
     before = newer[oldest]["version"] - 1
     change = f"Its version {before + 1} is a {newer[oldest]['operation']}"
     if any(commit.get("operation") == "WRITE" for commit in newer[:oldest]):
-        return f"{change}, and rows came after it: append the rows that version {before} has and the table lacks."
+        return (
+            f"{change}, and rows came after it: append those that version {before} has and the table lacks."
+        )
     return f"{change}: restore version {before}, with deltalake: DeltaTable(path).restore({before})."
 
 

@@ -270,9 +270,7 @@ class SnapshotReader:
     def _ledger_ranges(self) -> dict[str, list[Batches]]:
         if self._current.ledger_ranges is None:
             ledger = self._opened[LEDGER].existing
-            self._current.ledger_ranges = ledger_table.ranges_by_file(
-                self.store, ledger, self._reused.ranges
-            )
+            self._current.ledger_ranges = ledger_table.ranges_by_file(self.store, ledger, self._reused.ranges)
         return self._current.ledger_ranges
 
     def _live_keys(self, batches: list[Batches]) -> tuple[LiveKeys, ...]:
@@ -298,7 +296,9 @@ class SnapshotReader:
 
 
 @telling_refusals("opening")
-def open_snapshot(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> SnapshotReader:
+def open_snapshot(
+    uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None
+) -> SnapshotReader:
     """Opens a warehouse for reading; NotAWarehouse if there is none."""
     if not isinstance(uri, (str, os.PathLike)):
         raise InputError(f"a warehouse is a path or an address, got {uri!r}.")

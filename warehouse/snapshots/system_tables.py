@@ -100,7 +100,12 @@ def rejected_counts(store: Store) -> dict[str, int]:
 
 
 # The columns of the tuples that `batches`, `step_rows` and `run_rows` yield, with their SQL types.
-BATCH_COLUMNS = (("source", "string"), ("first_batch", "bigint"), ("last_batch", "bigint"), ("part", "string"))
+BATCH_COLUMNS = (
+    ("source", "string"),
+    ("first_batch", "bigint"),
+    ("last_batch", "bigint"),
+    ("part", "string"),
+)
 STEP_COLUMNS = (
     ("step", "bigint"),
     *BATCH_COLUMNS[:3],

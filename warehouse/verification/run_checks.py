@@ -91,7 +91,9 @@ def conserved(moment: Moment, projection: Projection[Any]) -> str:
     held = ledger_table.ranges_by_file(moment.store, moment.table(LEDGER))
     ranges = ledger_table.live_ranges(chain.from_iterable(held.values()), covered(plans))
     live = sum(
-        ledger_table.row_counts(ledger_table.read_rows(moment.store, held, ranges, [*RANGE_COLUMNS, "rows"])).values()
+        ledger_table.row_counts(
+            ledger_table.read_rows(moment.store, held, ranges, [*RANGE_COLUMNS, "rows"])
+        ).values()
     )
     found = add_totals([counts for _, counts in scan_events(moment, projection, ranges)]).rows
     if found != live:
