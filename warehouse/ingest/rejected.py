@@ -1,4 +1,4 @@
-"""The table `rejected`: records of a stream that no row could be made of, with their text and the reason."""
+"""The table `rejected`: records of a stream that could not be taken, with their text and the reason."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SCHEMA = pa.schema(
 
 
 def write_rejected(store: Store, batch: Batches, records: Sequence[Mapping[str, Any]]) -> NewFile:
-    """Writes the records of a batch, each with position, raw and reason, as one file of `rejected`."""
-    own = {"source": batch.source, "batch": batch.first, "rejected_at": datetime.now(UTC)}
-    rows = pa.Table.from_pylist([{**own, **record} for record in records], SCHEMA)
+    """Writes the refused records of a batch, each with position, raw and reason, into one new file."""
+    common = {"source": batch.source, "batch": batch.first, "rejected_at": datetime.now(UTC)}
+    rows = pa.Table.from_pylist([{**common, **record} for record in records], SCHEMA)
     bound = {"source": batch.source, "batch": batch.first}
     stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
     action = tables.write_file(store, REJECTED, rows, f"{tables.new_name()}.parquet")

@@ -61,9 +61,9 @@ class TickSummarizer:
 
     options: Options
     eps: float
-    _pieces: dict[int, list[TickSummary]] = field(default_factory=dict)
-    _joined: list[TickSummary] = field(default_factory=list)
-    _held: list[Piece] = field(default_factory=list)
+    _partial: dict[int, list[TickSummary]] = field(default_factory=dict)
+    _finished: list[TickSummary] = field(default_factory=list)
+    _buffer: list[Piece] = field(default_factory=list)
 
     @property
     def columns(self) -> tuple[Measure, ...]:
@@ -73,27 +73,27 @@ class TickSummarizer:
 
     def add(self, piece: Piece) -> None:
         """Adds the rows of a piece. It has the columns `columns`, and the keys if the warehouse has a key."""
-        self._held.append(piece)
-        if sum(len(waiting.ticks) for waiting in self._held) >= _HELD_ROWS:
+        self._buffer.append(piece)
+        if sum(len(waiting.ticks) for waiting in self._buffer) >= _HELD_ROWS:
             self._summarise()
 
     def finish(self) -> list[TickSummary]:
         """The summaries of all rows added; a tick with very many rows has several."""
         self._summarise()
-        return [*self._joined, *(join(parts, self.eps) for parts in self._pieces.values())]
+        return [*self._finished, *(join(parts, self.eps) for parts in self._partial.values())]
 
     def _summarise(self) -> None:
-        if not self._held:
+        if not self._buffer:
             return
-        piece = self._held[0] if len(self._held) == 1 else _concatenate(self._held)
-        self._held = []
+        piece = self._buffer[0] if len(self._buffer) == 1 else _concatenate(self._buffer)
+        self._buffer = []
         order = np.argsort(piece.ticks, kind="stable")
         ticks, starts = np.unique(piece.ticks[order], return_index=True)
         for tick, rows in zip(ticks.tolist(), np.split(order, starts[1:]), strict=True):
-            parts = self._pieces.setdefault(tick, [])
+            parts = self._partial.setdefault(tick, [])
             parts.append(self._summary(tick, rows, piece))
             if len(parts) == _HELD_PARTS:
-                self._joined.append(join(self._pieces.pop(tick), self.eps))
+                self._finished.append(join(self._partial.pop(tick), self.eps))
 
     def _summary(self, tick: int, rows: Any, piece: Piece) -> TickSummary:
         measures = []

@@ -1,7 +1,7 @@
 """The ledger, S(R): summaries of every batch of a stream, by range of batches and tick.
 
-ledger_rows.py describes a row. A batch exists for readers and loads from the commit of its ledger rows on. The
-rows of a batch are appended in one commit; appending the same batch again finds that commit and changes
+ledger_rows.py describes a row. A batch exists for readers and loads from the commit of its ledger rows on.
+The rows of a batch are appended in one commit; appending the same batch again finds that commit and changes
 nothing. A batch without rows has one ledger row, of zero rows.
 
 The cascade (cascade.py) is a size-tiered merge. The commit of the batch that completes a range of FAN batches
