@@ -284,7 +284,7 @@ def _layout(store: Store, projection: Projection[Any]) -> Layout:
 
 
 def _load_step(executor: Executor, store: Store, options: Options, plan: Plan, progress: _Progress) -> None:
-    """Loads one step into every projection that does not have it, one commit a projection."""
+    """Loads one step into every projection that does not have it, one commit per projection."""
     behind = [
         projection for projection in options.projections if _layout(store, projection).last_step < plan.step
     ]

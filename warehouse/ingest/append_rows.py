@@ -1,6 +1,6 @@
 """Appends the rows of one batch to `events`, once.
 
-Tasks write the rows in the order they come, one file a task. One commit adds all the files. It records
+Tasks write the rows in the order they come, one file per task. One commit adds all the files. It records
 (source, batch) as an application transaction of the table, and it succeeds only as the version after the one
 it was planned for (optimistic concurrency). A batch that is appended again, or by two processes at once,
 finds its transaction in the table and is not added twice.

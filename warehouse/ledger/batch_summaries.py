@@ -137,7 +137,7 @@ def _codes(keys: KeyColumn) -> NDArray[np.int64]:
 
 
 def by_tick(parts: Iterable[TickSummary], eps: float) -> list[TickSummary]:
-    """The summaries of a batch from those of its tasks: one a tick, ascending.
+    """The summaries of a batch from those of its tasks: one per tick, ascending.
 
     A batch without rows has one summary, of zero rows, with the tick NO_TICK.
     """

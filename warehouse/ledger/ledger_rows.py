@@ -68,7 +68,7 @@ SCHEMA = pa.schema(
 
 
 def to_arrow(batches: Batches, summaries: Iterable[TickSummary]) -> pa.Table:
-    """The ledger rows of a range of batches, one a summary."""
+    """The ledger rows of a range of batches, one per summary."""
     now = datetime.now(UTC)
     rows = [
         {

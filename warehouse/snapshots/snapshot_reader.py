@@ -5,7 +5,7 @@ version. Then the steps: they hold the plan of every step in those runs. Then th
 every batch that those steps do not cover, because ledger rows stay for the grace period after their batch
 was loaded. So no batch is missing and none is counted twice.
 
-Cost. A refresh that finds nothing new looks for one file a table. A view reads only the marks and ledger
+Cost. A refresh that finds nothing new looks for one file per table. A view reads only the marks and ledger
 rows of runs and batches that the previous views did not have.
 """
 
