@@ -3,8 +3,8 @@
 The cascade is a size-tiered merge: rows for FAN batches repeat what the rows of each batch say, rows for
 FAN**2 batches repeat those, and so on. Summaries of one tick are merged at each of these places, all inputs
 at once: in a task (pieces of a batch), on the driver (tasks of a batch), and once per level of the cascade.
-So no summary is the result of more than MERGES nested merges. Each merge loses some accuracy of an ECM-sketch;
-the sketches are built that much more accurate (`eps_of_merge_inputs` in key_summaries.py).
+So no summary is the result of more than MERGES nested merges. Each merge loses some accuracy of an
+ECM-sketch; the sketches are built that much more accurate (`eps_of_merge_inputs` in key_summaries.py).
 """
 
 from __future__ import annotations
