@@ -23,7 +23,7 @@ from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
-from tidemark.warehouse.snapshots.snapshot import open_snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 
 VARIABLE = "TIDEMARK_WAREHOUSE"
 _used: dict[str, Warehouse] = {}  # the warehouse of `use` under "", others by the value of the variable

@@ -53,7 +53,8 @@ from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.live_rows import live_key_rows, live_values
-from tidemark.warehouse.snapshots.snapshot import KeysView, Pinned, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 Mode = Literal["quick", "accurate", "exact"]
@@ -82,7 +83,7 @@ class Reader:
     DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data.
     """
 
-    def __init__(self, snapshot: Snapshot | Pinned) -> None:
+    def __init__(self, snapshot: SnapshotReader | Snapshot) -> None:
         self._snapshot = snapshot
         self._blocks = BlockReader(snapshot.store)
         self._bounds_cache = WindowBoundsCache()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidemark.query.plots.plots import Plots
 from tidemark.query.reader import Reader
-from tidemark.warehouse.snapshots.snapshot import Pinned, Snapshot
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -31,7 +32,7 @@ class Warehouse(Reader):
     DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data.
     """
 
-    def __init__(self, snapshot: Snapshot | Pinned) -> None:
+    def __init__(self, snapshot: SnapshotReader | Snapshot) -> None:
         super().__init__(snapshot)
         self._duck = threading.local()
 

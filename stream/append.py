@@ -23,7 +23,7 @@ from tidemark.warehouse.events.reader import Batches, event_files, rows_by_batch
 from tidemark.warehouse.execution.executors import Executor, Input, executor_of
 from tidemark.warehouse.ingest import append_rows, batch_numbers, rejected
 from tidemark.warehouse.ingest.append_rows import Appended
-from tidemark.warehouse.ingest.row_filter import TAKE_ALL, Sieve
+from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RowFilter
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.load import BULK, next_step
@@ -80,24 +80,24 @@ def append_batch(
     rows: Input,
     batch: Batches,
     *,
-    sieve: Sieve = TAKE_ALL,
+    row_filter: RowFilter = DEFAULT_FILTER,
     check: Callable[[Appended], None] = lambda _: None,
 ) -> Appended | None:
     """Appends the batch; None if the warehouse has it already.
 
-    `sieve` selects the rows to reject. `check` is called before the first commit and may raise.
+    `row_filter` selects the rows to reject. `check` is called before the first commit and may raise.
     """
     events = tables.open_table(store, EVENTS)
     options = read_options(store, events)
-    append_rows.check_rows(options, rows, sieve)
+    append_rows.check_rows(options, rows, row_filter)
     ledger = tables.open_table(store, LEDGER)
-    place = batch_numbers.place_of(store, events, ledger, batch)
+    place = batch_numbers.state_of(store, events, ledger, batch)
     if place == "known":
         return None
     if place == "unfinished":
         return _finish(executor, store, options, batch)
     if place == "unproved":
-        _check_without_rows(store, rows, batch, sieve)
+        _check_without_rows(store, rows, batch, row_filter)
         return None
     previous = tables.newest_transaction(events, batch.source)
     if previous > tables.newest_transaction(ledger, batch.source):
@@ -111,18 +111,20 @@ def append_batch(
         prepared[:] = [ledger_table.prepare(store, ledger, options.eps, batch.source, batch.last, summaries)]
 
     eps = ledger_table.level_eps(options.eps, 0)
-    done = append_rows.append_rows(store, rows, batch, next_step(store), eps=eps, sieve=sieve, check=prepare)
+    done = append_rows.append_rows(
+        store, rows, batch, next_step(store), eps=eps, row_filter=row_filter, check=prepare
+    )
     if done.outcome == "known":  # another process has appended it, or a later one, in the meantime
-        return append_batch(executor, store, rows, batch, sieve=sieve, check=check)
+        return append_batch(executor, store, rows, batch, row_filter=row_filter, check=check)
     if done.after > tables.newest_transaction(ledger, batch.source):
         _finish(executor, store, options, Batches(batch.source, done.after, done.after))
     ledger_table.append_batch(store, options.eps, batch.source, batch.last, done.summaries, *prepared)
     return done
 
 
-def _check_without_rows(store: Store, rows: Input, batch: Batches, sieve: Sieve) -> None:
+def _check_without_rows(store: Store, rows: Input, batch: Batches, row_filter: RowFilter) -> None:
     """InputError if a batch of which nothing is stored comes with rows: later batches are stored already."""
-    trial = append_rows.try_rows(store, rows, batch, next_step(store), sieve)
+    trial = append_rows.dry_run(store, rows, batch, next_step(store), row_filter)
     recorded = rejected.has_rejected(tables.open_table(store, REJECTED), batch)
     if trial.rows or (trial.rejected and not recorded):
         raise batch_numbers.passed_over(batch, batch_numbers.newest(store, batch.source))

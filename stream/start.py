@@ -17,8 +17,8 @@ from tidemark.warehouse.errors import InputError, TooManyRejected
 from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.execution.executors import executor_of
 from tidemark.warehouse.ingest import append_rows, batch_numbers
-from tidemark.warehouse.ingest.append_rows import TOLD, Appended
-from tidemark.warehouse.ingest.row_filter import Sieve
+from tidemark.warehouse.ingest.append_rows import RECORD_COLUMNS, Appended
+from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.os_errors import telling_refusals
 from tidemark.warehouse.settings.options import read_options
 
@@ -85,14 +85,15 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     spark = streaming_df.sparkSession
     store = Store.of(uri, storage_options)
     name = checked_source(source)
-    parser_columns = [column for column in TOLD if column in streaming_df.columns]
+    parser_columns = [column for column in RECORD_COLUMNS if column in streaming_df.columns]
     if not streaming_df.isStreaming:
         raise InputError(
             "stream.start takes a streaming DataFrame (spark.readStream); got a batch DataFrame."
         )
-    if parser_columns and len(parser_columns) < len(TOLD):
+    if parser_columns and len(parser_columns) < len(RECORD_COLUMNS):
         raise InputError(
-            f"expected all of the columns {', '.join(TOLD)} or none, got only {', '.join(parser_columns)}."
+            f"expected all of the columns {', '.join(RECORD_COLUMNS)} or none, "
+            f"got only {', '.join(parser_columns)}."
         )
     if max_rejected_fraction is not None and not 0 <= max_rejected_fraction <= 1:
         raise InputError(f"max_rejected_fraction must lie in [0, 1], got {max_rejected_fraction!r}.")
@@ -100,7 +101,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     spark_trigger = _spark_trigger(trigger)
     ahead_us = None if ahead is None else parse_duration(ahead)
     executor = executor_of(spark)
-    append_rows.check_rows(read_options(store), executor.input(streaming_df), Sieve(reasons=parsed))
+    append_rows.check_rows(read_options(store), executor.input(streaming_df), RowFilter(reasons=parsed))
     check_numbering(spark, store, name, os.fspath(checkpoint))
     lock = busy or threading.Lock()
 
@@ -113,7 +114,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 store,
                 executor.input(rows),
                 Batches(name, number, number),
-                sieve=Sieve(latest, parsed),
+                row_filter=RowFilter(latest, parsed),
                 check=lambda done: _check_fraction(done, max_rejected_fraction, name, number),
             )
             if progress is not None:

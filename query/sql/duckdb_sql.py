@@ -37,8 +37,8 @@ from tidemark.query.sql.sql_types import duckdb_type
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.snapshots.snapshot import open_snapshot
-from tidemark.warehouse.snapshots.system_tables import BATCHES, RUNS, STEPS
+from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
+from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -62,7 +62,7 @@ def register(connection: DuckDBPyConnection, wh: Reader, prefix: str, *, tempora
     readers, make = _PinnedReaders(wh), f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     define = _FunctionRegistry(connection, f"tidemark_{prefix}")
     files = define(f"{EVENTS}_files", readers.files, ["VARCHAR"], "VARCHAR[]")
-    batches = _rows_query(define("batches", readers.rows_of("batches"), [], _struct_list(BATCHES)))
+    batches = _rows_query(define("batches", readers.rows_of("batches"), [], _struct_list(BATCH_COLUMNS)))
     visible = (
         f"SELECT e.* FROM read_parquet({files}('{{part}}', epoch_us(now())), hive_partitioning = false) e "
         f"SEMI JOIN ({batches}) b ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
@@ -70,7 +70,7 @@ def register(connection: DuckDBPyConnection, wh: Reader, prefix: str, *, tempora
     views = {"events": visible.format(part="events")}
     views |= {part: f"{visible.format(part=part)} AND b.part = '{part}'" for part in ("history", "live")}
     summary = sql_rows.columns("summary", wh.options)
-    for name, columns in (("steps", STEPS), ("runs", RUNS), ("summary", summary)):
+    for name, columns in (("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS), ("summary", summary)):
         views[name] = _rows_query(define(name, readers.rows_of(name), [], _struct_list(columns)))
     for name, text in views.items():
         connection.execute(f'{make}VIEW "{prefix}{name}" AS {text}')
@@ -158,9 +158,9 @@ class _PinnedReaders:
                 return _rows_as_dicts(wh, name, sql_rows.rows(wh, name, None, (), {}))
             contents = wh.contents()
             columns, rows = {
-                "batches": (BATCHES, contents.batches),
-                "steps": (STEPS, contents.step_rows),
-                "runs": (RUNS, contents.run_rows),
+                "batches": (BATCH_COLUMNS, contents.batches),
+                "steps": (STEP_COLUMNS, contents.step_rows),
+                "runs": (RUN_COLUMNS, contents.run_rows),
             }[name]
             names = [column for column, _ in columns]
             return [dict(zip(names, row, strict=True)) for row in rows()]

@@ -28,7 +28,7 @@ from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError, told_in
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.system_tables import BATCHES, RUNS, STEPS
+from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,7 +140,7 @@ def _functions(options: Options) -> dict[str, tuple[str, tuple[Any, ...], str]]:
             columns_ddl = ddl(sql_rows.columns(name, options, measure))
             functions[f"{measure}_{name}"] = ("rows", (name, measure), columns_ddl)
     functions["summary"] = ("summary", (), ddl(sql_rows.columns("summary", options)))
-    for name, columns in (("batches", BATCHES), ("steps", STEPS), ("runs", RUNS)):
+    for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
         functions[name] = (name, (), ddl(columns))
     functions["live"] = ("live", (), ddl([*SYSTEM_COLUMNS.items(), *options.columns]))
     return functions

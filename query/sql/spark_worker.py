@@ -15,7 +15,7 @@ from tidemark.query.reader import Reader
 from tidemark.query.sql import sql_rows
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.snapshot import open_snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 
 _open_readers: dict[WarehouseAddress, Reader] = {}
 

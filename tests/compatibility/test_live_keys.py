@@ -17,7 +17,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.ingest.event_files import WriteRows
-from tidemark.warehouse.ingest.row_filter import Sieve
+from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import by_tick
 from tidemark.warehouse.settings.options import SYSTEM_COLUMNS, read_options
@@ -33,7 +33,7 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
     schema, eps = pa.schema(events.schema()), ledger_table.level_eps(options.eps, 0)
     fields = list(schema)[len(SYSTEM_COLUMNS) :]
     columns = [pa.array(values, field.type) for *values, field in zip(*given, fields, strict=True)]
-    work = WriteRows(store, schema, batch, options, 0, Sieve(), eps)
+    work = WriteRows(store, schema, batch, options, 0, RowFilter(), eps)
     made = list(work(iter([pa.RecordBatch.from_arrays(columns, [field.name for field in fields])])))
     files = [one.file.action() for one in made]
     assert tables.commit_once(store, EVENTS, "web", number, lambda _: files)

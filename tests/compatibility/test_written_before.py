@@ -24,7 +24,7 @@ from tidemark import query, stream, warehouse
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.runs import layout
-from tidemark.warehouse.snapshots.snapshot import rejected_counts
+from tidemark.warehouse.snapshots.system_tables import rejected_counts
 
 ARCHIVES = {"0.1.0": "8d49bcc55b071533a3e4dffecfb333892c662f29a4f7a9406fa08bb08042fc05"}
 PHIS = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)

@@ -21,7 +21,7 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.events.steps import Plan
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, Run, plan_merge
 from tidemark.warehouse.runs.run_tables import NewRun
@@ -140,7 +140,7 @@ def test_of_those_who_plan_the_same_step_one_wins(store: Store) -> None:
 def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: Store) -> None:
     """Beside it other sources bring theirs, which hinders nobody."""
     sketch = GK.from_sorted(np.array([1.0, 2.0]), 0.01, MEASURE.dtype)
-    summary = [TickSummary(0, 2, None, (Summary(MEASURE.name, 0, 0, sketch),))]
+    summary = [TickSummary(0, 2, None, (MeasureSummary(MEASURE.name, 0, 0, sketch),))]
     for batch in range(ROUNDS):
         sources = ["a", "a", "a", "b"]
         results = at_once(

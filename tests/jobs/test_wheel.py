@@ -294,7 +294,12 @@ def test_every_format_loads_a_folder_streams_and_all_ways_to_ask_agree(loaded: P
     assert done.stderr == ""
 
 
-WITHOUT = "import sys\nfrom tidemark import query\n{}\nprint({{'pyspark', 'pandas', 'matplotlib'}} & sys.modules.keys() or 'none')"
+WITHOUT = """
+import sys
+from tidemark import query
+{}
+print({{'pyspark', 'pandas', 'matplotlib'}} & sys.modules.keys() or 'none')
+"""
 
 
 def test_a_reader_imports_neither_spark_nor_pandas(loaded: Place) -> None:

@@ -14,7 +14,7 @@ from tidemark import query, warehouse
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.execution.executors import LocalExecutor
-from tidemark.warehouse.ingest.row_filter import Sieve
+from tidemark.warehouse.ingest.row_filter import RowFilter
 
 append_module: Any = importlib.import_module(
     "tidemark.stream.append"
@@ -57,7 +57,7 @@ def append(
     batch = Batches(source, number, number)
     here = LocalExecutor()
     given = here.input(rows_of(rows, refused))
-    done = append_module.append_batch(here, Store.of(uri), given, batch, sieve=Sieve(reasons=True))
+    done = append_module.append_batch(here, Store.of(uri), given, batch, row_filter=RowFilter(reasons=True))
     return done is not None
 
 

@@ -323,7 +323,7 @@ def test_a_rule_that_takes_any_lower_number_for_a_replay_is_caught(
 ) -> None:
     monkeypatch.setattr(
         batch_numbers,
-        "place_of",
+        "state_of",
         lambda store, *_: "known" if batch_numbers.newest(store, "s") >= 5 else "new",
     )
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
@@ -331,7 +331,7 @@ def test_a_rule_that_takes_any_lower_number_for_a_replay_is_caught(
 
 
 def test_a_rule_that_takes_a_replay_for_new_is_caught(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_numbers, "place_of", lambda *_: "new")
+    monkeypatch.setattr(batch_numbers, "state_of", lambda *_: "new")
     monkeypatch.setattr(tables, "has_transaction", lambda *_: False)
     with pytest.raises(AssertionError):
         follow(uri, [("append", 5, 1, ""), ("append", 5, 1, "")])

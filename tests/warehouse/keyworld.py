@@ -27,11 +27,12 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import Batches, decode
 from tidemark.warehouse.events.steps import Plan
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.batch_summaries import Summaries, by_tick
+from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, by_tick
 from tidemark.warehouse.loads import attempt, tasks
 from tidemark.warehouse.projections import key_counts
 from tidemark.warehouse.settings.options import read_options
-from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot
+from tidemark.warehouse.snapshots.snapshot import KeysView
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 DAY_US = 86_400_000_000
 Row = tuple[Any, int | None]  # a key (None: NULL) and its tick (None: no time)
@@ -113,7 +114,7 @@ class KeyWorld:
         table = self._table(rows, number, "s", [at for _, at in events])
         write_deltalake(self.store.table("events"), table, mode="append")
         eps = ledger_table.level_eps(options.eps, 0)
-        tasks = [Summaries(options, eps) for _ in range(shares)]
+        tasks = [TickSummarizer(options, eps) for _ in range(shares)]
         for piece, at in enumerate(range(0, len(events), 100)):  # in pieces, as rows come
             task = tasks[piece % shares]
             task.add(decode(table.slice(at, 100).combine_chunks(), task.columns, options.key_column))
@@ -124,7 +125,7 @@ class KeyWorld:
 
     def view(self) -> KeysView:
         """As a reader that comes now sees it."""
-        return Snapshot(self.store).keys_view()
+        return SnapshotReader(self.store).keys_view()
 
     def truth(self, window: Window = ALL_TIME) -> Counter[Any]:
         """The rows in the window of each key, as plain values; NaN by the word."""

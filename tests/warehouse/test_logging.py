@@ -75,7 +75,8 @@ def test_a_module_that_prints_is_caught() -> None:
 
 def test_without_a_handler_of_the_caller_s_warnings_go_nowhere() -> None:
     """In a fresh process, where no test framework has put a handler of its own."""
-    script = "import logging; from tidemark import warehouse; logging.getLogger('tidemark.commits').warning('lost a race')"
+    warn = "logging.getLogger('tidemark.commits').warning('lost a race')"
+    script = f"import logging; from tidemark import warehouse; {warn}"
     found = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )

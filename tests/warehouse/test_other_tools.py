@@ -22,7 +22,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.snapshots.live_rows import live_values
-from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 WHOLE = "events: each batch has the rows that came"
 KEYS: dict[str, list[Any]] = {"string": ["a", "é", None, "ccc"], "binary": [b"a", b"\xff", None, b""]}
@@ -265,7 +265,7 @@ def live_notes(store: Store) -> list[Any]:
 
 
 def test_live_values_are_missed_even_where_they_are_nan_or_null(timed: Store) -> None:
-    snapshot = Snapshot(timed)
+    snapshot = SnapshotReader(timed)
     before, view = DeltaTable(timed.table(EVENTS)).version(), snapshot.view("x")
     values = sum(len(chunk) for chunk in live_values(snapshot, view, ALL_TIME))
     for number, note in enumerate(("web-9:3", "web-9:4", "web-9:7")):  # NULL, NaN and a number

@@ -56,7 +56,7 @@ def test_no_batch_is_lost_by_maintenance_between_a_plan_and_its_load(planned: Lo
 def test_maintenance_that_looks_at_finished_loads_alone_is_caught(
     planned: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_table, "in_part", lambda *_: False)
+    monkeypatch.setattr(ledger_table, "partly_planned", lambda *_: False)
     planned.maintain(grace="0")
     planned.load_live()
     assert seen(planned) != FAN * ROWS

@@ -16,7 +16,7 @@ from pyarrow import fs
 from tidemark.warehouse.columns.tick_counts import TickCounts, add_totals
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import Batches, Share, read_columns, read_rows
-from tidemark.warehouse.ledger.batch_summaries import Summaries, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.runs.cuts import Slice, SortedInput
 from tidemark.warehouse.runs.projection import Projection, Shape, WrittenFile
 from tidemark.warehouse.runs.run_files import merge_slice, write_rows
@@ -151,7 +151,7 @@ class SummariseTask:
 
     def __call__(self) -> list[TickSummary]:
         """Summaries of the rows by tick."""
-        found, filesystem = Summaries(self.options, self.eps), self.store.filesystem()
+        found, filesystem = TickSummarizer(self.options, self.eps), self.store.filesystem()
         key = self.options.key_column
         for piece in read_columns(filesystem, self.shares, found.columns, self.batches, key):
             found.add(piece)
