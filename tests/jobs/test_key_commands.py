@@ -124,7 +124,7 @@ REFUSED = {
     ("decimal(18,4)", "12:00"): "not a number",
     ("boolean", "maybe"): "not a boolean: 'maybe'. 'k' is of type boolean: give true or false",
     ("binary", "xyz"): "not hexadecimal: 'xyz'",
-    ("binary", "0"): "two digits a byte",
+    ("binary", "0"): "two digits per byte",
     ("date", "yesterday"): "not a time: 'yesterday'",
     ("timestamp", "noon"): "not a time: 'noon'",
 }
