@@ -23,7 +23,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.runs.marks import SPANS
-from tidemark.warehouse.snapshots import snapshot
+from tidemark.warehouse.snapshots import snapshot_reader
 
 
 def failures(uri: Path) -> dict[str, str]:
@@ -199,7 +199,7 @@ def test_a_run_that_is_there_twice_is_an_overlap_of_steps(copied: Grown) -> None
 
 def test_more_than_kappa_runs_at_a_level_are_found(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same tables under a smaller kappa."""
-    monkeypatch.setattr(snapshot, "read_options", lambda *of: replace(read_options(*of), kappa=0))
+    monkeypatch.setattr(snapshot_reader, "read_options", lambda *of: replace(read_options(*of), kappa=0))
     assert "more than 0 runs" in failures(grown.uri)["x: runs partition the steps, at most kappa a level"]
 
 
