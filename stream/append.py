@@ -29,6 +29,7 @@ from tidemark.warehouse.load import BULK, next_step
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.os_errors import telling_refusals
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,11 +45,12 @@ def append(
     source: str,
     batch: int,
     storage_options: dict[str, str] | None = None,
+    tuning: Tuning | None = None,
 ) -> bool:
     """Appends one batch of a source; False where the warehouse has it already.
 
     `spark` and `rows` are as for `warehouse.load`: a session and a DataFrame of it; or None, and a pyarrow
-    Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or folder.
+    Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or folder. So is `tuning`.
 
     `batch` is the source's own number, from 0 on; numbers rise, and may leave some out. A batch that comes
     again is a replay and changes nothing. Rows whose time, measures or key are timestamps or dates outside
@@ -57,8 +59,8 @@ def append(
     """
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
         raise InputError(f"batch must be a whole number from 0 on, got {batch!r}.")
-    store = Store.of(uri, storage_options)
-    executor = executor_of(spark)
+    store = Store.of(uri, storage_options, tuning)
+    executor = executor_of(spark, store.tuning)
     name = Batches(checked_source(source), batch, batch)
     return append_batch(executor, store, executor.input(rows), name) is not None
 
@@ -143,6 +145,6 @@ def _summarise(executor: Executor, store: Store, options: Options, batch: Batche
     found = event_files(tables.open_table(store, EVENTS), [batch])
     work = [
         tasks.SummariseTask(store, options, (batch,), tuple(shares), eps)
-        for shares in share_out(store.filesystem(), found, tasks.SORT_ROWS // len(options.measures))
+        for shares in share_out(store.filesystem(), found, store.tuning.sort_rows // len(options.measures))
     ]
     return by_tick(chain.from_iterable(executor.run(work)), eps)

@@ -21,6 +21,7 @@ from tidemark.warehouse.ingest.append_rows import TOLD, Appended
 from tidemark.warehouse.ingest.row_filter import Sieve
 from tidemark.warehouse.os_errors import telling_refusals
 from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +60,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     progress: Callable[[BatchReport], None] | None = None,
     storage_options: dict[str, str] | None = None,
     busy: threading.Lock | None = None,
+    tuning: Tuning | None = None,
 ) -> StreamingQuery:
     """Starts the stream and returns Spark's query: stop it, or await it, as any other.
 
@@ -75,12 +77,13 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                   a batch with more than this share of rejected rows stops the stream, uncommitted
     progress      called after each batch
     busy          held while a batch is in work, for whoever wants to stop between two
+    tuning        sizes of blocks and tasks; None: the defaults of `warehouse.Tuning`
 
     A batch that Spark replays after a crash changes nothing. Raises InputError where the checkpoint does
     not know batches that the warehouse has from this source.
     """
     spark = streaming_df.sparkSession
-    store = Store.of(uri, storage_options)
+    store = Store.of(uri, storage_options, tuning)
     name = checked_source(source)
     told = [column for column in TOLD if column in streaming_df.columns]
     if not streaming_df.isStreaming:

@@ -48,6 +48,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, plan_merge
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     import os
@@ -107,6 +108,7 @@ def load(
     *,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
 ) -> LoadReport:
     """Moves a batch of rows into history; without rows, what the streams brought.
 
@@ -118,6 +120,7 @@ def load(
               Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or of a folder of them
     batch     the batch's name, which stays the same when the load is run again
     progress  called with the name of each point reached
+    tuning    sizes of files, blocks and tasks; None: the defaults of `Tuning`
 
     The same batch again changes nothing; a load of nothing succeeds and says so. Raises BatchMismatch where
     the batch came before with other rows, InputError for rows that do not fit; then nothing was changed.
@@ -128,8 +131,8 @@ def load(
         raise InputError(
             f"batch must be a name that stays the same when the load is run again, got {batch!r}."
         )
-    executor = executor_of(spark)
-    store = Store.of(uri, storage_options)
+    store = Store.of(uri, storage_options, tuning)
+    executor = executor_of(spark, store.tuning)
     options = read_options(store)
     report = LoadReport()
     watch = _Watch(report, progress)

@@ -38,6 +38,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,16 +75,18 @@ def maintain(
     grace: str | None = None,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
 ) -> MaintenanceReport:
     """Sweeps, expires and compacts.
 
     `grace` overrides the warehouse's own for this once; a shorter one is safe only while nobody
     reads and no load runs. A table whose log would be cleaned before the grace keeps it longer from now on.
+    `tuning` sets the sizes of joined files' row groups; None: the defaults of `Tuning`.
 
     Raises DamagedWarehouse, before anything is changed, where a table leads out of the warehouse's folder.
     Without a Spark session the files of `events` are joined in this process, one group after the other.
     """
-    store = Store.of(uri, storage_options)
+    store = Store.of(uri, storage_options, tuning)
     options = read_options(store)
     grace_us = options.grace_us if grace is None else parse_grace(grace)
     tell = progress or (lambda _: None)
@@ -108,7 +111,7 @@ def maintain(
     for name in (LEDGER, STEPS, REJECTED):
         _sweep(store, name, grace_us, report)
     tell("events")
-    _compact_events(executor_of(spark), store, report)
+    _compact_events(executor_of(spark, store.tuning), store, report)
     _sweep(store, EVENTS, grace_us, report)
     _LOG.info(
         "%s: maintained: %d files swept, %d ledger rows and %d marks expired, compacted: %s",
@@ -198,12 +201,8 @@ def _compact_ledger(
             and not ledger_table.in_part(one, planned)
             and _expired(files[path].modified, grace_us)
         }
-        dropped = {
-            one
-            for found in ranges.values()
-            for one in found
-            if _within(one, gone) or old.intersection(ledger_table.wider(one))
-        }
+        wider = ledger_table.wider(one for found in ranges.values() for one in found)
+        dropped = {one for one, wholes in wider.items() if _within(one, gone) or old.intersection(wholes)}
         cold = [path for path, found in ranges.items() if not (len(found) == 1 and found[0] in live)]
         if len(cold) <= _LEDGER_FILES and not dropped:
             return 0

@@ -234,8 +234,9 @@ def _ledger_sums(moment: Moment) -> str:
         ticks[tick] = count
     planned = covered(moment.plans())
     parts: dict[Batches, Counter[int]] = {}
+    wider = ledger_table.wider(counts)
     for one, ticks in counts.items():
-        whole = next((other for other in ledger_table.wider(one) if other in counts), None)
+        whole = next(iter(wider[one]), None)
         if whole is not None and not ledger_table.in_part(whole, planned):
             parts.setdefault(whole, Counter()).update(ticks)
     for whole, found in parts.items():  # maintenance takes the parts of others out

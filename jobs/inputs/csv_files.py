@@ -19,7 +19,8 @@ import pyarrow.csv as pa_csv
 from tidemark.jobs.inputs.text_columns import Unfit, is_text_type, typed
 from tidemark.jobs.inputs.text_files import Block, blocks
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.execution.arrow_inputs import BATCH_ROWS, ArrowRows
+from tidemark.warehouse.execution.arrow_inputs import ArrowRows
+from tidemark.warehouse.tuning import DEFAULT
 
 _BLANK = re.compile(rb"(?m)^[\x00-\x09\x0b\x0c\x0e-\x20]+\r?$")
 
@@ -85,7 +86,7 @@ def _parsed(block: Block, header: list[str], separator: str) -> Iterator[pa.Reco
         )
     except pa.ArrowInvalid as error:
         raise block.refuse(0, f"in the lines from there on, {error}") from error
-    yield from table.to_batches(max_chunksize=BATCH_ROWS)
+    yield from table.to_batches(max_chunksize=DEFAULT.batch_rows)
 
 
 def _check_form(block: Block, separator: str) -> None:

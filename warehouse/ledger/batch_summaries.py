@@ -18,9 +18,6 @@ from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, summ
 from tidemark.warehouse.ledger.key_summaries import join as join_keys
 from tidemark.warehouse.settings.options import Options
 
-_HELD_ROWS = 2**20  # rows that are summarised at once
-_HELD_PARTS = 64  # pieces of a tick whose summaries are held before they are joined
-
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -68,7 +65,7 @@ class Summaries:
     def add(self, piece: Piece) -> None:
         """Takes the rows of a piece with `columns`, and the keys where there is a key."""
         self._held.append(piece)
-        if sum(len(held.ticks) for held in self._held) >= _HELD_ROWS:
+        if sum(len(held.ticks) for held in self._held) >= self.options.tuning.summary_rows:
             self._summarise()
 
     def finish(self) -> list[TickSummary]:
@@ -86,7 +83,7 @@ class Summaries:
         for tick, rows in zip(ticks.tolist(), np.split(order, starts[1:]), strict=True):
             parts = self._pieces.setdefault(tick, [])
             parts.append(self._summary(tick, rows, piece))
-            if len(parts) == _HELD_PARTS:
+            if len(parts) == self.options.tuning.summary_parts:
                 self._joined.append(join(self._pieces.pop(tick), self.eps))
 
     def _summary(self, tick: int, rows: Any, piece: Piece) -> TickSummary:

@@ -30,7 +30,7 @@ from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.events.steps import covered, read_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
-from tidemark.warehouse.ledger.cascade import FAN, LEVELS
+from tidemark.warehouse.ledger.cascade import LEVELS
 from tidemark.warehouse.ledger.ledger_rows import RANGE, SCHEMA, from_arrow, to_arrow
 
 _LEAST, _MOST = ([f"{end}.{name}" for name in RANGE] for end in ("min", "max"))  # statistics of a file
@@ -76,7 +76,7 @@ def prepare(
     """
     one, newest = Batches(source, batch, batch), tables.newest_transaction(table, source)
     action = write_rows(store, one, to_arrow(one, summaries))
-    due = _due(newest, one)
+    due = _due(newest, one, store.tuning.fan)
     planned = _planned(store) if due else ()
     wider = _wider(store, table, eps, one, summaries, due, planned) if due else []
     return Prepared(newest, planned, action, tuple(wider))
@@ -128,15 +128,17 @@ def _wider(
 ) -> list[AddAction]:
     """Rows of the ranges that end with the batch or were passed over by its number: those that are `due`.
 
-    Ranges of which a part is planned to be loaded are left out: nobody would take them.
+    Ranges of which a part is planned to be loaded are left out: nobody would take them. So are those that
+    would not fit the ranges that writers of another fan have made.
     """
     found = ranges_by_file(store, table)
     made: dict[Batches, Sequence[TickSummary]] = {one: summaries}
     actions = []
     for level, whole in due:
-        inside = [r for ranges in [*found.values(), list(made)] for r in ranges if r.within(whole)]
-        parts = live_ranges(inside, [])
-        if len(parts) < 2 or not live_ranges([whole], planned):
+        known = list(chain(chain.from_iterable(found.values()), made))
+        parts = live_ranges([one for one in known if one.within(whole)], [])
+        narrower = {store.tuning.fan**lower for lower in range(level)}
+        if len(parts) < 2 or not live_ranges([whole], planned) or not _fits_cascade(whole, known, narrower):
             continue
         missing = [part for part in parts if part not in made]
         rows = [one for part in parts if part in made for one in made[part]]
@@ -149,11 +151,21 @@ def _wider(
     return actions
 
 
-def _due(newest: int, one: Batches) -> list[tuple[int, Batches]]:
+def _fits_cascade(whole: Batches, known: Iterable[Batches], narrower: Set[int]) -> bool:
+    """Whether every known range that shares batches with `whole` lies inside it and has one of the widths.
+
+    So ranges nest, and no summary is merged more often than `MERGES` says, also where the fan was another
+    before: the width of a range tells which fan made it (see `Tuning`).
+    """
+    near = [r for r in known if r.source == whole.source and r.first <= whole.last and whole.first <= r.last]
+    return all(one.within(whole) and one.last - one.first + 1 in narrower for one in near)
+
+
+def _due(newest: int, one: Batches, fan: int) -> list[tuple[int, Batches]]:
     """The ranges, with their levels, that end after the newest batch so far and no later than this one."""
     found = []
     for level in range(1, LEVELS + 1):
-        width = FAN**level
+        width = fan**level
         for batch in sorted({newest, one.last} - {-1}):
             first = batch // width * width
             if newest < first + width - 1 <= one.last:
@@ -161,11 +173,19 @@ def _due(newest: int, one: Batches) -> list[tuple[int, Batches]]:
     return found
 
 
-def wider(one: Batches) -> list[Batches]:
-    """The ranges of the cascade that a range lies in, itself left out."""
-    firsts = [(width, one.first // width * width) for width in (FAN**level for level in range(1, LEVELS + 1))]
-    found = [Batches(one.source, first, first + width - 1) for width, first in firsts]
-    return [other for other in found if one.within(other) and other != one]
+def wider(known: Iterable[Batches]) -> dict[Batches, list[Batches]]:
+    """Of each range the known ones that it lies in, itself left out, the narrowest first.
+
+    Ranges nest, whatever the fan of their writers: see `_fits_cascade`. O(n log n) for n ranges.
+    """
+    found: dict[Batches, list[Batches]] = {}
+    around: list[Batches] = []  # the ranges that hold the one before, the narrowest last
+    for one in sorted(set(known), key=lambda r: (r.source, r.first, -r.last)):
+        while around and not one.within(around[-1]):
+            around.pop()
+        found[one] = around[::-1]
+        around.append(one)
+    return found
 
 
 def in_part(whole: Batches, planned: Iterable[Batches]) -> bool:
