@@ -313,13 +313,13 @@ def test_a_merge_that_does_not_sum_across_inputs_is_found(
 
 def test_marks_that_miss_a_heavy_key_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first key of a file has rows in two files; here its share next door is forgotten."""
-    whole = key_counts.keymarks._heavy_of_run
+    whole = key_counts.key_marks._heavy_of_run
 
     def forgets(key: Any, files: Any, totals: Any) -> Any:
         keys, pairs = whole(key, files, totals)
         return Heavy(keys.keys[1:], keys.cells[1:], keys.counts[1:], keys.floors), pairs
 
-    monkeypatch.setattr(key_counts.keymarks, "_heavy_of_run", forgets)
+    monkeypatch.setattr(key_counts.key_marks, "_heavy_of_run", forgets)
     world = KeyWorld(tmp_path / "w", tuning=TINY)
     world.load(rows_of("string", 0))
     with pytest.raises(AssertionError):
