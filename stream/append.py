@@ -30,6 +30,7 @@ from tidemark.warehouse.load import BULK, next_step
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.os_errors import telling_refusals
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +46,7 @@ def append(
     source: str,
     batch: int,
     storage_options: dict[str, str] | None = None,
+    tuning: Tuning | None = None,
 ) -> bool:
     """Appends one batch of a source; returns False if the warehouse has the batch already.
 
@@ -52,7 +54,8 @@ def append(
                      RecordBatch or RecordBatchReader, or the path of a Parquet file or folder
     source           the unique name of the stream in the warehouse
     batch            the number of the batch in its source, from 0. Numbers must increase; gaps are allowed
-    storage_options  as for `warehouse.load`
+    storage_options, tuning
+                     as for `warehouse.load`
 
     A batch that comes again is a replay and changes nothing. Rows whose time, measures or key are timestamps
     or dates outside the years 1 to 9999 go to the table `rejected`. Raises InputError for rows that do not
@@ -60,8 +63,8 @@ def append(
     """
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
         raise InputError(f"batch must be a whole number from 0 on, got {batch!r}.")
-    store = Store.of(uri, storage_options)
-    executor = executor_of(spark)
+    store = Store.of(uri, storage_options, tuning)
+    executor = executor_of(spark, store.tuning)
     name = Batches(checked_source(source), batch, batch)
     return append_batch(executor, store, executor.input(rows), name) is not None
 
@@ -152,6 +155,6 @@ def _summarise(executor: Executor, store: Store, options: Options, batch: Batche
     files = event_files(tables.open_table(store, EVENTS), [batch])
     work = [
         tasks.SummariseTask(store, options, (batch,), tuple(shares), eps)
-        for shares in share_out(store.filesystem(), files, tasks.SORT_ROWS // len(options.measures))
+        for shares in share_out(store.filesystem(), files, store.tuning.sort_rows // len(options.measures))
     ]
     return by_tick(chain.from_iterable(executor.run(work)), eps)

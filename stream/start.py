@@ -21,6 +21,7 @@ from tidemark.warehouse.ingest.append_rows import RECORD_COLUMNS, Appended
 from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.os_errors import telling_refusals
 from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +60,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     progress: Callable[[BatchReport], None] | None = None,
     storage_options: dict[str, str] | None = None,
     busy: threading.Lock | None = None,
+    tuning: Tuning | None = None,
 ) -> StreamingQuery:
     """Starts the stream and returns Spark's StreamingQuery, to stop it or to wait for it.
 
@@ -78,12 +80,13 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     storage_options
                   as for `warehouse.load`
     busy          a lock that is held while a batch is processed; acquire it to stop between two batches
+    tuning        sizes of blocks and tasks; None: the defaults of `warehouse.Tuning`
 
     A batch that Spark replays after a crash changes nothing. Raises InputError for bad arguments, for columns
     that do not fit, and if the checkpoint lacks batches that the warehouse has from this source.
     """
     spark = streaming_df.sparkSession
-    store = Store.of(uri, storage_options)
+    store = Store.of(uri, storage_options, tuning)
     name = checked_source(source)
     parser_columns = [column for column in RECORD_COLUMNS if column in streaming_df.columns]
     if not streaming_df.isStreaming:

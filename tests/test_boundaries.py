@@ -24,7 +24,7 @@ FLOORS = {
     ],
     "warehouse": [
         "errors",
-        "columns os_errors",
+        "columns os_errors tuning",
         "execution integrity",
         "delta",
         "events runs",

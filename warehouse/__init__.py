@@ -31,6 +31,7 @@ from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.snapshots.live_rows import live_values
 from tidemark.warehouse.snapshots.snapshot import Snapshot, View
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
+from tidemark.warehouse.tuning import Tuning
 from tidemark.warehouse.verify import Check, Report, verify
 
 logging.getLogger("tidemark").addHandler(logging.NullHandler())
@@ -53,6 +54,7 @@ __all__ = [
     "SystemRefused",
     "TidemarkError",
     "TooManyRejected",
+    "Tuning",
     "View",
     "create",
     "live_values",

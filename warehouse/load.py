@@ -52,6 +52,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, plan_merge
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     import os
@@ -116,6 +117,7 @@ def load(
     *,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
 ) -> LoadReport:
     """Moves a batch of rows into history; without rows, all batches that streams appended.
 
@@ -129,6 +131,7 @@ def load(
     storage_options
               options of the object store, as delta-rs takes them
     progress  called with the name of each point reached
+    tuning    sizes of files, blocks and tasks; None: the defaults of `Tuning`
 
     Loading the same batch again changes nothing. Without any rows the outcome is 'empty'. Raises
     BatchMismatch if the batch was loaded with other rows, InputError for rows that do not fit; then nothing
@@ -142,8 +145,8 @@ def load(
         raise InputError(
             f"batch must be a name that stays the same when the load is run again, got {batch!r}."
         )
-    executor = executor_of(spark)
-    store = Store.of(uri, storage_options)
+    store = Store.of(uri, storage_options, tuning)
+    executor = executor_of(spark, store.tuning)
     options = read_options(store)
     report = LoadReport()
     watch = _Progress(report, progress)

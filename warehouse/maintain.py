@@ -36,6 +36,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +76,7 @@ def maintain(
     grace: str | None = None,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
 ) -> MaintenanceReport:
     """Deletes files past their retention and joins small files.
 
@@ -86,11 +88,12 @@ def maintain(
     storage_options
               options of the object store, as delta-rs takes them
     progress  called with a text at the start of each part
+    tuning    sizes of joined files' row groups; None: the defaults of `Tuning`
 
     The retention of a table's log is lengthened if it is shorter than the grace. Raises DamagedWarehouse,
     before anything is changed, if a path of a table leads out of the warehouse's folder.
     """
-    store = Store.of(uri, storage_options)
+    store = Store.of(uri, storage_options, tuning)
     options = read_options(store)
     grace_us = options.grace_us if grace is None else parse_grace(grace)
     report_progress = progress or (lambda _: None)
@@ -117,7 +120,7 @@ def maintain(
     for name in (LEDGER, STEPS, REJECTED):
         _sweep(store, name, grace_us, report)
     report_progress("events")
-    _compact_events(executor_of(spark), store, report)
+    _compact_events(executor_of(spark, store.tuning), store, report)
     _sweep(store, EVENTS, grace_us, report)
     _LOG.info(
         "%s: maintained: %d files swept, %d ledger rows and %d marks expired, compacted: %s",

@@ -234,8 +234,9 @@ def _ledger_sums(moment: Moment) -> str:
         ticks[tick] = count
     planned = covered(moment.plans())
     parts: dict[Batches, Counter[int]] = {}
+    enclosing = ledger_table.enclosing_ranges(counts)
     for one, ticks in counts.items():
-        whole = next((other for other in ledger_table.enclosing_ranges(one) if other in counts), None)
+        whole = next(iter(enclosing[one]), None)
         if whole is not None and not ledger_table.partly_planned(whole, planned):
             parts.setdefault(whole, Counter()).update(ticks)
     for whole, found in parts.items():  # maintenance takes the parts of others out

@@ -19,7 +19,8 @@ import pyarrow.csv as pa_csv
 from tidemark.jobs.inputs.text_columns import BadValue, is_text_type, parse_column
 from tidemark.jobs.inputs.text_files import Block, read_blocks
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.execution.arrow_inputs import BATCH_ROWS, ArrowRows
+from tidemark.warehouse.execution.arrow_inputs import ArrowRows
+from tidemark.warehouse.tuning import DEFAULT
 
 _BLANK_LINE = re.compile(rb"(?m)^[\x00-\x09\x0b\x0c\x0e-\x20]+\r?$")
 
@@ -90,7 +91,7 @@ def _split_fields(block: Block, header: list[str], separator: str) -> Iterator[p
         )
     except pa.ArrowInvalid as error:
         raise block.refuse(0, f"in the lines from there on, {error}") from error
-    yield from table.to_batches(max_chunksize=BATCH_ROWS)
+    yield from table.to_batches(max_chunksize=DEFAULT.batch_rows)
 
 
 def _check_form(block: Block, separator: str) -> None:

@@ -44,7 +44,7 @@ from tidemark.query.quantiles.window_bounds import WindowBounds, history_stairca
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.projections.value_marks import BLOCK_ROWS
+from tidemark.warehouse.tuning import DEFAULT
 
 MODES = ("quick", "accurate", "exact")
 
@@ -66,7 +66,7 @@ class Source:
     blocks: BlockReader
     live_values: LiveValues
     _: KW_ONLY
-    rows_a_run: int = 4 * BLOCK_ROWS
+    rows_a_run: int = 4 * DEFAULT.block_rows
     rows_a_round: int = 2**17
 
 

@@ -25,6 +25,7 @@ from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummar
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, Run, plan_merge
 from tidemark.warehouse.runs.run_tables import NewRun
+from tidemark.warehouse.tuning import DEFAULT
 
 ROUNDS = 60
 RACERS = 4
@@ -151,7 +152,7 @@ def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: S
     held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
     ranges = [one for found in held.values() for one in found]
     every = [Batches(s, b, b) for s in "ab" for b in range(ROUNDS)]
-    wide = [Batches(s, 0, ledger_table.FAN - 1) for s in "ab"]
+    wide = [Batches(s, 0, DEFAULT.fan - 1) for s in "ab"]
     assert sorted(ranges) == sorted([*every, *wide])
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.warehouse.keyworld import DAY_US, KeyWorld, tiny_pieces
+from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld
 from tidemark import query, warehouse
 from tidemark.query.keys.key_windows import PartialTick
 from tidemark.warehouse import InputError
@@ -75,7 +74,8 @@ def zipf(r: random.Random, skew: float) -> str:
 def build(folder: Path, skew: float) -> tuple[KeyWorld, Truth]:
     """Two steps of whole days, then 14 batches in a cascade of threes; some events late, some timeless."""
     r = random.Random(int(skew * 10))
-    world = KeyWorld(folder / "w", options={"key_eps": EPS, "key_delta": DELTA})
+    tuning = replace(TINY, sort_rows=500, fan=3)
+    world = KeyWorld(folder / "w", options={"key_eps": EPS, "key_delta": DELTA}, tuning=tuning)
     past: list[Event] = []
     for first in (0, 3):
         rows = [(zipf(r, skew), first + r.randrange(3)) for _ in range(600)]
@@ -93,14 +93,8 @@ def build(folder: Path, skew: float) -> tuple[KeyWorld, Truth]:
 
 
 @pytest.fixture(scope="module", params=[0.8, 1.5], ids=["skew 0.8", "skew 1.5"])
-def made(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[KeyWorld, Truth]]:
-    with pytest.MonkeyPatch.context() as patch:
-        tiny_pieces(patch)
-        patch.setattr("tidemark.warehouse.loads.tasks.SORT_ROWS", 500)
-        patch.setattr("tidemark.warehouse.ledger.ledger_table.FAN", 3)
-        yield build(tmp_path_factory.mktemp("frequency"), request.param)
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[KeyWorld, Truth]:
+    return build(tmp_path_factory.mktemp("frequency"), request.param)
 
 
 def asked(truth: Truth) -> list[str]:
@@ -245,7 +239,6 @@ keysummaries_join = key_summaries.join
 @pytest.mark.parametrize("how", ["a floor of one part", "another seed", "a window off by one"])
 def test_mistakes_on_purpose_are_caught(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sketch read with another seed, a listing that says too little, an edge that slips: bounds fail."""
-    monkeypatch.setattr("tidemark.warehouse.ledger.ledger_table.FAN", 3)
     if how == "a floor of one part":
         monkeypatch.setattr("tidemark.warehouse.ledger.batch_summaries.join_keys", broken_floor)
         monkeypatch.setattr("tidemark.warehouse.ledger.key_summaries.THETA", 4)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.warehouse.keyworld import DAY_US, KeyWorld, Row, plain, tiny_pieces
+from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld, Row, plain
 from tests.warehouse.test_damage import HARM
 from tests.warehouse.test_keys import VALUES
 from tidemark import query
@@ -52,12 +53,9 @@ def zipf(seed: int, count: int = 400, ticks: int = 8) -> list[Row]:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> KeyWorld:
     """Runs of two levels with blocks of 4 rows; late ticks, NULLs and rows without a time."""
-    world = KeyWorld(tmp_path_factory.mktemp("keys") / "w")
-    with pytest.MonkeyPatch.context() as patch:
-        tiny_pieces(patch)
-        patch.setattr("tidemark.warehouse.loads.tasks.SORT_ROWS", 200)
-        for seed in range(4):
-            world.load(zipf(seed), files=2)
+    world = KeyWorld(tmp_path_factory.mktemp("keys") / "w", tuning=replace(TINY, sort_rows=200))
+    for seed in range(4):
+        world.load(zipf(seed), files=2)
     assert [run.run.level for run in world.view().runs] == [1, 0]
     return world
 
@@ -130,10 +128,9 @@ def test_with_any_budget_for_heavy_keys_no_answer_changes(
     tmp_path: Path, window: Window, budget: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Floors rise, and questions below them go to a scan."""
-    tiny_pieces(monkeypatch)
     monkeypatch.setattr(heavy_keys, "ENTRIES", budget[0])
     monkeypatch.setattr(heavy_keys, "BYTES", budget[1])
-    world = KeyWorld(tmp_path / "w", kappa=3)
+    world = KeyWorld(tmp_path / "w", kappa=3, tuning=TINY)
     for seed in range(2):
         world.load(zipf(seed, 60))
     check(world, window, monkeypatch)
@@ -169,11 +166,8 @@ def test_a_look_up_reads_the_blocks_that_may_hold_the_key_and_no_others(
 
 
 @pytest.mark.parametrize("kind", sorted(VALUES))
-def test_keys_of_every_type_are_asked_for_as_the_user_has_them(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tiny_pieces(monkeypatch)
-    world = KeyWorld(tmp_path / "w", kind)
+def test_keys_of_every_type_are_asked_for_as_the_user_has_them(tmp_path: Path, kind: str) -> None:
+    world = KeyWorld(tmp_path / "w", kind, tuning=TINY)
     r = random.Random(3)
     world.load([(r.choice([*VALUES[kind], None]), r.randrange(3)) for _ in range(60)])
     wh, truth = query.open(world.uri), world.truth()

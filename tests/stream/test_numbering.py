@@ -27,11 +27,6 @@ start_module = importlib.import_module("tidemark.stream.start")  # the package g
 POINTS = ("rejected", "events", "ledger")  # the commits of a batch, in their order
 
 
-@pytest.fixture(autouse=True)
-def _played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_table, "FAN", 3)
-
-
 @pytest.fixture
 def uri(tmp_path: Path) -> Path:
     create(tmp_path / "w")

@@ -25,6 +25,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.execution import arrow_inputs
 from tidemark.warehouse.execution.executors import SparkExecutor
 from tidemark.warehouse.ingest import same_rows
+from tidemark.warehouse.tuning import Tuning
 
 OPTIONS: dict[str, Any] = {"key": "k", "time": "t", "eps": 0.1, "kappa": 2}
 POINTS = ["appended", "planned", "sorted", "marked", "committed", "merge sorted", "merge marked", "merged"]
@@ -270,10 +271,9 @@ def test_the_first_batch_fixes_the_columns_without_spark(tmp_path: Path) -> None
     assert warehouse.load(None, tmp_path, rows.slice(0, 0), "none").outcome == "empty"
 
 
-def test_memory_is_bounded_by_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_by_batches(tmp_path: Path) -> None:
     """Rows are read, cast and written in batches of so many rows, fewer where rows are wide."""
-    monkeypatch.setattr(arrow_inputs, "BATCH_ROWS", 64)
-    monkeypatch.setattr(arrow_inputs, "_BATCH_BYTES", 10_000)
+    tuning = Tuning(batch_rows=64, batch_bytes=10_000)
     pq.write_table(rows_of(0, 1000), tmp_path / "narrow.parquet")
     wide = pa.table({"s": [f"{i}" * 400 for i in range(1000)]})
     pq.write_table(wide, tmp_path / "wide.parquet", use_dictionary=False)
@@ -282,7 +282,7 @@ def test_memory_is_bounded_by_batches(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / "narrow.parquet", 64),
         (tmp_path / "wide.parquet", 20),
     ):
-        sizes = [batch.num_rows for batch in arrow_inputs.arrow_rows(given).read()]
+        sizes = [batch.num_rows for batch in arrow_inputs.arrow_rows(given, tuning).read()]
         assert (sum(sizes), max(sizes) <= most) == (1000, True)
 
 

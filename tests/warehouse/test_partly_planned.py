@@ -14,8 +14,9 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.events.steps import Plan
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.cascade import FAN
+from tidemark.warehouse.tuning import DEFAULT
 
+FAN = DEFAULT.fan
 ROWS = 5
 
 

@@ -21,7 +21,6 @@ from tidemark import warehouse
 from tidemark.warehouse import read_options
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.runs.marks import SPANS
 from tidemark.warehouse.snapshots import snapshot_reader
 
@@ -253,10 +252,7 @@ def test_a_ledger_row_that_is_there_twice_is_found(copied: Grown) -> None:
     assert "more than once" in failures(copied.uri)["ledger: each tick once, wide ranges add up"]
 
 
-def test_a_wide_range_without_the_rows_of_a_part_is_found(
-    copied: Grown, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ledger_table, "FAN", 2)
+def test_a_wide_range_without_the_rows_of_a_part_is_found(copied: Grown) -> None:
     rows = rows_of(copied.uri, "ledger")
     of_first = [row for row in rows.to_pylist() if row["last_batch"] == 0]
     wide = pa.Table.from_pylist([{**row, "last_batch": 1} for row in of_first], schema=rows.schema)

@@ -28,8 +28,6 @@ from tidemark.warehouse.delta.tables import DataFile, files
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.os_errors import reading
 
-GROUP_ROWS = 2**20  # rows of a row group of events at most
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Batches:

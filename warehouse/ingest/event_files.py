@@ -26,7 +26,7 @@ from tidemark.warehouse.columns.text_bounds import text_bounds
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import new_name
-from tidemark.warehouse.events.reader import GROUP_ROWS, Batches, decode
+from tidemark.warehouse.events.reader import Batches, decode
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.new_files import NewFile
 from tidemark.warehouse.ingest.rejected import write_rejected
@@ -36,7 +36,6 @@ from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummar
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 
-GROUP_BYTES = 2**27  # a row group ends at this size in memory, or at GROUP_ROWS rows
 STATISTICS_COLUMNS = 35  # Delta's own 32 and the three system columns
 _DIGITS = 15  # a decimal with at most 15 digits survives as a float, as JSON readers parse it
 
@@ -129,6 +128,7 @@ class RowFile:
     def __init__(self, store: Store, schema: pa.Schema) -> None:
         self.rows = 0
         self._filesystem = store.filesystem()
+        self._group_rows, self._group_bytes = store.tuning.group_rows, store.tuning.group_bytes
         self._schema = schema
         self._path = f"{new_name()}.parquet"
         self._footers: list[pq.FileMetaData] = []
@@ -152,10 +152,11 @@ class RowFile:
             bounds.add(table.column(name))
         self._nulls.update({name: table.column(name).null_count for name in table.column_names})
         while table.num_rows:
-            room = GROUP_ROWS - sum(rows.num_rows for rows in self._buffer)
+            room = self._group_rows - sum(rows.num_rows for rows in self._buffer)
             self._buffer.append(table.slice(0, room))
             table = table.slice(room)
-            if self._buffer[-1].num_rows == room or sum(rows.nbytes for rows in self._buffer) >= GROUP_BYTES:
+            size = sum(rows.nbytes for rows in self._buffer)
+            if self._buffer[-1].num_rows == room or size >= self._group_bytes:
                 self._flush()
 
     def _flush(self) -> None:

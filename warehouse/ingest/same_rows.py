@@ -21,8 +21,6 @@ from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.settings.options import Options
 
-SHARE_ROWS = 2**21  # rows of `events` that one task digests
-
 
 @dataclass(frozen=True, slots=True)
 class DigestRows:
@@ -57,7 +55,7 @@ def check_same_rows(executor: Executor, store: Store, options: Options, rows: In
     events = tables.open_table(store, EVENTS)
     names = [name for name, _ in options.columns]
     schema = pa.schema([pa.schema(events.schema()).field(name) for name in names])
-    shares = share_out(store.filesystem(), event_files(events, [batch]), SHARE_ROWS)
+    shares = share_out(store.filesystem(), event_files(events, [batch]), store.tuning.digest_rows)
     stored = [DigestTask(store, schema, batch, tuple(share)) for share in shares]
     now = sum(rows.each(names, DigestRows(schema)), Fingerprint())
     was = sum(executor.run(stored), Fingerprint())

@@ -22,9 +22,6 @@ from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, summ
 from tidemark.warehouse.ledger.key_summaries import join as join_keys
 from tidemark.warehouse.settings.options import Options
 
-_HELD_ROWS = 2**20  # rows that are buffered and summarised together
-_HELD_PARTS = 64  # partial summaries of a tick that are buffered and joined together
-
 
 @dataclass(frozen=True, slots=True)
 class MeasureSummary:
@@ -74,7 +71,7 @@ class TickSummarizer:
     def add(self, piece: Piece) -> None:
         """Adds the rows of a piece. It has the columns `columns`, and the keys if the warehouse has a key."""
         self._buffer.append(piece)
-        if sum(len(waiting.ticks) for waiting in self._buffer) >= _HELD_ROWS:
+        if sum(len(waiting.ticks) for waiting in self._buffer) >= self.options.tuning.summary_rows:
             self._summarise()
 
     def finish(self) -> list[TickSummary]:
@@ -92,7 +89,7 @@ class TickSummarizer:
         for tick, rows in zip(ticks.tolist(), np.split(order, starts[1:]), strict=True):
             parts = self._partial.setdefault(tick, [])
             parts.append(self._summary(tick, rows, piece))
-            if len(parts) == _HELD_PARTS:
+            if len(parts) == self.options.tuning.summary_parts:
                 self._finished.append(join(self._partial.pop(tick), self.eps))
 
     def _summary(self, tick: int, rows: Any, piece: Piece) -> TickSummary:

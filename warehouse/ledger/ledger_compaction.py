@@ -87,10 +87,11 @@ def _dropped(
         # the other parts, so the wide range does not replace them.
         if batches in live and not ledger_table.partly_planned(batches, planned) and path in old_files
     }
+    enclosing = ledger_table.enclosing_ranges(chain.from_iterable(ranges.values()))
     return {
         batches
-        for batches in chain.from_iterable(ranges.values())
-        if _is_covered(batches, loaded) or old_live.intersection(ledger_table.enclosing_ranges(batches))
+        for batches, around in enclosing.items()
+        if _is_covered(batches, loaded) or old_live.intersection(around)
     }
 
 

@@ -32,7 +32,7 @@ from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.events.steps import covered, read_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
-from tidemark.warehouse.ledger.cascade import FAN, LEVELS
+from tidemark.warehouse.ledger.cascade import LEVELS
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, SCHEMA, from_arrow, to_arrow
 
 # The names of a file's statistics.
@@ -88,7 +88,7 @@ def prepare(
     """
     batches, newest = Batches(source, batch, batch), tables.newest_transaction(table, source)
     action = write_rows(store, batches, to_arrow(batches, summaries))
-    completed = _completed_ranges(newest, batches)
+    completed = _completed_ranges(newest, batches, store.tuning.fan)
     planned = _planned(store) if completed else ()
     wide = _write_wide(store, table, eps, batches, summaries, completed, planned) if completed else []
     return Prepared(newest, planned, action, tuple(wide))
@@ -144,15 +144,17 @@ def _write_wide(
     """Writes a file of rows for each `completed` range, narrow ones first; wide ones reuse narrow ones.
 
     A range that plans cover, wholly or in part, is left out: readers would never take it. So is a range with
-    fewer than two parts, which would only repeat one part.
+    fewer than two parts, which would only repeat one part, and a range that does not nest with those that
+    writers of another fan have made.
     """
     files = ranges_by_file(store, table)
     written: dict[Batches, Sequence[TickSummary]] = {batches: summaries}
     actions = []
     for level, whole in completed:
-        candidates = chain(chain.from_iterable(files.values()), written)
-        parts = live_ranges([part for part in candidates if part.within(whole)], [])
-        if len(parts) < 2 or not live_ranges([whole], planned):
+        known = list(chain(chain.from_iterable(files.values()), written))
+        parts = live_ranges([part for part in known if part.within(whole)], [])
+        narrower = {store.tuning.fan**lower for lower in range(level)}
+        if len(parts) < 2 or not live_ranges([whole], planned) or not _fits_cascade(whole, known, narrower):
             continue
         to_read = [part for part in parts if part not in written]
         tick_summaries = [summary for part in parts if part in written for summary in written[part]]
@@ -165,18 +167,34 @@ def _write_wide(
     return actions
 
 
-def _completed_ranges(newest: int, batches: Batches) -> list[tuple[int, Batches]]:
+def _fits_cascade(whole: Batches, known: Iterable[Batches], narrower: Set[int]) -> bool:
+    """Whether every known range that overlaps `whole` lies inside it and has one of the widths.
+
+    So ranges nest, and no summary is merged more often than `MERGES` says, also where the fan was another
+    before: the width of a range tells which fan made it (see `Tuning`).
+    """
+    overlapping = [
+        batches
+        for batches in known
+        if batches.source == whole.source and batches.first <= whole.last and whole.first <= batches.last
+    ]
+    return all(
+        batches.within(whole) and batches.last - batches.first + 1 in narrower for batches in overlapping
+    )
+
+
+def _completed_ranges(newest: int, batches: Batches, fan: int) -> list[tuple[int, Batches]]:
     """The ranges of the cascade that a new batch completes, as (level, range), by level.
 
     A range is complete when its last number is reached or, because a source may leave numbers out, passed:
     newest < last <= the new batch. `newest` is the newest batch before; -1 if there was none. Only ranges
     that contain one of the two batches are looked at: those between them have no batches.
 
-    Example with FAN = 4: batch 9 after batch 6 completes (1, 4..7), and no range of level 2.
+    Example with fan = 4: batch 9 after batch 6 completes (1, 4..7), and no range of level 2.
     """
     completed = []
     for level in range(1, LEVELS + 1):
-        width = FAN**level
+        width = fan**level
         for batch in sorted({newest, batches.last} - {-1}):
             first = batch // width * width
             if newest < first + width - 1 <= batches.last:
@@ -184,14 +202,19 @@ def _completed_ranges(newest: int, batches: Batches) -> list[tuple[int, Batches]
     return completed
 
 
-def enclosing_ranges(batches: Batches) -> list[Batches]:
-    """The ranges of the cascade that contain the range, from narrow to wide, without the range itself."""
-    widths = [FAN**level for level in range(1, LEVELS + 1)]
-    firsts = [batches.first // width * width for width in widths]
-    ranges = [
-        Batches(batches.source, first, first + width - 1) for first, width in zip(firsts, widths, strict=True)
-    ]
-    return [whole for whole in ranges if batches.within(whole) and whole != batches]
+def enclosing_ranges(known: Iterable[Batches]) -> dict[Batches, list[Batches]]:
+    """For each range the known ranges that contain it, the narrowest first, without the range itself.
+
+    Ranges nest, whatever the fan of their writers: see `_fits_cascade`. O(n log n) for n ranges.
+    """
+    enclosing: dict[Batches, list[Batches]] = {}
+    around: list[Batches] = []  # the ranges that contain the previous one, the narrowest last
+    for batches in sorted(set(known), key=lambda ends: (ends.source, ends.first, -ends.last)):
+        while around and not batches.within(around[-1]):
+            around.pop()
+        enclosing[batches] = around[::-1]
+        around.append(batches)
+    return enclosing
 
 
 def partly_planned(whole: Batches, planned: Iterable[Batches]) -> bool:
