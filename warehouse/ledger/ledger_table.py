@@ -4,10 +4,10 @@ ledger_rows.py describes a row. A batch exists for readers and loads from the co
 The rows of a batch are appended in one commit; appending the same batch again finds that commit and changes
 nothing. A batch without rows has one ledger row, of zero rows.
 
-The cascade (cascade.py) is a size-tiered merge. The commit of the batch that completes a range of `fan` batches
-also adds rows for the whole range, likewise for `fan` of these ranges, and so on for LEVELS levels. Rows of a
-wide range repeat what its parts say, in fewer rows. Readers take the fewest ranges that cover the batches
-outside history: fewer than 2 * fan per source and level, except at the widest level.
+The cascade (cascade.py) is a size-tiered merge. The commit of the batch that completes a range of `fan`
+batches also adds rows for the whole range, likewise for `fan` of these ranges, and so on for LEVELS levels.
+Rows of a wide range repeat what its parts say, in fewer rows. Readers take the fewest ranges that cover the
+batches outside history: fewer than 2 * fan per source and level, except at the widest level.
 
 Files. An append writes one file per range, and the file's statistics name the range, so a reader opens only
 the files that it needs. Maintenance joins the rows of ranges that few readers need into one file of several
