@@ -28,29 +28,24 @@ class Tuning:
     Raises InputError for any other value, for `file_rows` that are not (least, most) with least <= most, and
     for a `fan` that is 1, a square or a cube.
 
-    Input
-        batch_rows       rows of a batch of given rows, where there is no Spark session
-        batch_bytes      bytes of such a batch when it is read from a Parquet file, as the footer states them
-    events
-        group_rows       rows of a row group of `events` at most
-        group_bytes      bytes in memory at which a row group of `events` ends, if it has fewer rows
-        digest_rows      rows of `events` that a task digests to compare a batch that comes again
-    Load
-        sort_rows        rows of `events` that a task sorts, divided by the number of measures; 2**21 take
-                         32 MB of values and ticks, and a few times that while sorting. A task that summarises
-                         rows of `events` for the ledger takes as many
-        held_bytes       bytes of a projection's sorted rows that a task holds; more are written as chunks
-        slice_rows       rows of a merge that a task holds
-        file_rows        (least, most) rows of a file of a run; between them there is one file for each core
-    Blocks of runs
-        block_rows       rows of a block (row group) of a measure's run; marks stand every quarter of it
-        span_cells       counts by span and tick that a measure's run stores at most; spans grow beyond it
-        key_block_rows   rows of a block of a key run; up to four times as many in very long runs
-        key_block_bytes  bytes of the distinct keys of such a block; a single key may be longer
-    Ledger
-        fan              batches, or ranges of the level below, that one range of the cascade repeats
-        summary_rows     rows that are summarised at once
-        summary_parts    summaries of one tick that are held before they are joined
+    batch_rows       rows of a batch of given rows, where there is no Spark session
+    batch_bytes      bytes of such a batch when it is read from a Parquet file, as the footer states them
+    group_rows       rows of a row group of `events` at most
+    group_bytes      bytes in memory at which a row group of `events` ends, if it has fewer rows
+    digest_rows      rows of `events` that a task digests to compare a batch that comes again
+    sort_rows        rows of `events` that a task sorts, divided by the number of measures; 2**21 take
+                     32 MB of values and ticks, and a few times that while sorting. A task that summarises
+                     rows of `events` for the ledger takes as many
+    held_bytes       bytes of a projection's sorted rows that a task holds; more are written as chunks
+    slice_rows       rows of a merge that a task holds
+    file_rows        (least, most) rows of a file of a run; between them there is one file for each core
+    block_rows       rows of a block (row group) of a measure's run; marks stand every quarter of it
+    span_cells       counts by span and tick that a measure's run stores at most; spans grow beyond it
+    key_block_rows   rows of a block of a key run; up to four times as many in very long runs
+    key_block_bytes  bytes of the distinct keys of such a block; a single key may be longer
+    fan              batches, or ranges of the level below, that one range of the cascade repeats
+    summary_rows     rows that are summarised at once
+    summary_parts    summaries of one tick that are held before they are joined
 
     Why `fan` is not a square or a cube: a summary is merged at most once a level, so a range is only made of
     narrower ranges of the same fan. The ledger does not store the fan. Without squares and cubes the width of
