@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tests.compatibility import rows
 from tests.compatibility.kept import unpacked
@@ -41,6 +42,7 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
     assert ledger_table.append_batch(store, options.eps, "web", number, found)
 
 
+@pytest.mark.slow
 def test_new_batches_merge_with_old_ones_and_what_they_keep_is_told(tmp_path: Path) -> None:
     store = Store.of(unpacked(tmp_path, "timed"))
     batches = rows.timed_batches()

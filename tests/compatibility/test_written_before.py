@@ -142,6 +142,7 @@ def test_what_is_kept_is_small_and_stays_as_it_was_written() -> None:
         assert hashlib.sha256(path.read_bytes()).hexdigest() == ARCHIVES[path.name[8:-7]]
 
 
+@pytest.mark.slow
 def test_a_warehouse_of_before_opens_answers_exactly_and_verifies(timed: Kept, plain: Kept) -> None:
     check_timed(timed)
     check_plain(plain)

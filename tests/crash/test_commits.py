@@ -27,6 +27,8 @@ from tidemark.warehouse.runs.layout import Layout, Run, plan_merge
 from tidemark.warehouse.runs.run_tables import NewRun
 from tidemark.warehouse.tuning import DEFAULT
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 60
 RACERS = 4
 

@@ -17,6 +17,8 @@ from tidemark.jobs.spark import session
 from tidemark.jobs.spark.java_stderr import StartOutput, hold_back
 from tidemark.jobs.spark.session import SessionError
 
+pytestmark = pytest.mark.spark
+
 COUNT = 5000  # lines: more than a pipe holds
 TALK = f"for i in $(seq {COUNT}); do echo noise $i >&2; done; printf 'no end' >&2"
 NOISE = "".join(f"noise {i}\n" for i in range(1, COUNT + 1)) + "no end"

@@ -68,6 +68,7 @@ def test_no_java_is_started_and_pyspark_is_not_loaded(tmp_path: Path) -> None:
     assert warehouse.verify(uri).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_format_means_the_same_rows_as_parquet(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
@@ -280,6 +281,7 @@ JSON_REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "reason"), [*(("csv", r) for r in CSV_REFUSED), *(("json", r) for r in JSON_REFUSED)]
 )

@@ -25,6 +25,8 @@ from tests.jobs.conftest import FLIGHTS
 from tests.jobs.installed import Installed, required
 from tidemark.jobs.spark.session import DELTA_PACKAGE, FETCH_REMEDY
 
+pytestmark = pytest.mark.spark
+
 PAGE = blocks(DOCS / "guides" / "wheel.md")
 _, INSTALL, LOAD, PREPARE, SUBMIT = [block.text for block in PAGE if block.kind == "shell"]
 (TYPED,) = [block.text for block in PAGE if block.kind == "python"]

@@ -16,6 +16,7 @@ from tidemark.warehouse.tuning import Tuning
 FLIGHTS = Path(__file__).resolve().parents[2] / "docs" / "data" / "flights-20k.parquet"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["origin", "destination"])
 def test_airports_are_counted_as_a_counter_counts_them(tmp_path: Path, column: str) -> None:
     table = pq.read_table(FLIGHTS, columns=["time", column])

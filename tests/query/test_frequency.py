@@ -101,6 +101,7 @@ def asked(truth: Truth) -> list[str]:
     return [*sorted({key for key, _ in truth.past + truth.live if key is not None})[:400], "never"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("mode", ["approximate", "exact"])
 def test_a_frequency_has_right_bounds_and_keeps_its_promise(
@@ -145,6 +146,7 @@ def _inner(start: int | None, stop: int | None) -> tuple[int | None, int | None]
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("mode", ["approximate", "exact"])
 def test_heavy_hitters_miss_none_and_say_which_are_certain(

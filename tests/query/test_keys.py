@@ -115,6 +115,7 @@ def listed_nowhere(history: KeyHistory) -> ListedKeys:
     return ListedKeys(no_names(history.view.key), none, none, 2**62)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_every_question_about_a_window_is_answered_as_a_counter_would(
     world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch
@@ -122,6 +123,7 @@ def test_every_question_about_a_window_is_answered_as_a_counter_would(
     check(world, window, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("budget", [(5, 2**20), (2**15, 200), (0, 0)], ids=["few", "short", "none"])
 def test_with_any_budget_for_heavy_keys_no_answer_changes(
@@ -165,6 +167,7 @@ def test_a_look_up_reads_the_blocks_that_may_hold_the_key_and_no_others(
     assert sum(read) <= 2 * len(view.runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(VALUES))
 def test_keys_of_every_type_are_asked_for_as_the_user_has_them(tmp_path: Path, kind: str) -> None:
     world = KeyWorld(tmp_path / "w", kind, tuning=TINY)

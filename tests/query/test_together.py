@@ -101,6 +101,7 @@ def ask_ranks(wh: HandMade, ranks: Sequence[int], rows: int, mode: Any, ask: dic
     return list(wh.quantile([Fraction(rank, rows) for rank in ranks], mode=mode, **ask))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), MODES, st.sampled_from(WINDOWS), st.sampled_from([2, 3, 20, 300]))
 def test_many_quantiles_are_each_what_it_is_alone(

@@ -40,6 +40,7 @@ def grow(order: str, eps: float, batch: int) -> None:
     sketch.check_invariants()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [0.1, 0.01, 0.001])
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_size_stays_within_the_documented_one_after_every_batch(order: str, eps: float) -> None:

@@ -243,6 +243,7 @@ def test_batches_at_once_in_the_wrong_order_are_counted_or_refused(uri: Path) ->
     assert warehouse.verify(uri).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(3, 5), (5, 5)])
 @pytest.mark.parametrize("point", ["rejected", "events", "ledger"])
 def test_another_process_comes_between_two_commits(uri: Path, point: str, first: int, second: int) -> None:
@@ -303,6 +304,7 @@ steps = st.lists(
 histories = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @histories
 @given(steps=steps)
 def test_any_order_of_numbers_crashes_loads_and_maintenance_counts_each_batch_once(

@@ -186,6 +186,7 @@ def test_entries_of_a_map_have_no_order() -> None:
     assert first == second
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(tables())
 def test_stored_rows_have_the_digest_of_those_that_came(drawn: tuple[pa.Table, list[Any]]) -> None:

@@ -124,6 +124,7 @@ def listing(world: KeyWorld, heavy: Heavy) -> dict[tuple[Any, int], int]:
     return dict(zip(zip(names, heavy.cells.tolist(), strict=True), heavy.counts.tolist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPES)
 def test_every_type_is_counted_by_key_and_tick_through_loads_and_merges(tmp_path: Path, kind: str) -> None:
     """Four steps at kappa = 2, so level 0 overflows; steps in several chunks, merged into several files."""
@@ -143,6 +144,7 @@ def test_one_step_that_fits_a_task_is_one_file_with_its_marks(tmp_path: Path) ->
     check(world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [[], [(None, 3)] * 7, [("only", 1)]], ids=["none", "all NULL", "one"])
 def test_a_step_with_few_keys_or_none_is_a_run_too(tmp_path: Path, rows: list[Row]) -> None:
     world = KeyWorld(tmp_path / "w", tuning=TINY)

@@ -101,6 +101,7 @@ def test_both_engines_make_equal_tables(spark: SparkSession, tmp_path: Path) -> 
     assert [one.value for one in asked[0]] == [one.value for one in asked[1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_load_that_was_killed_is_finished_in_this_process(uri: Path, tmp_path: Path, point: str) -> None:
     truth = created(tmp_path / "truth")
@@ -324,6 +325,7 @@ BAD_ROWS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", BAD_ROWS)
 def test_rows_that_do_not_fit_are_refused_and_change_no_table(uri: Path, reason: str) -> None:
     """Where a value is what does not fit, a file may be left that no table names; else no file changes."""

@@ -51,6 +51,7 @@ def test_loads_merges_maintenance_and_creation_are_told_at_info(logged: list[log
     assert re.search(r"maintained: \d+ files swept", text)
 
 
+@pytest.mark.slow
 def test_no_row_is_told(logged: list[logging.LogRecord]) -> None:
     text = "\n".join(record.getMessage() for record in logged)
     assert not re.search(r"\bk[0-5]\b", text)  # a key of the rows

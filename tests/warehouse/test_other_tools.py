@@ -66,6 +66,7 @@ def check_missed(world: KeyWorld, words: str) -> None:
     assert words in failures(world.uri)[WHOLE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KEYS)
 def test_deleted_rows_of_live_batches_are_missed_and_can_be_restored(tmp_path: Path, kind: str) -> None:
     world = make(tmp_path, kind)
@@ -113,6 +114,7 @@ def test_rows_added_by_hand_are_told_with_their_batch(tmp_path: Path) -> None:
     check_missed(world, "batch 1 of 's' has 3 more rows than the 24 that came. Restore the version")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KEYS)
 def test_deleted_rows_of_a_planned_step_stop_its_load(tmp_path: Path, kind: str) -> None:
     world = make(tmp_path, kind)

@@ -42,6 +42,7 @@ def seen(loader: Loader) -> int:
     return int(answer.N + answer.nulls)
 
 
+@pytest.mark.slow
 def test_no_batch_is_lost_by_maintenance_between_a_plan_and_its_load(planned: Loader) -> None:
     assert seen(planned) == FAN * ROWS
     planned.maintain(grace="0")

@@ -264,6 +264,7 @@ def check(uri: str) -> None:
     assert sum(name.startswith("by tick: ") for name in names) == 3
 
 
+@pytest.mark.slow
 def test_it_is_loaded_streamed_merged_and_maintained(loader: Loader) -> None:
     levels = set()
     for _ in range(4):
@@ -339,6 +340,7 @@ def finish(*running: subprocess.Popen[str]) -> list[str]:
     return [one.communicate(timeout=300)[0].strip() for one in running]
 
 
+@pytest.mark.slow
 def test_a_load_that_is_killed_anywhere_is_mended_by_the_next(loader: Loader, tmp_path: Path) -> None:
     """The load merges; a driver dies at points from its first to its last."""
     for _ in range(2):

@@ -30,6 +30,8 @@ from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.tuning import Tuning
 from tidemark.warehouse.verification.pinned_tables import Moment
 
+pytestmark = pytest.mark.slow
+
 module = importlib.import_module("tidemark.warehouse.verify")  # the package has the function by this name
 load = importlib.import_module("tidemark.warehouse.load")
 maintenance = importlib.import_module("tidemark.warehouse.maintain")
