@@ -37,10 +37,10 @@ from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.loads.run_builder import merge_runs
-from tidemark.warehouse.projections.sorted_values import ValueRows, Values
+from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, plan_merge
-from tidemark.warehouse.runs.projection import Shape
+from tidemark.warehouse.runs.projection import RunSpec
 from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.snapshots.snapshot import View
@@ -223,7 +223,7 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
     store = Store.of(uri)
     options = read_options(store)
     measure = options.measure()
-    values = Values(measure)
+    values = SortedValues(measure)
     *loaded, live = parts
     for part in loaded:
         batch = Batches(f"load:{part.step}", 0, 0)
@@ -241,21 +241,25 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
     )
 
 
-def _sorted_run(store: Store, values: Values, options: Options, column: Any, step: int) -> run_tables.NewRun:
+def _sorted_run(
+    store: Store, values: SortedValues, options: Options, column: Any, step: int
+) -> run_tables.NewRun:
     run = run_tables.Run(step, step, 0)
     attempt = tables.new_name()
     ticks, none = np.full(len(column), step, dtype=np.int64), np.zeros(1, dtype=np.int64)
     totals = TickCounts(ticks[:1], np.array([len(column)]), none, none)
     rows = values.sort([ValueRows(column, ticks)])
     path = run_tables.run_path(values, run, attempt, 0)
-    file = write_rows(store.filesystem(), path, values, iter([rows]), Shape(len(column), totals, options.eps))
-    return run_tables.NewRun(run, attempt, (file,), totals, values.marked([file], totals))
+    file = write_rows(
+        store.filesystem(), path, values, iter([rows]), RunSpec(len(column), totals, options.eps)
+    )
+    return run_tables.NewRun(run, attempt, (file,), totals, values.marks_tables([file], totals))
 
 
-def _merge(store: Store, values: Values, options: Options) -> None:
+def _merge(store: Store, values: SortedValues, options: Options) -> None:
     """What a load does after its step, in this process."""
     while True:
-        found = run_tables.runs_of(tables.files(tables.open_table(store, values.runs_table)))
+        found = run_tables.files_by_run(tables.files(tables.open_table(store, values.runs_table)))
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return

@@ -283,7 +283,7 @@ def _finish_steps(
 
 
 def _layout(store: Store, projection: Projection[Any]) -> Layout:
-    return run_tables.layout_of(tables.open_table(store, projection.runs_table))
+    return run_tables.read_layout(tables.open_table(store, projection.runs_table))
 
 
 def _load_step(executor: Executor, store: Store, options: Options, plan: Plan, progress: _Progress) -> None:
@@ -318,7 +318,7 @@ def _merge_levels(
     """Merges runs until no level holds more than kappa."""
     while True:
         table = tables.open_table(store, projection.runs_table)
-        runs = run_tables.runs_of(tables.files(table))
+        runs = run_tables.files_by_run(tables.files(table))
         merge = plan_merge(Layout.of(runs), options.kappa)
         if merge is None:
             return

@@ -149,12 +149,12 @@ _RunsByTable = dict[str, list[_CommittedRun]]
 
 
 def _committed_runs(store: Store, projection: Projection[Any]) -> list[_CommittedRun]:
-    runs = run_tables.runs_of(tables.files(tables.open_table(store, projection.runs_table)))
+    runs = run_tables.files_by_run(tables.files(tables.open_table(store, projection.runs_table)))
     return [
         _CommittedRun(
             run,
             max(file.modified for file in files),
-            frozenset(run_tables.attempt_of(file.path) for file in files),
+            frozenset(run_tables.attempt_name(file.path) for file in files),
         )
         for run, files in runs.items()
     ]
@@ -179,7 +179,7 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
                 if committed.run.first <= run.first and run.last <= committed.run.last
             ]
             if (
-                run_tables.attempt_of(file.path) not in current
+                run_tables.attempt_name(file.path) not in current
                 and covered_since
                 and expired(max(file.modified, *covered_since), grace_us)
             ):

@@ -42,7 +42,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.verification import ledger_checks, run_checks
-from tidemark.warehouse.verification.pinned_tables import Moment, look
+from tidemark.warehouse.verification.pinned_tables import PinnedTables, look
 
 PATIENCE = Patience(tries=12, seconds=30, first=0.05)  # of a check that met what is under way
 
@@ -104,10 +104,10 @@ def verify(
     return Report(looks.moment.store.uri, tuple(checks))
 
 
-_Question = Callable[[Moment], str]  # what was seen; an error where the invariant does not hold
+_Question = Callable[[PinnedTables], str]  # what was seen; an error where the invariant does not hold
 
 
-def _checks(moment: Moment) -> Iterator[tuple[str, _Question]]:
+def _checks(moment: PinnedTables) -> Iterator[tuple[str, _Question]]:
     yield "files: every named file is there", _files_exist
     yield "batches: each in at most one step", _plans_disjoint
     yield "ledger: each tick once, wide ranges add up", _ledger_sums
@@ -141,7 +141,7 @@ class _MergeDue(Exception):
 class _Looks:
     """The moment that checks look at, until one asks for a fresh one."""
 
-    def __init__(self, take: Callable[[], Moment]) -> None:
+    def __init__(self, take: Callable[[], PinnedTables]) -> None:
         self._take = take
         self.moment = take()
 
@@ -191,7 +191,7 @@ def _unread(error: Exception) -> bool:
     return error.__cause__ is not None or not isinstance(error, TidemarkError)
 
 
-def _files_exist(moment: Moment) -> str:
+def _files_exist(moment: PinnedTables) -> str:
     for _, table in moment.tables():
         if isinstance(table, TidemarkError):
             raise table
@@ -208,7 +208,7 @@ def _files_exist(moment: Moment) -> str:
     return f"{len(named)} files{told}"
 
 
-def _plans_disjoint(moment: Moment) -> str:
+def _plans_disjoint(moment: PinnedTables) -> str:
     plans = moment.plans()
     if [plan.step for plan in plans] != list(range(len(plans))):
         raise DamagedWarehouse(f"the steps are not numbered without a gap: {[plan.step for plan in plans]}")
@@ -219,7 +219,7 @@ def _plans_disjoint(moment: Moment) -> str:
     return f"{len(plans)} steps"
 
 
-def _ledger_sums(moment: Moment) -> str:
+def _ledger_sums(moment: PinnedTables) -> str:
     """Each tick of a range is there once, and a wide range counts what the widest ranges inside it count."""
     store = moment.store
     held = ledger_table.ranges_by_file(store, moment.table(LEDGER))
@@ -245,7 +245,7 @@ def _ledger_sums(moment: Moment) -> str:
     return f"{rows.num_rows} rows of {len(counts)} ranges"
 
 
-def _batches_whole(moment: Moment) -> str:
+def _batches_whole(moment: PinnedTables) -> str:
     """Every planned and every live batch has in `events` as many rows as its plan or ledger row says."""
     store = moment.store
     came = {batches: rows for plan in moment.plans() for batches, rows in plan.parts}
@@ -260,7 +260,7 @@ def _batches_whole(moment: Moment) -> str:
     return f"{sum(came.values())} rows"
 
 
-def _rejected_told(moment: Moment) -> str:
+def _rejected_told(moment: PinnedTables) -> str:
     rows = tables.read(moment.store, REJECTED, moment.table(REJECTED))
     silent = rows.column("reason").null_count
     if silent:
@@ -269,7 +269,7 @@ def _rejected_told(moment: Moment) -> str:
     return f"{rows.num_rows} records rejected" + (f": {counts}" if counts else "")
 
 
-def _layout(moment: Moment, one: Projection[Any]) -> str:
+def _layout(moment: PinnedTables, one: Projection[Any]) -> str:
     kappa = moment.snapshot.options.kappa
     layout = Layout.of(marks.run for marks in moment.snapshot.marks(one))
     planned = len(moment.plans()) - 1
@@ -295,11 +295,11 @@ def _folder(store: Store, root: str) -> frozenset[tuple[str, int]]:
     return frozenset((info.path, info.size or 0) for info in found)
 
 
-def _all_loaded(moment: Moment, planned: int) -> bool:
+def _all_loaded(moment: PinnedTables, planned: int) -> bool:
     """Whether each projection has all planned steps: until then a load has not come to its merges."""
     for one in moment.snapshot.options.projections:
         table = moment.snapshot.table(one.runs_table)
-        runs = run_tables.runs_of(tables.files(table)) if table is not None else {}
+        runs = run_tables.files_by_run(tables.files(table)) if table is not None else {}
         if max((run.last for run in runs), default=-1) < planned:
             return False
     return True

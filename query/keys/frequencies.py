@@ -32,7 +32,7 @@ from tidemark.warehouse.columns.keys import Names, name_at, names_from, position
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
-from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, summed
+from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, sum_counts
 from tidemark.warehouse.snapshots.snapshot import KeysView
 
 MODES = ("approximate", "exact")
@@ -275,7 +275,7 @@ def _count_candidates(question: KeyQuestion, names: Names, known: Ints | None = 
 
 def _exact_live_counts(question: KeyQuestion, names: Names) -> LiveCounts:
     """The live rows of names, which ascend, counted in `events`."""
-    rows = summed([no_rows(question.view.key), *question.live_rows()])
+    rows = sum_counts([no_rows(question.view.key), *question.live_rows()])
     sums = np.add.reduceat(rows.counts, rows.starts()) if len(rows) else rows.counts
     joined, (summed_places, places) = unify([rows.names, names])
     joined_sums = np.zeros(len(joined), np.int64)

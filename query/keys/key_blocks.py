@@ -87,7 +87,7 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
         for i, (first, last) in enumerate(_block_ranges(marks, names, window)):
             blocks: Sequence[int] = range(first, last + 1)
             if share.whole and len(blocks) > 2:  # the blocks count_rows_between hold no other name
-                counts[i] += marks.before[last] - marks.before[first + 1]
+                counts[i] += marks.counts_before[last] - marks.counts_before[first + 1]
                 blocks = (first, last)
             for block in blocks:
                 needs.setdefault((run, block), []).append(i)
@@ -115,13 +115,13 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
         first = 0 if low is None else max(0, lower(marks.keys, low) - 1)
         last = (len(marks.positions) if high is None else lower(marks.keys, high)) - 1
         if last - first > 1 and share.whole:
-            total += int(marks.before[last] - marks.before[first + 1])
+            total += int(marks.counts_before[last] - marks.counts_before[first + 1])
             needs |= {(run, first): None, (run, last): None}
         else:
             needs |= {(run, block): None for block in range(first, last + 1)}
 
     def count(_: tuple[int, int], block: Decoded) -> int:
-        pieces = KeyCounts(history.view.key).loaded(block)
+        pieces = KeyCounts(history.view.key).from_stored(block)
         return sum(count_rows_between(rows, history.window, low, high) for rows in pieces)
 
     return total + sum(_map_blocks(history, list(needs), count))
@@ -189,8 +189,8 @@ def _names_and_codes(key: Key, stored: Any) -> list[tuple[Names, NDArray[Any]]]:
 
 def count_rows_between(rows: KeyRows, window: Window, low: Name | None, high: Name | None) -> int:
     """The number of rows in the window with low <= name < high; None leaves a side open."""
-    start = 0 if low is None else rows.before(low, NO_TICK)
-    stop = len(rows) if high is None else rows.before(high, NO_TICK)
+    start = 0 if low is None else rows.rows_before(low, NO_TICK)
+    stop = len(rows) if high is None else rows.rows_before(high, NO_TICK)
     inside = window.holds(rows.ticks[start:stop])
     return int(rows.counts[start:stop][inside].sum())
 

@@ -102,7 +102,7 @@ def _stored_rows(history: KeyHistory) -> Iterator[KeyRows]:
         for first in range(0, len(groups), GROUPS_PER_READ):
             batch = groups[first : first + GROUPS_PER_READ]
             for block in history.blocks.read(root, file, batch, COLUMNS, KeyCounts(key).dictionaries):
-                yield from KeyCounts(key).loaded(block)
+                yield from KeyCounts(key).from_stored(block)
 
 
 def _sum_by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema: pa.Schema) -> pa.RecordBatch:

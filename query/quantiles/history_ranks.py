@@ -26,7 +26,7 @@ from tidemark.query.quantiles.read_plan import (
 )
 from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer, in_parallel
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.projections.value_marks import Anchors, RunMarks
+from tidemark.warehouse.projections.value_marks import Anchors, ValueMarks
 from tidemark.warehouse.runs.marks import RunFile
 
 
@@ -41,7 +41,7 @@ class History:
     root: str
     window: Window
     dtype: np.dtype[Any]
-    runs: tuple[RunMarks, ...]
+    runs: tuple[ValueMarks, ...]
     anchors: tuple[Anchors | None, ...]
 
 
@@ -120,7 +120,7 @@ def with_footer_marks(
     needed: the closed intervals in which ranks will be computed.
     """
 
-    def finer(run: RunMarks) -> RunMarks:
+    def finer(run: ValueMarks) -> ValueMarks:
         positions: list[int] = []
         values: list[Any] = []
         for rows in (plan_row_range(run, None, interval) for interval in intervals):
@@ -172,7 +172,7 @@ def _tasks(blocks: BlockReader, history: History, reads: Sequence[PlannedRead]) 
     return tasks
 
 
-def _files(run: RunMarks, rows: RowRange) -> list[RunFile]:
+def _files(run: ValueMarks, rows: RowRange) -> list[RunFile]:
     """The files that hold rows of the range."""
     start, stop = rows.start, rows.stop
     return [file for file in run.files if start < file.first + file.rows and file.first < stop]

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.projections.value_marks import Anchors, RunMarks
+from tidemark.warehouse.projections.value_marks import Anchors, ValueMarks
 
 Side = Literal["left", "right"]
 
@@ -106,7 +106,7 @@ def merge_intervals(intervals: Iterable[tuple[Any, Any]]) -> list[Interval]:
     return merged
 
 
-def plan_row_range(run: RunMarks, anchors: Anchors | None, interval: Interval) -> RowRange:
+def plan_row_range(run: ValueMarks, anchors: Anchors | None, interval: Interval) -> RowRange:
     """The rows of a run to read for an interval; `anchors` is None where the window covers the run."""
     i, j = _marks_around(run, interval)
     start = int(run.positions[i]) + 1 if i >= 0 else 0
@@ -116,7 +116,7 @@ def plan_row_range(run: RunMarks, anchors: Anchors | None, interval: Interval) -
     return _extend_to_anchor(start, stop, anchors)
 
 
-def _marks_around(run: RunMarks, interval: Interval) -> tuple[int, int]:
+def _marks_around(run: ValueMarks, interval: Interval) -> tuple[int, int]:
     """The last mark <= lower (-1: none) and the first mark >= upper (their number: none)."""
     i = int(np.searchsorted(run.values, interval.lower, side="right")) - 1
     return i, int(np.searchsorted(run.values, interval.upper, side="left"))
@@ -181,8 +181,8 @@ def select_rows(
 
 
 def with_finer_marks(
-    run: RunMarks, needed: Sequence[tuple[Any, Any]], positions: NDArray[np.int64], values: NDArray[Any]
-) -> RunMarks:
+    run: ValueMarks, needed: Sequence[tuple[Any, Any]], positions: NDArray[np.int64], values: NDArray[Any]
+) -> ValueMarks:
     """The run with additional marks: the rows at `positions`, which have `values`.
 
     Of the run's own marks only those are kept that bound ranks in the `needed` closed intervals. The result

@@ -21,7 +21,7 @@ from tidemark.query.quantiles.likely_ranks import SketchGaps
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.projections.value_marks import Anchors, RunMarks, Spans
+from tidemark.warehouse.projections.value_marks import Anchors, Spans, ValueMarks
 from tidemark.warehouse.snapshots.snapshot import View
 
 CACHED_VALUES = 3 * 2**17  # values of cached staircases, about 32 MB: enough for the panels of a dashboard
@@ -122,7 +122,7 @@ class WindowBoundsCache:
         history = History(view.root, window, view.measure.dtype, runs, anchors)
         return history, history_staircase(history)
 
-    def _anchors(self, root: str, run: RunMarks, window: Window) -> Anchors | None:
+    def _anchors(self, root: str, run: ValueMarks, window: Window) -> Anchors | None:
         if run.covered_by(window):
             return None
         spans = self._spans.get(run.files[0].path, run.spans, topic=root)

@@ -171,9 +171,9 @@ class BlockReader:
             read_group = opened.file.reader.read_row_group
             indices = [opened.columns[name] for name in columns]
             blocks = [columns_of(read_group(g, column_indices=indices, use_threads=False)) for g in groups]
-            if file.sums is not None:
+            if file.digests is not None:
                 for group, block in zip(groups, blocks, strict=True):
-                    file.sums.check(group, block)
+                    file.digests.check_block(group, block)
         open_files[path] = opened
         self._groups_read += len(groups)
         if self._groups_read > MAPPED_GROUPS:
@@ -188,8 +188,8 @@ class BlockReader:
         with self._reading(f"{root}/{file.path}"):
             row_group = self.footer(root, file).metadata.row_group(group)
             statistics = row_group.column(0).statistics
-            if file.sums is not None:
-                file.sums.check_ends(group, row_group)
+            if file.digests is not None:
+                file.digests.check_statistics(group, row_group)
             if statistics is None or not statistics.has_min_max:
                 raise ValueError(f"row group {group} has no statistics")
             return statistics.min, statistics.max

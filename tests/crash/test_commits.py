@@ -60,7 +60,7 @@ def store(tmp_path: Path) -> Store:
 def layout(store: Store) -> tuple[Layout, int]:
     """The layout, and the rows that the runs hold."""
     table = tables.open_table(store, runs_table(MEASURE.name))
-    return run_tables.layout_of(table), sum(file.rows for file in tables.files(table))
+    return run_tables.read_layout(table), sum(file.rows for file in tables.files(table))
 
 
 def commit(store: Store, new: NewRun) -> bool:

@@ -29,7 +29,7 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger.live_summaries import LiveRow
-from tidemark.warehouse.projections.value_marks import RunMarks, Spans
+from tidemark.warehouse.projections.value_marks import Spans, ValueMarks
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.settings.options import Options
@@ -186,7 +186,7 @@ def _numbers_of(rows: Any, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[
     return values + dtype.type(0), np.array([tick for _, tick in kept], dtype=np.int64)
 
 
-def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> RunMarks:
+def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> ValueMarks:
     """One run: its files on disk, its marks as a value."""
     measure = Measure("x", world.type)
     values, ticks = _numbers_of(rows, measure.dtype)
@@ -207,7 +207,7 @@ def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> Run
         starts += range(first, part.stop, grain * world.span)
     marked = np.unique(np.array(positions, dtype=np.int64))
     totals = _totals(rows)
-    return RunMarks(
+    return ValueMarks(
         run, tuple(files), len(values), marked, values[marked], totals, lambda: _spans(starts, ticks)
     )
 

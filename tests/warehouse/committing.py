@@ -27,15 +27,15 @@ from tidemark.warehouse.events.steps import Plan
 from tidemark.warehouse.ledger import ledger_rows, ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.load import _plan
-from tidemark.warehouse.projections.sorted_values import ValueRows, Values
+from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, Run, plan_merge
-from tidemark.warehouse.runs.projection import Shape
+from tidemark.warehouse.runs.projection import RunSpec
 from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.runs.run_tables import NewRun
 
 MEASURE = Measure("x", "double")
-VALUES = Values(MEASURE)
+VALUES = SortedValues(MEASURE)
 RUNS, MARKS = VALUES.runs_table, VALUES.marks_table
 ERRORS = [
     OSError("connection reset"),
@@ -70,8 +70,8 @@ def new_run(store: Store, run: Run, rows: int = 3) -> NewRun:
     pieces = iter([ValueRows(np.full(rows, float(run.first)), np.full(rows, run.first))])
     totals = TickCounts(np.array([run.first]), np.array([rows]), zero, zero)
     path = run_tables.run_path(VALUES, run, attempt, 0)
-    file = write_rows(store.filesystem(), path, VALUES, pieces, Shape(rows, totals, 0.1))
-    return NewRun(run, attempt, (file,), totals, VALUES.marked([file], totals))
+    file = write_rows(store.filesystem(), path, VALUES, pieces, RunSpec(rows, totals, 0.1))
+    return NewRun(run, attempt, (file,), totals, VALUES.marks_tables([file], totals))
 
 
 def add_step(store: Store, step: int = 0) -> bool:
@@ -104,7 +104,7 @@ def add_column(store: Store) -> None:
 
 
 def layout(store: Store) -> Layout:
-    return run_tables.layout_of(tables.open_table(store, RUNS))
+    return run_tables.read_layout(tables.open_table(store, RUNS))
 
 
 # What commits: what is done before, the commit, and what it returns.

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from tidemark.warehouse.columns.measures import Measure
-from tidemark.warehouse.projections.sorted_values import MarkCollector, ValueRows, Values
-from tidemark.warehouse.runs.cuts import Slice, SortedInput, plan_slices, within
+from tidemark.warehouse.projections.sorted_values import SortedValues, ValueMarkCollector, ValueRows
+from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput, clip_to_slice, plan_slices
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.runs.run_files import merge_slice, write_rows
 
@@ -25,18 +25,18 @@ INTS = st.one_of(
 )
 
 
-def trim(values: NDArray[Any], offset: int, source: int, piece: Slice) -> tuple[int, int]:
+def trim(values: NDArray[Any], offset: int, source: int, piece: MergeSlice) -> tuple[int, int]:
     """Where the slice's rows of input `source` start and stop in `values`, read from row `offset` on."""
     places = np.arange(len(values))
-    kept = within(ValueRows(values, places), offset, source, piece).ticks.tolist()
+    kept = clip_to_slice(ValueRows(values, places), offset, source, piece).ticks.tolist()
     return (kept[0], kept[-1] + 1) if kept else (0, 0)
 
 
-class Marked(Values):
+class Marked(SortedValues):
     """Values that are marked every 100 rows."""
 
-    def collector(self, shape: Any) -> MarkCollector:  # noqa: ARG002
-        return MarkCollector(self.measure, 100, 100)
+    def collector(self, shape: Any) -> ValueMarkCollector:  # noqa: ARG002
+        return ValueMarkCollector(self.measure, 100, 100)
 
 
 MARKED = Marked(Measure("x", "long"))
@@ -85,7 +85,7 @@ def test_the_slices_together_are_the_merged_whole(
     assert len(planned) <= max(1, slices)
     for piece in planned:
         parts = []
-        for j, (array, reach) in enumerate(zip(arrays, piece.reaches, strict=True)):
+        for j, (array, reach) in enumerate(zip(arrays, piece.input_ranges, strict=True)):
             assert 0 <= reach.start <= reach.stop <= len(array)
             start, stop = trim(array[reach.start : reach.stop], reach.start, j, piece)
             taken[j].append((reach.start + start, reach.start + stop))
@@ -108,7 +108,7 @@ def test_a_constant_column_is_cut_as_evenly_as_any_other() -> None:
     inputs = [SortedInput((), 1000, positions, (array[positions],))] * 4
     sizes = []
     for piece in plan_slices(inputs, 8):
-        ends = [trim(array[r.start : r.stop], r.start, j, piece) for j, r in enumerate(piece.reaches)]
+        ends = [trim(array[r.start : r.stop], r.start, j, piece) for j, r in enumerate(piece.input_ranges)]
         sizes.append(sum(stop - start for start, stop in ends))
     assert sum(sizes) == 4000
     assert len(sizes) == 8
@@ -130,7 +130,7 @@ def test_slices_read_from_files_and_merged_are_the_sorted_rows(tmp_path: Path, s
             part = slice(first, first + size)
             pieces = iter([ValueRows(values[part], ticks[part])])
             written = write_rows(disk, f"run/{number}-{at}.parquet", MARKED, pieces, None)
-            files.append(RunFile(written.path, first, size, written.sums))
+            files.append(RunFile(written.path, first, size, written.digests))
             positions.append(written.positions + first)
             first += size
         marked = np.concatenate(positions)

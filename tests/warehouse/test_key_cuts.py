@@ -14,9 +14,9 @@ from hypothesis import given
 
 from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at, names_from, separator, take
 from tidemark.warehouse.columns.ticks import NO_TICK
-from tidemark.warehouse.projections.key_rows import KeyRows, counted, summed
+from tidemark.warehouse.projections.key_rows import KeyRows, count_pairs, sum_counts
 from tidemark.warehouse.runs import cuts
-from tidemark.warehouse.runs.cuts import Slice, SortedInput, plan_slices, weight, within
+from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput, clip_to_slice, merge_cost, plan_slices
 
 TEXT, NUMBER = Key("k", "string"), Key("k", "long")
 texts = st.one_of(st.binary(max_size=4), st.sampled_from([b"", b"a", b"a\x00", b"aa", b"ab", b"\xff"]))
@@ -28,7 +28,7 @@ def rows_of(key: Key, pairs: list[tuple[Any, int]]) -> KeyRows:
     names = names_from(key, [name for name, _ in pairs])
     codes = np.arange(len(pairs)) if key.is_text else None
     column = KeyColumn(names, codes, np.zeros(len(pairs), dtype=bool))
-    return counted(column, np.array([tick for _, tick in pairs], dtype=np.int64))
+    return count_pairs(column, np.array([tick for _, tick in pairs], dtype=np.int64))
 
 
 def pairs_of(rows: KeyRows) -> list[tuple[Any, int, int]]:
@@ -60,9 +60,9 @@ def inputs(draw: st.DrawFn) -> tuple[Key, list[list[tuple[Any, int]]]]:
     return key, draw(st.lists(some, min_size=1, max_size=4))
 
 
-def planned(sources: list[SortedInput], rows: int, block: int) -> list[Slice]:
+def planned(sources: list[SortedInput], rows: int, block: int) -> list[MergeSlice]:
     """Slices of about so many rows, a block counting as no fewer than `block`."""
-    return plan_slices(sources, -(-weight(sources, block) // rows), least_block=block, split=False)
+    return plan_slices(sources, -(-merge_cost(sources, block) // rows), min_block_cost=block, split=False)
 
 
 def merged(parts: list[KeyRows], each: int, blocks: int) -> list[KeyRows]:
@@ -70,11 +70,11 @@ def merged(parts: list[KeyRows], each: int, blocks: int) -> list[KeyRows]:
     sources = [marked(part, each) for part in parts]
     found = []
     for piece in planned(sources, each * blocks, each):
-        read = enumerate(zip(parts, piece.reaches, strict=True))
+        read = enumerate(zip(parts, piece.input_ranges, strict=True))
         found.append(
-            summed(
+            sum_counts(
                 [
-                    within(part.part(reach.start, reach.stop), reach.start, source, piece)
+                    clip_to_slice(part.part(reach.start, reach.stop), reach.start, source, piece)
                     for source, (part, reach) in read
                 ]
             )
@@ -106,7 +106,7 @@ def test_no_slice_is_much_longer_than_its_share(key: Key, distinct: int) -> None
         names = [b"%d" % number for number in draws] if key.is_text else draws
         parts.append(rows_of(key, list(zip(names, days, strict=True))))
     slices = planned([marked(part, 64) for part in parts], 8 * 64, 64)
-    longest = max(sum(reach.stop - reach.start for reach in piece.reaches) for piece in slices)
+    longest = max(sum(reach.stop - reach.start for reach in piece.input_ranges) for piece in slices)
     assert longest <= (8 + 2 * 4) * 64
     assert sum(int(part.counts.sum()) for part in merged(parts, 64, 8)) == 16_000
 
@@ -114,7 +114,7 @@ def test_no_slice_is_much_longer_than_its_share(key: Key, distinct: int) -> None
 def test_a_cut_that_splits_equal_pairs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second input's rows of the cut's own pair go before the cut, the first's after it."""
 
-    def splits(rows: KeyRows, offset: int, source: int, piece: Slice) -> KeyRows:
+    def splits(rows: KeyRows, offset: int, source: int, piece: MergeSlice) -> KeyRows:
         late = {end: replace(cut, split=True) for end in ("lower", "upper") if (cut := getattr(piece, end))}
         return cuts.within(rows, offset, source, replace(piece, **late))
 

@@ -27,7 +27,7 @@ from tidemark.warehouse.integrity.digests import columns_of
 from tidemark.warehouse.projections import key_counts, key_rows
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
-from tidemark.warehouse.projections.sorted_values import Values
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.settings.options import Options
 
 LONG = "é" * 700_000
@@ -190,8 +190,8 @@ def without_keys(folder: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> K
     """A warehouse as one that was loaded before there were runs of keys."""
     world = KeyWorld(folder / "w", kappa=4, tuning=TINY)
 
-    def values_alone(options: Options) -> tuple[Values, ...]:
-        return tuple(map(Values, options.measures))
+    def values_alone(options: Options) -> tuple[SortedValues, ...]:
+        return tuple(map(SortedValues, options.measures))
 
     with monkeypatch.context() as patch:
         patch.setattr(Options, "projections", property(values_alone))
@@ -304,11 +304,11 @@ def test_a_merge_that_does_not_sum_across_inputs_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def takes_the_newest(parts: Any) -> Any:
-        merged = key_rows.summed(parts)
+        merged = key_rows.sum_counts(parts)
         return key_rows.KeyRows(merged.names, merged.codes, merged.ticks, merged.counts // merged.counts)
 
     world = KeyWorld(tmp_path / "w", tuning=TINY)
-    monkeypatch.setattr(key_counts, "summed", takes_the_newest)
+    monkeypatch.setattr(key_counts, "sum_counts", takes_the_newest)
     with pytest.raises(warehouse.DamagedWarehouse, match="Nothing was committed"):
         world.load(rows_of("string", 0), files=3)
 

@@ -28,9 +28,16 @@ from tidemark.warehouse.integrity.digests import Decoded, mixed_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.loads import run_builder
 from tidemark.warehouse.runs.layout import Run
-from tidemark.warehouse.runs.marks import HEADER, MARKS, RunFile, below_table, flat, named_files
-from tidemark.warehouse.runs.projection import Columns, Later, Place, Projection, Shape, WrittenFile
-from tidemark.warehouse.runs.run_files import equal_blocks, read_blocks
+from tidemark.warehouse.runs.marks import HEADER, MARKS, RunFile, files_from_marks, flatten, path_in_table
+from tidemark.warehouse.runs.projection import (
+    MarkedFile,
+    Projection,
+    ReopenMarks,
+    RunSpec,
+    SortColumns,
+    SortKey,
+)
+from tidemark.warehouse.runs.run_files import fixed_block_edges, read_blocks
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.tuning import Tuning
 
@@ -57,7 +64,7 @@ class TickRows:
     def part(self, start: int, stop: int) -> TickRows:
         return TickRows(self.ticks[start:stop], self.values[start:stop])
 
-    def place(self, i: int) -> Place:
+    def sort_key(self, i: int) -> SortKey:
         return int(self.ticks[i]), self.values[i].item()
 
 
@@ -69,7 +76,7 @@ class TickMarks:
     files: tuple[RunFile, ...]
     rows: int
     positions: NDArray[np.int64]
-    places: Columns
+    places: SortColumns
     totals: TickCounts
 
 
@@ -84,7 +91,7 @@ class ByTick(Projection[TickRows]):
     runs_table, marks_table = "runs_by_tick", "marks_by_tick"
     order = ("tick", "value")
     merges_equal = False
-    least_block = 0
+    min_block_cost = 0
     texts = dictionaries = ()
     encoding = MappingProxyType[str, Any]({})
 
@@ -120,44 +127,44 @@ class ByTick(Projection[TickRows]):
     def blocks(
         self,
         pieces: Iterator[TickRows],
-        shape: Shape | None,  # noqa: ARG002
+        shape: RunSpec | None,  # noqa: ARG002
     ) -> Iterator[tuple[TickRows, list[int]]]:
-        return ((rows, equal_blocks(len(rows), BLOCK)) for rows in pieces if len(rows))
+        return ((rows, fixed_block_edges(len(rows), BLOCK)) for rows in pieces if len(rows))
 
-    def stored(self, rows: TickRows) -> pa.Table:
+    def to_stored(self, rows: TickRows) -> pa.Table:
         return pa.table([pa.array(rows.ticks), pa.array(rows.values)], names=["tick", "value"])
 
-    def loaded(self, stored: Decoded) -> list[TickRows]:
+    def from_stored(self, stored: Decoded) -> list[TickRows]:
         return [TickRows(stored["tick"], stored["value"])]
 
-    def collector(self, shape: Shape | None) -> Collector:  # noqa: ARG002
+    def collector(self, shape: RunSpec | None) -> Collector:  # noqa: ARG002
         return Collector()
 
-    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Mapping[str, pa.Table]:
+    def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         schema = pa.schema([field for field in self.marks_schema if field.name != "run"])
         header = {"position": -1, **{name: getattr(totals, name).tolist() for name in LISTS}}
         found = [schema.empty_table()]
         first = 0
         for file in files:
-            columns = (file.positions + first, *file.places)
+            columns = (file.positions + first, *file.sort_keys)
             rows = zip(*(column.tolist() for column in columns), strict=True)
-            path = below_table(file.path)
+            path = path_in_table(file.path)
             marks = [{"file": path, "position": at, "tick": tick, "value": value} for at, tick, value in rows]
             found.append(pa.Table.from_pylist(marks, schema))
             first += file.rows
         return {HEADER: pa.Table.from_pylist([header], schema), MARKS: pa.concat_tables(found)}
 
-    def read_marks(self, run: Run, file: SealedFile, later: Later) -> TickMarks:  # noqa: ARG002
+    def read_marks(self, run: Run, file: SealedFile, later: ReopenMarks) -> TickMarks:  # noqa: ARG002
         header, marks = file.read(HEADER), file.read(MARKS)
-        totals = TickCounts(*(flat(header.column(name)) for name in LISTS))
+        totals = TickCounts(*(flatten(header.column(name)) for name in LISTS))
         rows = int(totals.counts.sum())
         positions = numbers(marks.column("position"))
-        files = named_files(marks.column("file"), positions, rows)
+        files = files_from_marks(marks.column("file"), positions, rows)
         places = numbers(marks.column("tick")), numbers(marks.column("value"))
         return TickMarks(run, files, rows, positions, places, totals)
 
     def ascends(self, rows: TickRows) -> bool:
-        places = [rows.place(i) for i in range(len(rows))]
+        places = [rows.sort_key(i) for i in range(len(rows))]
         return places == sorted(places)
 
     def checker(self, marks: TickMarks) -> Checker:
@@ -176,18 +183,18 @@ class Collector:
         self.ticks: list[int] = []
 
     def add(self, rows: TickRows, blocks: NDArray[np.int64]) -> None:
-        self.marks += [(self.rows + at, *rows.place(at)) for at in blocks.tolist()]
+        self.marks += [(self.rows + at, *rows.sort_key(at)) for at in blocks.tolist()]
         self.ticks += [int(rows.ticks[0]), int(rows.ticks[-1])]
         self.rows += len(rows)
 
-    def finish(self, path: str, size: int) -> WrittenFile:
+    def finish(self, path: str, size: int) -> MarkedFile:
         found = list(zip(*self.marks, strict=True)) or [(), (), ()]
         positions, ticks = (np.array(column, dtype=np.int64) for column in found[:2])
         places = ticks, np.array(found[2], dtype=np.float64)
         stats: dict[str, Any] = {"nullCount": {"tick": 0, "value": 0}}
         if self.ticks:
             stats |= {"minValues": {"tick": self.ticks[0]}, "maxValues": {"tick": self.ticks[-1]}}
-        return WrittenFile(path, self.rows, size, self.rows, positions, places, stats, None)
+        return MarkedFile(path, self.rows, size, self.rows, positions, places, stats, None)
 
 
 class Checker:
@@ -200,10 +207,10 @@ class Checker:
         assert file.first == self.at
 
     def add(self, rows: TickRows) -> None:
-        ticks, values = self.marks.places
+        ticks, values = self.marks.sort_keys
         at = self.marks.positions - self.at
         for i in np.flatnonzero((at >= 0) & (at < len(rows))):
-            if (int(ticks[i]), values[i].item()) != rows.place(int(at[i])):
+            if (int(ticks[i]), values[i].item()) != rows.sort_key(int(at[i])):
                 raise warehouse.DamagedWarehouse("a mark by tick is not the row where it stands")
         self.at += len(rows)
 
@@ -231,14 +238,14 @@ def loader(toy: None, tmp_path: Path) -> Loader:  # noqa: ARG001
     return Loader.create(tmp_path / "w", TINY)
 
 
-def stored(uri: str) -> list[Place]:
+def stored(uri: str) -> list[SortKey]:
     """All rows by tick that history stores; each run in order."""
     snapshot = warehouse.open_snapshot(uri)
     by_tick, disk = ByTick(snapshot.options.measures[0]), snapshot.store.filesystem()
-    found: list[Place] = []
+    found: list[SortKey] = []
     for marks in snapshot.marks(by_tick):
         rows = [
-            part.place(i)
+            part.sort_key(i)
             for file in marks.files
             for part in read_blocks(disk, "runs_by_tick", file, by_tick)
             for i in range(len(part))
@@ -248,7 +255,7 @@ def stored(uri: str) -> list[Place]:
     return sorted(found)
 
 
-def in_events(uri: str) -> list[Place]:
+def in_events(uri: str) -> list[SortKey]:
     """All rows of `events` that have a value."""
     rows = DeltaTable(f"{uri}/events").to_pyarrow_table()
     pairs = zip(rows.column("_tick").to_pylist(), rows.column("x").to_pylist(), strict=True)

@@ -13,7 +13,7 @@ from tests.warehouse.disk import forget_digests
 from tests.warehouse.hereloader import Loader
 from tidemark import query, warehouse
 from tidemark.warehouse.loads import run_builder
-from tidemark.warehouse.projections.sorted_values import Values
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import marks
 from tidemark.warehouse.runs.layout import Run
 
@@ -77,7 +77,7 @@ def test_a_merge_of_a_changed_input_names_it_and_commits_nothing(loader: Loader)
 def test_its_rows_are_compared_too(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where blocks are not, what was read of an input is compared with what its marks say of all its rows."""
     path = change(loader)
-    monkeypatch.setattr(marks.Sums, "check", lambda *_: None)
+    monkeypatch.setattr(marks.FileDigests, "check_block", lambda *_: None)
     with pytest.raises(
         warehouse.DamagedWarehouse, match=rf"{path.name} are not those that were written there"
     ):
@@ -90,7 +90,7 @@ def test_a_merge_that_compares_nothing_makes_a_valid_run_of_bad_rows(
 ) -> None:
     """The broken variant: only verify, which reads events, can tell then."""
     change(loader)
-    monkeypatch.setattr(marks.Sums, "check", lambda *_: None)
+    monkeypatch.setattr(marks.FileDigests, "check_block", lambda *_: None)
     monkeypatch.setattr(run_builder.SortedInput, "digest", None)
     loader.load()
     assert any(run.level == 1 for run in runs(loader))
@@ -104,7 +104,7 @@ def test_runs_of_an_earlier_version_are_merged_as_they_are_and_said_to_be(loader
     loader.load()
     (merged,) = warehouse.open_snapshot(loader.uri).view("n").runs
     assert merged.run.level == 1
-    assert [file.sums is not None and not file.sums.known for file in merged.files] == [True]
+    assert [file.digests is not None and not file.digests.end_to_end for file in merged.files] == [True]
     report = warehouse.verify(loader.uri)
     broken = {check.name for check in report.checks if not check.ok}
     assert broken <= {"files: every named file is there"}  # of other sizes, as digests were taken out
@@ -112,7 +112,7 @@ def test_runs_of_an_earlier_version_are_merged_as_they_are_and_said_to_be(loader
     for _ in range(6):
         loader.load()
     (merged,) = (one for one in warehouse.open_snapshot(loader.uri).view("n").runs if one.run.first == 0)
-    assert not any(file.sums is None or file.sums.known for file in merged.files)
+    assert not any(file.digests is None or file.digests.end_to_end for file in merged.files)
 
 
 def test_marks_of_a_run_are_those_of_its_rows(loader: Loader) -> None:
@@ -125,6 +125,6 @@ def test_marks_of_a_run_are_those_of_its_rows(loader: Loader) -> None:
         for path in Path(loader.uri, "events").glob("*.parquet")
     )
     rows = rows.filter(pc.is_valid(rows["n"]))
-    values = Values(view.measure)
+    values = SortedValues(view.measure)
     found = values.digest(values.decode(rows)[0])
-    assert found == sum(file.sums.rows for file in run.files if file.sums is not None) % 2**64
+    assert found == sum(file.digests.row_digest for file in run.files if file.digests is not None) % 2**64

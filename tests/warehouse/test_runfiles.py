@@ -17,9 +17,9 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.ticks import NO_TICK
-from tidemark.warehouse.projections.sorted_values import MarkCollector, ValueRows, Values
+from tidemark.warehouse.projections.sorted_values import SortedValues, ValueMarkCollector, ValueRows
 from tidemark.warehouse.projections.value_marks import Spans
-from tidemark.warehouse.runs.projection import WrittenFile
+from tidemark.warehouse.runs.projection import MarkedFile
 from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.tuning import DEFAULT
 
@@ -27,28 +27,28 @@ BLOCK_ROWS = DEFAULT.block_rows
 Rows = tuple[NDArray[Any], NDArray[np.int64]]
 
 
-def written(folder: Path, rows: Rows, cuts: list[int], grain: int, span: int) -> WrittenFile:
+def written(folder: Path, rows: Rows, cuts: list[int], grain: int, span: int) -> MarkedFile:
     disk = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
     values, ticks = rows
     edges = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
     pieces = iter([ValueRows(values[a:b], ticks[a:b]) for a, b in pairwise(edges)])
 
-    class Marked(Values):
-        def collector(self, shape: Any) -> MarkCollector:  # noqa: ARG002
-            return MarkCollector(self.measure, grain, span)
+    class Marked(SortedValues):
+        def collector(self, shape: Any) -> ValueMarkCollector:  # noqa: ARG002
+            return ValueMarkCollector(self.measure, grain, span)
 
     marked = Marked(Measure("x", "double" if values.dtype.kind == "f" else "long"))
     return write_rows(disk, "runs/x/run=1/file.parquet", marked, pieces, None)
 
 
-def check(file: WrittenFile, folder: Path, rows: Rows, grain: int, span: int) -> None:
+def check(file: MarkedFile, folder: Path, rows: Rows, grain: int, span: int) -> None:
     """Against the plain definition, row by row."""
     values, ticks = rows
     n = len(values)
     assert file.rows == n
     assert file.size == (folder / file.path).stat().st_size
     assert file.positions.tolist() == sorted({*range(0, n, grain), *([n - 1] if n else [])})
-    (marks,), spans = file.places, file.extra
+    (marks,), spans = file.sort_keys, file.extra
     assert isinstance(spans, Spans)
     assert marks.tolist() == values[file.positions].tolist()
     assert marks.dtype == values.dtype
@@ -59,7 +59,7 @@ def check(file: WrittenFile, folder: Path, rows: Rows, grain: int, span: int) ->
     for start, counts in zip(starts, spans.counts, strict=True):
         found = Counter(ticks[start : start + span].tolist())
         assert counts.tolist() == [found[tick] for tick in spans.ticks.tolist()]
-    assert Spans.from_bytes(spans.to_bytes()).same(spans)
+    assert Spans.from_bytes(spans.to_bytes()).equals(spans)
     ranges = (file.stats["minValues"]["tick"], file.stats["maxValues"]["tick"]) if n else None
     assert ranges == ((ticks.min(), ticks.max()) if n else None)
     with pq.ParquetFile(folder / file.path) as parquet:
@@ -131,7 +131,7 @@ def test_row_groups_are_whole_whatever_the_pieces(tmp_path: Path, cuts: list[int
 def test_rows_are_sorted_with_their_ticks(ticks: list[int]) -> None:
     values = np.array([3.0, 1.0, 2.0][: len(ticks)])
     rows = ValueRows(values, np.array(ticks, dtype=np.int64))
-    found = Values(Measure("x", "double")).sort([rows])
+    found = SortedValues(Measure("x", "double")).sort([rows])
     assert list(zip(found.values.tolist(), found.ticks.tolist(), strict=True)) == sorted(
         zip(values.tolist(), ticks, strict=True)
     )

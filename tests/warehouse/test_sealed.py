@@ -20,7 +20,7 @@ from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.integrity import sealed_files
 from tidemark.warehouse.integrity.digests import column_digest
 from tidemark.warehouse.integrity.sealed_files import SEAL, SealedWriter, open_sealed
-from tidemark.warehouse.runs.marks import ENDS, Sums
+from tidemark.warehouse.runs.marks import ENDS, FileDigests
 
 DISK = fs.LocalFileSystem()
 ROWS = pa.table(
@@ -180,8 +180,8 @@ def test_the_digests_of_a_file_are_stored_and_come_back() -> None:
         name: np.array([1, 2**64 - 1, at], np.uint64) for at, name in enumerate(("value", "tick", ENDS))
     }
     for known in (False, True):
-        sums = Sums(2**64 - 5, known, blocks)
-        found = Sums.from_bytes(sums.to_bytes(), list(blocks))
+        sums = FileDigests(2**64 - 5, known, blocks)
+        found = FileDigests.from_bytes(sums.to_bytes(), list(blocks))
         assert (found.rows, found.known) == (sums.rows, known)
         assert {name: one.tolist() for name, one in found.blocks.items()} == {
             n: b.tolist() for n, b in blocks.items()

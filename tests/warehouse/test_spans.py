@@ -38,7 +38,7 @@ def test_windows_are_answered_from_either_form_of_the_counts(tmp_path: Path) -> 
     assert any(len(spans.starts) > 1 for spans in packed)
     forget_digests(loader.uri)  # and makes lists of the counts
     assert answers() == told
-    assert all(one.same(other) for one, other in zip(counts(), packed, strict=True))
+    assert all(one.equals(other) for one, other in zip(counts(), packed, strict=True))
 
 
 @given(st.data())
@@ -55,8 +55,8 @@ def test_spans_of_several_files_are_those_of_their_rows(data: st.DataObject) -> 
         parts.append((first, spans))
         expected |= {(first + 10 * span, tick): count for span, tick, count in numbered}
         first += 10 * len(names)
-    joined = Spans.joined(parts)
-    assert Spans.from_bytes(joined.to_bytes()).same(joined)
+    joined = Spans.concat(parts)
+    assert Spans.from_bytes(joined.to_bytes()).equals(joined)
     cells = zip(*np.nonzero(joined.counts), strict=True)
     assert {(joined.starts[i], joined.ticks[j]): joined.counts[i, j] for i, j in cells} == expected
     window = Window(*sorted(data.draw(st.lists(ticks, min_size=2, max_size=2, unique=True))))

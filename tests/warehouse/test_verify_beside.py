@@ -28,7 +28,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.tuning import Tuning
-from tidemark.warehouse.verification.pinned_tables import Moment
+from tidemark.warehouse.verification.pinned_tables import PinnedTables
 
 pytestmark = pytest.mark.slow
 
@@ -205,10 +205,10 @@ def test_a_merge_that_writes_is_busy(loader: Loader, monkeypatch: pytest.MonkeyP
 
 def swept_at_each_look(loader: Loader, patch: pytest.MonkeyPatch) -> None:
     """Whenever the plans are read, their file has just been replaced and swept."""
-    true = Moment.plans
+    true = PinnedTables.plans
     replaced: list[int] = []
 
-    def plans(self: Moment) -> Any:
+    def plans(self: PinnedTables) -> Any:
         if len(replaced) < 3:
             replaced.append(1)
             replace_rows(loader.uri, "steps", rows_of(loader.uri, "steps"))
@@ -216,7 +216,7 @@ def swept_at_each_look(loader: Loader, patch: pytest.MonkeyPatch) -> None:
                 (Path(loader.uri) / path).unlink(missing_ok=True)
         return true(self)
 
-    patch.setattr(Moment, "plans", plans)
+    patch.setattr(PinnedTables, "plans", plans)
 
 
 def test_a_check_whose_files_are_swept_at_every_look_is_busy_and_the_job_ends_with_0(

@@ -92,5 +92,5 @@ def test_cells_are_the_sums_of_a_dictionary(drawn: list[tuple[int, int, int]]) -
     for span, tick, count in drawn:
         sums[span, tick] = sums.get((span, tick), 0) + count
     arrays = np.array(sorted(drawn), dtype=np.int64).T
-    found = zip(*(part.tolist() for part in sorted_values.cells_of(*arrays)), strict=True)
+    found = zip(*(part.tolist() for part in sorted_values.count_cells(*arrays)), strict=True)
     assert list(found) == sorted((*pair, count) for pair, count in sums.items())

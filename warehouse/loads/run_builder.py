@@ -20,9 +20,9 @@ from tidemark.warehouse.events.steps import Plan
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.loads.attempt import Attempt
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.cuts import SortedInput, plan_slices, weight
+from tidemark.warehouse.runs.cuts import SortedInput, merge_cost, plan_slices
 from tidemark.warehouse.runs.layout import Merge, Run
-from tidemark.warehouse.runs.projection import Projection, Shape, WrittenFile
+from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
 from tidemark.warehouse.runs.run_tables import NewRun
 
 if TYPE_CHECKING:
@@ -107,24 +107,24 @@ def _finish_sort(attempt: Attempt, projection: Projection[Any], parts: Sequence[
 
 
 def _new_run(
-    attempt: Attempt, projection: Projection[Any], files: Sequence[WrittenFile], totals: TickCounts
+    attempt: Attempt, projection: Projection[Any], files: Sequence[MarkedFile], totals: TickCounts
 ) -> NewRun:
     """The run of these files, with its marks."""
-    return NewRun(attempt.run, attempt.name, tuple(files), totals, projection.marked(files, totals))
+    return NewRun(attempt.run, attempt.name, tuple(files), totals, projection.marks_tables(files, totals))
 
 
 def _merge(
     attempt: Attempt, projection: Projection[Any], inputs: Sequence[SortedInput], totals: TickCounts
-) -> list[WrittenFile]:
+) -> list[MarkedFile]:
     """Merges sorted inputs into the files of a run: a task a file, a bounded slice at a time."""
-    rows, least = sum(one.rows for one in inputs), projection.least_block
+    rows, least = sum(one.rows for one in inputs), projection.min_block_cost
     slices = plan_slices(
         inputs,
-        -(-weight(inputs, least) // attempt.slice_rows),
-        least_block=least,
+        -(-merge_cost(inputs, least) // attempt.slice_rows),
+        min_block_cost=least,
         split=not projection.merges_equal,
     )
-    shape = Shape(rows, totals, attempt.eps)
+    shape = RunSpec(rows, totals, attempt.eps)
     work = [
         tasks.MergeTask(
             attempt.store, projection, tuple(inputs), some, attempt.path(projection, number), shape
@@ -149,14 +149,14 @@ def _merge(
             )
     _check_conserved(attempt, projection, sum(read), files)
     known = all(one.known for one in inputs)
-    return [replace(file, sums=replace(file.sums, known=known)) for file in files]
+    return [replace(file, digests=replace(file.digests, known=known)) for file in files]
 
 
 def _check_conserved(
-    attempt: Attempt, projection: Projection[Any], read: int, files: Sequence[WrittenFile]
+    attempt: Attempt, projection: Projection[Any], read: int, files: Sequence[MarkedFile]
 ) -> None:
     """DamagedWarehouse unless the files hold the rows that were read, by their digest."""
-    written = sum(file.sums.rows for file in files)
+    written = sum(file.digests.row_digest for file in files)
     if (written - read) % 2**64:
         raise DamagedWarehouse(
             f"run {attempt.run.name} of {projection.title!r} was written with other rows than were read. "

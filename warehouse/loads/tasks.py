@@ -17,8 +17,8 @@ from tidemark.warehouse.columns.tick_counts import TickCounts, add_totals
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import Batches, Share, read_columns, read_rows
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
-from tidemark.warehouse.runs.cuts import Slice, SortedInput
-from tidemark.warehouse.runs.projection import Projection, Shape, WrittenFile
+from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput
+from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
 from tidemark.warehouse.runs.run_files import merge_slice, write_rows
 from tidemark.warehouse.settings.options import Options
 
@@ -30,7 +30,7 @@ class Sorted:
     `totals` are the rows by tick, `digest` is that of the rows as they came from `events`.
     """
 
-    files: tuple[WrittenFile, ...]
+    files: tuple[MarkedFile, ...]
     totals: TickCounts
     digest: int
     whole: bool
@@ -40,7 +40,7 @@ class Sorted:
 class Merged:
     """A file of a merged run, and the digest of the rows that were read of each input for it."""
 
-    file: WrittenFile
+    file: MarkedFile
     read: tuple[int, ...]
 
 
@@ -86,7 +86,7 @@ class _Sorter:
         self.filesystem, self.output, self.eps, self.held_bytes = filesystem, output, eps, held_bytes
         self.held: list[Any] = []
         self.totals: list[TickCounts] = []
-        self.files: list[WrittenFile] = []
+        self.files: list[MarkedFile] = []
         self.digest = 0
 
     def add(self, events: pa.Table) -> None:
@@ -106,13 +106,13 @@ class _Sorter:
         if run is None:
             self._write(self.output.chunk, rows, None)
         else:
-            self._write(run, rows, Shape(len(rows), totals, self.eps))
+            self._write(run, rows, RunSpec(len(rows), totals, self.eps))
         return Sorted(tuple(self.files), totals, self.digest, whole=run is not None)
 
     def _sorted(self) -> Any:
         return self.output.projection.sort(self.held)
 
-    def _write(self, path: str, rows: Any, shape: Shape | None) -> None:
+    def _write(self, path: str, rows: Any, shape: RunSpec | None) -> None:
         pieces = iter([rows])
         self.files.append(write_rows(self.filesystem, _own(path), self.output.projection, pieces, shape))
 
@@ -124,9 +124,9 @@ class MergeTask:
     store: Store
     projection: Projection[Any]
     inputs: tuple[SortedInput, ...]
-    slices: tuple[Slice, ...]
+    slices: tuple[MergeSlice, ...]
     path: str
-    shape: Shape
+    shape: RunSpec
 
     def __call__(self) -> Merged:
         """The file written."""

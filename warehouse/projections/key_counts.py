@@ -22,18 +22,16 @@ from tidemark.warehouse.integrity.digests import Decoded, mixed_sum, text_number
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import key_marks
 from tidemark.warehouse.projections.key_marks import KeyMarks
-from tidemark.warehouse.projections.key_marks_writer import KeyCollector
+from tidemark.warehouse.projections.key_marks_writer import KeyMarkCollector
 from tidemark.warehouse.projections.key_rows import (
     KeyRows,
-    counted,
     no_rows,
     sorted_rows,
-    summed,
     tick_totals,
 )
 from tidemark.warehouse.projections.key_run_checks import KeyChecker, ascends
 from tidemark.warehouse.runs.layout import Run
-from tidemark.warehouse.runs.projection import Later, Projection, Shape, WrittenFile
+from tidemark.warehouse.runs.projection import MarkedFile, Projection, ReopenMarks, RunSpec
 from tidemark.warehouse.tuning import DEFAULT, Tuning
 
 # Rows of a block are by default a quarter of a value run's, as a key has three columns and text is slow to
@@ -81,7 +79,7 @@ class KeyCounts(Projection[KeyRows]):
         return key_marks.schema(self.key)
 
     @property
-    def least_block(self) -> int:
+    def min_block_cost(self) -> int:
         """As blocks are bounded in bytes, too, one of few rows may be as much work as a full one."""
         return self.tuning.key_block_rows
 
@@ -99,7 +97,7 @@ class KeyCounts(Projection[KeyRows]):
         """The rows that have a key, counted; and all rows by tick, with a key and without."""
         ticks = numbers(events.column("_tick"))
         column = encode_keys(self.key, one_array(events.column(self.key.name)))
-        return counted(column, ticks), tick_totals(column, ticks)
+        return count_pairs(column, ticks), tick_totals(column, ticks)
 
     def sort(self, parts: Sequence[KeyRows]) -> KeyRows:
         """The counts of all parts together."""
@@ -107,9 +105,9 @@ class KeyCounts(Projection[KeyRows]):
 
     def merge(self, parts: Sequence[KeyRows]) -> KeyRows:
         """The counts of all parts together."""
-        return summed([no_rows(self.key), *parts] if len(parts) != 1 else parts)
+        return sum_counts([no_rows(self.key), *parts] if len(parts) != 1 else parts)
 
-    def blocks(self, pieces: Iterator[KeyRows], shape: Shape | None) -> Iterator[tuple[KeyRows, list[int]]]:
+    def blocks(self, pieces: Iterator[KeyRows], shape: RunSpec | None) -> Iterator[tuple[KeyRows, list[int]]]:
         """Blocks end with their piece."""
         least = self.tuning.key_block_rows
         most = least if shape is None else block_rows(shape.rows, least)
@@ -117,7 +115,7 @@ class KeyCounts(Projection[KeyRows]):
             if len(rows):
                 yield rows, _block_edges(rows, most, self.tuning.key_block_bytes)
 
-    def stored(self, rows: KeyRows) -> pa.Table:
+    def to_stored(self, rows: KeyRows) -> pa.Table:
         """The columns key, tick and count."""
         if self.key.is_text:
             codes = pa.array(rows.codes.astype(np.int32))
@@ -126,7 +124,7 @@ class KeyCounts(Projection[KeyRows]):
             keys = stored_keys(self.key, rows.names[rows.codes])
         return pa.table([keys, pa.array(rows.ticks), pa.array(rows.counts)], names=["key", "tick", "count"])
 
-    def loaded(self, stored: Decoded) -> list[KeyRows]:
+    def from_stored(self, stored: Decoded) -> list[KeyRows]:
         """The rows, a part for each dictionary that they have."""
         keys, ticks, counts = stored["key"], stored["tick"], stored["count"]
         if not self.key.is_text:
@@ -158,15 +156,15 @@ class KeyCounts(Projection[KeyRows]):
             return {**plain, "write_statistics": ["tick", "count"]}
         return {**plain, "column_encoding": {"key": "DELTA_BINARY_PACKED"}}
 
-    def collector(self, shape: Shape | None) -> KeyCollector:
+    def collector(self, shape: RunSpec | None) -> KeyMarkCollector:
         """A mark a block; of a run also what is heavy."""
-        return KeyCollector(self.key, None if shape is None else shape.totals)
+        return KeyMarkCollector(self.key, None if shape is None else shape.totals)
 
-    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Mapping[str, pa.Table]:
+    def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, the marks, and what is heavy."""
         return key_marks.to_arrow(self.key, files, totals)
 
-    def read_marks(self, run: Run, file: SealedFile, later: Later) -> KeyMarks:
+    def read_marks(self, run: Run, file: SealedFile, later: ReopenMarks) -> KeyMarks:
         """The marks; what is heavy is read when it is asked for."""
         return key_marks.read(self.key, run, file, later)
 

@@ -44,10 +44,18 @@ from tidemark.warehouse.columns.measures import numbers
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.projections.key_marks_writer import KeyExtra
+from tidemark.warehouse.projections.key_marks_writer import KeyFileSummary
 from tidemark.warehouse.runs.layout import Run
-from tidemark.warehouse.runs.marks import HEADER, HEAVY, MARKS, RunFile, below_table, flat, named_files
-from tidemark.warehouse.runs.projection import Columns, Later, WrittenFile
+from tidemark.warehouse.runs.marks import (
+    HEADER,
+    HEAVY,
+    MARKS,
+    RunFile,
+    files_from_marks,
+    flatten,
+    path_in_table,
+)
+from tidemark.warehouse.runs.projection import MarkedFile, ReopenMarks, SortColumns
 
 _LISTS = ["ticks", "counts", "nulls", "floors"]
 
@@ -89,7 +97,7 @@ class KeyMarks:
     heavy: Callable[[], tuple[Heavy, Heavy]]
 
     @property
-    def places(self) -> Columns:
+    def sort_keys(self) -> SortColumns:
         """The marks' places in the order of rows."""
         return (self.keys, self.ticks)
 
@@ -113,11 +121,11 @@ class KeyMarks:
             raise DamagedWarehouse(f"the marks of run {self.run.name} do not describe its {self.rows} pairs.")
 
 
-def to_arrow(key: Key, files: Sequence[WrittenFile], totals: TickCounts) -> dict[str, pa.Table]:
+def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[str, pa.Table]:
     """The rows of the marks table for a run's files: header, marks, heavy keys."""
     keys, pairs = _heavy_of_run(key, files, totals)
     header = {
-        "file": [below_table(files[0].path)],
+        "file": [path_in_table(files[0].path)],
         "position": [sum(file.rows for file in files)],
         "count": keys.floors,
         "ticks": [totals.ticks.tolist()],
@@ -126,11 +134,11 @@ def to_arrow(key: Key, files: Sequence[WrittenFile], totals: TickCounts) -> dict
         "floors": [pairs.floors.tolist()],
     }
     filled = [file for file in files if file.rows]
-    names, ticks_at = ([file.places[at] for file in filled] for at in (0, 1))
+    names, ticks_at = ([file.sort_keys[at] for file in filled] for at in (0, 1))
     before = [_extra(file).before for file in filled]
     row, count = ([0, *np.cumsum([getattr(file, name) for file in filled])] for name in ("rows", "count"))
     marked = {
-        "file": [below_table(file.path) for file in filled for _ in file.positions],
+        "file": [path_in_table(file.path) for file in filled for _ in file.positions],
         "position": _joined([file.positions + first for file, first in zip(filled, row, strict=False)]),
         "key": stored_keys(key, join_names([no_names(key), *names]), marked=True),
         "tick": _joined(ticks_at),
@@ -147,12 +155,12 @@ def to_arrow(key: Key, files: Sequence[WrittenFile], totals: TickCounts) -> dict
     return {name: _table(key, columns) for name, columns in groups.items()}
 
 
-def _extra(file: WrittenFile) -> KeyExtra:
-    extra: KeyExtra = file.extra
+def _extra(file: MarkedFile) -> KeyFileSummary:
+    extra: KeyFileSummary = file.extra
     return extra
 
 
-def _heavy_of_run(key: Key, files: Sequence[WrittenFile], totals: TickCounts) -> tuple[Heavy, Heavy]:
+def _heavy_of_run(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> tuple[Heavy, Heavy]:
     """The listings of all files together, and the keys that lie at their ends, whole again."""
     in_all = totals.counts.sum(keepdims=True)
     ends: dict[Name, int] = {}
@@ -193,7 +201,7 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values, kind)
 
 
-def read(key: Key, run: Run, file: SealedFile, later: Later) -> KeyMarks:
+def read(key: Key, run: Run, file: SealedFile, later: ReopenMarks) -> KeyMarks:
     """The marks of a run from their file; what is heavy is read later."""
 
     def heavy() -> tuple[Heavy, Heavy]:
@@ -209,10 +217,10 @@ def _from_arrow(
     """The marks of a run from the first two row groups of its rows of the marks table."""
     if header.num_rows != 1:
         raise DamagedWarehouse(f"the marks of run {run.name} do not begin with one header.")
-    ticks, counts, nulls = (flat(header.column(name)) for name in ("ticks", "counts", "nulls"))
+    ticks, counts, nulls = (flatten(header.column(name)) for name in ("ticks", "counts", "nulls"))
     rows = header.column("position")[0].as_py()
     positions = numbers(marked.column("position"))
-    files = named_files(marked.column("file"), positions, rows)
+    files = files_from_marks(marked.column("file"), positions, rows)
     result = KeyMarks(
         run=run,
         files=files,
@@ -230,7 +238,7 @@ def _from_arrow(
 
 def _heavy(key: Key, header: pa.Table, heavy: pa.Table) -> tuple[Heavy, Heavy]:
     """What is heavy in the run, and in each of its ticks."""
-    ticks = flat(header.column("ticks"))
+    ticks = flatten(header.column("ticks"))
     whole = heavy.column("tick").is_null()
     keys, pairs = heavy.filter(whole), heavy.filter(pc.invert(whole))
     return (
@@ -244,7 +252,7 @@ def _heavy(key: Key, header: pa.Table, heavy: pa.Table) -> tuple[Heavy, Heavy]:
             _names(key, pairs),
             np.searchsorted(ticks, numbers(pairs.column("tick"))),
             numbers(pairs.column("count")),
-            flat(header.column("floors")),
+            flatten(header.column("floors")),
         ),
     )
 

@@ -20,11 +20,11 @@ from tidemark.warehouse.columns.text_bounds import text_bounds
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.projections.key_rows import KeyRows
-from tidemark.warehouse.runs.projection import WrittenFile
+from tidemark.warehouse.runs.projection import MarkedFile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeyExtra:
+class KeyFileSummary:
     """What the marks of a key file have beside the pairs.
 
     `before` (rows of `events`) counts from the file's first row. `first` and `last` are the file's first and
@@ -39,7 +39,7 @@ class KeyExtra:
     heavy_pairs: Heavy | None
 
 
-class KeyCollector:
+class KeyMarkCollector:
     """Collects the marks of rows that arrive in order, in pieces of any length.
 
     `totals` are the rows by tick of the whole run; None for a chunk.
@@ -100,18 +100,18 @@ class KeyCollector:
         elif self.heavy is not None:
             self.heavy.add_keys(names_from(self.key, [name]), np.array([count]))
 
-    def finish(self, path: str, size: int) -> WrittenFile:
+    def finish(self, path: str, size: int) -> MarkedFile:
         """The file with its marks."""
         ends = (self.first or self.newest, self.newest)
         names = names_from(self.key, [name for name, _ in self.marks])
-        extra = KeyExtra(
+        extra = KeyFileSummary(
             before=np.concatenate(self.before),
             first=ends[0],
             last=self.newest if self.first is not None else None,
             heavy_keys=self.heavy.keys if self.heavy is not None else None,
             heavy_pairs=self.heavy.pairs if self.heavy is not None else None,
         )
-        return WrittenFile(
+        return MarkedFile(
             path=path,
             rows=self.rows,
             size=size,

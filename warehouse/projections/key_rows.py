@@ -4,7 +4,7 @@ Model. A multiset of rows (key, tick) is a function from pairs to counts. `count
 rows, `summed` adds several, and both give it in its one order. So two rows of history with the
 same key and tick are one, in a load as in every merge, and what a merge holds is what it is of:
 
-    count of (key, tick) in summed(parts)  =  sum of its counts in the parts
+    count of (key, tick) in sum_counts(parts)  =  sum of its counts in the parts
 
 Pairs are sorted as single integers: with T ticks, pair (i-th name, j-th tick) is i * T + j.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.keys import Key, KeyColumn, Name, Names, lower, name_at, no_names, take, unify
 from tidemark.warehouse.columns.measures import Column
 from tidemark.warehouse.columns.tick_counts import TickCounts, coded, tick_counts
-from tidemark.warehouse.runs.projection import Place
+from tidemark.warehouse.runs.projection import SortKey
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ class KeyRows:
             self.names[first : last + 1], self.codes[rows] - first, self.ticks[rows], self.counts[rows]
         )
 
-    def place(self, i: int) -> Place:
+    def sort_key(self, i: int) -> SortKey:
         """Where row i stands in the order: its name and its tick."""
         return name_at(self.names, int(self.codes[i])), int(self.ticks[i])
 
@@ -76,7 +76,7 @@ class KeyRows:
         return np.searchsorted(self.codes, np.arange(len(self.names)))
 
 
-def counted(column: KeyColumn, ticks: NDArray[np.int64]) -> KeyRows:
+def count_pairs(column: KeyColumn, ticks: NDArray[np.int64]) -> KeyRows:
     """The rows of a decoded column, NULLs left out."""
     names, codes = column.names, column.codes
     if column.null.any():
@@ -93,7 +93,7 @@ def tick_totals(column: KeyColumn, ticks: NDArray[np.int64]) -> TickCounts:
     return tick_counts(ticks, Column(ticks, np.zeros(len(ticks), dtype=bool), column.null))
 
 
-def summed(parts: Sequence[KeyRows]) -> KeyRows:
+def sum_counts(parts: Sequence[KeyRows]) -> KeyRows:
     """The rows of all parts together; one part at least."""
     if len(parts) == 1:
         return parts[0]

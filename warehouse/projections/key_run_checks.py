@@ -8,10 +8,10 @@ from tidemark.warehouse.columns.heavy_keys import Heavy
 from tidemark.warehouse.columns.keys import Key, Name, join_names, name_at, unify
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.key_marks import KeyMarks
-from tidemark.warehouse.projections.key_marks_writer import KeyCollector
+from tidemark.warehouse.projections.key_marks_writer import KeyMarkCollector
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.runs.marks import RunFile
-from tidemark.warehouse.runs.projection import WrittenFile
+from tidemark.warehouse.runs.projection import MarkedFile
 
 _NOTHING = np.zeros(1, dtype=np.int64)
 
@@ -35,9 +35,9 @@ class KeyChecker:
     def __init__(self, key: Key, marks: KeyMarks) -> None:
         self.key, self.marks = key, marks
         self.heavy = _Heavy(marks, *marks.heavy())
-        self.files: list[WrittenFile] = []
+        self.files: list[MarkedFile] = []
         self.file: RunFile | None = None
-        self.collector = KeyCollector(key, None)
+        self.collector = KeyMarkCollector(key, None)
 
     def begin(self, file: RunFile) -> None:
         """The rows of a file come."""
@@ -59,7 +59,7 @@ class KeyChecker:
     def _close(self) -> None:
         if self.file is not None:
             self.files.append(self.collector.finish(self.file.path, 0))
-        self.collector = KeyCollector(self.key, None)
+        self.collector = KeyMarkCollector(self.key, None)
 
     def _same_marks(self) -> bool:
         marks, files = self.marks, self.files
@@ -69,9 +69,9 @@ class KeyChecker:
         found = (
             np.concatenate([one.positions + first for one, first in zip(files, rows, strict=False)]),
             np.concatenate([one.extra.before + first for one, first in zip(files, counts, strict=False)]),
-            np.concatenate([one.places[1] for one in files]),
+            np.concatenate([one.sort_keys[1] for one in files]),
         )
-        names = join_names([one.places[0] for one in files])
+        names = join_names([one.sort_keys[0] for one in files])
         same = (
             np.array_equal(names, marks.keys) if isinstance(names, np.ndarray) else names.equals(marks.keys)
         )

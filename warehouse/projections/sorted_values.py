@@ -22,11 +22,11 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.digests import Decoded, mixed_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import value_marks
-from tidemark.warehouse.projections.value_marks import RunMarks, Spans
+from tidemark.warehouse.projections.value_marks import Spans, ValueMarks
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.marks import RunFile
-from tidemark.warehouse.runs.projection import Later, Place, Projection, Shape, WrittenFile
-from tidemark.warehouse.runs.run_files import equal_blocks
+from tidemark.warehouse.runs.projection import MarkedFile, Projection, ReopenMarks, RunSpec, SortKey
+from tidemark.warehouse.runs.run_files import fixed_block_edges
 from tidemark.warehouse.tuning import DEFAULT, Tuning
 
 WHOLE = 2**62  # a span longer than any file: tick counts of the file in one piece
@@ -53,13 +53,13 @@ class ValueRows:
         """Rows start..stop (exclusive)."""
         return ValueRows(self.values[start:stop], self.ticks[start:stop])
 
-    def place(self, i: int) -> Place:
+    def sort_key(self, i: int) -> SortKey:
         """Where row i stands in the order."""
         return (self.values[i].item(),)
 
 
 @dataclass(frozen=True, slots=True)
-class Values(Projection[ValueRows]):
+class SortedValues(Projection[ValueRows]):
     """The values of a measure, sorted."""
 
     measure: Measure
@@ -102,7 +102,7 @@ class Values(Projection[ValueRows]):
 
     order = ("value",)
     merges_equal = False
-    least_block = 0
+    min_block_cost = 0
     texts = ()
     dictionaries = ()
 
@@ -146,7 +146,7 @@ class Values(Projection[ValueRows]):
     def blocks(
         self,
         pieces: Iterator[ValueRows],
-        shape: Shape | None,  # noqa: ARG002
+        shape: RunSpec | None,  # noqa: ARG002
     ) -> Iterator[tuple[ValueRows, list[int]]]:
         """Blocks of equal length, whatever the pieces; the last of all may be shorter."""
         held, block = ValueRows(*self._together([])), self.tuning.block_rows
@@ -154,17 +154,17 @@ class Values(Projection[ValueRows]):
             rows = ValueRows(*self._together([held, piece])) if len(held) else piece
             whole = len(rows) - len(rows) % block
             if whole:
-                yield rows.part(0, whole), equal_blocks(whole, block)
+                yield rows.part(0, whole), fixed_block_edges(whole, block)
             held = rows.part(whole, len(rows))
         if len(held):
-            yield held, equal_blocks(len(held), block)
+            yield held, fixed_block_edges(len(held), block)
 
-    def stored(self, rows: ValueRows) -> pa.Table:
+    def to_stored(self, rows: ValueRows) -> pa.Table:
         """The columns value and tick."""
         kind = self.measure.arrow_type
         return pa.table([pa.array(rows.values, kind), pa.array(rows.ticks)], names=["value", "tick"])
 
-    def loaded(self, stored: Decoded) -> list[ValueRows]:
+    def from_stored(self, stored: Decoded) -> list[ValueRows]:
         """The rows, as they lie in memory."""
         return [ValueRows(stored["value"], stored["tick"])]
 
@@ -178,19 +178,19 @@ class Values(Projection[ValueRows]):
             else {**common, "column_encoding": {"value": "DELTA_BINARY_PACKED"}}
         )
 
-    def collector(self, shape: Shape | None) -> MarkCollector:
+    def collector(self, shape: RunSpec | None) -> ValueMarkCollector:
         """Marks at the grain of the promise; those of a chunk at its blocks."""
         if shape is None:
-            return MarkCollector(self.measure, self.tuning.block_rows, WHOLE)
+            return ValueMarkCollector(self.measure, self.tuning.block_rows, WHOLE)
         grain = value_marks.grain(shape.rows, shape.eps, self.tuning.block_rows)
         span = value_marks.span(shape.rows, grain, len(shape.totals.ticks), self.tuning.span_cells)
-        return MarkCollector(self.measure, grain, span)
+        return ValueMarkCollector(self.measure, grain, span)
 
-    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Mapping[str, pa.Table]:
+    def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, and the marks."""
         return value_marks.to_arrow(self.measure, files, totals)
 
-    def read_marks(self, run: Run, file: SealedFile, later: Later) -> RunMarks:
+    def read_marks(self, run: Run, file: SealedFile, later: ReopenMarks) -> ValueMarks:
         """The marks; the spans are read when a window first asks for them."""
         return value_marks.read(run, file, later)
 
@@ -199,7 +199,7 @@ class Values(Projection[ValueRows]):
         values = rows.values
         return bool(np.all(values[:-1] <= values[1:])) and not np.isnan(values).any()
 
-    def checker(self, marks: RunMarks) -> ValueChecker:
+    def checker(self, marks: ValueMarks) -> ValueChecker:
         """Compares the marks and the counts by tick with the rows."""
         return ValueChecker(marks)
 
@@ -208,7 +208,7 @@ class Values(Projection[ValueRows]):
         return mixed_sum(rows.values.view(np.uint64), rows.ticks)
 
 
-class MarkCollector:
+class ValueMarkCollector:
     """Collects the marks of values that arrive in order: one every `grain` rows, ticks every `span` rows."""
 
     def __init__(self, measure: Measure, grain: int, span: int) -> None:
@@ -225,17 +225,17 @@ class MarkCollector:
         self.positions.append(at + self.rows)
         self.values.append(values[at])
         self.ends = [self.ends[0] if self.ends else values[0], values[-1]]
-        self.cells.append(cells_of((np.arange(len(ticks)) + self.rows) // self.span, ticks))
+        self.cells.append(count_cells((np.arange(len(ticks)) + self.rows) // self.span, ticks))
         self.rows += len(values)
 
-    def finish(self, path: str, size: int) -> WrittenFile:
+    def finish(self, path: str, size: int) -> MarkedFile:
         """The file with its marks: the first row, each `grain`-th, the last."""
         positions, values = np.concatenate(self.positions), np.concatenate(self.values)
         if self.rows and positions[-1] != self.rows - 1:
             positions, values = np.append(positions, self.rows - 1), np.append(values, self.ends[1])
         spans, ticks, counts = _joined(self.cells)
         starts, at = np.unique(spans, return_inverse=True)
-        return WrittenFile(
+        return MarkedFile(
             path=path,
             rows=self.rows,
             size=size,
@@ -260,7 +260,7 @@ def _statistics(ends: Sequence[Any], ticks: NDArray[np.int64]) -> dict[str, Any]
     return {"minValues": least, "maxValues": most, **nulls}
 
 
-def cells_of(
+def count_cells(
     spans: NDArray[np.int64], ticks: NDArray[np.int64], weights: NDArray[np.int64] | None = None
 ) -> Cells:
     """Rows (or the sum of their weights) by (span, tick), ascending: spans, ticks, counts.
@@ -286,13 +286,13 @@ def _joined(cells: Sequence[Cells]) -> Cells:
         empty = np.empty(0, dtype=np.int64)
         return empty, empty, empty
     spans, ticks, counts = (np.concatenate(part) for part in zip(*cells, strict=True))
-    return cells_of(spans, ticks, counts)
+    return count_cells(spans, ticks, counts)
 
 
 class ValueChecker:
     """Compares the values of a run with its marks, and their counts by span and tick."""
 
-    def __init__(self, marks: RunMarks) -> None:
+    def __init__(self, marks: ValueMarks) -> None:
         self.marks, self.path, self.at = marks, "", 0
         self.spans = marks.spans()
         self.edges = np.append(self.spans.starts, marks.rows)
@@ -309,10 +309,10 @@ class ValueChecker:
         if not np.array_equal(rows.values[marks.positions[here] - self.at], marks.values[here]):
             raise DamagedWarehouse(f"the marks of {self.path} do not stand where they say")
         inside = np.searchsorted(self.edges, self.at + np.arange(len(rows)), side="right") - 1
-        self.cells.append(cells_of(inside, rows.ticks))
+        self.cells.append(count_cells(inside, rows.ticks))
         self.at += len(rows)
 
     def finish(self) -> None:
         """The counts of all rows are those that the marks have."""
-        if not self.spans.same(Spans.of(self.spans.starts, *_joined(self.cells))):
+        if not self.spans.equals(Spans.of(self.spans.starts, *_joined(self.cells))):
             raise DamagedWarehouse(f"the counts by tick of run {self.marks.run.name} are wrong")

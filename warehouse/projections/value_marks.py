@@ -48,11 +48,11 @@ from tidemark.warehouse.runs.marks import (
     MARKS,
     SPANS,
     RunFile,
-    below_table,
-    flat,
-    named_files,
+    files_from_marks,
+    flatten,
+    path_in_table,
 )
-from tidemark.warehouse.runs.projection import Columns, Later, WrittenFile
+from tidemark.warehouse.runs.projection import MarkedFile, ReopenMarks, SortColumns
 
 MOST_MARKS = 2**16  # a run's marks at most, unless eps asks for more
 NOWHERE = -1  # the position of the header
@@ -181,7 +181,7 @@ class Anchors:
 
 
 @dataclass(frozen=True, slots=True)
-class RunMarks:
+class ValueMarks:
     """The marks of one run.
 
     `values` and `positions` (k,) ascend; `totals` are by tick; the spans are read when a window
@@ -197,7 +197,7 @@ class RunMarks:
     spans: Callable[[], Spans]
 
     @property
-    def places(self) -> Columns:
+    def sort_keys(self) -> SortColumns:
         """The marks' places in the order of rows."""
         return (self.values,)
 
@@ -225,12 +225,12 @@ class RunMarks:
             raise DamagedWarehouse(f"the marks of run {self.run.name} do not describe its {self.rows} rows.")
 
 
-def to_arrow(measure: Measure, files: Sequence[WrittenFile], totals: TickCounts) -> dict[str, pa.Table]:
+def to_arrow(measure: Measure, files: Sequence[MarkedFile], totals: TickCounts) -> dict[str, pa.Table]:
     """The row groups of a run's marks, its files being in order. Positions count from the run's first row."""
     lists = [pa.array([getattr(totals, name).tolist()], pa.list_(pa.int64())) for name in LISTS]
     header = pa.table(
         [
-            pa.array([below_table(files[0].path)]),
+            pa.array([path_in_table(files[0].path)]),
             pa.array([NOWHERE]),
             pa.nulls(1, measure.arrow_type),
             *lists,
@@ -239,7 +239,7 @@ def to_arrow(measure: Measure, files: Sequence[WrittenFile], totals: TickCounts)
     )
     firsts = np.cumsum([0, *(file.rows for file in files)])[:-1].tolist()
     marks = [_marks_of(measure, file, first) for file, first in zip(files, firsts, strict=True)]
-    spans = Spans.joined([(first, file.extra) for file, first in zip(files, firsts, strict=True)])
+    spans = Spans.concat([(first, file.extra) for file, first in zip(files, firsts, strict=True)])
     return {
         HEADER: header,
         MARKS: pa.concat_tables(marks),
@@ -247,17 +247,17 @@ def to_arrow(measure: Measure, files: Sequence[WrittenFile], totals: TickCounts)
     }
 
 
-def _marks_of(measure: Measure, file: WrittenFile, first: int) -> pa.Table:
+def _marks_of(measure: Measure, file: MarkedFile, first: int) -> pa.Table:
     return pa.table(
         {
-            "file": pa.array([below_table(file.path)] * len(file.positions), pa.string()),
+            "file": pa.array([path_in_table(file.path)] * len(file.positions), pa.string()),
             "position": pa.array(file.positions + first),
-            "value": pa.array(file.places[0], measure.arrow_type),
+            "value": pa.array(file.sort_keys[0], measure.arrow_type),
         }
     )
 
 
-def read(run: Run, file: SealedFile, later: Later) -> RunMarks:
+def read(run: Run, file: SealedFile, later: ReopenMarks) -> ValueMarks:
     """The marks of a run from their file; the spans are read later."""
 
     def spans() -> Spans:
@@ -267,15 +267,15 @@ def read(run: Run, file: SealedFile, later: Later) -> RunMarks:
     return _from_arrow(run, file.read(HEADER, columns=LISTS), file.read(MARKS, columns=BASIC), spans)
 
 
-def _from_arrow(run: Run, header: pa.Table, marks: pa.Table, spans: Callable[[], Spans]) -> RunMarks:
+def _from_arrow(run: Run, header: pa.Table, marks: pa.Table, spans: Callable[[], Spans]) -> ValueMarks:
     """The marks of a run: the tick lists of its header, and file, position and value of its marks."""
     if header.num_rows != 1:
         raise DamagedWarehouse(f"the marks of run {run.name} do not begin with one header.")
-    totals = TickCounts(*(flat(header.column(name)) for name in LISTS))
+    totals = TickCounts(*(flatten(header.column(name)) for name in LISTS))
     rows = int(totals.counts.sum())
     positions, values = numbers(marks.column("position")), numbers(marks.column("value"))
-    files = named_files(marks.column("file"), positions, rows)
-    result = RunMarks(run, files, rows, positions, values, totals, spans)
+    files = files_from_marks(marks.column("file"), positions, rows)
+    result = ValueMarks(run, files, rows, positions, values, totals, spans)
     result.check_invariants()
     return result
 
@@ -292,6 +292,6 @@ def _spans(file: SealedFile) -> Spans:
     return Spans.of(
         numbers(table.column("position"))[opens],
         np.repeat(np.arange(len(opens)), lengths[opens]),
-        flat(table.column("ticks")),
-        flat(table.column("counts")),
+        flatten(table.column("ticks")),
+        flatten(table.column("counts")),
     )

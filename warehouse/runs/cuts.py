@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.keys import join_names, name_at, places_before, unify
 from tidemark.warehouse.runs.marks import RunFile
-from tidemark.warehouse.runs.projection import Columns, Marks, Place, Rows, WrittenFile
+from tidemark.warehouse.runs.projection import MarkedFile, Marks, Rows, SortColumns, SortKey
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,39 +42,41 @@ class SortedInput:
     files: tuple[RunFile, ...]
     rows: int
     positions: NDArray[np.int64]
-    places: Columns
+    places: SortColumns
 
     @classmethod
-    def of_chunk(cls, file: WrittenFile) -> SortedInput:
+    def of_chunk(cls, file: MarkedFile) -> SortedInput:
         """A sorted chunk."""
-        return cls((RunFile(file.path, 0, file.rows, file.sums),), file.rows, file.positions, file.places)
+        return cls(
+            (RunFile(file.path, 0, file.rows, file.digests),), file.rows, file.positions, file.sort_keys
+        )
 
     @classmethod
     def of_run(cls, root: str, marks: Marks) -> SortedInput:
         """A run of the table `root`."""
         files = tuple(replace(file, path=f"{root}/{file.path}") for file in marks.files)
-        return cls(files, marks.rows, marks.positions, marks.places)
+        return cls(files, marks.rows, marks.positions, marks.sort_keys)
 
     @property
     def digest(self) -> int | None:
         """The digest of its rows, modulo 2**64; None where a file of an earlier version does not tell."""
-        known = [file.sums.rows for file in self.files if file.sums is not None]
+        known = [file.digests.row_digest for file in self.files if file.digests is not None]
         return sum(known) % 2**64 if len(known) == len(self.files) else None
 
     @property
     def known(self) -> bool:
         """Whether that is known to be the digest of the rows that came."""
-        return all(file.sums is not None and file.sums.known for file in self.files)
+        return all(file.digests is not None and file.digests.end_to_end for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class MergeCut:
     """A place in the order of all rows: at `position` of the input `source`.
 
     Equal rows are `split` by input and position, or all come after the cut.
     """
 
-    place: Place
+    place: SortKey
     source: int
     position: int
     split: bool
@@ -85,7 +87,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class InputRange:
     """The rows of one input that a slice may need: `start` inclusive, `stop` exclusive."""
 
     start: int
@@ -93,82 +95,82 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class MergeSlice:
     """The rows between two cuts (None: the end of all); `reaches[j]` bounds them in input j."""
 
-    lower: Cut | None
-    upper: Cut | None
-    reaches: tuple[Reach, ...]
+    lower: MergeCut | None
+    upper: MergeCut | None
+    reaches: tuple[InputRange, ...]
 
 
-def weight(inputs: Sequence[SortedInput], least_block: int = 0) -> int:
-    """The work of a merge, in rows: a block counts as no fewer than `least_block`."""
-    return sum(int(_weights(one, least_block).sum()) for one in inputs)
+def merge_cost(inputs: Sequence[SortedInput], min_block_cost: int = 0) -> int:
+    """The work of a merge, in rows: a block counts as no fewer than `min_block_cost`."""
+    return sum(int(_weights(one, min_block_cost).sum()) for one in inputs)
 
 
 def plan_slices(
-    inputs: Sequence[SortedInput], slices: int, *, least_block: int = 0, split: bool = True
-) -> list[Slice]:
+    inputs: Sequence[SortedInput], slices: int, *, min_block_cost: int = 0, split: bool = True
+) -> list[MergeSlice]:
     """Cuts the merge of the inputs into at most `slices` slices of about equal weight, in order.
 
     With `split` equal rows may lie in two slices. Where they may not, the marks of each input separate what
     lies before them from what lies after.
     """
-    cuts = [None, *_cuts(inputs, slices, least_block, split=split), None]
+    cuts = [None, *_cuts(inputs, slices, min_block_cost, split=split), None]
     return [
-        Slice(lower, upper, tuple(_reach(one, j, lower, upper) for j, one in enumerate(inputs)))
+        MergeSlice(lower, upper, tuple(_reach(one, j, lower, upper) for j, one in enumerate(inputs)))
         for lower, upper in pairwise(cuts)
     ]
 
 
-def within(rows: Any, offset: int, source: int, piece: Slice) -> Any:
+def clip_to_slice(rows: Any, offset: int, source: int, piece: MergeSlice) -> Any:
     """Of rows that were read from row `offset` of input `source` on, those that lie in the slice."""
     start = 0 if piece.lower is None else _rows_before(rows, offset, source, piece.lower)
     stop = len(rows) if piece.upper is None else _rows_before(rows, offset, source, piece.upper)
     return rows.part(start, max(start, stop))
 
 
-def _rows_before(rows: Rows, offset: int, source: int, cut: Cut) -> int:
+def _rows_before(rows: Rows, offset: int, source: int, cut: MergeCut) -> int:
     if source == cut.source:
         return min(max(cut.position - offset, 0), len(rows))
     find = bisect_right if cut.equal_before(source) else bisect_left
-    return find(range(len(rows)), cut.place, key=rows.place)
+    return find(range(len(rows)), cut.sort_key, key=rows.sort_key)
 
 
-def _weights(one: SortedInput, least_block: int) -> NDArray[np.int64]:
-    return np.maximum(np.diff(one.positions, append=one.rows), least_block if one.rows else 0)
+def _weights(one: SortedInput, min_block_cost: int) -> NDArray[np.int64]:
+    return np.maximum(np.diff(one.positions, append=one.rows), min_block_cost if one.rows else 0)
 
 
-def _cuts(inputs: Sequence[SortedInput], slices: int, least_block: int, *, split: bool) -> list[Cut]:
+def _cuts(inputs: Sequence[SortedInput], slices: int, min_block_cost: int, *, split: bool) -> list[MergeCut]:
     filled = [(j, one) for j, one in enumerate(inputs) if one.rows]
     if slices < 2 or not filled:
         return []
     source = np.concatenate([np.full(len(one.positions), j) for j, one in filled])
     position = np.concatenate([one.positions for _, one in filled])
-    places = [one.places for _, one in filled]
+    places = [one.sort_keys for _, one in filled]
     order = _order(places)
-    weights = np.concatenate([_weights(one, least_block) for _, one in filled])[order]
+    weights = np.concatenate([_weights(one, min_block_cost) for _, one in filled])[order]
     before = np.cumsum(weights) - weights
     targets = np.arange(1, slices) * (weights.sum() / slices)
     chosen = np.unique(np.searchsorted(before, targets))
     starts = np.cumsum([0, *(len(one.positions) for _, one in filled)])
-    cuts: list[Cut] = []
+    cuts: list[MergeCut] = []
     last = _place_at(places, starts, int(order[0]))
     for i in order[chosen[(chosen > 0) & (chosen < len(order))]].tolist():
         place = _place_at(places, starts, i)
         if split or place != last:  # one cut a place: a second one would bound an empty slice
-            cuts.append(Cut(place, int(source[i]), int(position[i]), split))
+            cuts.append(MergeCut(place, int(source[i]), int(position[i]), split))
         last = place
     return cuts
 
 
-def _place_at(places: Sequence[Columns], starts: NDArray[np.int64], i: int) -> Place:
+def _place_at(places: Sequence[SortColumns], starts: NDArray[np.int64], i: int) -> SortKey:
     """The place of mark i of all inputs together."""
     j = int(np.searchsorted(starts, i, side="right")) - 1
     return tuple(name_at(column, i - int(starts[j])) for column in places[j])
 
 
-def _order(places: Sequence[Columns]) -> NDArray[np.int64]:
+def _order(places: Sequence[SortColumns]) -> NDArray[np.int64]:
     """The order of all marks; ties stay by input, then by position."""
     columns = []
     for parts in zip(*places, strict=True):
@@ -178,18 +180,18 @@ def _order(places: Sequence[Columns]) -> NDArray[np.int64]:
     return order
 
 
-def _reach(one: SortedInput, source: int, lower: Cut | None, upper: Cut | None) -> Reach:
+def _reach(one: SortedInput, source: int, lower: MergeCut | None, upper: MergeCut | None) -> InputRange:
     start = 0 if lower is None else _bounds(one, source, lower)[0]
     stop = one.rows if upper is None else _bounds(one, source, upper)[1]
-    return Reach(start, max(start, stop))
+    return InputRange(start, max(start, stop))
 
 
-def _bounds(one: SortedInput, source: int, cut: Cut) -> tuple[int, int]:
+def _bounds(one: SortedInput, source: int, cut: MergeCut) -> tuple[int, int]:
     """The least and the greatest number of rows of input `source` that may lie before the cut."""
     if source == cut.source:
         return cut.position, cut.position
-    upto = places_before(one.places, cut.place, equal=cut.equal_before(source))
+    upto = places_before(one.sort_keys, cut.sort_key, equal=cut.equal_before(source))
     # Where equal rows come together, those before a mark are less than it: an equal mark counts, too.
-    low = upto if cut.split else places_before(one.places, cut.place, equal=True)
+    low = upto if cut.split else places_before(one.sort_keys, cut.sort_key, equal=True)
     least = int(one.positions[low - 1]) if low else 0
     return least, int(one.positions[upto]) if upto < len(one.positions) else one.rows

@@ -2,7 +2,7 @@
 
 The marks of a run are a sealed file (sealed.py) whose row groups have names. Those of the projection come
 first; the engine adds the one called `digests`, a row a file of the run, with its path in the column `file`
-and its `Sums` as bytes in the column `content`:
+and its `FileDigests` as bytes in the column `content`:
 
     8 bytes     the digest of its rows, which adds (projection.py, `digest`)
     1 byte      1 where that is known to be the digest of the rows that came, and 0 where it was summed as
@@ -40,7 +40,7 @@ _HEAD = struct.Struct("<QB")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sums:
+class FileDigests:
     """The digests of a file of a run: of all rows, and of each column of each block.
 
     `known` is whether `rows` is that of the rows that came, and not only of those that were read.
@@ -56,7 +56,7 @@ class Sums:
         return b"".join([_HEAD.pack(self.rows, self.known), *words])
 
     @classmethod
-    def from_bytes(cls, data: bytes, columns: Sequence[str]) -> Sums:
+    def from_bytes(cls, data: bytes, columns: Sequence[str]) -> FileDigests:
         """Of stored bytes, the blocks having these columns; ValueError where they cannot be that."""
         rows, known = _HEAD.unpack_from(data)
         words = np.frombuffer(data, "<u8", offset=_HEAD.size).reshape(len(columns), -1)
@@ -70,11 +70,11 @@ class Sums:
 
     def check_ends(self, block: int, group: pq.RowGroupMetaData) -> None:
         """ValueError unless the footer says of the block's first and last value what it said."""
-        if ends_digest(group) != self.blocks[ENDS][block]:
+        if statistics_digest(group) != self.blocks[ENDS][block]:
             raise ValueError(f"the statistics of row group {block} are not what was written")
 
 
-NO_SUMS = Sums(0, known=False, blocks={})
+NO_DIGESTS = FileDigests(0, known=False, blocks={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +87,27 @@ class RunFile:
     path: str
     first: int
     rows: int
-    sums: Sums | None = field(default=None, compare=False, repr=False)
+    sums: FileDigests | None = field(default=None, compare=False, repr=False)
 
 
-def ends_digest(group: pq.RowGroupMetaData) -> int:
+def statistics_digest(group: pq.RowGroupMetaData) -> int:
     """A digest of what the footer says of the least and the greatest value of a row group's first column."""
     found = group.column(0).statistics
     ends = (found.min_raw, found.max_raw) if found is not None and found.has_min_max else ()
     return int(xxhash.xxh3_64_intdigest(repr(ends).encode()))
 
 
-def below_table(path: str) -> str:
+def path_in_table(path: str) -> str:
     """The path of a run's file below its table, from its path below the warehouse."""
     return path[path.index("run=") :]
 
 
-def flat(lists: pa.ChunkedArray) -> NDArray[np.int64]:
+def flatten(lists: pa.ChunkedArray) -> NDArray[np.int64]:
     """The numbers of a column of lists, one list after the other."""
     return numbers(pc.list_flatten(lists))
 
 
-def named_files(paths: pa.ChunkedArray, positions: NDArray[np.int64], rows: int) -> tuple[RunFile, ...]:
+def files_from_marks(paths: pa.ChunkedArray, positions: NDArray[np.int64], rows: int) -> tuple[RunFile, ...]:
     """The files of a run of so many rows, from the file of each mark: the first row of each is marked."""
     names = paths.combine_chunks().dictionary_encode()
     firsts = np.flatnonzero(np.diff(numbers(names.indices), prepend=-1))

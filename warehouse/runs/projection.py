@@ -29,10 +29,10 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.integrity.digests import Decoded
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.layout import Run
-from tidemark.warehouse.runs.marks import NO_SUMS, RunFile, Sums
+from tidemark.warehouse.runs.marks import NO_DIGESTS, FileDigests, RunFile
 
-Place = tuple[Any, ...]  # where a row stands in the order: its sort columns, compared from left to right
-Columns = tuple[Any, ...]  # sort columns of many rows: each an array, or names (keys.py)
+SortKey = tuple[Any, ...]  # where a row stands in the order: its sort columns, compared from left to right
+SortColumns = tuple[Any, ...]  # sort columns of many rows: each an array, or names (keys.py)
 T = TypeVar("T")
 
 
@@ -48,7 +48,7 @@ class Rows(Protocol):
     def part(self, start: int, stop: int) -> Any:
         """Rows start..stop (exclusive)."""
 
-    def place(self, i: int) -> Place:
+    def sort_key(self, i: int) -> SortKey:
         """Where row i stands in the order."""
 
 
@@ -57,7 +57,7 @@ Taken_contra = TypeVar("Taken_contra", bound=Rows, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RunSpec:
     """What is known of a run before it is written: its rows at most, rows by tick, the promise `eps`."""
 
     rows: int
@@ -66,7 +66,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WrittenFile:
+class MarkedFile:
     """A data file of a run, or a sorted chunk that a merge will read, with its marks.
 
     It stores `rows` rows, which stand for `count` rows of `events`. Mark i is at row `positions[i]` of the
@@ -79,10 +79,10 @@ class WrittenFile:
     size: int
     count: int
     positions: NDArray[np.int64]
-    places: Columns
+    places: SortColumns
     stats: dict[str, Any]
     extra: Any
-    sums: Sums = NO_SUMS
+    sums: FileDigests = NO_DIGESTS
 
 
 class Marks(Protocol):
@@ -105,7 +105,7 @@ class Marks(Protocol):
         """Where the marks stand."""
 
     @property
-    def places(self) -> Columns:
+    def sort_keys(self) -> SortColumns:
         """The marks' places in the order."""
 
     @property
@@ -119,7 +119,7 @@ class Collector(Protocol[Taken_contra]):
     def add(self, rows: Taken_contra, blocks: NDArray[np.int64]) -> None:
         """Takes the next rows, one at least, whose blocks start at `blocks`."""
 
-    def finish(self, path: str, size: int) -> WrittenFile:
+    def finish(self, path: str, size: int) -> MarkedFile:
         """The file, all of whose rows have come."""
 
 
@@ -137,7 +137,7 @@ class Checker(Protocol[Taken_contra]):
 
 
 # Opens the marks' file again and reads what was left out.
-Later = Callable[[Callable[[SealedFile], Any]], Any]
+ReopenMarks = Callable[[Callable[[SealedFile], Any]], Any]
 
 
 class Projection(Protocol[R]):
@@ -180,7 +180,7 @@ class Projection(Protocol[R]):
         """Whether rows with equal places become one row; a merge brings them together in one slice then."""
 
     @property
-    def least_block(self) -> int:
+    def min_block_cost(self) -> int:
         """What a block counts at least where the work of a merge is shared out, in rows."""
 
     @property
@@ -200,16 +200,16 @@ class Projection(Protocol[R]):
     def merge(self, parts: Sequence[R]) -> R:
         """Sorted rows, merged; of nothing, no rows."""
 
-    def blocks(self, pieces: Iterator[R], shape: Shape | None) -> Iterator[tuple[R, list[int]]]:
+    def blocks(self, pieces: Iterator[R], shape: RunSpec | None) -> Iterator[tuple[R, list[int]]]:
         """Sorted pieces as they are stored: rows, one at least, and where their blocks begin and the end.
 
         `shape` is None for a chunk.
         """
 
-    def stored(self, rows: R) -> pa.Table:
+    def to_stored(self, rows: R) -> pa.Table:
         """Rows as the files store them."""
 
-    def loaded(self, stored: Decoded) -> list[R]:
+    def from_stored(self, stored: Decoded) -> list[R]:
         """Stored rows in memory, in parts; `stored` is what `columns_of` makes of a table of them."""
 
     @property
@@ -220,13 +220,13 @@ class Projection(Protocol[R]):
     def encoding(self) -> Mapping[str, Any]:
         """Options of the Parquet writer, beside those that all projections have."""
 
-    def collector(self, shape: Shape | None) -> Collector[R]:
+    def collector(self, shape: RunSpec | None) -> Collector[R]:
         """Collects the marks of a file; `shape` is None for a chunk, whose marks serve its merge alone."""
 
-    def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Mapping[str, pa.Table]:
+    def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The rows of the marks table for a run of these files: row groups by name, all of one schema."""
 
-    def read_marks(self, run: Run, file: SealedFile, later: Later) -> Marks:
+    def read_marks(self, run: Run, file: SealedFile, later: ReopenMarks) -> Marks:
         """The marks of a run from their file, whose row groups have those names.
 
         What is seldom asked for is read `later`. They are a dataclass: the engine adds to its `files`.

@@ -19,9 +19,9 @@ from pyarrow import fs
 
 from tidemark.warehouse.integrity.digests import column_digest, columns_of
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
-from tidemark.warehouse.runs.cuts import Slice, SortedInput, within
-from tidemark.warehouse.runs.marks import ENDS, RunFile, Sums, ends_digest
-from tidemark.warehouse.runs.projection import Projection, R, Shape, WrittenFile
+from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput, clip_to_slice
+from tidemark.warehouse.runs.marks import ENDS, FileDigests, RunFile, statistics_digest
+from tidemark.warehouse.runs.projection import MarkedFile, Projection, R, RunSpec
 
 WRITE_BLOCKS = 64  # blocks handed to the Parquet writer at a time
 
@@ -30,16 +30,16 @@ def merge_slice(
     filesystem: fs.FileSystem,
     projection: Projection[R],
     inputs: Sequence[SortedInput],
-    piece: Slice,
+    piece: MergeSlice,
     read: list[int],
 ) -> R:
     """The slice's rows of all inputs, merged. `read` gets the digest of what was read of each input added."""
     parts: list[R] = []
-    for source, (one, reach) in enumerate(zip(inputs, piece.reaches, strict=True)):
+    for source, (one, reach) in enumerate(zip(inputs, piece.input_ranges, strict=True)):
         offset = reach.start
         for table in _read_rows(filesystem, one, reach.start, reach.stop, projection.dictionaries):
-            for rows in projection.loaded(columns_of(table)):
-                parts.append(within(rows, offset, source, piece))
+            for rows in projection.from_stored(columns_of(table)):
+                parts.append(clip_to_slice(rows, offset, source, piece))
                 read[source] += projection.digest(parts[-1])
                 offset += len(rows)
     return projection.merge(parts)
@@ -72,7 +72,7 @@ def read_blocks(
     whole = replace(file, path=f"{root}/{file.path}")
     with _open(filesystem, whole, projection.dictionaries) as opened:
         for block in range(opened.metadata.num_row_groups):
-            yield from projection.loaded(columns_of(_read_block(opened, file, block)))
+            yield from projection.from_stored(columns_of(_read_block(opened, file, block)))
 
 
 @contextmanager
@@ -86,18 +86,22 @@ def _open(filesystem: fs.FileSystem, file: RunFile, dictionaries: Sequence[str])
 
 def _read_block(opened: SealedFile, file: RunFile, block: int) -> pa.Table:
     table = opened.read_group(block)
-    if file.sums is not None:
-        file.sums.check(block, columns_of(table))
+    if file.digests is not None:
+        file.digests.check_block(block, columns_of(table))
     return table
 
 
 def write_rows(
-    filesystem: fs.FileSystem, path: str, projection: Projection[R], pieces: Iterator[R], shape: Shape | None
-) -> WrittenFile:
+    filesystem: fs.FileSystem,
+    path: str,
+    projection: Projection[R],
+    pieces: Iterator[R],
+    shape: RunSpec | None,
+) -> MarkedFile:
     """Writes sorted pieces, in order, as one file of a run of that shape; None: as a chunk."""
     filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
     collector = projection.collector(shape)
-    schema = projection.stored(projection.merge([])).schema
+    schema = projection.to_stored(projection.merge([])).schema
     footers: list[pq.FileMetaData] = []
     digest = 0
     columns: list[list[int]] = [[] for _ in schema.names]
@@ -106,17 +110,17 @@ def write_rows(
         for rows, edges in projection.blocks(pieces, shape):
             digest += projection.digest(rows)
             for start, stop, block in _writes(edges, 1 if projection.dictionaries else WRITE_BLOCKS):
-                table = projection.stored(rows.part(start, stop))
+                table = projection.to_stored(rows.part(start, stop))
                 writer.write_table(table, row_group_size=block)
                 for at in range(0, stop - start, block):
                     for found, column in zip(columns, table.slice(at, block).columns, strict=True):
                         found.append(column_digest(column))
             collector.add(rows, np.array(edges[:-1]))
     groups = range(footers[0].num_row_groups)
-    ends = np.array([ends_digest(footers[0].row_group(g)) for g in groups], np.uint64)
+    ends = np.array([statistics_digest(footers[0].row_group(g)) for g in groups], np.uint64)
     blocks = {name: np.array(one, np.uint64) for name, one in zip(schema.names, columns, strict=True)}
-    sums = Sums(digest % 2**64, known=True, blocks={**blocks, ENDS: ends})
-    return replace(collector.finish(path, filesystem.get_file_info(path).size), sums=sums)
+    sums = FileDigests(digest % 2**64, known=True, blocks={**blocks, ENDS: ends})
+    return replace(collector.finish(path, filesystem.get_file_info(path).size), digests=sums)
 
 
 def _encoding(projection: Projection[Any], schema: pa.Schema) -> dict[str, Any]:
@@ -143,6 +147,6 @@ def _writes(edges: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
         at = until
 
 
-def equal_blocks(rows: int, block: int) -> list[int]:
+def fixed_block_edges(rows: int, block: int) -> list[int]:
     """Where blocks of so many rows begin, the last may be shorter, and the end."""
     return [*range(0, rows, block), rows]

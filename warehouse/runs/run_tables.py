@@ -24,8 +24,16 @@ from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.runs.layout import Layout, Merge, Run
-from tidemark.warehouse.runs.marks import BY_ORDER, CONTENT, DIGESTS, ENDS, RunFile, Sums, below_table
-from tidemark.warehouse.runs.projection import Projection, WrittenFile
+from tidemark.warehouse.runs.marks import (
+    BY_ORDER,
+    CONTENT,
+    DIGESTS,
+    ENDS,
+    FileDigests,
+    RunFile,
+    path_in_table,
+)
+from tidemark.warehouse.runs.projection import MarkedFile, Projection
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class NewRun:
 
     run: Run
     attempt: str
-    files: Sequence[WrittenFile]
+    files: Sequence[MarkedFile]
     totals: TickCounts
     marks: Mapping[str, pa.Table]
 
@@ -54,12 +62,12 @@ def run_path(projection: Projection[Any], run: Run, attempt: str, number: int) -
     return f"{projection.runs_table}/run={run.name}/{attempt}-{number:05d}.parquet"
 
 
-def attempt_of(path: str) -> str:
+def attempt_name(path: str) -> str:
     """The attempt that wrote a file of the runs or the marks table."""
     return path.rsplit("/", 1)[-1].split(".", maxsplit=1)[0].split("-", maxsplit=1)[0]
 
 
-def runs_of(found: Sequence[DataFile]) -> dict[Run, list[DataFile]]:
+def files_by_run(found: Sequence[DataFile]) -> dict[Run, list[DataFile]]:
     """The files of a snapshot of a runs table, by run."""
     runs: dict[Run, list[DataFile]] = {}
     for file in sorted(found, key=lambda file: file.path):
@@ -67,14 +75,14 @@ def runs_of(found: Sequence[DataFile]) -> dict[Run, list[DataFile]]:
     return runs
 
 
-def layout_of(table: DeltaTable) -> Layout:
+def read_layout(table: DeltaTable) -> Layout:
     """The layout that a snapshot of a runs table holds."""
-    return Layout.of(runs_of(tables.files(table)))
+    return Layout.of(files_by_run(tables.files(table)))
 
 
 def read_marks(store: Store, projection: Projection[Any], run: Run, found: Sequence[DataFile]) -> Any:
     """The marks of a run of the snapshot; what is seldom asked for is read when it is."""
-    path = f"{projection.marks_table}/run={run.name}/{attempt_of(found[0].path)}.parquet"
+    path = f"{projection.marks_table}/run={run.name}/{attempt_name(found[0].path)}.parquet"
     filesystem = store.filesystem()
 
     def later(read: Callable[[SealedFile], Any]) -> Any:
@@ -86,21 +94,21 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, found: Seque
     def marks(file: SealedFile) -> Any:
         own: Any = projection.read_marks(run, file, later)
         sums = _sums(projection, file)
-        return replace(own, files=tuple(replace(one, sums=sums.get(one.path)) for one in own.files))
+        return replace(own, files=tuple(replace(one, digests=sums.get(one.path)) for one in own.files))
 
     result: Any = later(marks)
     _check_files(run, found, result.files)
     return result
 
 
-def _sums(projection: Projection[Any], file: SealedFile) -> dict[str, Sums]:
+def _sums(projection: Projection[Any], file: SealedFile) -> dict[str, FileDigests]:
     """The digests of a run's files, by path; nothing for a run of an earlier version."""
     if DIGESTS not in file.names:
         return {}
     columns = [*(name for name in projection.runs_schema.names if name != "run"), ENDS]
     rows = file.read(DIGESTS, columns=["file", CONTENT.name])
     told = zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True)
-    return {path: Sums.from_bytes(content, columns) for path, content in told}
+    return {path: FileDigests.from_bytes(content, columns) for path, content in told}
 
 
 def _check_files(run: Run, found: Sequence[DataFile], files: Sequence[RunFile]) -> None:
@@ -118,7 +126,7 @@ def commit_run(store: Store, projection: Projection[Any], new: NewRun) -> bool:
 
     def attempt() -> bool:
         table = tables.open_table(store, projection.runs_table)
-        layout = layout_of(table)
+        layout = read_layout(table)
         if layout.last_step >= new.run.last:
             return False
         if layout.add_step() != new.run:
@@ -136,7 +144,7 @@ def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: N
 
     def attempt() -> bool:
         table = tables.open_table(store, projection.runs_table)
-        runs = runs_of(tables.files(table))
+        runs = files_by_run(tables.files(table))
         if not Layout.of(runs).allows(merge):
             return False
         removed = [tables.remove(file) for run in merge.inputs for file in runs[run]]
@@ -152,8 +160,8 @@ def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None
     path = f"run={new.run.name}/{new.attempt}.parquet"
     files = [file for file in new.files if file.rows]
     own = {
-        "file": pa.array([below_table(file.path) for file in files], pa.string()),
-        CONTENT.name: pa.array([file.sums.to_bytes() for file in files], CONTENT.type),
+        "file": pa.array([path_in_table(file.path) for file in files], pa.string()),
+        CONTENT.name: pa.array([file.digests.to_bytes() for file in files], CONTENT.type),
     }
     groups = {**new.marks, DIGESTS: pa.table(own)}
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT])
@@ -173,6 +181,6 @@ def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:
 
 def _add_actions(new: NewRun) -> list[Any]:
     return [
-        tables.describe(below_table(file.path), file.size, file.rows, file.stats, {"run": new.run.name})
+        tables.describe(path_in_table(file.path), file.size, file.rows, file.stats, {"run": new.run.name})
         for file in new.files
     ]

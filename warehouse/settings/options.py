@@ -21,7 +21,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
 from tidemark.warehouse.projections.key_counts import KeyCounts
-from tidemark.warehouse.projections.sorted_values import Values
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings import features, option_checks
 from tidemark.warehouse.settings.option_checks import DEFAULT_KEY_DELTA, DEFAULT_KEY_EPS, SYSTEM_COLUMNS
@@ -76,7 +76,7 @@ class Options:
     def projections(self) -> tuple[Projection[Any], ...]:
         """What history stores sorted, in the order of loading: the measures, then the key."""
         key = self.key_column
-        values = (Values(measure, self.tuning) for measure in self.measures)
+        values = (SortedValues(measure, self.tuning) for measure in self.measures)
         return (*values, *([KeyCounts(key, self.tuning)] if key else []))
 
     @property

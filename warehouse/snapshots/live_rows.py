@@ -15,7 +15,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
 from tidemark.warehouse.events.reader import Batches, Piece, Share, event_files, read_columns
 from tidemark.warehouse.ledger import batch_counts
-from tidemark.warehouse.projections.key_rows import KeyRows, counted
+from tidemark.warehouse.projections.key_rows import KeyRows, count_pairs
 from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
@@ -46,7 +46,7 @@ def live_key_rows(
             inside &= ~piece.columns[0].null
             inside &= (moments >= since) if since is not None else True
             inside &= (moments < until) if until is not None else True
-        yield counted(KeyColumn(keys.names, keys.codes, keys.null | ~inside), piece.ticks)
+        yield count_pairs(KeyColumn(keys.names, keys.codes, keys.null | ~inside), piece.ticks)
     counts = [(row.batches, row.tick, row.rows + row.nulls) for row in view.live]
     _check(snapshot, counts, window, rows_read)
 

@@ -18,7 +18,7 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.projections.key_marks import KeyMarks
-from tidemark.warehouse.projections.value_marks import RunMarks
+from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import Contents
 
@@ -33,7 +33,7 @@ class View:
 
     measure: Measure
     versions: Mapping[str, int]
-    runs: tuple[RunMarks, ...]
+    runs: tuple[ValueMarks, ...]
     root: str
     batches: tuple[Batches, ...]
     live: tuple[LiveRow, ...]

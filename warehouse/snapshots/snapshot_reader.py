@@ -29,7 +29,7 @@ from tidemark.warehouse.ledger import ledger_table, live_summaries
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.os_errors import telling_refusals
 from tidemark.warehouse.projections.key_counts import KeyCounts
-from tidemark.warehouse.projections.sorted_values import Values
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, Run
 from tidemark.warehouse.runs.projection import Projection
@@ -156,7 +156,7 @@ class SnapshotReader:
         While a load commits a step to one projection after the other, the first measure decides whether the
         step is in history.
         """
-        first, steps = Values(self.options.measure()), self._opened[STEPS]
+        first, steps = SortedValues(self.options.measure()), self._opened[STEPS]
         layout, plans = self._runs(first)[0], self._plans()
         return Contents(
             store=self.store,
@@ -173,7 +173,9 @@ class SnapshotReader:
     def info(self) -> dict[str, Any]:
         """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
         measures = self.options.measures
-        ahead = max(measures, key=lambda measure: self._runs(Values(measure))[0].last_step, default=None)
+        ahead = max(
+            measures, key=lambda measure: self._runs(SortedValues(measure))[0].last_step, default=None
+        )
         live = self.view(ahead.name) if ahead is not None else None
         return {
             "warehouse": self.store.uri,
@@ -183,7 +185,7 @@ class SnapshotReader:
             "live_batches": sum(ranges.last - ranges.first + 1 for ranges in live.batches) if live else 0,
             "live_rows": sum(row.rows for row in live.live) if live else 0,
             "rejected": rejected_counts(self.store),
-            "measures": {measure.name: self._runs_info(Values(measure)) for measure in measures},
+            "measures": {measure.name: self._runs_info(SortedValues(measure)) for measure in measures},
             **({"keys": self._runs_info(KeyCounts(key))} if (key := self.options.key_column) else {}),
             "versions": {name: opened.version for name, opened in self._opened.items()},
         }
@@ -196,7 +198,7 @@ class SnapshotReader:
             "rows": sum(file.rows for file in files),
             "bytes": sum(file.size for file in files),
             "files": len(files),
-            "runs_by_level": Layout.of(run_tables.runs_of(files)).levels(),
+            "runs_by_level": Layout.of(run_tables.files_by_run(files)).levels(),
         }
 
     def _read_options(self) -> None:
@@ -212,7 +214,7 @@ class SnapshotReader:
         return read_plans(self.store, steps.existing, steps.cache)
 
     def _read_view(self, measure: Measure) -> View:
-        values = Values(measure)
+        values = SortedValues(measure)
         layout, _ = self._runs(values)
         batches = self._live_batches(layout)
         return View(
@@ -245,7 +247,7 @@ class SnapshotReader:
         Where it is further behind, or has no table, the rows of the steps between are neither in its runs
         nor among the live batches: counts would be too small.
         """
-        ahead = self._runs(Values(self.options.measures[0]))[0].last_step
+        ahead = self._runs(SortedValues(self.options.measures[0]))[0].last_step
         if ahead > last_step + 1 or (ahead > last_step and self._opened[KEYS].table is None):
             steps = f"step {ahead}" if ahead == last_step + 1 else f"steps {last_step + 1} to {ahead}"
             raise InputError(
@@ -255,7 +257,7 @@ class SnapshotReader:
 
     def _runs(self, projection: Projection[Any]) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:
         table = self._opened[projection.runs_table].table
-        files = run_tables.runs_of(tables.files(table)) if table is not None else {}
+        files = run_tables.files_by_run(tables.files(table)) if table is not None else {}
         return Layout.of(files), files
 
     def _versions(self, projection: Projection[Any]) -> dict[str, int]:

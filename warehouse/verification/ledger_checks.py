@@ -21,14 +21,14 @@ from tidemark.warehouse.events.reader import Batches
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests, listed_bounds
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
 from tidemark.warehouse.projections.key_counts import KeyCounts
-from tidemark.warehouse.projections.sorted_values import Values
-from tidemark.warehouse.verification.pinned_tables import Moment
+from tidemark.warehouse.projections.sorted_values import SortedValues
+from tidemark.warehouse.verification.pinned_tables import PinnedTables
 from tidemark.warehouse.verification.run_checks import scan_events
 
 
-def ranks_hold(moment: Moment, measure: Measure) -> str:
+def ranks_hold(moment: PinnedTables, measure: Measure) -> str:
     """lo(x) <= true rank <= hi(x) of every live summary, at all its values and between."""
-    view, values = moment.snapshot.view(measure.name), Values(measure)
+    view, values = moment.snapshot.view(measure.name), SortedValues(measure)
     by_range: dict[Batches, list[Any]] = {}
     for row in view.live:
         by_range.setdefault(Batches(row.source, row.first_batch, row.last_batch), []).append(row)
@@ -50,7 +50,7 @@ def _row_holds(row: Any, values: NDArray[Any], batches: Batches) -> None:
             )
 
 
-def counts_hold(moment: Moment) -> str:
+def counts_hold(moment: PinnedTables) -> str:
     """Cells count no key too low, listings bound every count, and both know all the rows."""
     view = moment.snapshot.keys_view()
     projection = KeyCounts(view.key)

@@ -28,7 +28,7 @@ Opened = DeltaTable | TidemarkError | None  # why it cannot be opened; None: the
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PinnedTables:
     """The views of a snapshot, and the tables beside it."""
 
     snapshot: SnapshotReader
@@ -80,11 +80,13 @@ class Moment:
         return {path: sizes[path] for path, size in self.named().items() if sizes[path] != size}
 
 
-def look(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Moment:
+def look(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> PinnedTables:
     """The warehouse as it is now; NotAWarehouse where there is none."""
     snapshot = open_snapshot(uri, storage_options)
     marks = [one.marks_table for one in snapshot.options.projections]
-    return Moment(snapshot, {name: _open(snapshot.store, name) for name in (STEPS, *marks, REJECTED, EVENTS)})
+    return PinnedTables(
+        snapshot, {name: _open(snapshot.store, name) for name in (STEPS, *marks, REJECTED, EVENTS)}
+    )
 
 
 def _open(store: Store, name: str) -> Opened:

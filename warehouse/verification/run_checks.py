@@ -21,16 +21,18 @@ from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.runs.projection import Marks, Projection
 from tidemark.warehouse.runs.run_files import read_blocks
-from tidemark.warehouse.verification.pinned_tables import Moment
+from tidemark.warehouse.verification.pinned_tables import PinnedTables
 
 
-def runs_exact(moment: Moment, projection: Projection[Any]) -> str:
+def runs_exact(moment: PinnedTables, projection: Projection[Any]) -> str:
     """Every run ascends and is what its marks say."""
     runs = moment.snapshot.marks(projection)
     for marks in runs:
         _run_exact(moment.store, projection, marks)
     said = f"{sum(marks.rows for marks in runs)} rows in {len(runs)} runs"
-    old = sum(any(file.sums is None or not file.sums.known for file in marks.files) for marks in runs)
+    old = sum(
+        any(file.digests is None or not file.digests.end_to_end for file in marks.files) for marks in runs
+    )
     return said if not old else f"{said}, {old} of them from before runs had digests"
 
 
@@ -43,7 +45,7 @@ def _run_exact(store: Store, projection: Projection[Any], marks: Marks) -> None:
             raise DamagedWarehouse(f"{file.path} begins at row {file.first} of its run, its marks say {at}")
         digest = 0
         for rows in read_blocks(filesystem, projection.runs_table, file, projection):
-            first = rows.place(0)
+            first = rows.sort_key(0)
             follows = last is None or last < first or (last == first and not projection.merges_equal)
             if not (follows and projection.ascends(rows)):
                 raise DamagedWarehouse(
@@ -51,15 +53,15 @@ def _run_exact(store: Store, projection: Projection[Any], marks: Marks) -> None:
                 )
             checker.add(rows)
             digest += projection.digest(rows)
-            at, last = at + len(rows), rows.place(len(rows) - 1)
-        if file.sums is not None and (digest - file.sums.rows) % 2**64:
+            at, last = at + len(rows), rows.sort_key(len(rows) - 1)
+        if file.digests is not None and (digest - file.digests.row_digest) % 2**64:
             raise DamagedWarehouse(f"{file.path} has other rows than were written there")
     if at != marks.rows:
         raise DamagedWarehouse(f"run {marks.run.name} has {at} rows, its marks say {marks.rows}")
     checker.finish()
 
 
-def conserved(moment: Moment, projection: Projection[Any]) -> str:
+def conserved(moment: PinnedTables, projection: Projection[Any]) -> str:
     """The rows of the steps in `events` and those of the runs are the same multiset, tick by tick.
 
     And as many rows are live as the ledger says.
@@ -102,7 +104,7 @@ def conserved(moment: Moment, projection: Projection[Any]) -> str:
 
 
 def scan_events(
-    moment: Moment, projection: Projection[Any], batches: Sequence[Batches]
+    moment: PinnedTables, projection: Projection[Any], batches: Sequence[Batches]
 ) -> Iterator[tuple[Any, TickCounts]]:
     """The batches' rows in `events` as the projection decodes them, in pieces, with all rows by tick."""
     filesystem = moment.store.filesystem()
