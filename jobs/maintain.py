@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(given: argparse.Namespace) -> int:
     """Maintains the warehouse and says what was done."""
     warehouse.open_snapshot(given.warehouse)
-    Store.of(given.warehouse).check_place(writing=True)
+    Store.from_uri(given.warehouse).check_place(writing=True)
     spark = spark_session("tidemark maintain")
     with shown(spark, Console(stderr=True)) as tell:
         report = warehouse.maintain(spark, given.warehouse, grace=given.grace, progress=tell)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.events.reader import Batches, event_files, rows_by_batch, share_out
-from tidemark.warehouse.execution.executors import Executor, Input, executor_of
+from tidemark.warehouse.events.reader import BatchRange, files_of_batches, rows_by_batch, split_row_groups
+from tidemark.warehouse.execution.executors import Executor, Input, executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers, rejected
 from tidemark.warehouse.ingest.append_rows import Appended
 from tidemark.warehouse.ingest.row_filter import TAKE_ALL, Sieve
@@ -27,19 +27,19 @@ from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.load import BULK, next_step
 from tidemark.warehouse.loads import tasks
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import Options, read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidemark.warehouse.execution.arrow_inputs import Given
+    from tidemark.warehouse.execution.arrow_inputs import LocalRows
 
 
 def append(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
-    rows: DataFrame | Given,
+    rows: DataFrame | LocalRows,
     *,
     source: str,
     batch: int,
@@ -57,9 +57,9 @@ def append(
     """
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
         raise InputError(f"batch must be a whole number from 0 on, got {batch!r}.")
-    store = Store.of(uri, storage_options)
-    executor = executor_of(spark)
-    name = Batches(checked_source(source), batch, batch)
+    store = Store.from_uri(uri, storage_options)
+    executor = executor_for(spark)
+    name = BatchRange(checked_source(source), batch, batch)
     return append_batch(executor, store, executor.input(rows), name) is not None
 
 
@@ -70,12 +70,12 @@ def checked_source(source: object) -> str:
     return source
 
 
-@telling_refusals("append")
+@report_os_errors("append")
 def append_batch(
     executor: Executor,
     store: Store,
     rows: Input,
-    batch: Batches,
+    batch: BatchRange,
     *,
     sieve: Sieve = TAKE_ALL,
     check: Callable[[Appended], None] = lambda _: None,
@@ -95,7 +95,7 @@ def append_batch(
         return None
     before = tables.newest_transaction(events, batch.source)
     if before > tables.newest_transaction(held, batch.source):
-        _finish(executor, store, options, Batches(batch.source, before, before))
+        _finish(executor, store, options, BatchRange(batch.source, before, before))
         held = tables.open_table(store, LEDGER)
     prepared: list[ledger_table.Prepared] = []
 
@@ -109,12 +109,12 @@ def append_batch(
     if done.outcome == "known":  # another process has brought it, or a later one, meanwhile
         return append_batch(executor, store, rows, batch, sieve=sieve, check=check)
     if done.after > tables.newest_transaction(held, batch.source):
-        _finish(executor, store, options, Batches(batch.source, done.after, done.after))
+        _finish(executor, store, options, BatchRange(batch.source, done.after, done.after))
     ledger_table.append_batch(store, options.eps, batch.source, batch.last, done.summaries, *prepared)
     return done
 
 
-def _check_without_rows(store: Store, rows: Input, batch: Batches, sieve: Sieve) -> None:
+def _check_without_rows(store: Store, rows: Input, batch: BatchRange, sieve: Sieve) -> None:
     """InputError where a batch of which nothing is there brings anything: it would be passed over."""
     found = append_rows.try_rows(store, rows, batch, next_step(store), sieve)
     told = rejected.has_rejected(tables.open_table(store, REJECTED), batch)
@@ -122,27 +122,27 @@ def _check_without_rows(store: Store, rows: Input, batch: Batches, sieve: Sieve)
         raise batch_numbers.passed_over(batch, batch_numbers.newest(store, batch.source))
 
 
-def _finish(executor: Executor, store: Store, options: Options, batch: Batches) -> Appended | None:
+def _finish(executor: Executor, store: Store, options: Options, batch: BatchRange) -> Appended | None:
     """Writes the ledger rows of the batch, which `events` has, and of those before it that have none.
 
     A crash left them so, or a process that is about to write them itself. None where that was faster.
     """
     events, held = (tables.open_table(store, name) for name in (EVENTS, LEDGER))
     first = min(batch.first, tables.newest_transaction(held, batch.source) + 1)
-    there = rows_by_batch(store.filesystem(), events, Batches(batch.source, first, batch.last))
+    there = rows_by_batch(store.filesystem(), events, BatchRange(batch.source, first, batch.last))
     mine = False
     for number in sorted({*there, batch.last}):
-        summaries = _summarise(executor, store, options, Batches(batch.source, number, number))
+        summaries = _summarise(executor, store, options, BatchRange(batch.source, number, number))
         mine = ledger_table.append_batch(store, options.eps, batch.source, number, summaries)
     return Appended("known", rows=there[batch.last], summaries=summaries) if mine else None
 
 
-def _summarise(executor: Executor, store: Store, options: Options, batch: Batches) -> list[TickSummary]:
+def _summarise(executor: Executor, store: Store, options: Options, batch: BatchRange) -> list[TickSummary]:
     """A summary of each tick that the batch touched, from its rows in `events`."""
     eps = ledger_table.level_eps(options.eps, 0)
-    found = event_files(tables.open_table(store, EVENTS), [batch])
+    found = files_of_batches(tables.open_table(store, EVENTS), [batch])
     work = [
         tasks.SummariseTask(store, options, (batch,), tuple(shares), eps)
-        for shares in share_out(store.filesystem(), found, tasks.SORT_ROWS // len(options.measures))
+        for shares in split_row_groups(store.filesystem(), found, tasks.SORT_ROWS // len(options.measures))
     ]
     return by_tick(chain.from_iterable(executor.run(work)), eps)

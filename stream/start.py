@@ -14,12 +14,12 @@ from tidemark.stream.append import append_batch, checked_source
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, TooManyRejected
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.execution.executors import executor_of
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers
 from tidemark.warehouse.ingest.append_rows import TOLD, Appended
 from tidemark.warehouse.ingest.row_filter import Sieve
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import read_options
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class BatchReport:
     nulls: Mapping[str, int] = field(default_factory=dict)
 
 
-@telling_refusals("stream")
+@report_os_errors("stream")
 def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     streaming_df: DataFrame,
     uri: str | os.PathLike[str],
@@ -80,7 +80,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     not know batches that the warehouse has from this source.
     """
     spark = streaming_df.sparkSession
-    store = Store.of(uri, storage_options)
+    store = Store.from_uri(uri, storage_options)
     name = checked_source(source)
     told = [column for column in TOLD if column in streaming_df.columns]
     if not streaming_df.isStreaming:
@@ -91,7 +91,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
         raise InputError(f"max_rejected_fraction must lie in [0, 1], got {max_rejected_fraction!r}.")
     when = _spark_trigger(trigger)
     ahead_us = None if ahead is None else parse_duration(ahead)
-    executor = executor_of(spark)
+    executor = executor_for(spark)
     append_rows.check_rows(read_options(store), executor.input(streaming_df), Sieve(reasons=bool(told)))
     check_numbering(spark, store, name, os.fspath(checkpoint))
     gate = busy or threading.Lock()
@@ -104,7 +104,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 executor,
                 store,
                 executor.input(rows),
-                Batches(name, number, number),
+                BatchRange(name, number, number),
                 sieve=Sieve(latest, bool(told)),
                 check=lambda done: _check_fraction(done, max_rejected_fraction, name, number),
             )

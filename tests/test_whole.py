@@ -33,7 +33,7 @@ from tests.warehouse.keyworld import plain
 from tidemark import query, warehouse
 from tidemark.sketches import target_rank
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.loads import attempt, tasks
@@ -102,7 +102,7 @@ class Whole(RuleBasedStateMachine):
         Whole.histories += 1
         self.path = self.folder / f"{Whole.histories}"
         shutil.copytree(self.templates[template], self.path)
-        self.store = Store.of(self.path)
+        self.store = Store.from_uri(self.path)
         self.kind = template[0]
         self.rows: list[Row] = []
         self.batches: list[list[Row]] = []
@@ -197,7 +197,9 @@ class Whole(RuleBasedStateMachine):
         once = CommitProperties(app_transactions=[Transaction("s", batch)])
         write_deltalake(self.store.table("events"), table, mode="append", commit_properties=once)
         options = read_options(self.store)
-        summaries = append_module._summarise(LocalExecutor(), self.store, options, Batches("s", batch, batch))
+        summaries = append_module._summarise(
+            LocalExecutor(), self.store, options, BatchRange("s", batch, batch)
+        )
         assert ledger_table.append_batch(self.store, options.eps, "s", batch, summaries)
 
     def _check(self, window: tuple[int, int] | None) -> None:

@@ -31,19 +31,19 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import contend, without_secrets
+from tidemark.warehouse.delta.commits import retry_lost_races, without_secrets
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.events.reader import Batches, rows_by_batch
-from tidemark.warehouse.events.steps import Plan, covered, read_plans, write_plan
-from tidemark.warehouse.execution.executors import executor_of
+from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
+from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans, write_step_plan
+from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows
 from tidemark.warehouse.ingest.row_filter import WHOLE
 from tidemark.warehouse.ingest.same_rows import check_same_rows
 from tidemark.warehouse.ledger import batch_counts, ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE
 from tidemark.warehouse.loads import run_builder
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, plan_merge
 from tidemark.warehouse.runs.projection import Projection
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidemark.warehouse.execution.arrow_inputs import Given
+    from tidemark.warehouse.execution.arrow_inputs import LocalRows
     from tidemark.warehouse.execution.executors import Executor, Input
 
 _LOG = logging.getLogger("tidemark.load")
@@ -98,11 +98,11 @@ class _Watch:
         self.report.seconds[name] = self.report.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
-@telling_refusals("load")
+@report_os_errors("load")
 def load(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
-    rows: DataFrame | Given | None = None,
+    rows: DataFrame | LocalRows | None = None,
     batch: str | None = None,
     *,
     storage_options: dict[str, str] | None = None,
@@ -128,8 +128,8 @@ def load(
         raise InputError(
             f"batch must be a name that stays the same when the load is run again, got {batch!r}."
         )
-    executor = executor_of(spark)
-    store = Store.of(uri, storage_options)
+    executor = executor_for(spark)
+    store = Store.from_uri(uri, storage_options)
     options = read_options(store)
     report = LoadReport()
     watch = _Watch(report, progress)
@@ -143,7 +143,7 @@ def load(
     return report
 
 
-def bulk_batch(name: str) -> Batches:
+def bulk_batch(name: str) -> BatchRange:
     """The batch of a bulk load: a source of its own, numbered by a hash of its name.
 
     Statistics of text are cut after a few characters; those of the number tell batches apart
@@ -151,11 +151,11 @@ def bulk_batch(name: str) -> Batches:
     """
     source = f"{BULK}{name}"
     number = int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest(), "big")
-    return Batches(source, number, number)
+    return BatchRange(source, number, number)
 
 
 def _plan_bulk(
-    executor: Executor, store: Store, options: Options, rows: Input, batch: Batches, watch: _Watch
+    executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange, watch: _Watch
 ) -> int | None:
     """The step of the batch, its rows being in `events`; None where there are none."""
     with watch.phase("check"):
@@ -183,15 +183,15 @@ def _plan_bulk(
 def _plan_live(store: Store, watch: _Watch) -> int | None:
     """The step that takes every batch of the ledger that no plan covers yet; None where there is none."""
 
-    def choose(planned: list[Batches]) -> list[tuple[Batches, int]]:
+    def choose(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
         held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
         live = ledger_table.live_ranges(chain.from_iterable(held.values()), planned)
         counts = ledger_table.row_counts(ledger_table.read_rows(store, held, live, [*RANGE, "rows"]))
-        by_source: dict[str, list[Batches]] = {}
+        by_source: dict[str, list[BatchRange]] = {}
         for one in live:
             by_source.setdefault(one.source, []).append(one)
         return [
-            (Batches(source, found[0].first, found[-1].last), sum(counts[one] for one in found))
+            (BatchRange(source, found[0].first, found[-1].last), sum(counts[one] for one in found))
             for source, found in by_source.items()
         ]
 
@@ -211,27 +211,27 @@ def next_step(store: Store) -> int:
     return plans[-1].step + 1 if plans else 0
 
 
-def _plans(store: Store) -> list[Plan]:
-    return read_plans(store, tables.open_table(store, STEPS))
+def _plans(store: Store) -> list[StepPlan]:
+    return read_step_plans(store, tables.open_table(store, STEPS))
 
 
-def _plan(store: Store, choose: Callable[[list[Batches]], list[tuple[Batches, int]]]) -> int | None:
+def _plan(store: Store, choose: Callable[[list[BatchRange]], list[tuple[BatchRange, int]]]) -> int | None:
     """Writes the plan of what `choose` takes, given what is planned; None where it takes nothing."""
 
     def attempt() -> int | None:
         table = tables.open_table(store, STEPS)
-        plans = read_plans(store, table)
+        plans = read_step_plans(store, table)
         step = plans[-1].step + 1 if plans else 0
-        parts = choose(covered(plans, step))
+        parts = choose(planned_batches(plans, step))
         if not parts:
             return None
-        write_plan(store, table, Plan(step, tuple(parts)))
+        write_step_plan(store, table, StepPlan(step, tuple(parts)))
         return step
 
-    return contend(STEPS, attempt)
+    return retry_lost_races(STEPS, attempt)
 
 
-def _count(store: Store, batch: Batches) -> int:
+def _count(store: Store, batch: BatchRange) -> int:
     """Rows of the batch in `events`."""
     return rows_by_batch(store.filesystem(), tables.open_table(store, EVENTS), batch).total()
 
@@ -260,7 +260,7 @@ def _layout(store: Store, projection: Projection[Any]) -> Layout:
     return run_tables.layout_of(tables.open_table(store, projection.runs_table))
 
 
-def _load_step(executor: Executor, store: Store, options: Options, plan: Plan, watch: _Watch) -> None:
+def _load_step(executor: Executor, store: Store, options: Options, plan: StepPlan, watch: _Watch) -> None:
     behind = [one for one in options.projections if _layout(store, one).last_step < plan.step]
     with watch.phase("sort"):
         runs = run_builder.sort_step(executor, store, options.eps, behind, plan)
@@ -289,7 +289,7 @@ def _merge_levels(
     """Merges until no level holds more than kappa runs."""
     while True:
         table = tables.open_table(store, projection.runs_table)
-        found = run_tables.runs_of(tables.files(table))
+        found = run_tables.runs_of(tables.list_files(table))
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return

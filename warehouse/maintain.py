@@ -23,17 +23,17 @@ import pyarrow as pa
 
 from tidemark.warehouse.columns.ticks import parse_grace
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import contend, without_secrets
+from tidemark.warehouse.delta.commits import retry_lost_races, without_secrets
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.delta.vacuum import expired as _expired
-from tidemark.warehouse.delta.vacuum import keep_log, sweep
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.events.steps import Plan, covered, read_plans
-from tidemark.warehouse.execution.executors import Executor, executor_of
+from tidemark.warehouse.delta.vacuum import extend_log_retention, vacuum_table
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
+from tidemark.warehouse.execution.executors import Executor, executor_for
 from tidemark.warehouse.ingest.event_files import JoinFiles
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.projection import Projection
@@ -66,7 +66,7 @@ class MaintenanceReport:
     links: list[str] = field(default_factory=list)
 
 
-@telling_refusals("maintain")
+@report_os_errors("maintain")
 def maintain(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -83,7 +83,7 @@ def maintain(
     Raises DamagedWarehouse, before anything is changed, where a table leads out of the warehouse's folder.
     Without a Spark session the files of `events` are joined in this process, one group after the other.
     """
-    store = Store.of(uri, storage_options)
+    store = Store.from_uri(uri, storage_options)
     options = read_options(store)
     grace_us = options.grace_us if grace is None else parse_grace(grace)
     tell = progress or (lambda _: None)
@@ -92,9 +92,9 @@ def maintain(
     marked = [one.marks_table for one in options.projections if one.runs_table in held]
     names = [*held, *marked, LEDGER, STEPS, REJECTED, EVENTS]
     for name in names:
-        tables.check_inside(store, name)
+        tables.check_no_links(store, name)
     for name in names:
-        if (retention := keep_log(store, name, grace_us)) is not None:
+        if (retention := extend_log_retention(store, name, grace_us)) is not None:
             report.lengthened[name] = retention
     for one in options.projections:
         if one.runs_table in held:
@@ -108,7 +108,7 @@ def maintain(
     for name in (LEDGER, STEPS, REJECTED):
         _sweep(store, name, grace_us, report)
     tell("events")
-    _compact_events(executor_of(spark), store, report)
+    _compact_events(executor_for(spark), store, report)
     _sweep(store, EVENTS, grace_us, report)
     _LOG.info(
         "%s: maintained: %d files swept, %d ledger rows and %d marks expired, compacted: %s",
@@ -127,7 +127,7 @@ def _has_runs(store: Store, projection: Projection[Any]) -> bool:
 
 def _held_since(store: Store, projection: Projection[Any]) -> list[tuple[Run, int, set[str]]]:
     """Each run of the projection, since when (milliseconds) the table has it, and its attempts' names."""
-    runs = run_tables.runs_of(tables.files(tables.open_table(store, projection.runs_table)))
+    runs = run_tables.runs_of(tables.list_files(tables.open_table(store, projection.runs_table)))
     return [
         (run, max(f.modified for f in found), {run_tables.attempt_of(f.path) for f in found})
         for run, found in runs.items()
@@ -143,7 +143,7 @@ def _expire_marks(
     def attempt() -> int:
         table = tables.open_table(store, projection.marks_table)
         gone = []
-        for file in tables.files(table):
+        for file in tables.list_files(table):
             run = Run.parse(file.partition["run"])
             since = [at for one, at, _ in held if one.first <= run.first and run.last <= one.last]
             # A run that nothing covers yet is a load in flight, or one that crashed and will be run again.
@@ -152,16 +152,16 @@ def _expire_marks(
                 and since
                 and _expired(max(file.modified, *since), grace_us)
             ):
-                gone.append(tables.remove(file))
+                gone.append(tables.remove_action(file))
         if gone:
             tables.commit(table, gone, blind=True)
         return len(gone)
 
-    return contend(projection.marks_table, attempt)
+    return retry_lost_races(projection.marks_table, attempt)
 
 
 def _sweep(store: Store, name: str, grace_us: int, report: MaintenanceReport) -> None:
-    done = sweep(store, name, grace_us)
+    done = vacuum_table(store, name, grace_us)
     report.swept[name] = done.files
     report.links += [f"{name}/{path}" for path in done.links]
     if done.held is not None:
@@ -179,14 +179,14 @@ def _compact_ledger(
 
     A file of one range that readers take stays as it is: they find it by its statistics.
     """
-    plans = read_plans(store, tables.open_table(store, STEPS))
+    plans = read_step_plans(store, tables.open_table(store, STEPS))
     done = [plan for plan in plans if len(held) == len(options.projections) and _loaded(plan, held, grace_us)]
     gone = [batches for plan in done for batches in plan.batches]
-    planned = covered(plans)
+    planned = planned_batches(plans)
 
     def attempt() -> int:
         table = tables.open_table(store, LEDGER)
-        files = {file.path: file for file in tables.files(table)}
+        files = {file.path: file for file in tables.list_files(table)}
         ranges = ledger_table.ranges_by_file(store, table)
         live = set(ledger_table.live_ranges([one for found in ranges.values() for one in found], gone))
         old = {
@@ -213,7 +213,7 @@ def _compact_ledger(
             rows = tables.read_file(store, LEDGER, path)
             kept = ledger_table.without(rows, dropped)
             expired += len(rows) - len(kept)
-            actions.append(tables.remove(files[path]))
+            actions.append(tables.remove_action(files[path]))
             warm = live.intersection(ranges[path])
             actions += [
                 ledger_table.write_rows(store, one, ledger_table.only(kept, one)) for one in sorted(warm)
@@ -221,15 +221,15 @@ def _compact_ledger(
             parts.append(ledger_table.without(kept, warm))
         rest = pa.concat_tables(parts)
         if len(rest):
-            actions.append(tables.write_file(store, LEDGER, rest, f"{tables.new_name()}.parquet"))
+            actions.append(tables.write_file(store, LEDGER, rest, f"{tables.unique_name()}.parquet"))
         tables.commit(table, actions)
-        report.compacted[LEDGER] = (len(files), len(tables.files(tables.open_table(store, LEDGER))))
+        report.compacted[LEDGER] = (len(files), len(tables.list_files(tables.open_table(store, LEDGER))))
         return expired
 
-    return contend(LEDGER, attempt)
+    return retry_lost_races(LEDGER, attempt)
 
 
-def _loaded(plan: Plan, held: dict[str, list[tuple[Run, int, set[str]]]], grace_us: int) -> bool:
+def _loaded(plan: StepPlan, held: dict[str, list[tuple[Run, int, set[str]]]], grace_us: int) -> bool:
     """Whether every projection has held the step for the grace."""
     return all(
         any(run.first <= plan.step <= run.last and _expired(since, grace_us) for run, since, _ in runs)
@@ -237,7 +237,7 @@ def _loaded(plan: Plan, held: dict[str, list[tuple[Run, int, set[str]]]], grace_
     )
 
 
-def _within(one: Batches, gone: list[Batches]) -> bool:
+def _within(one: BatchRange, gone: list[BatchRange]) -> bool:
     """Whether the batches of a range are all gone; those of one source may lie in several ranges."""
     at = one.first
     for other in sorted(other for other in gone if other.source == one.source):
@@ -249,7 +249,7 @@ def _within(one: Batches, gone: list[Batches]) -> bool:
 def _compact_events(executor: Executor, store: Store, report: MaintenanceReport) -> None:
     """Joins small files, neighbours by batch, in tasks; one commit replaces them."""
     table = tables.open_table(store, EVENTS)
-    before = tables.files(table)
+    before = tables.list_files(table)
     groups = _joinable(before)
     if not groups:
         return
@@ -259,19 +259,19 @@ def _compact_events(executor: Executor, store: Store, report: MaintenanceReport)
 
     def attempt() -> None:
         table = tables.open_table(store, EVENTS)
-        here = {file.path for file in tables.files(table)}
+        here = {file.path for file in tables.list_files(table)}
         actions: list[Any] = []
         for group, file in zip(groups, joined, strict=True):
             if here.issuperset(one.path for one in group):  # no other maintenance has joined them
-                actions += [tables.remove(one, gone_rows=False) for one in group]
+                actions += [tables.remove_action(one, gone_rows=False) for one in group]
                 actions.append(file.action(new_rows=False))
         if not actions:
             return
         tables.commit(table, actions)
-        after = len(tables.files(tables.open_table(store, EVENTS)))
+        after = len(tables.list_files(tables.open_table(store, EVENTS)))
         report.compacted[EVENTS] = (len(before), after)
 
-    contend(EVENTS, attempt)
+    retry_lost_races(EVENTS, attempt)
 
 
 def _joinable(found: list[DataFile]) -> list[list[DataFile]]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tidemark.jobs.inputs.csv_files import csv_rows
 from tidemark.jobs.inputs.json_files import json_rows
 from tidemark.jobs.inputs.spark_inputs import Times, guessed, outside_the_years
-from tidemark.warehouse.columns.measures import flags, numbers
+from tidemark.warehouse.columns.measures import as_numpy, as_numpy_bools
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
@@ -65,7 +65,7 @@ class LocalInputs:
 
     def _types(self, names: Iterable[str]) -> pa.Schema:
         """The types of the warehouse's columns."""
-        stored = pa.schema(tables.open_table(Store.of(self._warehouse), EVENTS).schema())
+        stored = pa.schema(tables.open_table(Store.from_uri(self._warehouse), EVENTS).schema())
         return pa.schema([stored.field(name) for name in names])
 
     def check_times(self, rows: ArrowRows, names: Iterable[str]) -> None:
@@ -127,10 +127,10 @@ def _micros(batch: pa.RecordBatch, name: str) -> tuple[NDArray[np.int64], NDArra
     A date so far away that its microseconds do not fit into 64 bits is as far outside as fits.
     """
     column = batch.column(name)
-    null: NDArray[np.bool_] = flags(column.is_null())
+    null: NDArray[np.bool_] = as_numpy_bools(column.is_null())
     days = pa.types.is_date(column.type)
     plain = column.cast(pa.date32()).cast(pa.int32()) if days else column.cast(_UTC)
-    at: NDArray[np.int64] = numbers(pc.fill_null(plain.cast(pa.int64()), 0))
+    at: NDArray[np.int64] = as_numpy(pc.fill_null(plain.cast(pa.int64()), 0))
     if days:
         farthest = LAST_US // DAY_US + 1
         at = np.clip(at, -farthest, farthest) * DAY_US

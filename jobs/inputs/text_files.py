@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.execution.arrow_inputs import reading_input
+from tidemark.warehouse.execution.arrow_inputs import report_unreadable_input
 
 _BLOCK_BYTES = 2**23
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -39,7 +39,10 @@ def blocks(path: Path) -> Iterator[Block]:
     """The file's blocks, in order."""
     if path.suffix in _OTHERS:
         raise InputError(f"{path} is packed as {path.suffix}. Without Spark .gz, .bz2 and .zst are read.")
-    with reading_input(path), pa.input_stream(str(path), compression=_COMPRESSED.get(path.suffix)) as file:
+    with (
+        report_unreadable_input(path),
+        pa.input_stream(str(path), compression=_COMPRESSED.get(path.suffix)) as file,
+    ):
         first, rest = 1, b""
         while read := file.read(_BLOCK_BYTES):
             whole, end, after = (rest + read).rpartition(b"\n")

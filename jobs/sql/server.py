@@ -85,7 +85,7 @@ def _serve(given: argparse.Namespace) -> int:
                     "that names and passwords are asked for, or --anyone, and whoever comes may ask."
                 )
             functions = [
-                one for name, uri in warehouses.items() for one in publish(spark, name, Store.of(uri))
+                one for name, uri in warehouses.items() for one in publish(spark, name, Store.from_uri(uri))
             ]
             _listen_at(spark, given.host, given.port, folder)
             server = start(spark, functions, allow_all=given.allow_all)

@@ -28,7 +28,7 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.listed_keys import Listed
 from tidemark.query.keys.live_keys import LiveCounts, LiveSide
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.warehouse.columns.keys import Names, name_at, names_from, positions, take, unify
+from tidemark.warehouse.columns.keys import Names, find_names, name_at, names_from, take_names, unify_names
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
@@ -178,14 +178,14 @@ def _candidates(question: KeyQuestion, least: int | None, k: int = 0) -> tuple[N
     """Names, among them every one with `least` rows or of the k most frequent, and their counts."""
     history = question.history(question.window.touched)
     past = question.listed(history)
-    names, _ = unify([past.names, question.live.names])
+    names, _ = unify_names([past.names, question.live.names])
     known: Ints | None = None
     low, high = _from_memory(question, past, names)
     if least is None:
         # With k names that certainly have as many rows, no other can be among the k most frequent.
         least = int(np.partition(low, -k)[-k]) if len(low) >= k else 0
     if past.unseen + question.live.unseen < least:
-        names = take(names, np.flatnonzero(high >= least))
+        names = take_names(names, np.flatnonzero(high >= least))
         known = _known(past, names)
     else:
         beside = KeyHistory(question.blocks, question.view, history.window, question.live_rows)
@@ -195,7 +195,7 @@ def _candidates(question: KeyQuestion, least: int | None, k: int = 0) -> tuple[N
 
 def _known(past: Listed, names: Names) -> Ints:
     """The rows of names in history where the marks tell them exactly; -1 elsewhere."""
-    at = positions(past.names, names)
+    at = find_names(past.names, names)
     listed = at >= 0
     known = np.full(len(at), 0 if past.unseen == 0 else -1, dtype=np.int64)
     known[listed] = np.where(past.more[at[listed]] == 0, past.rows[at[listed]], -1)
@@ -211,7 +211,7 @@ def _from_memory(question: KeyQuestion, past: Listed, names: Names) -> tuple[Int
     inner = past
     if window.cuts and window.whole:
         inner = question.listed(question.history(window.whole))
-    joined, (outer_place, inner_place, place) = unify([past.names, inner.names, names])
+    joined, (outer_place, inner_place, place) = unify_names([past.names, inner.names, names])
     low, high = np.zeros(len(joined), np.int64), np.full(len(joined), past.unseen, dtype=np.int64)
     high[outer_place] = past.rows + past.more
     if window.whole:
@@ -239,7 +239,7 @@ def _counts(question: KeyQuestion, names: Names, known: Ints | None = None) -> _
 def _live_exactly(question: KeyQuestion, names: Names) -> LiveCounts:
     rows = summed([no_rows(question.view.key), *question.live_rows()])
     sums = np.add.reduceat(rows.counts, rows.starts()) if len(rows) else rows.counts
-    joined, (mine, theirs) = unify([rows.names, names])
+    joined, (mine, theirs) = unify_names([rows.names, names])
     found = np.zeros(len(joined), np.int64)
     found[mine] = sums
     exact = found[theirs]

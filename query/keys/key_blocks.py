@@ -17,10 +17,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.reading.block_reader import GROUPS_A_TASK, BlockReader, in_parallel
-from tidemark.warehouse.columns.keys import Key, Name, Names, lower, name_at, names_of, places_before
-from tidemark.warehouse.columns.measures import numbers
+from tidemark.warehouse.columns.keys import Key, Name, Names, count_less, count_tuples_less, name_at, names_of
+from tidemark.warehouse.columns.measures import as_numpy
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
-from tidemark.warehouse.integrity.digests import Decoded
+from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
@@ -77,7 +77,7 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
             for block in blocks:
                 needs.setdefault((at, block), []).append(i)
 
-    def count(at: tuple[int, int], block: Decoded) -> list[tuple[int, int]]:
+    def count(at: tuple[int, int], block: ColumnsByName) -> list[tuple[int, int]]:
         return _count(key, block, [(i, names[i]) for i in needs[at]], window)
 
     for found in _read(history, list(needs), count, timeless=True):
@@ -94,15 +94,15 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
     total = 0
     for at, share in enumerate(history.shares):
         marks = share.marks
-        first = 0 if low is None else max(0, lower(marks.keys, low) - 1)
-        last = (len(marks.positions) if high is None else lower(marks.keys, high)) - 1
+        first = 0 if low is None else max(0, count_less(marks.keys, low) - 1)
+        last = (len(marks.positions) if high is None else count_less(marks.keys, high)) - 1
         if last - first > 1 and share.whole:
             total += int(marks.before[last] - marks.before[first + 1])
             needs |= {(at, first): None, (at, last): None}
         else:
             needs |= {(at, block): None for block in range(first, last + 1)}
 
-    def count(_: tuple[int, int], block: Decoded) -> int:
+    def count(_: tuple[int, int], block: ColumnsByName) -> int:
         parts = KeyCounts(history.view.key).loaded(block)
         return sum(between(rows, history.window, low, high) for rows in parts)
 
@@ -115,8 +115,8 @@ def _blocks_of(marks: KeyMarks, names: Sequence[Name], window: Window) -> list[t
         starts = marks.keys.searchsorted(names).tolist()
         stops = marks.keys.searchsorted(names, "right").tolist()
     else:
-        starts = [lower(marks.keys, name) for name in names]
-        stops = [lower(marks.keys, name, equal=True) for name in names]
+        starts = [count_less(marks.keys, name) for name in names]
+        stops = [count_less(marks.keys, name, equal=True) for name in names]
     found = [(max(0, start - 1), stop - 1) for start, stop in zip(starts, stops, strict=True)]
     if window == ALL_TIME:
         return found
@@ -128,12 +128,12 @@ def _blocks_of(marks: KeyMarks, names: Sequence[Name], window: Window) -> list[t
 
 def _narrowed(marks: KeyMarks, name: Name, window: Window) -> tuple[int, int]:
     """The first and last block of a name in the window, where the name begins some block."""
-    first = places_before((marks.keys, marks.ticks), (name, window.start), equal=True) - 1
-    return max(0, first), places_before((marks.keys, marks.ticks), (name, window.stop), equal=False) - 1
+    first = count_tuples_less((marks.keys, marks.ticks), (name, window.start), equal=True) - 1
+    return max(0, first), count_tuples_less((marks.keys, marks.ticks), (name, window.stop), equal=False) - 1
 
 
 def _count(
-    key: Key, block: Decoded, asked: Sequence[tuple[int, Name]], window: Window
+    key: Key, block: ColumnsByName, asked: Sequence[tuple[int, Name]], window: Window
 ) -> list[tuple[int, int]]:
     """The rows of some names in a block, without more of it in memory than they need.
 
@@ -143,7 +143,7 @@ def _count(
     result, first = [], 0
     for names, codes in _as_stored(key, keys):
         for i, name in asked:
-            code = name if codes is names else lower(names, name)
+            code = name if codes is names else count_less(names, name)
             if codes is not names and (code == len(names) or name_at(names, code) != name):
                 continue
             start, stop = (
@@ -161,7 +161,7 @@ def _count(
 def _as_stored(key: Key, stored: Any) -> list[tuple[Names, NDArray[Any]]]:
     """Sorted keys as names and codes of them, neither copied, a dictionary each; numbers are their codes."""
     if key.is_text:
-        return [(chunk.dictionary.view(pa.binary()), numbers(chunk.indices)) for chunk in stored.chunks]
+        return [(chunk.dictionary.view(pa.binary()), as_numpy(chunk.indices)) for chunk in stored.chunks]
     names = names_of(key, stored)
     return [(names, names)]
 
@@ -177,7 +177,7 @@ def between(rows: KeyRows, window: Window, low: Name | None, high: Name | None) 
 def _read(
     history: KeyHistory,
     needed: Sequence[tuple[int, int]],
-    take: Callable[[tuple[int, int], Decoded], T],
+    take: Callable[[tuple[int, int], ColumnsByName], T],
     *,
     timeless: bool = False,
 ) -> list[T]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
-from tidemark.warehouse.columns.keys import Name, array_of
+from tidemark.warehouse.columns.keys import Name, arrow_array
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_rows import KeyRows
@@ -104,7 +104,7 @@ def _by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema: pa.
     counts = np.where(inside, rows.counts, 0)
     sums = np.add.reduceat(counts, rows.starts()) if len(rows) else counts
     seen = sums > 0
-    names = array_of(rows.names) if isinstance(rows.names, np.ndarray) else rows.names
-    columns = [names, array_of(sums), array_of(np.full(len(sums), share))]
+    names = arrow_array(rows.names) if isinstance(rows.names, np.ndarray) else rows.names
+    columns = [names, arrow_array(sums), arrow_array(np.full(len(sums), share))]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    return batch if seen.all() else batch.take(array_of(np.flatnonzero(seen)))
+    return batch if seen.all() else batch.take(arrow_array(np.flatnonzero(seen)))

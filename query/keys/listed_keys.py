@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import KeyHistory, KeyShare
-from tidemark.warehouse.columns.heavy_keys import Heavy
-from tidemark.warehouse.columns.keys import Names, no_names, take, unify
+from tidemark.warehouse.columns.heavy_keys import HeavyKeys
+from tidemark.warehouse.columns.keys import Names, no_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
 
 
@@ -43,7 +43,7 @@ def listed_names(history: KeyHistory) -> Listed:
     unseen = sum(int((one.floors - 1).sum()) for one in cells)
     if not cells:
         return Listed(no_names(history.view.key), np.empty(0, np.int64), np.empty(0, np.int64), 0)
-    names, codes = unify([one.keys for one in cells])
+    names, codes = unify_names([one.keys for one in cells])
     code = np.concatenate(codes)
     listed, known = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
     np.add.at(listed, code, np.concatenate([one.counts for one in cells]))
@@ -51,14 +51,14 @@ def listed_names(history: KeyHistory) -> Listed:
     return Listed(names, listed, unseen - known, unseen)
 
 
-def _cells(share: KeyShare, window: Window) -> Heavy:
+def _cells(share: KeyShare, window: Window) -> HeavyKeys:
     """The listing of a run's rows in the window that leaves least open: by tick, or of the run as one."""
     keys, pairs = share.marks.heavy()
     inside = window.holds(share.marks.totals.ticks)
     place = np.cumsum(inside) - 1
     chosen = inside[pairs.cells]
-    by_tick = Heavy(
-        take(pairs.keys, np.flatnonzero(chosen)),
+    by_tick = HeavyKeys(
+        take_names(pairs.keys, np.flatnonzero(chosen)),
         place[pairs.cells[chosen]],
         pairs.counts[chosen],
         pairs.floors[inside],

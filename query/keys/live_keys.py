@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_windows import Cut, KeyWindow
 from tidemark.sketches import ECM, FrequencyBounds, combine_frequencies
 from tidemark.sketches.bounds.count_bounds import exact
-from tidemark.warehouse.columns.keys import Key, Names, no_names, positions, unify
+from tidemark.warehouse.columns.keys import Key, Names, find_names, no_names, unify_names
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
 
@@ -105,7 +105,7 @@ class LiveSide:
     @classmethod
     def of(cls, parts: Sequence[Part], key: Key) -> LiveSide:
         """The parts laid out."""
-        names, places = unify([no_names(key), *(part.live.names for part in parts)])
+        names, places = unify_names([no_names(key), *(part.live.names for part in parts)])
         code = np.concatenate(places)
         order = np.argsort(code, kind="stable")
         none = [np.empty(0, np.int64)]
@@ -161,7 +161,7 @@ class LiveSide:
 
     def _entries(self, names: Names) -> tuple[Ints, Ints]:
         """All entries of the names, and of which name each is."""
-        at = positions(self.names, names)
+        at = find_names(self.names, names)
         listed = np.flatnonzero(at >= 0)
         first, last = self.starts[at[listed]], self.starts[at[listed] + 1]
         lengths = last - first

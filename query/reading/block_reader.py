@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.memory_cache import Recent
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.integrity.digests import Decoded, columns_of
-from tidemark.warehouse.os_errors import reading
+from tidemark.warehouse.integrity.digests import ColumnsByName, columns_by_name
+from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.marks import RunFile
 
 # Requests that fly at once on an object store. A local block is read before a thread would wake up.
@@ -139,7 +139,7 @@ class BlockReader:
         groups: Sequence[int],
         columns: Sequence[str],
         dictionaries: Sequence[str] = (),
-    ) -> list[Decoded]:
+    ) -> list[ColumnsByName]:
         """Columns of whole row groups of one file, those named `dictionaries` as such."""
         path = f"{root}/{file.path}"
         opened_now = self._opened
@@ -153,7 +153,7 @@ class BlockReader:
             # The file's own method looks the columns up by name each time: a fifth of the read of a block.
             read = opened.file.reader.read_row_group
             places = [opened.columns[name] for name in columns]
-            blocks = [columns_of(read(g, column_indices=places, use_threads=False)) for g in groups]
+            blocks = [columns_by_name(read(g, column_indices=places, use_threads=False)) for g in groups]
             if file.sums is not None:
                 for group, block in zip(groups, blocks, strict=True):
                     file.sums.check(group, block)
@@ -212,4 +212,4 @@ class BlockReader:
         return Footer(metadata, columns, edges)
 
     def _reading(self, path: str) -> AbstractContextManager[None]:
-        return reading(f"{path} of the warehouse {self._store.uri}")
+        return report_unreadable_file(f"{path} of the warehouse {self._store.uri}")

@@ -134,7 +134,7 @@ class _Looks:
         # First in each list: it brings the columns, also where there are no rows.
         self._empty = f"{folder}/empty.parquet"
         events = tables.open_table(wh.contents().store, EVENTS)
-        pq.write_table(tables.no_rows(pa.schema(events.schema())), self._empty)
+        pq.write_table(tables.table_without_rows(pa.schema(events.schema())), self._empty)
 
     def at(self, moment: int) -> Reader:
         """The warehouse as it was when this was asked first."""

@@ -25,7 +25,7 @@ from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.spark_worker import options_of
 from tidemark.warehouse.columns.schema import ddl, quoted
 from tidemark.warehouse.delta.store import EVENTS, Store
-from tidemark.warehouse.errors import InputError, told_in
+from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import BATCHES, RUNS, STEPS
@@ -57,7 +57,7 @@ def register_views(
     """
     chosen = warehouses_set(spark, name) if uri is None else {name_of(uri, name): uri}
     for one, where in chosen.items():
-        store = Store.of(where, storage_options)
+        store = Store.from_uri(where, storage_options)
         register_functions(spark, checked_name(one), store)
         for view, text in views(one, store).items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text}")
@@ -112,7 +112,7 @@ def _described(spark: SparkSession, store: Store) -> tuple[Options, tuple[Any, .
         spark.udtf.register("tidemark_describe", table_function(place, "describe", (), "facts string"))
         found = spark.sql("SELECT facts FROM tidemark_describe()").collect()
     except PySparkException as error:
-        own = told_in(str(error))
+        own = error_in_traceback(str(error))
         if own is None:
             raise
         raise own from None

@@ -17,7 +17,7 @@ from tidemark import stream, warehouse
 from tidemark.jobs.spark.session import spark_session
 from tidemark.stream.append import append_batch
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest.row_filter import Sieve
 from tidemark.warehouse.loads import attempt, tasks
 from tidemark.warehouse.projections import key_counts
@@ -59,7 +59,11 @@ def main(version: str) -> None:
             f"{rows.TIMED}, _position string, _raw string, _reason string",
         )
         append_batch(
-            spark, Store.of(timed), refused, Batches("partner", 2, 2), sieve=Sieve(latest=None, reasons=True)
+            spark,
+            Store.from_uri(timed),
+            refused,
+            BatchRange("partner", 2, 2),
+            sieve=Sieve(latest=None, reasons=True),
         )
         warehouse.create(spark, plain, ["n"], key="k", kappa=2, grace="0")
         for (source, name), batch in rows.plain_batches().items():

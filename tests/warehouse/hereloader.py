@@ -52,7 +52,7 @@ class Loader:
 
     @property
     def store(self) -> Store:
-        return Store.of(self.uri)
+        return Store.from_uri(self.uri)
 
     def stream(self, rows: pa.Table | None = None) -> None:
         """One batch of the stream 'web'."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at, names_from, separator, take
+from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at, names_from, separator, take_names
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.projections.key_rows import KeyRows, counted, summed
 from tidemark.warehouse.runs import cuts
@@ -151,4 +151,4 @@ def test_a_part_of_rows_has_no_name_that_it_does_not_use() -> None:
     assert pairs_of(part) == pairs_of(rows)[7:13]
     assert len(part.names) == int(part.codes[-1]) + 1 == 6
     assert pairs_of(rows.part(4, 4)) == []
-    assert take(rows.names, np.array([0])).equals(pa.array([b"0"], pa.large_binary()))
+    assert take_names(rows.names, np.array([0])).equals(pa.array([b"0"], pa.large_binary()))

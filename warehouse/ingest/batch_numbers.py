@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
-from tidemark.warehouse.events.reader import Batches, rows_by_batch
+from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE
@@ -29,7 +29,7 @@ from tidemark.warehouse.ledger.ledger_rows import RANGE
 Place = Literal["new", "known", "unfinished", "unproved"]
 
 
-def place_of(store: Store, events: DeltaTable, held: DeltaTable, batch: Batches) -> Place:
+def place_of(store: Store, events: DeltaTable, held: DeltaTable, batch: BatchRange) -> Place:
     """What is known of the batch, from `events` and the ledger.
 
     InputError where its number was passed over: nothing has it, and later ones are there.
@@ -58,7 +58,7 @@ def newest(store: Store, source: str) -> int:
     return max(tables.newest_transaction(tables.open_table(store, one), source) for one in (EVENTS, LEDGER))
 
 
-def passed_over(batch: Batches, newest: int) -> InputError:
+def passed_over(batch: BatchRange, newest: int) -> InputError:
     """The error for rows under a number below the newest that nothing has."""
     return InputError(
         f"batch {batch.last} of {batch.source!r} was never appended, and its newest batch is {newest}: "
@@ -67,7 +67,7 @@ def passed_over(batch: Batches, newest: int) -> InputError:
     )
 
 
-def _check_counted(store: Store, events: DeltaTable, held: DeltaTable, ranges: list[Batches]) -> None:
+def _check_counted(store: Store, events: DeltaTable, held: DeltaTable, ranges: list[BatchRange]) -> None:
     """The ranges of the ledger among these count every row of theirs in `events`."""
     found = ledger_table.ranges_by_file(store, held)
     counts = ledger_table.row_counts(ledger_table.read_rows(store, found, ranges, [*RANGE, "rows"]))

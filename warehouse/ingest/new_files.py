@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deltalake.transaction import AddAction
 
-from tidemark.warehouse.delta.tables import describe
+from tidemark.warehouse.delta.tables import add_action
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,4 +25,4 @@ class NewRows:
 
     def action(self, *, new_rows: bool = True) -> AddAction:
         """Its add action; `new_rows` is false where it holds rows that the table has."""
-        return describe(self.path, self.size, self.rows, json.loads(self.stats), {}, new_rows=new_rows)
+        return add_action(self.path, self.size, self.rows, json.loads(self.stats), {}, new_rows=new_rows)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import Measure, encode, epoch_micros
+from tidemark.warehouse.columns.measures import Measure, encode_values, epoch_micros
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
 
@@ -80,7 +80,7 @@ def _refusals(
         yield rows.column(rows.num_columns - 1).is_valid(), ""
     for one in _bounded(options):
         least, most = one.bounds or (0, 0)
-        column = encode(one, rows.column(names.index(one.name)))
+        column = encode_values(one, rows.column(names.index(one.name)))
         outside = ~column.null & ((column.stored < least) | (column.stored > most))
         yield pa.array(outside), f"{one.name} lies outside the years 1 to 9999"
     if sieve.latest is not None and options.time_column is not None:
@@ -99,7 +99,7 @@ def _bounded(options: Options) -> list[Measure]:
 
 
 def _too_far_ahead(latest: int, time: Measure, array: pa.Array) -> tuple[pa.BooleanArray, str]:
-    column = encode(time, array)
+    column = encode_values(time, array)
     ahead: NDArray[np.bool_] = ~column.null & (epoch_micros(time, column.stored) > latest)
     return pa.array(ahead), f"{time.name} lies too far in the future, after {np.datetime64(latest, 'us')}Z"
 

@@ -15,7 +15,13 @@ import pyarrow as pa
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import BatchMismatch
-from tidemark.warehouse.events.reader import Batches, Share, event_files, read_rows, share_out
+from tidemark.warehouse.events.reader import (
+    BatchRange,
+    EventRowGroups,
+    files_of_batches,
+    read_event_rows,
+    split_row_groups,
+)
 from tidemark.warehouse.execution.executors import Executor, Input
 from tidemark.warehouse.ingest.column_casts import fitted
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
@@ -41,23 +47,25 @@ class DigestTask:
 
     store: Store
     schema: pa.Schema
-    batch: Batches
-    shares: tuple[Share, ...]
+    batch: BatchRange
+    shares: tuple[EventRowGroups, ...]
 
     def __call__(self) -> Fingerprint:
         """The rows are read a row group at a time."""
         names = self.schema.names
-        found = read_rows(self.store.filesystem(), self.shares, names, [self.batch])
+        found = read_event_rows(self.store.filesystem(), self.shares, names, [self.batch])
         rows = (fitted(table.select(names), self.schema) for table in found)
         return sum(map(fingerprint, rows), Fingerprint())
 
 
-def check_same_rows(executor: Executor, store: Store, options: Options, rows: Input, batch: Batches) -> None:
+def check_same_rows(
+    executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange
+) -> None:
     """BatchMismatch unless the batch in `events` has these very rows. Both are read once."""
     events = tables.open_table(store, EVENTS)
     names = [name for name, _ in options.columns]
     schema = pa.schema([pa.schema(events.schema()).field(name) for name in names])
-    shares = share_out(store.filesystem(), event_files(events, [batch]), SHARE_ROWS)
+    shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), SHARE_ROWS)
     stored = [DigestTask(store, schema, batch, tuple(share)) for share in shares]
     now = sum(rows.each(names, DigestRows(schema)), Fingerprint())
     was = sum(executor.run(stored), Fingerprint())

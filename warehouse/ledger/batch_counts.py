@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import Batches, Share, count_rows, event_files
+from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, count_rows, files_of_batches
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE
 
@@ -29,7 +29,7 @@ _OTHERS = {"DELETE", "UPDATE", "MERGE", "TRUNCATE"}  # what no part of tidemark 
 class Changed:
     """A range of batches that had `came` rows and has `here`."""
 
-    batches: Batches
+    batches: BatchRange
     came: int
     here: int
 
@@ -39,7 +39,7 @@ class Changed:
         return f"{self.batches.text} has {self.here - self.came} more rows than the {self.came} that came"
 
 
-def changed(store: Store, came: Mapping[Batches, int]) -> list[Changed]:
+def changed(store: Store, came: Mapping[BatchRange, int]) -> list[Changed]:
     """Where `events` has other rows, by the narrowest ranges that the ledger knows inside those given."""
     here = _Counts(store, came)
     told = _in_ledger(store, came) | dict(came)
@@ -61,7 +61,7 @@ def told(store: Store, found: Iterable[Changed]) -> str:
     return f"rows of the table {EVENTS} were changed by another tool: {which}. {_remedy(store)}"
 
 
-def not_those_that_came(store: Store, came: Mapping[Batches, int], said: str) -> DamagedWarehouse:
+def not_those_that_came(store: Store, came: Mapping[BatchRange, int], said: str) -> DamagedWarehouse:
     """The error for rows of `events` that are not those that came; `said` tells where they were missed."""
     return DamagedWarehouse(f"{said}: {told(store, changed(store, came))}")
 
@@ -83,17 +83,17 @@ def _remedy(store: Store) -> str:
 class _Counts:
     """The rows of each batch of some ranges, by source."""
 
-    def __init__(self, store: Store, ranges: Iterable[Batches]) -> None:
+    def __init__(self, store: Store, ranges: Iterable[BatchRange]) -> None:
         wanted, filesystem = list(ranges), store.filesystem()
-        found = event_files(tables.open_table(store, EVENTS), wanted)
-        counts = count_rows(filesystem, map(Share.of, found), wanted)
+        found = files_of_batches(tables.open_table(store, EVENTS), wanted)
+        counts = count_rows(filesystem, map(EventRowGroups.whole_file, found), wanted)
         self._sources: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         for source in {name for name, _ in counts}:
             mine = sorted((batch, count) for (name, batch), count in counts.items() if name == source)
             batches, rows = np.array(mine, dtype=np.int64).T
             self._sources[source] = batches, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
 
-    def of(self, one: Batches) -> int:
+    def of(self, one: BatchRange) -> int:
         """The rows of a range."""
         if one.source not in self._sources:
             return 0
@@ -102,9 +102,9 @@ class _Counts:
         return int(before[stop] - before[first])
 
 
-def _in_ledger(store: Store, came: Iterable[Batches]) -> dict[Batches, int]:
+def _in_ledger(store: Store, came: Iterable[BatchRange]) -> dict[BatchRange, int]:
     """What the ledger says of the ranges inside these."""
-    wanted: dict[str, list[Batches]] = {}
+    wanted: dict[str, list[BatchRange]] = {}
     for one in came:
         wanted.setdefault(one.source, []).append(one)
     held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.sketches import GK, merge
-from tidemark.warehouse.columns.keys import KeyColumn, unify
-from tidemark.warehouse.columns.measures import Column, Measure, epoch_micros
+from tidemark.warehouse.columns.keys import KeyColumn, unify_names
+from tidemark.warehouse.columns.measures import DecodedColumn, Measure, epoch_micros
 from tidemark.warehouse.columns.ticks import NO_TICK
-from tidemark.warehouse.events.reader import Piece
+from tidemark.warehouse.events.reader import DecodedRows
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, summarise
 from tidemark.warehouse.ledger.key_summaries import join as join_keys
 from tidemark.warehouse.settings.options import Options
@@ -57,7 +57,7 @@ class Summaries:
     eps: float
     _pieces: dict[int, list[TickSummary]] = field(default_factory=dict)
     _joined: list[TickSummary] = field(default_factory=list)
-    _held: list[Piece] = field(default_factory=list)
+    _held: list[DecodedRows] = field(default_factory=list)
 
     @property
     def columns(self) -> tuple[Measure, ...]:
@@ -65,7 +65,7 @@ class Summaries:
         time = self.options.time_column
         return (*self.options.measures, *([time] if time else []))
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: DecodedRows) -> None:
         """Takes the rows of a piece with `columns`, and the keys where there is a key."""
         self._held.append(piece)
         if sum(len(held.ticks) for held in self._held) >= _HELD_ROWS:
@@ -89,7 +89,7 @@ class Summaries:
             if len(parts) == _HELD_PARTS:
                 self._joined.append(join(self._pieces.pop(tick), self.eps))
 
-    def _summary(self, tick: int, rows: Any, piece: Piece) -> TickSummary:
+    def _summary(self, tick: int, rows: Any, piece: DecodedRows) -> TickSummary:
         measures = []
         for measure, column in zip(self.options.measures, piece.columns, strict=False):
             nan, null = column.nan[rows], column.null[rows]
@@ -110,18 +110,20 @@ class Summaries:
         return TickSummary(tick, len(rows), times, tuple(measures), keys)
 
 
-def _joined(pieces: Sequence[Piece]) -> Piece:
+def _joined(pieces: Sequence[DecodedRows]) -> DecodedRows:
     columns = tuple(
-        Column(*(np.concatenate([getattr(one, part) for one in same]) for part in ("stored", "nan", "null")))
+        DecodedColumn(
+            *(np.concatenate([getattr(one, part) for one in same]) for part in ("stored", "nan", "null"))
+        )
         for same in zip(*(piece.columns for piece in pieces), strict=True)
     )
     parts = [piece.keys for piece in pieces if piece.keys is not None]
     keys = None
     if parts:
-        names, places = unify([one.names for one in parts])
+        names, places = unify_names([one.names for one in parts])
         codes = [place[_codes(one)] for one, place in zip(parts, places, strict=True)]
         keys = KeyColumn(names, np.concatenate(codes), np.concatenate([one.null for one in parts]))
-    return Piece(np.concatenate([piece.ticks for piece in pieces]), columns, keys)
+    return DecodedRows(np.concatenate([piece.ticks for piece in pieces]), columns, keys)
 
 
 def _codes(keys: KeyColumn) -> NDArray[np.int64]:

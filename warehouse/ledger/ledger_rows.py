@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark.sketches import ECM, GK, SketchError
-from tidemark.warehouse.columns.keys import Names, texts_from
+from tidemark.warehouse.columns.keys import Names, names_from_bytes
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
 from tidemark.warehouse.ledger.key_summaries import KeySummary
 
@@ -66,7 +66,7 @@ SCHEMA = pa.schema(
 )
 
 
-def to_arrow(batches: Batches, summaries: Iterable[TickSummary]) -> pa.Table:
+def to_arrow(batches: BatchRange, summaries: Iterable[TickSummary]) -> pa.Table:
     """The ledger rows of a batch range."""
     now = datetime.now(UTC)
     rows = [
@@ -107,11 +107,11 @@ def _keys_row(keys: KeySummary) -> dict[str, Any]:
 def names_in(keys: Mapping[str, Any]) -> Names:
     """The names that a row lists."""
     if keys["numbers"] is None:
-        return texts_from(keys["texts"])
+        return names_from_bytes(keys["texts"])
     return np.array(keys["numbers"], dtype=np.int64)
 
 
-def _keys(keys: Mapping[str, Any], batches: Batches, tick: int) -> KeySummary:
+def _keys(keys: Mapping[str, Any], batches: BatchRange, tick: int) -> KeySummary:
     known, slack = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack"))
     with intact("keys", batches, tick):
         sketch = ECM.from_bytes(keys["sketch"])
@@ -122,7 +122,7 @@ def from_arrow(rows: pa.Table) -> list[TickSummary]:
     """The summaries of ledger rows."""
     found = []
     for row in plain_rows(rows):
-        batches = Batches(row["source"], row["first_batch"], row["last_batch"])
+        batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
         times = None if row["min_time"] is None else (row["min_time"], row["max_time"])
         measures = tuple(
             Summary(
@@ -147,14 +147,14 @@ def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
     return found
 
 
-def sketch_of(data: bytes, batches: Batches, tick: int, measure: str) -> GK:
+def sketch_of(data: bytes, batches: BatchRange, tick: int, measure: str) -> GK:
     """The stored summary of a measure; DamagedWarehouse where it is none."""
     with intact(repr(measure), batches, tick):
         return GK.from_bytes(data)
 
 
 @contextmanager
-def intact(what: str, batches: Batches, tick: int) -> Iterator[None]:
+def intact(what: str, batches: BatchRange, tick: int) -> Iterator[None]:
     """A stored sketch that cannot be read is told with its place."""
     try:
         yield

@@ -24,18 +24,18 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from tidemark.warehouse.columns.keys import array_of
+from tidemark.warehouse.columns.keys import arrow_array
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.events.steps import covered, read_plans
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import planned_batches, read_step_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
 from tidemark.warehouse.ledger.cascade import FAN, LEVELS
 from tidemark.warehouse.ledger.ledger_rows import RANGE, SCHEMA, from_arrow, to_arrow
 
 _LEAST, _MOST = ([f"{end}.{name}" for name in RANGE] for end in ("min", "max"))  # statistics of a file
 
-RangeCache = dict[str, list[Batches]]  # the ranges of files that hold several, by path
+RangeCache = dict[str, list[BatchRange]]  # the ranges of files that hold several, by path
 
 
 def level_eps(eps: float, level: int) -> float:
@@ -51,7 +51,7 @@ class Prepared:
     """
 
     newest: int
-    planned: tuple[Batches, ...]
+    planned: tuple[BatchRange, ...]
     action: AddAction
     wider: tuple[AddAction, ...]
 
@@ -74,7 +74,7 @@ def prepare(
 
     `table` is the ledger; `eps` is the warehouse's; the summaries promise `level_eps(eps, 0)`.
     """
-    one, newest = Batches(source, batch, batch), tables.newest_transaction(table, source)
+    one, newest = BatchRange(source, batch, batch), tables.newest_transaction(table, source)
     action = write_rows(store, one, to_arrow(one, summaries))
     due = _due(newest, one)
     planned = _planned(store) if due else ()
@@ -94,7 +94,7 @@ def append_batch(
 
     False where the ledger or a plan has the batch already. `prepared` is what `prepare` made of the same.
     """
-    one = Batches(source, batch, batch)
+    one = BatchRange(source, batch, batch)
 
     def actions(table: DeltaTable) -> list[AddAction]:
         ready = prepared
@@ -107,31 +107,31 @@ def append_batch(
     )
 
 
-def holding(store: Store, table: DeltaTable, one: Batches) -> list[Batches]:
+def holding(store: Store, table: DeltaTable, one: BatchRange) -> list[BatchRange]:
     """The ranges of the ledger, and of the plans, that the batch lies in."""
     held = chain.from_iterable(ranges_by_file(store, table).values())
     return [other for other in (*held, *_planned(store)) if one.within(other)]
 
 
-def _planned(store: Store) -> tuple[Batches, ...]:
-    return tuple(covered(read_plans(store, tables.open_table(store, STEPS))))
+def _planned(store: Store) -> tuple[BatchRange, ...]:
+    return tuple(planned_batches(read_step_plans(store, tables.open_table(store, STEPS))))
 
 
 def _wider(
     store: Store,
     table: DeltaTable,
     eps: float,
-    one: Batches,
+    one: BatchRange,
     summaries: Sequence[TickSummary],
-    due: Sequence[tuple[int, Batches]],
-    planned: Sequence[Batches],
+    due: Sequence[tuple[int, BatchRange]],
+    planned: Sequence[BatchRange],
 ) -> list[AddAction]:
     """Rows of the ranges that end with the batch or were passed over by its number: those that are `due`.
 
     Ranges of which a part is planned to be loaded are left out: nobody would take them.
     """
     found = ranges_by_file(store, table)
-    made: dict[Batches, Sequence[TickSummary]] = {one: summaries}
+    made: dict[BatchRange, Sequence[TickSummary]] = {one: summaries}
     actions = []
     for level, whole in due:
         inside = [r for ranges in [*found.values(), list(made)] for r in ranges if r.within(whole)]
@@ -149,7 +149,7 @@ def _wider(
     return actions
 
 
-def _due(newest: int, one: Batches) -> list[tuple[int, Batches]]:
+def _due(newest: int, one: BatchRange) -> list[tuple[int, BatchRange]]:
     """The ranges, with their levels, that end after the newest batch so far and no later than this one."""
     found = []
     for level in range(1, LEVELS + 1):
@@ -157,45 +157,45 @@ def _due(newest: int, one: Batches) -> list[tuple[int, Batches]]:
         for batch in sorted({newest, one.last} - {-1}):
             first = batch // width * width
             if newest < first + width - 1 <= one.last:
-                found.append((level, Batches(one.source, first, first + width - 1)))
+                found.append((level, BatchRange(one.source, first, first + width - 1)))
     return found
 
 
-def wider(one: Batches) -> list[Batches]:
+def wider(one: BatchRange) -> list[BatchRange]:
     """The ranges of the cascade that a range lies in, itself left out."""
     firsts = [(width, one.first // width * width) for width in (FAN**level for level in range(1, LEVELS + 1))]
-    found = [Batches(one.source, first, first + width - 1) for width, first in firsts]
+    found = [BatchRange(one.source, first, first + width - 1) for width, first in firsts]
     return [other for other in found if one.within(other) and other != one]
 
 
-def in_part(whole: Batches, planned: Iterable[Batches]) -> bool:
+def in_part(whole: BatchRange, planned: Iterable[BatchRange]) -> bool:
     """Whether plans take some of the range's batches: readers then take its parts, and never the range."""
     same = [one for one in planned if one.source == whole.source]
     near = [one for one in same if one.first <= whole.last and whole.first <= one.last]
     return bool(near) and not any(whole.within(one) for one in near)
 
 
-def write_rows(store: Store, batches: Batches, rows: pa.Table) -> AddAction:
+def write_rows(store: Store, batches: BatchRange, rows: pa.Table) -> AddAction:
     """A file of the ledger for one range; its statistics name it, so a reader knows without a look."""
     bound = {"source": batches.source, "first_batch": batches.first, "last_batch": batches.last}
     stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
-    return tables.write_file(store, LEDGER, rows, f"{tables.new_name()}.parquet", stats=stats)
+    return tables.write_file(store, LEDGER, rows, f"{tables.unique_name()}.parquet", stats=stats)
 
 
 def ranges_by_file(
     store: Store, table: DeltaTable, cache: RangeCache | None = None
-) -> dict[str, list[Batches]]:
+) -> dict[str, list[BatchRange]]:
     """The ranges of each file: from its statistics, or its own columns where it holds several.
 
     `cache` keeps the ranges of the latter from one call to the next.
     """
     known = cache if cache is not None else {}
     found = {}
-    for file in tables.files(table):
+    for file in tables.list_files(table):
         least, most = tuple(map(file.stats.get, _LEAST)), tuple(map(file.stats.get, _MOST))
         source, first, last = least
         if source is not None and first is not None and last is not None and least == most:
-            found[file.path] = [Batches(source, first, last)]
+            found[file.path] = [BatchRange(source, first, last)]
         else:
             if file.path not in known:
                 known[file.path] = sorted(
@@ -209,8 +209,8 @@ def ranges_by_file(
 
 def read_rows(
     store: Store,
-    found: Mapping[str, list[Batches]],
-    wanted: Iterable[Batches],
+    found: Mapping[str, list[BatchRange]],
+    wanted: Iterable[BatchRange],
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """The ledger rows of these ranges, of files whose ranges are known; all columns where none are named.
@@ -218,7 +218,7 @@ def read_rows(
     The columns of the range have to be among them.
     """
     ranges = set(wanted)
-    parts = [] if columns else [tables.no_rows(SCHEMA)]
+    parts = [] if columns else [tables.table_without_rows(SCHEMA)]
     for path, held in found.items():
         here = ranges.intersection(held)
         if here:
@@ -226,43 +226,43 @@ def read_rows(
             if len(here) < len(held):
                 rows = only(rows, *here)
             parts.append(rows)
-    return pa.concat_tables(parts) if parts else tables.no_rows(SCHEMA)
+    return pa.concat_tables(parts) if parts else tables.table_without_rows(SCHEMA)
 
 
-def row_counts(rows: pa.Table) -> dict[Batches, int]:
+def row_counts(rows: pa.Table) -> dict[BatchRange, int]:
     """How many rows of `events` each range of ledger rows stands for."""
-    counts: dict[Batches, int] = {}
+    counts: dict[BatchRange, int] = {}
     for one, count in zip(_range_of_each(rows), rows.column("rows").to_pylist(), strict=True):
         counts[one] = counts.get(one, 0) + count
     return counts
 
 
-def only(rows: pa.Table, *ranges: Batches) -> pa.Table:
+def only(rows: pa.Table, *ranges: BatchRange) -> pa.Table:
     """The ledger rows of these ranges."""
     wanted = set(ranges)
     mine = [i for i, one in enumerate(_range_of_each(rows)) if one in wanted]
-    return rows.take(array_of(np.array(mine, dtype=np.int64)))
+    return rows.take(arrow_array(np.array(mine, dtype=np.int64)))
 
 
-def without(rows: pa.Table, ranges: Set[Batches]) -> pa.Table:
+def without(rows: pa.Table, ranges: Set[BatchRange]) -> pa.Table:
     """The ledger rows of other ranges."""
     kept = [i for i, one in enumerate(_range_of_each(rows)) if one not in ranges]
     return rows.take(pa.array(kept, pa.int64()))
 
 
-def _range_of_each(rows: pa.Table) -> list[Batches]:
+def _range_of_each(rows: pa.Table) -> list[BatchRange]:
     names = [rows.column(name).to_pylist() for name in RANGE]
-    return [Batches(*one) for one in zip(*names, strict=True)]
+    return [BatchRange(*one) for one in zip(*names, strict=True)]
 
 
-def live_ranges(known: Iterable[Batches], covered: Iterable[Batches]) -> list[Batches]:
+def live_ranges(known: Iterable[BatchRange], covered: Iterable[BatchRange]) -> list[BatchRange]:
     """The fewest ranges that hold every batch which no covered range holds.
 
     Ranges nest (a wide one repeats narrow ones), so the widest at each place, from left to
     right, is the fewest. A range that is partly covered is left to its parts.
     """
     gone = _merged(covered)
-    chosen: list[Batches] = []
+    chosen: list[BatchRange] = []
     for one in sorted(set(known), key=lambda r: (r.source, r.first, -r.last)):
         repeated = chosen and chosen[-1].source == one.source and one.first <= chosen[-1].last
         firsts, lasts = gone.get(one.source, ((), ()))
@@ -272,7 +272,7 @@ def live_ranges(known: Iterable[Batches], covered: Iterable[Batches]) -> list[Ba
     return chosen
 
 
-def _merged(ranges: Iterable[Batches]) -> dict[str, tuple[list[int], list[int]]]:
+def _merged(ranges: Iterable[BatchRange]) -> dict[str, tuple[list[int], list[int]]]:
     """Of each source the disjoint stretches that the ranges make, in order: their first and last batches."""
     found: dict[str, tuple[list[int], list[int]]] = {}
     for one in sorted(ranges):

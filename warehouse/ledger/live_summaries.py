@@ -15,7 +15,7 @@ from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.ledger_rows import KEYS, RANGE, intact, names_in, plain_rows, sketch_of
 from tidemark.warehouse.ledger.ledger_table import only
 
@@ -47,7 +47,7 @@ class LiveKeys:
     times in microseconds, inclusive, None where there are none. The sketch itself is at `path`.
     """
 
-    batches: Batches
+    batches: BatchRange
     tick: int
     rows: int
     nulls: int
@@ -65,13 +65,13 @@ def live_rows(rows: pa.Table, measure: str) -> list[LiveRow]:
     found = []
     for row in rows.select(["source", "first_batch", "last_batch", "tick", "rows", "measures"]).to_pylist():
         if row["rows"]:
-            batches = Batches(row["source"], row["first_batch"], row["last_batch"])
+            batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
             found.append(_live_row(batches, row["tick"], row["rows"], row["measures"], measure))
     return found
 
 
 def _live_row(
-    batches: Batches, tick: int, rows: int, summaries: list[dict[str, Any]], measure: str
+    batches: BatchRange, tick: int, rows: int, summaries: list[dict[str, Any]], measure: str
 ) -> LiveRow:
     mine = [one for one in summaries if one["measure"] == measure]
     if len(mine) != 1:
@@ -87,20 +87,22 @@ def _live_row(
     return LiveRow(batches.source, batches.first, batches.last, tick, rows, one["nans"], one["nulls"], sketch)
 
 
-def live_keys(store: Store, found: Mapping[str, list[Batches]], wanted: Iterable[Batches]) -> list[LiveKeys]:
+def live_keys(
+    store: Store, found: Mapping[str, list[BatchRange]], wanted: Iterable[BatchRange]
+) -> list[LiveKeys]:
     """What the ledger rows of these ranges say of the keys, as far as whole ticks are asked of."""
     ranges = set(wanted)
     result = []
     for path, held in found.items():
         here = ranges.intersection(held)
         for row in plain_rows(tables.read_file(store, LEDGER, path, _LIVE_KEYS)) if here else []:
-            one = Batches(row["source"], row["first_batch"], row["last_batch"])
+            one = BatchRange(row["source"], row["first_batch"], row["last_batch"])
             if one in here and row["rows"] and row["keys"] is not None:
                 result.append(_live_keys(row, one, path))
     return result
 
 
-def _live_keys(row: Mapping[str, Any], batches: Batches, path: str) -> LiveKeys:
+def _live_keys(row: Mapping[str, Any], batches: BatchRange, path: str) -> LiveKeys:
     keys = row["keys"]
     known, slack, cells = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack", "cells"))
     return LiveKeys(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.heavy_keys import Heavy, join_listings, nothing_heavy
-from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, names_from, separator, take
+from tidemark.warehouse.columns.heavy_keys import HeavyKeys, join_heavy_keys, no_heavy_keys
+from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, names_from, separator, take_names
 from tidemark.warehouse.columns.text_bounds import text_bounds
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import NO_TICK
@@ -35,8 +35,8 @@ class KeyExtra:
     before: NDArray[np.int64]
     first: tuple[Name, int] | None
     last: tuple[Name, int] | None
-    heavy_keys: Heavy | None
-    heavy_pairs: Heavy | None
+    heavy_keys: HeavyKeys | None
+    heavy_pairs: HeavyKeys | None
 
 
 class KeyCollector:
@@ -129,14 +129,14 @@ class _HeavyCollector:
     def __init__(self, key: Key, totals: TickCounts) -> None:
         self.tick_names = totals.ticks
         self.by_tick, self.in_all = totals.counts, totals.counts.sum(keepdims=True)
-        self.keys, self.pairs = nothing_heavy(key, self.in_all), nothing_heavy(key, self.by_tick)
+        self.keys, self.pairs = no_heavy_keys(key, self.in_all), no_heavy_keys(key, self.by_tick)
 
     def add_keys(self, names: Names, sums: NDArray[np.int64]) -> None:
         """Takes keys with all their rows of the run."""
         found = np.flatnonzero(sums >= self.keys.floors[0])
         if len(found):
-            new = Heavy(take(names, found), np.zeros_like(found), sums[found], self.keys.floors)
-            self.keys = join_listings([self.keys, new], self.in_all)
+            new = HeavyKeys(take_names(names, found), np.zeros_like(found), sums[found], self.keys.floors)
+            self.keys = join_heavy_keys([self.keys, new], self.in_all)
 
     def add_pairs(self, piece: KeyRows) -> None:
         """Takes rows, each with all its count of the run."""
@@ -145,9 +145,9 @@ class _HeavyCollector:
         reach = piece.counts[found] >= self.pairs.floors[cells]
         found, cells = found[reach], cells[reach]
         if len(found):
-            names = take(piece.names, piece.codes[found])
-            new = Heavy(names, cells, piece.counts[found], self.pairs.floors)
-            self.pairs = join_listings([self.pairs, new], self.by_tick)
+            names = take_names(piece.names, piece.codes[found])
+            new = HeavyKeys(names, cells, piece.counts[found], self.pairs.floors)
+            self.pairs = join_heavy_keys([self.pairs, new], self.by_tick)
 
 
 def _stats(key: Key, ends: list[Name], ranges: dict[str, tuple[int, int]]) -> dict[str, Any]:

@@ -36,8 +36,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.sketches import RankBounds
-from tidemark.warehouse.columns.measures import Measure, numbers
-from tidemark.warehouse.columns.tick_counts import TickCounts, coded
+from tidemark.warehouse.columns.measures import Measure, as_numpy
+from tidemark.warehouse.columns.tick_counts import TickCounts, unique_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
@@ -119,7 +119,7 @@ class Spans:
         counts: NDArray[np.int64],
     ) -> Spans:
         """Of cells, none twice: `counts[k]` rows of span `spans[k]` lie in tick `ticks[k]`."""
-        names, codes = coded(ticks)
+        names, codes = unique_codes(ticks)
         held = np.bincount(codes, minlength=len(names)) > 0  # the names may be more than there are
         table = np.zeros((len(starts), int(held.sum())), np.min_scalar_type(counts.max(initial=0)))
         table[spans, np.cumsum(held)[codes] - 1] = counts
@@ -275,7 +275,7 @@ def _from_arrow(run: Run, header: pa.Table, marks: pa.Table, spans: Callable[[],
         raise DamagedWarehouse(f"the marks of run {run.name} do not begin with one header.")
     totals = TickCounts(*(flat(header.column(name)) for name in LISTS))
     rows = int(totals.counts.sum())
-    positions, values = numbers(marks.column("position")), numbers(marks.column("value"))
+    positions, values = as_numpy(marks.column("position")), as_numpy(marks.column("value"))
     files = named_files(marks.column("file"), positions, rows)
     result = RunMarks(run, files, rows, positions, values, totals, spans)
     result.check_invariants()
@@ -287,12 +287,12 @@ def _spans(file: SealedFile) -> Spans:
     if SPANS in file.names:
         return Spans.from_bytes(file.read(SPANS, columns=[CONTENT.name]).column(0)[0].as_py())
     table = file.read(MARKS, columns=["position", "ticks", "counts"])
-    lengths = np.diff(numbers(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
+    lengths = np.diff(as_numpy(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
     opens = np.flatnonzero(lengths)
     if not len(opens) and len(lengths):
         raise ValueError("none of its marks has counts by tick")
     return Spans.of(
-        numbers(table.column("position"))[opens],
+        as_numpy(table.column("position"))[opens],
         np.repeat(np.arange(len(opens)), lengths[opens]),
         flat(table.column("ticks")),
         flat(table.column("counts")),

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.keys import join_names, name_at, places_before, unify
+from tidemark.warehouse.columns.keys import count_tuples_less, join_names, name_at, unify_names
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.runs.projection import Columns, Marks, Place, Rows, WrittenFile
 
@@ -173,7 +173,7 @@ def _order(places: Sequence[Columns]) -> NDArray[np.int64]:
     columns = []
     for parts in zip(*places, strict=True):
         numbers = isinstance(parts[0], np.ndarray)
-        columns.append(join_names(parts) if numbers else np.concatenate(unify(parts)[1]))
+        columns.append(join_names(parts) if numbers else np.concatenate(unify_names(parts)[1]))
     order: NDArray[np.int64] = np.lexsort(columns[::-1])
     return order
 
@@ -188,8 +188,8 @@ def _bounds(one: SortedInput, source: int, cut: Cut) -> tuple[int, int]:
     """The least and the greatest number of rows of input `source` that may lie before the cut."""
     if source == cut.source:
         return cut.position, cut.position
-    upto = places_before(one.places, cut.place, equal=cut.equal_before(source))
+    upto = count_tuples_less(one.places, cut.place, equal=cut.equal_before(source))
     # Where equal rows come together, those before a mark are less than it: an equal mark counts, too.
-    low = upto if cut.split else places_before(one.places, cut.place, equal=True)
+    low = upto if cut.split else count_tuples_less(one.places, cut.place, equal=True)
     least = int(one.positions[low - 1]) if low else 0
     return least, int(one.positions[upto]) if upto < len(one.positions) else one.rows

@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import numbers
-from tidemark.warehouse.integrity.digests import Decoded, column_digest
+from tidemark.warehouse.columns.measures import as_numpy
+from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
 
 # The row groups of a marks file. Files of earlier versions have the first three, by their order.
 HEADER, MARKS, HEAVY, SPANS, DIGESTS = "header", "marks", "heavy", "spans", "digests"
@@ -62,7 +62,7 @@ class Sums:
         words = np.frombuffer(data, "<u8", offset=_HEAD.size).reshape(len(columns), -1)
         return cls(rows, bool(known), dict(zip(columns, words, strict=True)))
 
-    def check(self, block: int, columns: Decoded) -> None:
+    def check(self, block: int, columns: ColumnsByName) -> None:
         """ValueError unless these are columns of the block by their names."""
         for name, column in columns.items():
             if column_digest(column) != self.blocks[name][block]:
@@ -104,13 +104,13 @@ def below_table(path: str) -> str:
 
 def flat(lists: pa.ChunkedArray) -> NDArray[np.int64]:
     """The numbers of a column of lists, one list after the other."""
-    return numbers(pc.list_flatten(lists))
+    return as_numpy(pc.list_flatten(lists))
 
 
 def named_files(paths: pa.ChunkedArray, positions: NDArray[np.int64], rows: int) -> tuple[RunFile, ...]:
     """The files of a run of so many rows, from the file of each mark: the first row of each is marked."""
     names = paths.combine_chunks().dictionary_encode()
-    firsts = np.flatnonzero(np.diff(numbers(names.indices), prepend=-1))
+    firsts = np.flatnonzero(np.diff(as_numpy(names.indices), prepend=-1))
     edges = np.append(positions[firsts], rows)
     return tuple(
         RunFile(names[int(i)].as_py(), int(edges[k]), int(edges[k + 1] - edges[k]))

@@ -26,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.tick_counts import TickCounts
-from tidemark.warehouse.integrity.digests import Decoded
+from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.marks import NO_SUMS, RunFile, Sums
@@ -209,8 +209,8 @@ class Projection(Protocol[R]):
     def stored(self, rows: R) -> pa.Table:
         """Rows as the files store them."""
 
-    def loaded(self, stored: Decoded) -> list[R]:
-        """Stored rows in memory, in parts; `stored` is what `columns_of` makes of a table of them."""
+    def loaded(self, stored: ColumnsByName) -> list[R]:
+        """Stored rows in memory, in parts; `stored` is what `columns_by_name` makes of a table of them."""
 
     @property
     def dictionaries(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from tidemark.warehouse.integrity.digests import column_digest, columns_of
+from tidemark.warehouse.integrity.digests import column_digest, columns_by_name
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.runs.cuts import Slice, SortedInput, within
 from tidemark.warehouse.runs.marks import ENDS, RunFile, Sums, ends_digest
@@ -38,7 +38,7 @@ def merge_slice(
     for source, (one, reach) in enumerate(zip(inputs, piece.reaches, strict=True)):
         offset = reach.start
         for table in _read_rows(filesystem, one, reach.start, reach.stop, projection.dictionaries):
-            for rows in projection.loaded(columns_of(table)):
+            for rows in projection.loaded(columns_by_name(table)):
                 parts.append(within(rows, offset, source, piece))
                 read[source] += projection.digest(parts[-1])
                 offset += len(rows)
@@ -72,7 +72,7 @@ def read_blocks(
     whole = replace(file, path=f"{root}/{file.path}")
     with _open(filesystem, whole, projection.dictionaries) as opened:
         for block in range(opened.metadata.num_row_groups):
-            yield from projection.loaded(columns_of(_read_block(opened, file, block)))
+            yield from projection.loaded(columns_by_name(_read_block(opened, file, block)))
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def _open(filesystem: fs.FileSystem, file: RunFile, dictionaries: Sequence[str])
 def _read_block(opened: SealedFile, file: RunFile, block: int) -> pa.Table:
     table = opened.read_group(block)
     if file.sums is not None:
-        file.sums.check(block, columns_of(table))
+        file.sums.check(block, columns_by_name(table))
     return table
 
 

@@ -13,7 +13,13 @@ from tidemark.warehouse.columns.measures import Measure, epoch_micros
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
-from tidemark.warehouse.events.reader import Batches, Piece, Share, event_files, read_columns
+from tidemark.warehouse.events.reader import (
+    BatchRange,
+    DecodedRows,
+    EventRowGroups,
+    files_of_batches,
+    read_decoded_rows,
+)
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.projections.key_rows import KeyRows, counted
 from tidemark.warehouse.snapshots.snapshot import KeysView, Pinned, Snapshot, View
@@ -51,40 +57,42 @@ def live_key_rows(
 
 def _pieces(
     snapshot: Snapshot | Pinned,
-    batches: Sequence[Batches],
+    batches: Sequence[BatchRange],
     measures: Sequence[Measure],
     key: Key | None = None,
-) -> Iterator[Piece]:
+) -> Iterator[DecodedRows]:
     """The batches' rows of `events`, at its newest version: it has every batch that the ledger has."""
     if not batches:
         return
     filesystem = snapshot.store.filesystem()
-    found = event_files(tables.open_table(snapshot.store, EVENTS), batches)
-    yield from read_columns(filesystem, map(Share.of, found), measures, batches, key)
+    found = files_of_batches(tables.open_table(snapshot.store, EVENTS), batches)
+    yield from read_decoded_rows(filesystem, map(EventRowGroups.whole_file, found), measures, batches, key)
 
 
 def live_values(snapshot: Snapshot | Pinned, view: View, window: Window) -> Iterator[NDArray[Any]]:
     """The stored values of the view's live batches in the window, in bounded pieces; no NaN, no NULL."""
     rows = [row for row in view.live if not window.misses(row.tick, row.tick)]
-    batches = sorted({Batches(row.source, row.first_batch, row.last_batch) for row in rows})
+    batches = sorted({BatchRange(row.source, row.first_batch, row.last_batch) for row in rows})
     found = 0
     for piece in _pieces(snapshot, batches, [view.measure]):
         column, inside = piece.columns[0], window.holds(piece.ticks)
         found += int(np.count_nonzero(inside))
         yield column.stored[inside & ~column.nan & ~column.null]
-    counts = [(Batches(row.source, row.first_batch, row.last_batch), row.tick, row.rows) for row in view.live]
+    counts = [
+        (BatchRange(row.source, row.first_batch, row.last_batch), row.tick, row.rows) for row in view.live
+    ]
     _check(snapshot, counts, window, found)
 
 
 def _check(
-    snapshot: Snapshot | Pinned, counts: Sequence[tuple[Batches, int, int]], window: Window, found: int
+    snapshot: Snapshot | Pinned, counts: Sequence[tuple[BatchRange, int, int]], window: Window, found: int
 ) -> None:
     """DamagedWarehouse unless the window has as many live rows as the ledger's (range, tick, rows) say."""
     inside = [(one, rows) for one, tick, rows in counts if not window.misses(tick, tick)]
     expected = sum(rows for _, rows in inside)
     if found == expected:
         return
-    came: dict[Batches, int] = {}
+    came: dict[BatchRange, int] = {}
     for one, _, rows in counts:
         came[one] = came.get(one, 0) + rows
     asked = {one: came[one] for one, _ in inside}

@@ -23,11 +23,11 @@ from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, KEYS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.events.steps import covered, read_plans
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import planned_batches, read_step_plans
 from tidemark.warehouse.ledger import ledger_table, live_summaries
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.sorted_values import Values
@@ -53,7 +53,7 @@ class View:
     versions: Mapping[str, int]
     runs: tuple[RunMarks, ...]
     root: str
-    batches: tuple[Batches, ...]
+    batches: tuple[BatchRange, ...]
     live: tuple[LiveRow, ...]
 
 
@@ -69,7 +69,7 @@ class KeysView:
     versions: Mapping[str, int]
     runs: tuple[KeyMarks, ...]
     root: str
-    batches: tuple[Batches, ...]
+    batches: tuple[BatchRange, ...]
     live: tuple[LiveKeys, ...]
 
 
@@ -144,13 +144,13 @@ class Snapshot:
         self._runs_tables = [one.runs_table for one in self.options.projections]
         self._known: dict[str, _Known] = {}
         self._marks: dict[str, dict[str, Any]] = {}
-        self._live: dict[str, dict[Batches, list[LiveRow]]] = {}
+        self._live: dict[str, dict[BatchRange, list[LiveRow]]] = {}
         self._ranges: ledger_table.RangeCache = {}
         self._views: dict[str, View] = {}
         self._keys: KeysView | None = None
         self._pinned: Pinned | None = None
-        self._live_keys: dict[Batches, list[LiveKeys]] = {}
-        self._ledger_files: dict[str, list[Batches]] | None = None
+        self._live_keys: dict[BatchRange, list[LiveKeys]] = {}
+        self._ledger_files: dict[str, list[BatchRange]] | None = None
         self.refresh()
 
     @property
@@ -230,7 +230,7 @@ class Snapshot:
             store=self.store,
             options=self.options,
             last_step=layout.last_step,
-            history=tuple(covered(plans, layout.last_step)),
+            history=tuple(planned_batches(plans, layout.last_step)),
             live=tuple(self._live_batches(layout)),
             steps=tables.read(self.store, STEPS, steps.opened, steps.cache),
             runs=tuple((one.title, self._runs(one)[1]) for one in self.options.projections),
@@ -255,7 +255,7 @@ class Snapshot:
 
     def _runs_info(self, projection: Projection[Any]) -> dict[str, Any]:
         table = self._known[projection.runs_table].table
-        found = tables.files(table) if table is not None else []
+        found = tables.list_files(table) if table is not None else []
         return {
             "type": projection.type,
             "rows": sum(file.rows for file in found),
@@ -286,7 +286,7 @@ class Snapshot:
 
     def _plans(self) -> list[Any]:
         known = self._known[STEPS]
-        return read_plans(self.store, known.opened, known.cache)
+        return read_step_plans(self.store, known.opened, known.cache)
 
     def _view(self, measure: Measure) -> View:
         values = Values(measure)
@@ -331,19 +331,19 @@ class Snapshot:
 
     def _runs(self, projection: Projection[Any]) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:
         known = self._known[projection.runs_table]
-        found = run_tables.runs_of(tables.files(known.table)) if known.table is not None else {}
+        found = run_tables.runs_of(tables.list_files(known.table)) if known.table is not None else {}
         return Layout.of(found), found
 
     def _versions(self, projection: Projection[Any]) -> dict[str, int]:
         names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
         return {role: self._known[name].version for role, name in names.items()}
 
-    def _live_batches(self, layout: Layout) -> list[Batches]:
+    def _live_batches(self, layout: Layout) -> list[BatchRange]:
         """The ranges of the ledger that the steps in history do not cover."""
-        loaded = covered(self._plans(), layout.last_step)
+        loaded = planned_batches(self._plans(), layout.last_step)
         return ledger_table.live_ranges(chain.from_iterable(self._held().values()), loaded)
 
-    def _held(self) -> dict[str, list[Batches]]:
+    def _held(self) -> dict[str, list[BatchRange]]:
         """The ranges of each file of the ledger."""
         if self._ledger_files is None:
             self._ledger_files = ledger_table.ranges_by_file(
@@ -351,23 +351,23 @@ class Snapshot:
             )
         return self._ledger_files
 
-    def _live_keys_of(self, batches: list[Batches]) -> tuple[LiveKeys, ...]:
+    def _live_keys_of(self, batches: list[BatchRange]) -> tuple[LiveKeys, ...]:
         """What the ledger says of the keys of the ranges; what was read before is kept."""
         new = [one for one in batches if one not in self._live_keys]
-        now: dict[Batches, list[LiveKeys]] = {one: self._live_keys.get(one, []) for one in batches}
+        now: dict[BatchRange, list[LiveKeys]] = {one: self._live_keys.get(one, []) for one in batches}
         for live in live_summaries.live_keys(self.store, self._held(), new):
             now[live.batches].append(live)
         self._live_keys = now
         return tuple(live for one in batches for live in now[one])
 
-    def _live_rows(self, measure: Measure, batches: list[Batches]) -> tuple[LiveRow, ...]:
+    def _live_rows(self, measure: Measure, batches: list[BatchRange]) -> tuple[LiveRow, ...]:
         """The ledger rows of the ranges; those of ranges seen before are kept."""
         before = self._live.get(measure.name, {})
         new = [one for one in batches if one not in before]
         rows = ledger_table.read_rows(self.store, self._held(), new, live_summaries.LIVE)
-        now: dict[Batches, list[LiveRow]] = {one: before.get(one, []) for one in batches}
+        now: dict[BatchRange, list[LiveRow]] = {one: before.get(one, []) for one in batches}
         for row in live_summaries.live_rows(rows, measure.name):
-            now[Batches(row.source, row.first_batch, row.last_batch)].append(row)
+            now[BatchRange(row.source, row.first_batch, row.last_batch)].append(row)
         self._live[measure.name] = now
         return tuple(row for one in batches for row in now[one])
 
@@ -375,15 +375,15 @@ class Snapshot:
 def rejected_counts(store: Store) -> dict[str, int]:
     """How many records of each source were refused."""
     counts: dict[str, int] = {}
-    for file in tables.files(tables.open_table(store, REJECTED)):
+    for file in tables.list_files(tables.open_table(store, REJECTED)):
         source = file.stats["min.source"]
         counts[source] = counts.get(source, 0) + file.rows
     return counts
 
 
-@telling_refusals("opening")
+@report_os_errors("opening")
 def open_snapshot(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Snapshot:
     """Opens a warehouse for reading; NotAWarehouse where there is none."""
     if not isinstance(uri, (str, os.PathLike)):
         raise InputError(f"a warehouse is a path or an address, got {uri!r}.")
-    return Snapshot(Store.of(uri, storage_options))
+    return Snapshot(Store.from_uri(uri, storage_options))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import DataFile
-from tidemark.warehouse.events.reader import Batches, Share, event_files, read_rows
+from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
@@ -38,8 +38,8 @@ class Contents:
     store: Store
     options: Options
     last_step: int
-    history: tuple[Batches, ...]
-    live: tuple[Batches, ...]
+    history: tuple[BatchRange, ...]
+    live: tuple[BatchRange, ...]
     steps: pa.Table
     runs: tuple[tuple[str, Mapping[Run, Sequence[DataFile]]], ...]
 
@@ -70,7 +70,7 @@ class Contents:
     def event_paths(self, part: str) -> list[str]:
         """The files of `events`, below the warehouse, that may hold rows of a part, or of "events": both."""
         ranges = {"history": self.history, "live": self.live, "events": self.history + self.live}[part]
-        found = event_files(tables.open_table(self.store, EVENTS), ranges)
+        found = files_of_batches(tables.open_table(self.store, EVENTS), ranges)
         paths = [f"{EVENTS}/{file.path}" for file in found]
         for path in paths:
             self.store.check_links(path)
@@ -79,8 +79,10 @@ class Contents:
     def live_rows(self) -> Iterator[pa.RecordBatch]:
         """The rows of the live batches, with all columns, in bounded pieces; other files are not opened."""
         filesystem = self.store.filesystem()
-        found = event_files(tables.open_table(self.store, EVENTS), self.live)
-        for rows in read_rows(filesystem, map(Share.of, found), self.columns, self.live):
+        found = files_of_batches(tables.open_table(self.store, EVENTS), self.live)
+        for rows in read_event_rows(
+            filesystem, map(EventRowGroups.whole_file, found), self.columns, self.live
+        ):
             yield from rows.select(list(self.columns)).to_batches(max_chunksize=_PIECE_ROWS)
 
 
