@@ -14,18 +14,27 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check types docs notebooks soak bench dist wheels clean
+.PHONY: help setup demo test test-fast coverage hooks check types docs notebooks soak bench dist wheels clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## install everything into .venv (the other commands do it when needed)
 
 demo: $(READY) ## load real flights, stream more, ask questions: Spark in local mode
 	@.venv/bin/python -m tidemark.jobs.demo
 
-test: $(READY) ## run all tests, in two processes
-	@.venv/bin/python -m pytest -n 2 --dist loadfile --durations 10
+test: $(READY) ## run all tests
+	@.venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 10
+
+test-fast: $(READY) ## run the tests that need no Spark and take no more than a moment each
+	@.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not spark and not slow' --hypothesis-profile fast --durations 10
+
+coverage: $(READY) ## run the tests of test-fast and say which lines and branches they reach
+	@.venv/bin/python -m pytest -n 2 --dist loadfile -m 'not spark and not slow' -q --cov --cov-report term:skip-covered
+
+hooks: $(READY) ## check what is committed, before it is: lint, format, types, rooms
+	@.venv/bin/pre-commit install
 
 check: $(READY) docs ## lint, format, types, and the site with every link inside it
 	@.venv/bin/ruff check .

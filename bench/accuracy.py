@@ -35,7 +35,7 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.loads.run_builder import merge_runs
 from tidemark.warehouse.projections.sorted_values import ValueRows, Values
 from tidemark.warehouse.runs import run_tables
@@ -43,7 +43,8 @@ from tidemark.warehouse.runs.layout import Layout, plan_merge
 from tidemark.warehouse.runs.projection import Shape
 from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.settings.options import Options, read_options
-from tidemark.warehouse.snapshots.snapshot import View, open_snapshot
+from tidemark.warehouse.snapshots.snapshot import View
+from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 
 KAPPA = 10
 TOTALS = ("ticks", "counts", "nans", "nulls")
@@ -234,7 +235,7 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
         _merge(store, values, options)
     column = np.sort(live.values())
     # The live side's own summaries keep eps / 8, as stream.append makes them.
-    summary = Summary("value", 0, 0, GK.from_sorted(column, eps / 8, measure.dtype))
+    summary = MeasureSummary("value", 0, 0, GK.from_sorted(column, eps / 8, measure.dtype))
     assert ledger_table.append_batch(
         store, eps, "web", 0, [TickSummary(live.step, live.rows, None, (summary,))]
     )

@@ -35,7 +35,7 @@ from tidemark import query, stream, warehouse
 EPS = 0.001
 DAYS = 365
 WINDOWS = (7, 90)
-FRESH = "import query, sys; print(float(query.open(sys.argv[1]).quantile(0.5)))"
+FRESH = "import sys; from tidemark import query; print(float(query.open(sys.argv[1]).quantile(0.5)))"
 MS = 1_000
 
 

@@ -24,7 +24,7 @@ from tidemark import query, stream, warehouse
 from tidemark.sketches import GK
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 
 PHIS = [0.001, 0.1, 0.5, 0.9, 0.999]
 
@@ -217,7 +217,7 @@ def _many_batches(spark: SparkSession, folder: Path, section: Section, sizes: Si
         values.append(rows)
         times = (FIRST_DAY * DAY_US, FIRST_DAY * DAY_US + 1)
         sketch = GK.from_sorted(rows, ledger_table.level_eps(eps, 0), np.float64)
-        summary = TickSummary(FIRST_DAY, len(rows), times, (Summary("value", 0, 0, sketch),))
+        summary = TickSummary(FIRST_DAY, len(rows), times, (MeasureSummary("value", 0, 0, sketch),))
         assert ledger_table.append_batch(store, eps, "s", number, [summary])
     ordered = np.sort(np.concatenate(values))
     for answer in query.open(uri).quantile(PHIS):

@@ -1,1 +1,1 @@
-"""The commands: each job parses its arguments, calls the packages and prints."""
+"""Jobs and commands: each parses its arguments, calls the other packages and prints the result."""

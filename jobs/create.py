@@ -1,4 +1,4 @@
-"""Makes a warehouse. Spark starts only where --schema is to be read."""
+"""The command `tidemark create`. It starts Spark only to parse --schema."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from tidemark import warehouse
 from tidemark.jobs.cli import arguments
-from tidemark.query.answers.json_values import json_text
+from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import NotAWarehouse
 
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Makes the warehouse, or finds that the one there has these options."""
-    outcome = "known" if _is_there(given.warehouse) else "created"
+    """Creates the warehouse, or checks that the existing one has these options."""
+    outcome = "known" if _exists(given.warehouse) else "created"
     options = warehouse.create(
         _session(given.schema),
         given.warehouse,
-        **arguments.created_with(given),
+        **arguments.creation_options(given),
         grace=given.grace,
         key_eps=given.key_eps,
         key_delta=given.key_delta,
@@ -33,14 +34,14 @@ def run(given: argparse.Namespace) -> int:
     if given.json:
         print(json_text({"warehouse": given.warehouse, "outcome": outcome, **_facts(options)}))
     else:
-        said = {"created": "created", "known": "was there with these options, nothing changed"}
-        print(f"{given.warehouse}: {said[outcome]}")
+        messages = {"created": "created", "known": "exists with these options, nothing changed"}
+        print(f"{given.warehouse}: {messages[outcome]}")
         for name, value in _facts(options).items():
             print(f"  {name}: {value}")
-    return 0
+    return DONE
 
 
-def _is_there(uri: str) -> bool:
+def _exists(uri: str) -> bool:
     try:
         warehouse.open_snapshot(uri)
         return True

@@ -1,10 +1,10 @@
-"""The demo: three months of real flights, loaded as a person would, and asked for quantiles.
+"""The demo: loads three months of real flights as a user would, and queries quantiles.
 
     make demo        (or: python -m tidemark.jobs.demo [--warehouse FOLDER])
 
-It backfills weekly batches with one spark-submit, loads one more week as a nightly batch, keeps
-the last week live, and prints certified quantiles beside numpy's exact ones. Every run starts
-from an empty folder: one of the temporary folder's, or the one that --warehouse names.
+It backfills weekly batches with one spark-submit, loads one more week as a nightly batch, keeps the last week
+live, and prints certified quantiles beside the exact ones of numpy. Every run deletes the folder given by
+--warehouse, or a folder below the temporary directory, and builds it again.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidemark import query, stream
+from tidemark.jobs.cli.exit_codes import DONE, FAILED
 from tidemark.jobs.spark.session import spark_session
 from tidemark.sketches import target_rank
 
@@ -42,14 +43,14 @@ FLIGHTS = ROOT / "docs" / "data" / "flights-20k.parquet"
 PHIS = (0.5, 0.9, 0.99, 0.999)
 MODES: tuple[Literal["quick", "accurate", "exact"], ...] = ("quick", "accurate", "exact")
 OPTIONS = "--measure delay --measure distance --key origin --time time --eps 0.01 --kappa 3"
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # these jobs are over before Java's second compiler would pay
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # these jobs end before Java's second compiler would pay off
 WEEK = timedelta(days=7)
-NIGHTLY = datetime.fromisoformat("2001-03-19T00:00:00+00:00")  # the week before the last, loaded by itself
-LIVE = NIGHTLY + WEEK  # from here on nothing is loaded
+NIGHTLY_FROM = datetime.fromisoformat("2001-03-19T00:00:00+00:00")  # begins the week before the last
+LIVE_FROM = NIGHTLY_FROM + WEEK  # rows from here on are streamed, not loaded
 
 
 def main() -> int:
-    """Runs the demo; returns 0 where every answer kept its promise."""
+    """Runs the demo; returns FAILED if an answer broke its bound."""
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--warehouse", type=Path, help="the folder to build in; emptied first")
     given = args.parse_args()
@@ -63,24 +64,24 @@ def main() -> int:
     _write_inputs(flights, folder)
     _submit(uri, folder / "backfill.parquet", "backfill", *OPTIONS.split(), "--batch-every", "7 days")
     console.rule("2. one more week, as a nightly batch")
-    _submit(uri, folder / "nightly.parquet", f"week-of-{NIGHTLY:%Y-%m-%d}")
+    _submit(uri, folder / "nightly.parquet", f"week-of-{NIGHTLY_FROM:%Y-%m-%d}")
     console.rule("3. the last week stays live")
     _stream(uri, flights)
     wh = query.open(uri)
     console.print(f"{wh.info()['live_rows']:,} rows live, in the ledger", highlight=False)
     console.rule("4. quantiles of delay, in minutes")
-    kept = [_ask(console, wh, flights, last) for last in (None, "14d")]
+    held = [_compare(console, wh, flights, last) for last in (None, "14d")]
     picture = folder / "delay-cdf.png"
     _plot(wh, picture)
     console.print(f"plot: {picture}\nwarehouse: {uri}", highlight=False, soft_wrap=True)
-    return 0 if all(kept) else 1
+    return DONE if all(held) else FAILED
 
 
 def _write_inputs(flights: pa.Table, folder: Path) -> None:
-    """The input files of the two loads."""
+    """Writes the input files of the two loads."""
     time = flights.column("time")
-    pq.write_table(flights.filter(pc.less(time, NIGHTLY)), folder / "backfill.parquet")
-    between = pc.and_(pc.greater_equal(time, NIGHTLY), pc.less(time, LIVE))
+    pq.write_table(flights.filter(pc.less(time, NIGHTLY_FROM)), folder / "backfill.parquet")
+    between = pc.and_(pc.greater_equal(time, NIGHTLY_FROM), pc.less(time, LIVE_FROM))
     pq.write_table(flights.filter(between), folder / "nightly.parquet")
 
 
@@ -92,47 +93,47 @@ def _submit(uri: Path, path: Path, batch: str, *options: str) -> None:
 
 
 def _stream(uri: Path, flights: pa.Table) -> None:
-    """What streams in: the rows that are not loaded, a batch a day."""
+    """Appends the rows of the last week as a stream, one batch per day."""
     spark = spark_session("tidemark demo", **{"spark.driver.extraJavaOptions": SHORT_LIVED})
-    late = flights.filter(pc.greater_equal(flights.column("time"), LIVE))
-    day = pc.strftime(late.column("time"), "%Y-%m-%d")
-    for batch, one in enumerate(sorted(pc.unique(day).to_pylist())):
-        rows = spark.createDataFrame(late.filter(pc.equal(day, one)))
+    streamed = flights.filter(pc.greater_equal(flights.column("time"), LIVE_FROM))
+    days = pc.strftime(streamed.column("time"), "%Y-%m-%d")
+    for batch, day in enumerate(sorted(pc.unique(days).to_pylist())):
+        rows = spark.createDataFrame(streamed.filter(pc.equal(days, day)))
         stream.append(spark, uri, rows, source="web", batch=batch)
     spark.stop()
 
 
-def _ask(console: Console, wh: query.Warehouse, flights: pa.Table, last: str | None) -> bool:
-    """Prints a window's quantiles in every mode beside the exact ones; whether all bounds hold."""
+def _compare(console: Console, wh: query.Warehouse, flights: pa.Table, last: str | None) -> bool:
+    """Prints the quantiles of a window in every mode beside the exact ones; whether all bounds hold."""
     window = wh.quantile(0.5, last=last).window
     inside = (
         flights if window is None else flights.filter(pc.greater_equal(flights.column("time"), window[0]))
     )
     values = np.sort(inside.column("delay").to_numpy())
     table = Table("phi", "numpy", "mode", "answer", "certainly in", "error", "bound", "promise", box=SIMPLE)
-    kept = True
+    held = True
     for phi in PHIS:
         rank = target_rank(phi, len(values))
         for mode in MODES:
             answer = wh.quantile(phi, last=last, mode=mode)
             error = _rank_error(values, rank, answer.value)
-            promise = {"quick": answer.eps * answer.N, "accurate": answer.eps * answer.m, "exact": 0.0}[mode]
+            bounds = {"quick": answer.eps * answer.N, "accurate": answer.eps * answer.m, "exact": 0.0}
             exact = int(values[rank - 1])
-            kept &= len(values) == answer.N and answer.low <= exact <= answer.high
-            kept &= error <= answer.error_bound <= promise
+            held &= len(values) == answer.N and answer.low <= exact <= answer.high
+            held &= error <= answer.error_bound <= bounds[mode]
             first = [f"{phi}", f"{exact}"] if mode == MODES[0] else ["", ""]
             cells = [mode, f"{answer.value}", f"{answer.low} to {answer.high}"]
-            table.add_row(*first, *cells, f"{error}", f"{answer.error_bound}", f"{promise:.1f}")
+            table.add_row(*first, *cells, f"{error}", f"{answer.error_bound}", f"{bounds[mode]:.1f}")
     title = "all time" if last is None else f"last {last}"
     console.print(f"{title}: {answer.n:,} rows in history, {answer.m:,} live", highlight=False)
     console.print(f"eps = {answer.eps}; errors, bounds and promises in ranks", highlight=False)
     console.print(table)
-    console.print("every bound holds\n" if kept else "[bold red]a bound does not hold[/]\n")
-    return kept
+    console.print("every bound holds\n" if held else "[bold red]a bound does not hold[/]\n")
+    return held
 
 
 def _rank_error(values: NDArray[Any], rank: int, answer: int) -> int:
-    """How far the answer's ranks are from the rank that was asked for."""
+    """The distance in ranks between the answer and the requested rank."""
     le, lt = (int(np.searchsorted(values, answer, side)) for side in ("right", "left"))
     return max(0, rank - le, lt + 1 - rank)
 
@@ -144,11 +145,16 @@ def _plot(wh: query.Warehouse, path: Path) -> None:
     points = list(range(-60, 181, 2))
     for last, colour in ((None, "tab:blue"), ("14d", "tab:orange")):
         curve = cast("Sequence[query.CdfAnswer]", wh.cdf(points, last=last, mode="quick"))
-        low, high = [one.cdf_lo for one in curve], [one.cdf_hi for one in curve]
+        low, high = [point.cdf_lo for point in curve], [point.cdf_hi for point in curve]
         label = "all time" if last is None else f"last {last}"
         axes.fill_between(points, low, high, color=colour, alpha=0.35, linewidth=0)
-        axes.plot(points, [one.cdf for one in curve], color=colour, linewidth=1, label=label)
-    axes.set(xlabel="delay, minutes", ylabel="share of flights at most so late", ylim=(0, 1), xlim=(-60, 180))
+        axes.plot(points, [point.cdf for point in curve], color=colour, linewidth=1, label=label)
+    axes.set(
+        xlabel="delay, minutes",
+        ylabel="share of flights with at most x",
+        ylim=(0, 1),
+        xlim=(-60, 180),
+    )
     axes.set_title("Flights, January to March 2001: quick answers and their certified band")
     axes.grid(visible=True, alpha=0.3)
     axes.legend(loc="lower right")

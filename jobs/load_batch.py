@@ -3,9 +3,7 @@
     spark-submit jobs/load_batch.py --warehouse W --input flights.parquet --batch 2001-04-01
 
 At first use it creates the warehouse: --measure (and --key, --time, --tick, --eps, --kappa).
-Running it again with the same --batch changes nothing. A crash is mended by running it again.
-
-Exit codes: 0 done, 2 bad usage or bad input (nothing was changed), 1 anything else.
+Running it again with the same --batch changes nothing. After a crash, run it again.
 """
 
 from __future__ import annotations
@@ -22,9 +20,10 @@ from rich.table import Table
 
 from tidemark import warehouse
 from tidemark.jobs.cli import arguments
-from tidemark.jobs.cli.exit_codes import ended
-from tidemark.jobs.cli.progress import shown
+from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
+from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.spark_inputs import as_input_error
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import from_epoch_us, parse_duration
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
@@ -42,42 +41,43 @@ if TYPE_CHECKING:
 def parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     args = argparse.ArgumentParser(
-        prog="load_batch.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="load_batch.py",
+        description=__doc__,
+        epilog=RULE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.load(args)
     return args
 
 
 def main(argv: list[str] | None = None, progress: Callable[[str], None] | None = None) -> int:
-    """Runs the job; returns its exit code. `progress` is told each point that a load reaches."""
-    return ended(partial(run, progress=progress), parser().parse_args(argv))
+    """Runs the job; returns its exit code. `progress` is called with the name of each phase of a load."""
+    return run_warehouse_job(partial(run, progress=progress), parser().parse_args(argv))
 
 
 def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None) -> int:
-    """Loads what the arguments say."""
+    """Loads the input of the arguments, or the rows of the streams."""
     if given.input and not given.batch:
         given.parser.error(
             "--batch is needed with --input: a name that stays the same when the job is run again"
         )
-    _check(given)
+    _check_options(given)
     try:
         spark, inputs = _engine(given)
-        with shown(spark, Console(stderr=True)) as tell:
-            done = list(_load(spark, inputs, given, lambda point: _tell(point, tell, progress)))
+        with show_progress(spark, Console(stderr=True)) as set_phase:
+            loaded = list(_load(spark, inputs, given, lambda phase: _notify(phase, set_phase, progress)))
     except Exception as error:
         readable = as_input_error(error, given.input or given.warehouse)
         if readable is error:
             raise
         raise readable from error
     if given.json:
-        from tidemark.query.answers.json_values import json_text
-
-        print(json_text({"batches": [{"batch": name, **asdict(report)} for name, report in done]}))
-    return 0
+        print(json_text({"batches": [{"batch": name, **asdict(report)} for name, report in loaded]}))
+    return DONE
 
 
 def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
-    """Where tasks run, and what reads the input there."""
+    """The Spark session, None for the local engine, and the reader of inputs for the engine."""
     if given.engine == "local":
         from tidemark.jobs.inputs.local_inputs import LocalInputs
 
@@ -85,14 +85,14 @@ def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
     from tidemark.jobs.inputs.spark_inputs import SparkInputs
     from tidemark.jobs.spark.session import spark_session
 
-    # A task that fails is told once, in our words, and not by Spark's log too.
+    # The error of a failed task is printed once by the job, and not by Spark's log as well.
     spark = spark_session("tidemark load", **{"spark.log.level": "FATAL"})
     return spark, SparkInputs(spark)
 
 
-def _check(given: argparse.Namespace) -> None:
-    """What can be told before Spark starts, which takes seconds."""
-    chosen = parse_options(**arguments.created_with(given), grace=None)
+def _check_options(given: argparse.Namespace) -> None:
+    """InputError for bad options; all checks that are possible before Spark starts, which takes seconds."""
+    chosen = parse_options(**arguments.creation_options(given), grace=None)
     span = given.batch_every and parse_duration(given.batch_every)
     if given.from_stream:
         options: Options | None = warehouse.open_snapshot(given.warehouse).options
@@ -105,10 +105,10 @@ def _check(given: argparse.Namespace) -> None:
         raise InputError("--batch-every needs a time column, and this warehouse has none.")
 
 
-def _tell(point: str, *listeners: Callable[[str], None] | None) -> None:
+def _notify(phase: str, *listeners: Callable[[str], None] | None) -> None:
     for listener in listeners:
         if listener:
-            listener(point)
+            listener(phase)
 
 
 def _load(
@@ -117,7 +117,7 @@ def _load(
     given: argparse.Namespace,
     progress: Callable[[str], None],
 ) -> Iterator[tuple[str | None, LoadReport]]:
-    """Each batch's name, None for what the streams brought, with its report, as they are loaded."""
+    """Loads batch by batch; yields the name of each, None for the rows of the streams, with its report."""
     console = Console(quiet=given.json)
     if given.from_stream:
         report = warehouse.load(spark, given.warehouse, progress=progress)
@@ -134,7 +134,7 @@ def _load(
 
 
 def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace) -> Any:
-    """The input's rows; the warehouse is made where it is not there yet."""
+    """Opens the input and creates the warehouse if it does not exist; returns the rows."""
     options = _options(given)
     cut = bool(given.batch_every)
     rows = inputs.read(given.input, given.format, options, cut=cut)
@@ -145,7 +145,7 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
     warehouse.create(
         spark,
         given.warehouse,
-        **arguments.created_with(given),
+        **arguments.creation_options(given),
         schema=rows,
     )
     return rows
@@ -161,29 +161,33 @@ def _options(given: argparse.Namespace) -> Options | None:
 
 
 def _batches(inputs: Inputs, rows: Any, given: argparse.Namespace) -> Iterator[tuple[str, Any]]:
-    """The input as one batch, or cut by event time: [start, start + span) each, named by its start."""
+    """The input as (name, rows): one batch, or batches cut by event time.
+
+    A cut batch holds the times [start, start + span) and is named after its start; rows without a time go to
+    a batch of their own.
+    """
     if not given.batch_every:
         yield given.batch, rows
         return
     time_column = str(warehouse.open_snapshot(given.warehouse).options.time)
     span, day = parse_duration(given.batch_every), parse_duration("1 day")
-    found = inputs.times(rows, time_column)
-    if found.first is not None and found.last is not None:
-        for start in range(found.first // day * day, found.last + 1, span):
+    times = inputs.times(rows, time_column)
+    if times.first is not None and times.last is not None:
+        for start in range(times.first // day * day, times.last + 1, span):
             name = f"{given.batch}/{from_epoch_us(start):%Y-%m-%dT%H:%M:%S}"
             yield name, inputs.between(rows, time_column, start, start + span)
-    if found.without:
+    if times.without:
         yield f"{given.batch}/no-time", inputs.without(rows, time_column)
 
 
 def _summary(console: Console, name: str, report: LoadReport) -> None:
-    """What was done, as a small table."""
-    said = {
+    """Prints what was done as a small table."""
+    messages = {
         "loaded": "loaded",
         "known": "was loaded before, nothing changed",
         "empty": "no rows, nothing changed",
     }
-    console.print(f"[bold]{name}[/]: {said[report.outcome]}", highlight=False)
+    console.print(f"[bold]{name}[/]: {messages[report.outcome]}", highlight=False)
     if report.outcome != "loaded":
         return
     seconds = ", ".join(f"{phase} {spent:.1f}" for phase, spent in report.seconds.items())

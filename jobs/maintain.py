@@ -1,8 +1,6 @@
-"""Maintains a warehouse: sweeps what nobody may still see, compacts small files.
+"""Maintains a warehouse: deletes files past their retention, compacts small files.
 
-    spark-submit jobs/maintain.py --warehouse W
-
-Exit codes: 0 done, 2 bad usage or not a warehouse, 1 anything else.
+spark-submit jobs/maintain.py --warehouse W
 """
 
 from __future__ import annotations
@@ -14,10 +12,10 @@ from rich.console import Console
 
 from tidemark import warehouse
 from tidemark.jobs.cli import arguments
-from tidemark.jobs.cli.exit_codes import ended
-from tidemark.jobs.cli.progress import shown
+from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
+from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.spark.session import spark_session
-from tidemark.query.answers.json_values import json_text
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.maintain import MaintenanceReport
 
@@ -25,24 +23,27 @@ from tidemark.warehouse.maintain import MaintenanceReport
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
     args = argparse.ArgumentParser(
-        prog="maintain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="maintain.py",
+        description=__doc__,
+        epilog=RULE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.maintain(args)
-    return ended(run, args.parse_args(argv))
+    return run_warehouse_job(run, args.parse_args(argv))
 
 
 def run(given: argparse.Namespace) -> int:
-    """Maintains the warehouse and says what was done."""
+    """Maintains the warehouse and prints a report."""
     warehouse.open_snapshot(given.warehouse)
     Store.from_uri(given.warehouse).check_place(writing=True)
     spark = spark_session("tidemark maintain")
-    with shown(spark, Console(stderr=True)) as tell:
-        report = warehouse.maintain(spark, given.warehouse, grace=given.grace, progress=tell)
+    with show_progress(spark, Console(stderr=True)) as set_phase:
+        report = warehouse.maintain(spark, given.warehouse, grace=given.grace, progress=set_phase)
     if given.json:
         print(json_text(_facts(report)))
     else:
         _print(report)
-    return 0
+    return DONE
 
 
 def _facts(report: MaintenanceReport) -> dict[str, object]:
@@ -62,15 +63,15 @@ def _facts(report: MaintenanceReport) -> dict[str, object]:
 
 def _print(report: MaintenanceReport) -> None:
     for name, count in report.swept.items():
-        print(f"{name}: {count} files swept")
+        print(f"{name}: {count} files deleted")
     for name, (before, after) in report.compacted.items():
-        print(f"{name}: {before} files became {after}")
+        print(f"{name}: {before} files compacted to {after}")
     for name, retention in report.lengthened.items():
-        print(f"{name}: the log is kept for {retention.removeprefix('interval ')} from now on")
+        print(f"{name}: the log is now kept for {retention.removeprefix('interval ')}")
     for name, reason in report.held.items():
-        print(f"{name}: nothing swept, {reason}")
+        print(f"{name}: nothing deleted, {reason}")
     for path in report.links:
-        print(f"{path} is a symbolic link: not followed, and left as it is")
+        print(f"{path} is a symbolic link: it was not followed and not changed")
     print(f"ledger rows expired: {report.ledger_rows_expired}; marks expired: {report.marks_expired}")
 
 

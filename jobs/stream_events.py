@@ -1,15 +1,13 @@
-"""Streams events into a warehouse's live ledger, until it is told to stop.
+"""Streams events into a warehouse's live ledger until it is stopped.
 
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0
         jobs/stream_events.py --warehouse W --source kafka --bootstrap HOST:PORT --topic clicks --format json
     spark-submit jobs/stream_events.py --warehouse W --source files --path incoming --format csv
     spark-submit jobs/stream_events.py --warehouse W --source delta --path table
 
-Records that do not parse, and events from the far future, go to the table `rejected` with the reason. Run
-again it goes on where it stopped, and a batch that was in work when it crashed counts once. SIGTERM and
-Ctrl-C end it after the batch in work.
-
-Exit codes: 0 stopped or done, 2 bad usage or input (nothing was changed), 1 anything else.
+Records that do not parse, and events too far in the future, go to the table `rejected` with the reason. When
+it is started again it continues where it stopped; a batch that was interrupted by a crash counts once.
+SIGTERM and Ctrl-C end it after the current batch.
 """
 
 from __future__ import annotations
@@ -26,12 +24,12 @@ from pyspark.sql import functions as F
 
 from tidemark import query, stream, warehouse
 from tidemark.jobs.cli import arguments
-from tidemark.jobs.cli.exit_codes import ended
-from tidemark.jobs.cli.signals import java_waits, told_to_stop
+from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
+from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark.session import spark_session
-from tidemark.query.answers.json_values import json_text
 from tidemark.stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, error_in_traceback
 
@@ -41,13 +39,16 @@ if TYPE_CHECKING:
 
     from tidemark.warehouse.settings.options import Options
 
-_LOOK_SECONDS = 1
+_POLL_SECONDS = 1
 
 
 def parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     args = argparse.ArgumentParser(
-        prog="stream_events.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="stream_events.py",
+        description=__doc__,
+        epilog=RULE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.stream(args)
     return args
@@ -55,11 +56,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return ended(run, parser().parse_args(argv))
+    return run_warehouse_job(run, parser().parse_args(argv))
 
 
 def run(given: argparse.Namespace) -> int:
-    """Streams what the arguments say until it is told to stop."""
+    """Streams from the source of the arguments until a signal, or with --once until no records are left."""
     needed = ["bootstrap", "topic"] if given.source == "kafka" else ["path"]
     for name in needed:
         if not getattr(given, name):
@@ -69,26 +70,26 @@ def run(given: argparse.Namespace) -> int:
     stopping = threading.Event()
     try:
         spark = spark_session("tidemark stream")
-        with told_to_stop(stopping), java_waits(spark, stopping):
-            _run(spark, given, stopping)
-        return 0
+        with stop_on_signals(stopping), delay_java_shutdown(spark, stopping):
+            _stream(spark, given, stopping)
+        return DONE
     except PySparkException as error:
-        own = error_in_traceback(str(error))  # told by Spark's thread
-        readable = own or as_input_error(error, given.path or given.topic)
+        library_error = error_in_traceback(str(error))  # it crossed Spark's thread as text
+        readable = library_error or as_input_error(error, given.path or given.topic)
         if readable is error:
             raise
         raise readable from error
 
 
-def _run(spark: SparkSession, given: argparse.Namespace, stopping: threading.Event) -> None:
+def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.Event) -> None:
     options = warehouse.open_snapshot(given.warehouse).options
     name = given.name or (given.topic if given.source == "kafka" else Path(given.path).name)
-    busy, reports = threading.Lock(), {}
+    busy, reports = threading.Lock(), {}  # busy: held while a batch is processed
 
     def keep(report: BatchReport) -> None:
         reports[report.batch] = report
 
-    running = stream.start(
+    streaming = stream.start(
         _read(spark, given, options),
         given.warehouse,
         source=name,
@@ -100,67 +101,67 @@ def _run(spark: SparkSession, given: argparse.Namespace, stopping: threading.Eve
         busy=busy,
     )
     if not given.json:
-        _say(f"{name}: streaming into {given.warehouse}; SIGTERM or Ctrl-C stops it")
+        _print_line(f"{name}: streaming into {given.warehouse}; SIGTERM or Ctrl-C stops it")
     reader = query.open(given.warehouse)
-    shown = -1
-    while running.isActive and not stopping.is_set():
-        running.awaitTermination(_LOOK_SECONDS)
-        shown = _show(running, reports, reader, shown, in_json=given.json)
-    with busy:  # the batch in work ends first
-        running.stop()
-    _show(running, reports, reader, shown, in_json=given.json)
-    failed = running.exception()
-    if failed is not None and not stopping.is_set():
-        raise failed
+    last_shown = -1
+    while streaming.isActive and not stopping.is_set():
+        streaming.awaitTermination(_POLL_SECONDS)
+        last_shown = _show_batches(streaming, reports, reader, last_shown, in_json=given.json)
+    with busy:  # waits for the current batch
+        streaming.stop()
+    _show_batches(streaming, reports, reader, last_shown, in_json=given.json)
+    failure = streaming.exception()
+    if failure is not None and not stopping.is_set():
+        raise failure
     if not given.json:
-        _say(f"{name}: stopped")
+        _print_line(f"{name}: stopped")
 
 
-def _say(line: str) -> None:
-    """A line at once, also into a pipe."""
+def _print_line(line: str) -> None:
+    """Prints without buffering, so that a pipe gets the line at once."""
     print(line, flush=True)
 
 
-def _show(
-    running: StreamingQuery,
+def _show_batches(
+    streaming: StreamingQuery,
     reports: dict[int, BatchReport],
     reader: query.Warehouse,
-    shown: int,
+    last_shown: int,
     *,
     in_json: bool,
 ) -> int:
-    """One line for each batch that ended since; the number of the last one shown."""
-    for progress in [dict(one) for one in running.recentProgress]:
+    """Prints a line for each batch after `last_shown`; returns the number of the last batch printed."""
+    for progress in map(dict, streaming.recentProgress):
         number = int(progress["batchId"])
         report = reports.pop(number, None)
-        if number <= shown or report is None:
+        if number <= last_shown or report is None:
             continue
-        shown = number
+        last_shown = number
         behind, live = _behind(progress), reader.info()["live_rows"]
         if in_json:
-            _say(json_text({**asdict(report), "behind": behind, "live_rows": live}))
+            _print_line(json_text({**asdict(report), "behind": behind, "live_rows": live}))
             continue
         rate = report.rows / report.seconds if report.seconds else 0.0
         nulls = ", ".join(f"{name} {count:,}" for name, count in report.nulls.items())
-        _say(
+        _print_line(
             f"batch {number}: {report.rows:,} rows, {report.rejected:,} rejected, {report.seconds:.2f} s, "
             f"{rate:,.0f} rows/s, behind {behind}, live m {live:,}{f', NULL: {nulls}' if nulls else ''}"
         )
-    return shown
+    return last_shown
 
 
 def _behind(progress: dict[str, Any]) -> str:
-    """How far the batch's end is behind the newest record of the source."""
+    """How far the end of the batch is behind the newest record of the source."""
     metrics = progress["sources"][0].get("metrics") or {}
     if "maxOffsetsBehindLatest" in metrics:
         return f"{int(metrics['maxOffsetsBehindLatest']):,} records"
     if "numFilesOutstanding" in metrics:
         return f"{int(metrics['numFilesOutstanding']):,} files"
-    return "not told"
+    return "unknown"
 
 
 def _read(spark: SparkSession, given: argparse.Namespace, options: Options) -> DataFrame:
-    """The streaming DataFrame of the source, as `stream.start` takes it."""
+    """The streaming DataFrame of the source, in the form that `stream.start` expects."""
     columns = given.columns.split(",") if given.columns else None
     if given.source == "delta":
         reader = spark.readStream.format("delta")
@@ -193,7 +194,7 @@ def _read(spark: SparkSession, given: argparse.Namespace, options: Options) -> D
         records = text.load(given.path).select("value", F.col("_metadata.file_path").alias("position"))
         if given.format == "csv":
             order = columns or [name for name, _ in options.columns]
-            records = records.where(F.col("value") != ",".join(order))  # a header, where there is one
+            records = records.where(F.col("value") != ",".join(order))  # leaves out header lines
     return stream.parse(records, options, given.format, columns)
 
 

@@ -1,4 +1,4 @@
-"""Questions to a warehouse, answered with certified bounds and without a JVM.
+"""Queries on a warehouse: quantiles, ranks and frequencies with certified bounds, without a JVM.
 
 >>> from tidemark import query                                                    # doctest: +SKIP
 >>> wh = query.open("flights")                                      # doctest: +SKIP
@@ -6,9 +6,9 @@
 >>> wh.quantile([0.5, 0.9], measure="delay", last="7d")             # doctest: +SKIP
 >>> wh.frequency("ATL", last="90m")                                 # doctest: +SKIP
 
-The functions `quantile`, `rank`, `cdf`, `histogram`, `frequency`, `heavy_hitters`, `top` and `info` ask the
-warehouse that `use` chose, or the one that the variable TIDEMARK_WAREHOUSE names. They take what the methods
-of `Warehouse` take.
+The functions `quantile`, `rank`, `cdf`, `histogram`, `frequency`, `heavy_hitters`, `top` and `info` query the
+warehouse that was opened with `use`, or else the one at the address in the environment variable
+TIDEMARK_WAREHOUSE. They have the parameters of the methods of `Warehouse`.
 """
 
 from __future__ import annotations
@@ -23,64 +23,70 @@ from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
-from tidemark.warehouse.snapshots.snapshot import open_snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 
 VARIABLE = "TIDEMARK_WAREHOUSE"
-_used: dict[str, Warehouse] = {}  # the warehouse of `use` under "", others by what the variable said
+_used: dict[str, Warehouse] = {}  # the warehouse of `use` under "", others by the value of the variable
 
 
 def open(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Warehouse:  # noqa: A001
-    """The warehouse at a path or an object store's address; NotAWarehouse where there is none."""
+    """Opens the warehouse at a path or at the address of an object store.
+
+    storage_options: options of the object store, as delta-rs defines them.
+
+    Raises NotAWarehouse if there is no warehouse.
+    """
     return Warehouse(open_snapshot(uri, storage_options))
 
 
 def use(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Warehouse:
-    """Opens a warehouse and makes it the one that the module's functions ask."""
+    """Opens a warehouse for the functions of this module, and returns it; parameters as `open`."""
     _used[""] = open(uri, storage_options)
     return _used[""]
 
 
 def quantile(phi: Any, measure: str | None = None, **options: Any) -> Any:
     """See `Warehouse.quantile`."""
-    return _chosen().quantile(phi, measure, **options)
+    return _current().quantile(phi, measure, **options)
 
 
 def rank(x: Any, measure: str | None = None, **options: Any) -> Any:
     """See `Warehouse.rank`."""
-    return _chosen().rank(x, measure, **options)
+    return _current().rank(x, measure, **options)
 
 
 def cdf(x: Any, measure: str | None = None, **options: Any) -> Any:
     """See `Warehouse.cdf`."""
-    return _chosen().cdf(x, measure, **options)
+    return _current().cdf(x, measure, **options)
 
 
 def histogram(bins: Any = 20, measure: str | None = None, **options: Any) -> Histogram:
     """See `Warehouse.histogram`."""
-    return _chosen().histogram(bins, measure, **options)
+    return _current().histogram(bins, measure, **options)
 
 
 def frequency(key: Any, **options: Any) -> Any:
     """See `Warehouse.frequency`."""
-    return _chosen().frequency(key, **options)
+    return _current().frequency(key, **options)
 
 
 def heavy_hitters(phi: Any, **options: Any) -> Answers[HitterAnswer]:
     """See `Warehouse.heavy_hitters`."""
-    return _chosen().heavy_hitters(phi, **options)
+    return _current().heavy_hitters(phi, **options)
 
 
 def top(k: int = 10, **options: Any) -> Answers[HitterAnswer]:
     """See `Warehouse.top`."""
-    return _chosen().top(k, **options)
+    return _current().top(k, **options)
 
 
 def info() -> Info:
     """See `Warehouse.info`."""
-    return _chosen().info()
+    return _current().info()
 
 
-def _chosen() -> Warehouse:
+def _current() -> Warehouse:
+    """The warehouse of `use`, or that of the environment variable; InputError without either."""
     if "" in _used:
         return _used[""]
     uri = os.environ.get(VARIABLE)

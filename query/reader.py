@@ -1,8 +1,8 @@
-"""The warehouse as its readers see it: questions in, answers with bounds out. No JVM.
+"""An open warehouse: questions about measures and keys, answered with certified bounds and without a JVM.
 
-A `Warehouse` looks for newer data before each question and answers from one view, a value that stays as it
-is, so a load or a merge beside it changes nothing under way. If a file of the view is gone because
-maintenance swept it after a merge, the question is put again to the newer view.
+Reads have snapshot isolation. A `Reader` refreshes before each question and answers from one immutable view,
+so a concurrent load or merge does not affect the answer. If a file of the view is missing because maintenance
+deleted it after a merge, the question is answered again from a newer view.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidemark.query.keys.frequencies import (
     self_join,
     top,
 )
-from tidemark.query.keys.key_cache import KeyMemory
+from tidemark.query.keys.key_cache import KeyCache
 from tidemark.query.keys.key_windows import KeyWindow, key_window
 from tidemark.query.quantiles.histograms import check_bins, histogram
 from tidemark.query.quantiles.questions import (
@@ -37,12 +37,12 @@ from tidemark.query.quantiles.questions import (
     cdf,
     check_mode,
     check_phis,
+    is_sequence,
     quantiles,
     ranks,
-    several,
 )
 from tidemark.query.quantiles.rank_search import MODES, Source
-from tidemark.query.quantiles.window_bounds import Memory
+from tidemark.query.quantiles.window_bounds import WindowBoundsCache
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
 from tidemark.warehouse.columns.keys import Key
@@ -53,7 +53,8 @@ from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.live_rows import live_key_rows, live_values
-from tidemark.warehouse.snapshots.snapshot import KeysView, Pinned, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 Mode = Literal["quick", "accurate", "exact"]
@@ -61,102 +62,105 @@ KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")
 V = TypeVar("V", View, KeysView)
 
-ATTEMPTS = 3  # files gone three times under three newer views are damage, not maintenance
+ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
 
 
 class Reader:
-    """The questions to an open warehouse. May be shared between threads.
+    """The questions to an open warehouse. Safe to share between threads.
 
-    What all questions take:
+    Parameters of all questions:
 
-    measure: the column asked of; the first one where it is left out.
-    last: only the newest rows by event time, such as "7d", back from the newest tick of the data; a number
-        of steps where the warehouse has no time column.
-    between: (start, end), the end exclusive, None for an open side. Windows are whole ticks: the answer's
-        `window` says which.
-    mode: "quick" from memory, error <= eps * N; "accurate", error <= eps * m, reads a few blocks; "exact"
-        also reads the live rows.
+    measure: the numeric column; by default the first measure of the warehouse.
+    last: only the newest rows by event time: a duration such as "7d", counted back from the newest tick of
+        the data. A number of steps if the warehouse has no time column.
+    between: (start, end), the end exclusive, None for an open side. Quantile windows are whole ticks; the
+        `window` of an answer shows which. Windows of keys may start and end inside a tick.
+    mode: for measures "quick" (error <= eps * N, from memory), "accurate" (error <= eps * m, reads a few
+        blocks of history) or "exact" (error 0, also reads the live rows). For keys "approximate" (error <=
+        key_eps * m with probability 1 - key_delta) or "exact" (also reads the live rows).
 
-    InputError for a question that cannot be, EmptyWindow where there are no rows to answer from.
+    All questions raise InputError for invalid arguments, EmptyWindow if a quantile window has no rows, and
+    DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data.
     """
 
-    def __init__(self, snapshot: Snapshot | Pinned) -> None:
+    def __init__(self, snapshot: SnapshotReader | Snapshot) -> None:
         self._snapshot = snapshot
         self._blocks = BlockReader(snapshot.store)
-        self._memory = Memory()
-        self._keys = KeyMemory(snapshot.store, self._blocks)
+        self._bounds_cache = WindowBoundsCache()
+        self._keys = KeyCache(snapshot.store, self._blocks)
         self._lock = threading.Lock()
 
     @property
     def options(self) -> Options:
-        """What the warehouse was created with, and its columns."""
+        """The options that the warehouse was created with, and its columns."""
         return self._snapshot.options
 
     @property
     def identity(self) -> str:
-        """What tells this warehouse from another one at the same place."""
+        """An identifier that differs from that of any other warehouse at the same address."""
         return self._snapshot.identity
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """The measures, the first being the one that is meant where none is named."""
+        """The measures; the first one is the default of every question."""
         return tuple(self._snapshot.options.measures)
 
     @property
     def key(self) -> Key | None:
-        """The key's column; None where the warehouse has none, or knows no columns yet."""
+        """The key column; None if the warehouse has no key, or no columns yet."""
         return self._snapshot.options.key_column
 
     @property
     def eps(self) -> float:
-        """The promise, fixed when the warehouse was created."""
+        """The promised rank error as a fraction of the rows, fixed when the warehouse was created."""
         return float(self._snapshot.options.eps)
 
     @property
     def tick(self) -> timedelta | None:
-        """The grain of windows; None where the warehouse has no time column and windows are of steps."""
+        """The width of a tick, the grain of windows; None without a time column (windows count steps)."""
         tick_us = self._snapshot.options.tick_us
         return None if tick_us is None else timedelta(microseconds=tick_us)
 
     def span(self, measure: str | None = None, *, last: Any = None, between: Any = None) -> tuple[Any, Any]:
-        """(start, end) of the window's ticks between the data's first and last, the end exclusive.
+        """The ticks of the window that may have rows, as (start, end), the end exclusive.
 
-        Both are times or step numbers. EmptyWindow where no tick of the data lies in the window.
+        Returns times, or step numbers without a time column. Raises EmptyWindow if no tick of the data lies
+        in the window. Reads no blocks.
         """
-        view, tick_us = self._newest(measure), self._snapshot.options.tick_us
+        view, tick_us = self._newest_view(measure), self._snapshot.options.tick_us
         ticks = tick_range(view)
         window = choose_window(lambda: ticks, last, between, tick_us)
         if ticks is None or window.misses(*ticks):
             raise empty_window(view, window, 0, tick_us)
-        held = Window(max(window.start, ticks[0]), min(window.stop, ticks[1] + 1))
-        start, end = shown_window(held, tick_us) or (None, None)
+        covered = Window(max(window.start, ticks[0]), min(window.stop, ticks[1] + 1))
+        start, end = shown_window(covered, tick_us) or (None, None)
         return start, end
 
     def refresh(self) -> bool:
-        """Looks for newer data, as every question does by itself; whether there was any."""
+        """Looks for newer data and returns whether there was any. Every question does so by itself."""
         with self._lock:
             return bool(self._snapshot.refresh())
 
     def pinned(self) -> Self:
-        """The warehouse as it is now, which does not refresh itself; it shares what is in memory."""
+        """A reader of the warehouse as it is now. It does not refresh, and shares the caches."""
         other = self.twin()
         with self._lock:
             self._snapshot.refresh()
-            other._snapshot = self._snapshot.pinned()  # noqa: SLF001  one of this class
+            other._snapshot = self._snapshot.pinned()  # noqa: SLF001  an object of this class
         return other
 
     def twin(self) -> Self:
-        """Another object for this warehouse, which shares what is in memory."""
+        """A shallow copy of this reader, which shares its snapshot and caches."""
         return copy.copy(self)
 
     def contents(self) -> Contents:
-        """Which batches, steps and runs there are now, and the way to their rows."""
+        """The batches, steps and runs as of now, with methods to read their rows."""
         with self._lock:
             self._snapshot.refresh()
             return self._snapshot.contents()
 
     def info(self) -> Info:
-        """Steps, runs by level, live batches, bytes and versions."""
+        """Facts about the warehouse: steps, runs by level, live batches, bytes and table versions."""
         with self._lock:
             self._snapshot.refresh()
             return Info(self._snapshot.info())
@@ -192,11 +196,18 @@ class Reader:
     ) -> Answer | Answers[Answer]:
         """The phi-quantile: the smallest x with at least ceil(phi * N) rows <= x; phi = 0 is the minimum.
 
-        `phi` is a number from 0 to 1 or a sequence of them, which share one round of reads.
+        phi: a number from 0 to 1, both inclusive, or a sequence of them; these share one round of reads.
+
+        Returns one Answer for a number, Answers in the order of the sequence otherwise. A rank among the NaN
+        rows has the value NaN.
+
+        Cost: mode quick reads no blocks unless the marks are too coarse for the window. Mode accurate reads
+        one or two blocks per run and phi at the usual grain of marks. Mode exact also scans the live rows.
+        `blocks_read` of the answer is the number of row groups that were read.
         """
-        phis = check_phis(phi if several(phi) else [phi])
-        found = self._ask(lambda question: quantiles(question, phis), measure, last, between, mode)
-        return _answers(found, Answer) if several(phi) else found[0]
+        phis = check_phis(phi if is_sequence(phi) else [phi])
+        answers = self._ask(lambda question: quantiles(question, phis), measure, last, between, mode)
+        return _answers_of(answers, Answer) if is_sequence(phi) else answers[0]
 
     def rank(
         self,
@@ -207,10 +218,17 @@ class Reader:
         between: Any = None,
         mode: Mode = "accurate",
     ) -> RankAnswer | Answers[RankAnswer]:
-        """How many rows are <= x; `x` is of the measure's type, or a sequence of such."""
-        points = list(x) if several(x) else [x]
-        found = self._ask(lambda question: ranks(question, points), measure, last, between, mode)
-        return _answers(found, RankAnswer) if several(x) else found[0]
+        """The number of rows <= x.
+
+        x: a value of the measure's type, or a sequence of values; these share one round of reads. NaN rows
+            are not <= any x.
+
+        Returns one RankAnswer for a value, Answers in the order of the sequence otherwise. The cost is that
+        of `quantile`: mode accurate reads at most one or two blocks per run and value.
+        """
+        points = list(x) if is_sequence(x) else [x]
+        answers = self._ask(lambda question: ranks(question, points), measure, last, between, mode)
+        return _answers_of(answers, RankAnswer) if is_sequence(x) else answers[0]
 
     def cdf(
         self,
@@ -221,10 +239,16 @@ class Reader:
         between: Any = None,
         mode: Mode = "accurate",
     ) -> CdfAnswer | Answers[CdfAnswer]:
-        """The share of the rows that are <= x; `x` is of the measure's type, or a sequence of such."""
-        points = list(x) if several(x) else [x]
-        found = self._ask(lambda question: cdf(question, points), measure, last, between, mode)
-        return _answers(found, CdfAnswer) if several(x) else found[0]
+        """The share of the N rows that are <= x, from 0 to 1.
+
+        x: a value of the measure's type, or a sequence of values; these share one round of reads.
+
+        Returns one CdfAnswer for a value, Answers in the order of the sequence otherwise. The cost is that of
+        `rank`.
+        """
+        points = list(x) if is_sequence(x) else [x]
+        answers = self._ask(lambda question: cdf(question, points), measure, last, between, mode)
+        return _answers_of(answers, CdfAnswer) if is_sequence(x) else answers[0]
 
     def histogram(
         self,
@@ -235,72 +259,102 @@ class Reader:
         between: Any = None,
         mode: Mode = "accurate",
     ) -> Histogram:
-        """Counts in bins of equal width from the least to the greatest number, or between given edges.
+        """Counts of rows in bins.
 
-        `bins` is their number, or their edges, ascending. Bins are closed on the left, the last one on both.
+        bins: the number of bins of equal width from the least to the greatest number; or two or more edges,
+            ascending. A bin includes its left edge; only the last bin includes its right edge.
+
+        NaN and NULL rows are in no bin. The cost is that of `rank` for all edges at once.
         """
-        checked = check_bins(bins)
-        return self._ask(lambda question: histogram(question, checked), measure, last, between, mode)
+        checked_bins = check_bins(bins)
+        return self._ask(lambda question: histogram(question, checked_bins), measure, last, between, mode)
 
     def frequency(
         self, key: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
     ) -> FrequencyAnswer | Answers[FrequencyAnswer]:
-        """How many rows have the key; `key` is of the key column's type, or a sequence of such."""
-        asked = list(key) if several(key) else [key]
-        found = self._ask_keys(lambda question: frequencies(question, asked), last, between, mode)
-        return _answers(found, FrequencyAnswer) if several(key) else found[0]
+        """The number of rows that have the key.
+
+        key: a value of the key column's type, or a sequence of values; these share one round of reads.
+
+        Returns one FrequencyAnswer for a value, Answers in the order of the sequence otherwise. A key that no
+        row has counts 0. Reads one or two blocks per run and key, and more only if a key fills more blocks.
+        Raises InputError if the warehouse has no key.
+        """
+        keys = list(key) if is_sequence(key) else [key]
+        answers = self._ask_keys(lambda question: frequencies(question, keys), last, between, mode)
+        return _answers_of(answers, FrequencyAnswer) if is_sequence(key) else answers[0]
 
     def heavy_hitters(
         self, phi: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
     ) -> Answers[HitterAnswer]:
-        """Every key with at least phi of the rows that have a key, most rows first.
+        """Every key that has at least phi of the rows with a key, most rows first.
 
-        Among them may be some of which it is not certain: each says so.
+        phi: the share of rows, 0 < phi <= 1.
+
+        No such key is missing. A key that may be below phi has `certain` False. Reads the blocks of
+        candidates that the marks do not count exactly; scans all blocks of the keys if phi is smaller than
+        the marks' lists reach.
         """
-        return self._ask_keys(lambda asked: _hitters(asked, heavy_hitters(asked, phi)), last, between, mode)
+        return self._ask_keys(
+            lambda question: _hitter_answers(question, heavy_hitters(question, phi)), last, between, mode
+        )
 
     def top(
         self, k: int = 10, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
     ) -> Answers[HitterAnswer]:
-        """The k keys with most rows; `certain` says that no key that is left out has more."""
-        return self._ask_keys(lambda asked: _hitters(asked, top(asked, k)), last, between, mode)
+        """The k keys with the most rows, most rows first; fewer if the window has fewer keys.
+
+        k: a whole number of at least 1.
+
+        `certain` of a key means that no omitted key has more rows. The cost is that of `heavy_hitters`.
+        """
+        return self._ask_keys(
+            lambda question: _hitter_answers(question, top(question, k)), last, between, mode
+        )
 
     def key_range(
         self, low: Any, high: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
     ) -> CountAnswer:
-        """The rows with low <= key < high, None for an open side; either mode counts the live rows.
+        """The number of rows with low <= key < high; both modes count the live rows.
 
-        Numbers order by value with NaN last, text by its bytes.
+        low, high: of the key column's type, None for an open side. Numbers are ordered by value with NaN
+            last, text is ordered by its bytes.
+
+        Reads two blocks per run that the window covers, else every block of the range, and the live rows.
         """
         return self._ask_keys(lambda question: key_range(question, low, high), last, between, mode)
 
     def self_join(
         self, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
     ) -> CountAnswer:
-        """The sum over all keys of the square of their rows (F2); either mode counts every key."""
+        """The sum over all keys of their rows squared (F2); both modes scan all blocks and live rows."""
         return self._ask_keys(self_join, last, between, mode)
 
     def inner_product(
         self, other: Reader, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
     ) -> CountAnswer:
-        """The size of the join with another warehouse on the keys, in the same window of both.
+        """The size of the join with another warehouse on the keys, with the same window in both.
 
-        Either mode counts every key of both.
+        other: a reader of a warehouse whose key has the same type; InputError otherwise.
+
+        Both modes scan all blocks and live rows of both warehouses. The answer has the scope of this one.
         """
 
         def join(question: KeyQuestion) -> CountAnswer:
-            return other._ask_keys(lambda theirs: inner_product(question, theirs), last, between, mode)
+            return other._ask_keys(
+                lambda other_question: inner_product(question, other_question), last, between, mode
+            )
 
         return self._ask_keys(join, last, between, mode)
 
     def _ask_keys(self, answer: Callable[[KeyQuestion], T], last: Any, between: Any, mode: Any) -> T:
         mode = check_mode(mode, KEY_MODES)
-        return _of_newest(
-            self._newest_keys, lambda view: answer(self._key_question(view, last, between, mode))
+        return _answer_from_newest(
+            self._newest_keys_view, lambda view: answer(self._key_question(view, last, between, mode))
         )
 
-    def _newest_keys(self) -> KeysView:
-        return self._seen(self._snapshot.keys_view)
+    def _newest_keys_view(self) -> KeysView:
+        return self._refreshed_view(self._snapshot.keys_view)
 
     def _key_question(self, view: KeysView, last: Any, between: Any, mode: str) -> KeyQuestion:
         options = self._snapshot.options
@@ -318,42 +372,42 @@ class Reader:
         )
 
     def _live_keys(self, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
-        return live_key_rows(self._snapshot, view, window.touched, window.since, window.until)
+        return live_key_rows(self._snapshot, view, window.overlapping, window.since, window.until)
 
     def _ask(
         self, answer: Callable[[Question], T], measure: str | None, last: Any, between: Any, mode: Any
     ) -> T:
         mode = check_mode(mode, MODES)
-        return _of_newest(
-            lambda: self._newest(measure), lambda view: answer(self._question(view, last, between, mode))
+        return _answer_from_newest(
+            lambda: self._newest_view(measure), lambda view: answer(self._question(view, last, between, mode))
         )
 
-    def _newest(self, measure: str | None) -> View:
-        return self._seen(lambda: self._snapshot.view(measure))
+    def _newest_view(self, measure: str | None) -> View:
+        return self._refreshed_view(lambda: self._snapshot.view(measure))
 
-    def _seen(self, see: Callable[[], V]) -> V:
-        """A view of the newest data."""
+    def _refreshed_view(self, view_of: Callable[[], V]) -> V:
+        """A view after a refresh; files of older table versions are closed."""
         with self._lock:
             self._snapshot.refresh()
-            view = see()
-            self._blocks.at(view.root, view.versions["runs"])
+            view = view_of()
+            self._blocks.use_version(view.root, view.versions["runs"])
             return view
 
     def _question(self, view: View, last: Any, between: Any, mode: str) -> Question:
         options = self._snapshot.options
         window = choose_window(lambda: tick_range(view), last, between, options.tick_us)
-        known = self._memory.of(view, window)
-        if known.rows == 0:
-            raise empty_window(view, window, known.nulls, options.tick_us)
+        bounds = self._bounds_cache.get(view, window)
+        if bounds.rows == 0:
+            raise empty_window(view, window, bounds.nulls, options.tick_us)
         source = self._source(view, window)
-        return Question(known, source, mode, float(options.eps), shown_window(window, options.tick_us))
+        return Question(bounds, source, mode, float(options.eps), shown_window(window, options.tick_us))
 
     def _source(self, view: View, window: Window) -> Source:
         return Source(self._blocks, lambda: live_values(self._snapshot, view, window))
 
 
-def _of_newest(newest: Callable[[], V], answer: Callable[[V], T]) -> T:
-    """The answer of the newest view; of one newer still where a file went under way."""
+def _answer_from_newest(newest: Callable[[], V], answer: Callable[[V], T]) -> T:
+    """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all."""
     view = newest()
     for _ in range(ATTEMPTS - 1):
         try:
@@ -366,14 +420,14 @@ def _of_newest(newest: Callable[[], V], answer: Callable[[V], T]) -> T:
     return answer(view)
 
 
-def _answers(found: list[Any], kind: type[Any]) -> Answers[Any]:
-    """Answers of one question, whose scope each of them knows."""
-    if not found:
+def _answers_of(answers: list[Any], kind: type[Any]) -> Answers[Any]:
+    """The answers of one call as a sequence; its scope is that of the first answer."""
+    if not answers:
         return Answers((), kind, "nothing was asked")
-    return Answers(tuple(found), kind, found[0].scope_text, found[0].scope_facts)
+    return Answers(tuple(answers), kind, answers[0].scope_text, answers[0].scope_facts)
 
 
-def _hitters(question: KeyQuestion, found: list[HitterAnswer]) -> Answers[HitterAnswer]:
-    """Keys that were found, where there may be none, with the scope that was looked at."""
+def _hitter_answers(question: KeyQuestion, hitters: list[HitterAnswer]) -> Answers[HitterAnswer]:
+    """Frequent keys as a sequence with the scope of the question; there may be none."""
     scope = key_scope(question)
-    return Answers(tuple(found), HitterAnswer, scope.scope_text, scope.scope_facts)
+    return Answers(tuple(hitters), HitterAnswer, scope.scope_text, scope.scope_facts)

@@ -1,4 +1,4 @@
-"""An open warehouse as analysts have it: the questions of `Reader`, figures, and SQL."""
+"""An open warehouse for analysts: the questions of `Reader`, figures, and SQL through DuckDB."""
 
 from __future__ import annotations
 
@@ -7,58 +7,63 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidemark.query.plots.plots import Plots
 from tidemark.query.reader import Reader
-from tidemark.warehouse.snapshots.snapshot import Pinned, Snapshot
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 
 class Warehouse(Reader):
-    """An open warehouse; `query.open` makes it. May be shared between threads.
+    """An open warehouse; `query.open` makes it. Safe to share between threads.
 
-    What all questions take:
+    Parameters of all questions:
 
-    measure: the column asked of; the first one where it is left out.
-    last: only the newest rows by event time, such as "7d", back from the newest tick of the data; a number
-        of steps where the warehouse has no time column.
-    between: (start, end), the end exclusive, None for an open side. Windows are whole ticks: the answer's
-        `window` says which.
-    mode: "quick" from memory, error <= eps * N; "accurate", error <= eps * m, reads a few blocks; "exact"
-        also reads the live rows.
+    measure: the numeric column; by default the first measure of the warehouse.
+    last: only the newest rows by event time: a duration such as "7d", counted back from the newest tick of
+        the data. A number of steps if the warehouse has no time column.
+    between: (start, end), the end exclusive, None for an open side. Quantile windows are whole ticks; the
+        `window` of an answer shows which. Windows of keys may start and end inside a tick.
+    mode: for measures "quick" (error <= eps * N, from memory), "accurate" (error <= eps * m, reads a few
+        blocks of history) or "exact" (error 0, also reads the live rows). For keys "approximate" (error <=
+        key_eps * m with probability 1 - key_delta) or "exact" (also reads the live rows).
 
-    InputError for a question that cannot be, EmptyWindow where there are no rows to answer from.
+    All questions raise InputError for invalid arguments, EmptyWindow if a quantile window has no rows, and
+    DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data.
     """
 
-    def __init__(self, snapshot: Snapshot | Pinned) -> None:
+    def __init__(self, snapshot: SnapshotReader | Snapshot) -> None:
         super().__init__(snapshot)
         self._duck = threading.local()
 
     @property
     def plot(self) -> Plots:
-        """Figures: `plot.cdf()`, `plot.quantiles()` and `plot.histogram()`; they need matplotlib."""
+        """Figures: `plot.cdf()`, `quantiles`, `histogram` and `top`; they need matplotlib."""
         return Plots(self)
 
     def sql(self, statement: str, *, params: Any = None) -> DuckDBPyRelation:
-        """A query over events, live, history, steps, runs and summary, and over the questions as functions.
+        """A SQL query over events, live, history, steps, runs and summary, with the questions as functions.
 
         >>> wh.sql("SELECT * FROM quantile(0.99, '7 days')").df()            # doctest: +SKIP
 
-        DuckDB reads the files; its relation runs, over the data of that moment, when its rows are asked for
-        (df, pl, arrow, fetchall, show ...). `params` are values for ? and $name. InputError for what is no
-        single query; other errors are DuckDB's own.
+        statement: one query, such as SELECT or FROM; InputError otherwise. Other errors are DuckDB's own.
+        params: values for ? and $name.
+
+        Returns a relation. It is executed when its rows are fetched (df, pl, arrow, fetchall, show ...), on
+        the data of that moment. DuckDB reads the files; the cost is that of its scans.
         """
         from tidemark.query.sql.duckdb_sql import checked_query, connected
 
         checked_query(statement)
-        # A connection a thread, for it takes one call at a time. Not by a cursor: what a relation keeps is
-        # the connection that it came from, and that has to be the one that has the functions.
+        # One connection per thread, because a connection takes one call at a time. A cursor would not do: a
+        # relation keeps its connection alive, and that must be the one with the functions.
         if not hasattr(self._duck, "connection"):
             self._duck.connection = connected(self)
         connection: DuckDBPyConnection = self._duck.connection
         return connection.sql(statement, params=params)
 
     def twin(self) -> Self:
-        """Another object for this warehouse, which shares what is in memory but not the way to DuckDB."""
+        """A shallow copy, which shares the snapshot and caches but has its own DuckDB connections."""
         other = super().twin()
-        other._duck = threading.local()  # noqa: SLF001  one of this class
+        other._duck = threading.local()  # noqa: SLF001  an object of this class
         return other

@@ -1,17 +1,19 @@
-"""Mergeable sketches with certified bounds: the memory-sized side of tidemark.
+"""Mergeable sketches with certified error bounds: small summaries of large streams.
 
-Vocabulary: a sketch takes `update(array)`, sketches `merge`, and answers come with bounds: `rank_le`,
-`rank_lt`, `quantile`. `to_bytes` and `from_bytes` store a sketch in a versioned, checksummed form; damaged
-bytes raise.
+Vocabulary: `update(array)` adds elements to a sketch, `merge` functions build the sketch of a union, and
+queries such as `rank_le`, `rank_lt` and `quantile` return answers with bounds. `to_bytes` and `from_bytes`
+store a sketch in a versioned, checksummed format; damaged bytes raise CorruptSketch.
 
     GK           quantiles within eps * n, deterministic
-    RankBounds   a staircase of certified ranks, in which sketches, marks and exact arrays are combined
-    ECM          frequencies of keys in sliding windows; `digest` makes the keys, `merge_ecm` merges sites
+    RankBounds   a staircase of rank bounds: the common form in which sketches, marks and arrays are combined
+    ECM          frequencies of keys in sliding windows; `digest` hashes keys, `merge_ecm` merges sites
     DyadicECM    the same for integer keys, with ranges, heavy hitters and quantiles of keys
     WindowCounts sliding-window counters without keys
+    Counting     the configuration of these counters
+    Counts       an array of counts with bounds, the result of most queries
 
-The package imports numpy, xxhash and the standard library and nothing of tidemark; updates and merges of
-frequencies load numba when they are first called. Every error is a SketchError.
+The package imports numpy, xxhash and the standard library, and no other package of tidemark. Updates and
+merges of frequencies import numba on their first call. Every error is a SketchError.
 """
 
 from tidemark.sketches.bounds.count_bounds import Counts, Estimate

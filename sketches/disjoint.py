@@ -1,4 +1,7 @@
-"""What is merged must be disjoint: the one thing about it that a merge can see for itself."""
+"""The check that the inputs of a merge are disjoint, as far as a merge can detect it.
+
+Two sketches of the same elements look like disjoint ones; only the same object passed twice is detected.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,20 +10,20 @@ from tidemark.sketches.errors import InvalidInput
 
 
 class Counted(Protocol):
-    """A sketch, of which n elements went in."""
+    """A sketch that counts its elements."""
 
     @property
     def n(self) -> int:
-        """The number of elements."""
+        """The number of elements added so far."""
 
 
-def checked_disjoint(sketches: Sequence[Counted]) -> None:
-    """InvalidInput if an object that holds elements is there more than once; an empty one adds nothing."""
-    places: dict[int, int] = {}
-    for at, sketch in enumerate(sketches):
-        before = places.setdefault(id(sketch), at)
-        if before < at and sketch.n:
+def require_disjoint(sketches: Sequence[Counted]) -> None:
+    """Raises InvalidInput if a sketch with elements is passed more than once. O(len(sketches))."""
+    first_index: dict[int, int] = {}
+    for index, sketch in enumerate(sketches):
+        previous = first_index.setdefault(id(sketch), index)
+        if previous < index and sketch.n:
             raise InvalidInput(
-                f"got one sketch twice, as inputs {before} and {at}: a merge with itself would count its "
-                f"{sketch.n} elements twice; expected sketches of disjoint streams, each of them once"
+                f"got one sketch twice, as inputs {previous} and {index}: a merge with itself would count "
+                f"its {sketch.n} elements twice; expected sketches of disjoint streams, each of them once"
             )

@@ -1,33 +1,33 @@
-"""What can go wrong in `sketches`: one base class, and a subclass for each thing a caller can do about it.
+"""The errors of `sketches`: one base class, and a subclass for each way in which a caller can react.
 
-Every message says what came, what was expected and what to do. The classes take one string, so they survive
-pickling between a Spark task and its driver.
+Every message states the value received, the value expected and the remedy. The constructors take one string,
+so that errors can be pickled between a Spark task and its driver.
 """
 
 
 class SketchError(ValueError):
-    """Base of every error that this package raises on purpose."""
+    """Base class of every error that this package raises on purpose."""
 
 
 class InvalidInput(SketchError):
-    """An argument is outside its domain: an eps, a phi, an array, a type. Nothing was changed."""
+    """An argument is outside its domain: an eps, a phi, an array, a type. The sketch has not changed."""
 
 
 class EmptySketch(SketchError):
-    """A quantile was asked of zero elements."""
+    """A quantile, minimum or maximum of zero elements was requested."""
 
 
 class BrokenInvariant(SketchError):
-    """A `check_invariants()` found a value that breaks its own definition: a bug, or hand-made arrays."""
+    """`check_invariants()` found that a value breaks its invariants: a bug, or arrays built by hand."""
 
 
 class CorruptSketch(SketchError):
-    """Stored bytes are damaged: cut, changed or extended. The message names the byte offset."""
+    """Stored bytes are damaged: truncated, changed or extended. The message has the byte offset."""
 
 
 class WrongKind(SketchError):
-    """Stored bytes are whole, but they are another sketch than the one asked for."""
+    """Stored bytes are intact, but contain a sketch of another kind than the class that reads them."""
 
 
 class NewerVersion(SketchError):
-    """Stored bytes are whole, but a newer release wrote them."""
+    """Stored bytes are intact, but a newer release wrote them in a newer format version."""

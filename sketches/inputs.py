@@ -1,7 +1,7 @@
-"""The edge of the package: arrays from outside become float64 or int64 without any value changing.
+"""Input validation: arrays of callers become float64 or int64 without changing any value.
 
-A double holds integers up to 2**53 only, and an int64 column must never pass through one. What a sketch
-keeps is native float64 without NaN and without -0.0, or native int64.
+float64 represents integers exactly only up to 2**53, so an int64 column is never converted to float64 on the
+way. Sketches store float64 without NaN and without -0.0, or int64, both in native byte order.
 """
 
 from typing import Any
@@ -11,18 +11,18 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tidemark.sketches.errors import InvalidInput
 
-Column = NDArray[Any]
-"""An array of float64 or of int64."""
+ValueArray = NDArray[Any]
+"""An array of the values of a column: float64 or int64."""
 
 FLOAT64 = np.dtype(np.float64)
 INT64 = np.dtype(np.int64)
 
-# The integers that each dtype holds without a gap, both ends inclusive.
+# The range in which each dtype represents every integer exactly, both ends inclusive.
 _EXACT_INTEGERS = {FLOAT64: (-(2**53), 2**53), INT64: (-(2**63), 2**63 - 1)}
 
 
 def column_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """float64 or int64 as a numpy dtype; InvalidInput for all others."""
+    """`dtype` as a numpy dtype; InvalidInput unless it is float64 or int64."""
     try:
         result = np.dtype(dtype)
     except TypeError:
@@ -32,69 +32,68 @@ def column_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return result
 
 
-def as_column(array: ArrayLike, dtype: np.dtype[Any]) -> Column:
-    """`array`, of any shape, as `dtype` with every value unchanged; NaN and -0.0 stay as they are.
+def as_column(array: ArrayLike, dtype: np.dtype[Any]) -> ValueArray:
+    """`array`, of any shape, as `dtype` with every value unchanged; NaN and -0.0 are kept.
 
-    Taken by float64: floats up to 64 bits, and integers within +-2**53. Taken by int64: integers that fit. An
-    empty array of any dtype. Raises InvalidInput for everything else: booleans, objects, masked arrays,
-    floats for int64.
+    float64 accepts floats of at most 64 bits, and integers from -2**53 to 2**53. int64 accepts integers that
+    fit. Both accept empty arrays of any dtype. Raises InvalidInput for everything else: booleans, objects,
+    masked arrays, and floats for int64. Copies only if the dtype changes.
     """
     if isinstance(array, np.ma.MaskedArray):
         raise InvalidInput("got a masked array; expected values only; pass array.compressed()")
-    given = np.asarray(array)
-    if given.dtype == dtype or given.size == 0:
-        return given.astype(dtype, copy=False)
-    if given.dtype.kind == "f" and given.dtype.itemsize <= 8 and dtype == FLOAT64:
-        return given.astype(dtype)
-    if given.dtype.kind not in "iu":
+    values = np.asarray(array)
+    if values.dtype == dtype or values.size == 0:
+        return values.astype(dtype, copy=False)
+    if values.dtype.kind == "f" and values.dtype.itemsize <= 8 and dtype == FLOAT64:
+        return values.astype(dtype)
+    if values.dtype.kind not in "iu":
         raise InvalidInput(
-            f"got values of dtype {given.dtype}; expected what {dtype} holds exactly; cast them"
+            f"got values of dtype {values.dtype}; expected values that {dtype} holds exactly; cast them"
         )
     low, high = _EXACT_INTEGERS[dtype]
-    limits = np.iinfo(given.dtype)
+    limits = np.iinfo(values.dtype)
     if limits.min < low or limits.max > high:
-        smallest, largest = int(given.min()), int(given.max())
+        smallest, largest = int(values.min()), int(values.max())
         if smallest < low or largest > high:
             raise InvalidInput(
                 f"got integers from {smallest} to {largest}; {dtype} holds exactly {low} to {high}"
             )
-    return given.astype(dtype)
+    return values.astype(dtype)
 
 
-def sorted_column(array: ArrayLike, dtype: np.dtype[Any]) -> Column:
-    """A one-dimensional `array` as a sorted copy of `dtype`; InvalidInput for NaN."""
-    given = as_column(_one_dimensional(array), dtype)
-    # numpy sorts NaN to the end, so one look is enough.
-    return _without_nan(np.sort(given))
+def sorted_column(array: ArrayLike, dtype: np.dtype[Any]) -> ValueArray:
+    """A one-dimensional `array` as a sorted copy of `dtype`; InvalidInput for NaN. O(n log n)."""
+    values = as_column(_one_dimensional(array), dtype)
+    return _without_nan(np.sort(values))
 
 
-def checked_sorted(array: ArrayLike, dtype: DTypeLike | None) -> Column:
-    """A one-dimensional `array` that should be sorted, as `dtype`; InvalidInput if it is not, or for NaN.
+def checked_sorted(array: ArrayLike, dtype: DTypeLike | None) -> ValueArray:
+    """A one-dimensional sorted `array` as `dtype`; InvalidInput if it is not sorted, or for NaN. O(n).
 
-    Without a dtype, integers become int64 and all else float64.
+    dtype: None means int64 for integers and float64 for everything else.
     """
     if dtype is None:
         dtype = INT64 if np.asarray(array).dtype.kind in "iu" else FLOAT64
-    given = _without_nan(as_column(_one_dimensional(array), column_dtype(dtype)))
-    descents = np.flatnonzero(~(given[:-1] <= given[1:]))
+    values = _without_nan(as_column(_one_dimensional(array), column_dtype(dtype)))
+    descents = np.flatnonzero(~(values[:-1] <= values[1:]))
     if descents.size:
-        at = int(descents[0])
+        i = int(descents[0])
         raise InvalidInput(
-            f"got {given[at]} before {given[at + 1]} at index {at}; expected a sorted array; sort it first"
+            f"got {values[i]} before {values[i + 1]} at index {i}; expected a sorted array; sort it first"
         )
-    return given
+    return values
 
 
-def positive_zeros(values: Column) -> Column:
-    """A copy of `values` in which -0.0 is 0.0. The two are equal, but their bytes differ."""
-    positive: Column = values + values.dtype.type(0)
+def positive_zeros(values: ValueArray) -> ValueArray:
+    """A copy of `values` with -0.0 replaced by 0.0. The two are equal, but their bytes differ."""
+    positive: ValueArray = values + values.dtype.type(0)
     return positive
 
 
-def for_loops(array: Column) -> Column:
-    """`array` itself if it is contiguous and may be written, else a copy: what loops are compiled for."""
-    plain: Column = np.require(array, requirements=("C", "W"))
-    return plain
+def as_contiguous(array: ValueArray) -> ValueArray:
+    """`array` if it is contiguous and writable, else a copy: compiled loops accept no other arrays."""
+    contiguous: ValueArray = np.require(array, requirements=("C", "W"))
+    return contiguous
 
 
 def _one_dimensional(array: ArrayLike) -> ArrayLike:
@@ -103,10 +102,11 @@ def _one_dimensional(array: ArrayLike) -> ArrayLike:
     return array
 
 
-def _without_nan(values: Column) -> Column:
+def _without_nan(values: ValueArray) -> ValueArray:
+    """`values`, which are sorted, with NaN last; InvalidInput if there is NaN."""
     if values.size and np.isnan(values[-1]):
         raise InvalidInput(
             f"got {int(np.isnan(values).sum())} NaN among {values.size} values; expected none; "
-            "the caller counts NaN apart, because NaN ranks after every number"
+            "the caller counts NaN apart: filter NaN out, because it has no rank among numbers"
         )
     return values

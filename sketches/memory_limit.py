@@ -1,10 +1,13 @@
-"""How much memory a sketch may take, asked before any is taken.
+"""The memory limit of a new sketch, checked before any memory is allocated.
 
-The room of a sketch is what its counters take once each cell has filled its first level: all of a sketch
-with many keys comes to that, and its updates address as much from the first on. A new sketch has at most
-MOST_ROOM, all of its levels together; one that asks for more has been given an eps or a delta by mistake.
-What is stored, opened, merged and asked costs what is held, whatever the room, and is not limited by it;
-only the number of cells is, see row_hashes.py, because an answer looks at each.
+The size of a sketch is estimated as the memory of its counters when each cell has filled its first level. A
+sketch with many keys reaches that size, and updates address that much memory from the first one on. A new
+sketch, with all of its levels, may take at most MOST_COUNTER_BYTES; a larger one most likely has an eps or
+delta that is too small by mistake.
+
+The limit does not apply to opening, merging, storing and querying sketches: their cost depends on the buckets
+present, not on this size. They are limited by the number of cells, see row_hashes.py, because a query reads
+every cell.
 """
 
 import numpy as np
@@ -12,32 +15,35 @@ from numpy.typing import NDArray
 
 from tidemark.sketches.errors import InvalidInput
 
-MOST_ROOM = 2**32
+MOST_COUNTER_BYTES = 2**32
 REMEDY = "use a larger eps or a larger delta, or fewer cells or bits"
 
 
-def checked_room(room: int, what: str) -> None:
-    """InvalidInput if `what` would take more than MOST_ROOM bytes."""
-    if room > MOST_ROOM:
+def require_memory(size: int, subject: str) -> None:
+    """Raises InvalidInput, with `subject` in its text, if `size` is above MOST_COUNTER_BYTES."""
+    if size > MOST_COUNTER_BYTES:
         raise InvalidInput(
-            f"got {what}, whose counters would take {_written(room)}; "
-            f"expected at most {_written(MOST_ROOM)}; {REMEDY}"
+            f"got {subject}, whose counters would take {_size_text(size)}; "
+            f"expected at most {_size_text(MOST_COUNTER_BYTES)}; {REMEDY}"
         )
 
 
 def zeroed(shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Zeros, memory that the machine gives where it is written; InvalidInput if there is not that much."""
+    """Zeros of int64; InvalidInput if the memory is not available.
+
+    The operating system allocates pages of zeroed memory only when they are written.
+    """
     try:
         return np.zeros(shape, np.int64)
-    except (MemoryError, ValueError) as no_room:  # ValueError: more than can be addressed
+    except (MemoryError, ValueError) as no_memory:  # ValueError: more than can be addressed
         size = 8
         for length in shape:
             size *= length
         raise InvalidInput(
-            f"got arrivals for which the counters take {_written(size)}; this machine has no such memory; "
+            f"got arrivals for which the counters take {_size_text(size)}; this machine has no such memory; "
             f"{REMEDY}"
-        ) from no_room
+        ) from no_memory
 
 
-def _written(size: int) -> str:
+def _size_text(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB" if size >= 2**29 else f"{size:,} bytes"

@@ -1,7 +1,7 @@
-"""The streaming side: batches into the live ledger.
+"""Streams: appends batches to a warehouse, where they are live until a load moves them into history.
 
-`append` takes one batch: its rows into `events`, its summaries into the ledger. `start` does so
-for every batch of a streaming DataFrame. `parse` makes one of text records.
+`append` takes one batch: it writes the rows to `events` and their summaries to the ledger. `start` does this
+for every batch of a streaming DataFrame. `parse` makes such a DataFrame from text records.
 """
 
 from tidemark.stream.append import append

@@ -1,7 +1,7 @@
-"""Text records, JSON or CSV, as the warehouse's columns; what is no such record keeps its text and a reason.
+"""Parses text records, JSON or CSV, into the warehouse's columns; refused records keep text and reason.
 
-Each record is looked at twice: strict.py tells whether it is strictly JSON or CSV and says what it means,
-then Spark's reader makes the columns of it. A record that is refused at first never comes to Spark's reader.
+Each record is parsed twice. strict_text.py checks that it is strictly JSON or CSV and unambiguous; then
+Spark's reader converts it to columns. A record that the first check refuses never reaches Spark's reader.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from deltalake import Schema
 
-from tidemark.stream.strict_text import Strict
+from tidemark.stream.strict_text import StrictParser
 from tidemark.warehouse.columns.schema import ddl, delta_fields, quoted
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
@@ -27,15 +27,17 @@ _CORRUPT = "_corrupt"
 def parse(
     records: DataFrame, options: Options, form: Literal["json", "csv"], columns: list[str] | None = None
 ) -> DataFrame:
-    """Parses the text column `value`; the column `position` says where the source has each record.
+    """Parses the text column `value` of `records`.
 
-    A record is one JSON object (RFC 8259) with one of the warehouse's columns at least, or one line of CSV
-    (RFC 4180) with all of them. A column that a JSON object does not have is NULL, fields that are no
-    columns are passed by; a CSV field without text is NULL. `columns` is the order of CSV's fields, without
-    it the warehouse's own.
+    records   also has the column `position`: where the record is in the source
+    form      'json': one object (RFC 8259) with at least one of the warehouse's columns per record. Missing
+              columns are NULL, other fields are ignored. 'csv': one line (RFC 4180) with all columns per
+              record; an empty field is NULL
+    columns   the order of the fields of CSV; by default the order of the warehouse's columns
 
-    The result has the warehouse's columns and `_position`, `_raw` and `_reason`, as `stream.start` takes
-    them.
+    Returns the warehouse's columns and `_position`, `_raw` (the text) and `_reason` (NULL if the record is
+    accepted), in the form that `stream.start` expects. Raises InputError if the warehouse has no columns yet,
+    or if `columns` does not match them.
     """
     from pyspark.sql import functions as F
 
@@ -46,54 +48,57 @@ def parse(
     if unknown:
         raise InputError(f"columns must name each column of the warehouse once; {unknown} do not match.")
     named = [(name, types[name]) for name in columns or types]
-    strict = _strict(records, form, named)
-    told = records.select(
+    strict = _strict_parser(records, form, named)
+    checked = records.select(
         F.col("value").alias("_raw"),
         F.col("position").alias("_position"),
-        _told_by(strict)(F.col("value").cast("binary")).alias("_wrong"),
+        _reasons_of(strict)(F.col("value").cast("binary")).alias("_wrong"),
     )
-    # One line break at the end is the producer's, not the last field's.
+    # A line break at the end belongs to the producer's framing, not to the last field.
     text = F.regexp_replace(F.col("_raw").cast("string"), r"\r?\n\z", "")
     text = F.when(F.col("_wrong").isNull(), text)
     schema = ddl([*named, (_CORRUPT, "string")])
     settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "escape": '"'}
     parsed = F.from_json(text, schema, settings) if form == "json" else F.from_csv(text, schema, settings)
-    rows = told.select(parsed.alias("p"), "_raw", "_position", "_wrong")
-    own = [F.col(f"p.{quoted(name)}").alias(name) for name in types]
-    return rows.select(*own, "_position", "_raw", _reason(strict).alias("_reason"))
+    rows = checked.select(parsed.alias("p"), "_raw", "_position", "_wrong")
+    parsed_columns = [F.col(f"p.{quoted(name)}").alias(name) for name in types]
+    return rows.select(*parsed_columns, "_position", "_raw", _reason(strict).alias("_reason"))
 
 
-def _strict(records: DataFrame, form: Literal["json", "csv"], named: list[tuple[str, str]]) -> Strict:
+def _strict_parser(
+    records: DataFrame, form: Literal["json", "csv"], named: list[tuple[str, str]]
+) -> StrictParser:
     spark = records.sparkSession
     fields = delta_fields(spark.createDataFrame([], ddl(named)).schema)
     kinds = [field.type for field in pa.schema(Schema(fields))]
-    return Strict(form, tuple((name, kind, said) for (name, said), kind in zip(named, kinds, strict=True)))
+    columns = tuple((name, kind, type_name) for (name, type_name), kind in zip(named, kinds, strict=True))
+    return StrictParser(form, columns)
 
 
-def _told_by(strict: Strict) -> Callable[[Column], Column]:
-    """A function of binary records that says why each is refused."""
+def _reasons_of(strict: StrictParser) -> Callable[[Column], Column]:
+    """A Spark function from binary records to reasons, NULL for accepted records."""
     from pyspark.sql.pandas.functions import arrow_udf
 
-    def tell(batch: pa.Array) -> pa.Array:
+    def reasons(batch: pa.Array) -> pa.Array:
         return strict(batch)
 
-    make: Any = arrow_udf  # published with types that fit no call
-    found: Callable[[Column], Column] = make(tell, "string")
-    return found
+    untyped_udf: Any = arrow_udf  # its published types match no call
+    udf: Callable[[Column], Column] = untyped_udf(reasons, "string")
+    return udf
 
 
-def _reason(strict: Strict) -> Column:
-    """Why a record is refused; NULL where it is not."""
+def _reason(strict: StrictParser) -> Column:
+    """The reason of the strict parser, or of Spark's reader if that refused the record; NULL if accepted."""
     from pyspark.sql import functions as F
 
-    raw, why = F.col("_raw").cast("string"), F.lit(strict.no_record)
+    raw, reason = F.col("_raw").cast("string"), F.lit(strict.malformed)
     if strict.form == "json":
-        for name, _, kind in reversed([one for one in strict.columns if "'" not in one[0]]):
-            said = F.get_json_object(raw, f"$['{name}']")
-            wrong = F.col(f"p.{quoted(name)}").isNull() & said.isNotNull()
-            why = F.when(wrong, F.concat(F.lit(f"{name} is no {kind}: "), said)).otherwise(why)
+        for name, _, kind in reversed([column for column in strict.columns if "'" not in column[0]]):
+            text = F.get_json_object(raw, f"$['{name}']")
+            lost = F.col(f"p.{quoted(name)}").isNull() & text.isNotNull()
+            reason = F.when(lost, F.concat(F.lit(f"{name} is no {kind}: "), text)).otherwise(reason)
     return (
         F.when(F.col("_wrong").isNotNull(), F.col("_wrong"))
-        .when(F.col("p").isNull() | F.col(f"p.{_CORRUPT}").isNotNull(), why)
+        .when(F.col("p").isNull() | F.col(f"p.{_CORRUPT}").isNotNull(), reason)
         .otherwise(F.lit(None).cast("string"))
     )

@@ -1,4 +1,4 @@
-"""A streaming DataFrame into the live ledger, batch after batch, until it is stopped."""
+"""Appends a streaming DataFrame to a warehouse, batch by batch, until it is stopped."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from tidemark.warehouse.errors import InputError, TooManyRejected
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers
-from tidemark.warehouse.ingest.append_rows import TOLD, Appended
-from tidemark.warehouse.ingest.row_filter import Sieve
+from tidemark.warehouse.ingest.append_rows import RECORD_COLUMNS, Appended
+from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-DEFAULT_AHEAD = "1 day"  # how far ahead of the clock an event's time may lie
+DEFAULT_AHEAD = "1 day"  # events further ahead of the clock are rejected
 AVAILABLE_NOW = "available now"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What became of one batch: rows taken and refused, and its seconds. A replay has taken none.
+    """The outcome of one batch: rows appended, rows rejected and seconds. A replay appends 0 rows.
 
-    `nulls` says of the columns that are NULL in some of the rows taken in how many: their records lacked the
-    column, or had null. It is empty for a batch whose rows were there since a crash.
+    `nulls` counts the NULLs of each column that has any in the appended rows: the record lacked the column,
+    or had null. It is empty for a batch whose rows were already stored before a crash.
     """
 
     source: str
@@ -59,45 +60,56 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     progress: Callable[[BatchReport], None] | None = None,
     storage_options: dict[str, str] | None = None,
     busy: threading.Lock | None = None,
+    tuning: Tuning | None = None,
 ) -> StreamingQuery:
-    """Starts the stream and returns Spark's query: stop it, or await it, as any other.
+    """Starts the stream and returns Spark's StreamingQuery, to stop it or to wait for it.
 
-    streaming_df  the warehouse's columns, in any order. Columns `_position`, `_raw` and `_reason`, all
-                  three or none, tell of the records that they were parsed from: a row with a reason
-                  goes to the table `rejected` (stream/records.py makes them)
-    source        the stream's own name in the warehouse; several streams have several names
-    checkpoint    Spark's folder for this stream, of its own and kept as long as the source's name is
-    trigger       '10 seconds' between batches, 'available now' to take what is there and end, or what Spark's
-                  own trigger takes, {'processingTime': '10 seconds'}; without it the next batch starts when
-                  the last has ended
-    ahead         rows whose time is further ahead of the clock are rejected; None takes any
+    streaming_df  the warehouse's columns, in any order. It may have the three columns `_position`, `_raw` and
+                  `_reason` (all or none), which stream/records.py makes: where the record is in the source,
+                  its text, and the reason for which it is refused. A row with a reason goes to the table
+                  `rejected`
+    source        the unique name of the stream in the warehouse
+    checkpoint    Spark's checkpoint folder, used by this stream only; keep it as long as the source's name
+    trigger       '10 seconds' between batches; 'available now' to process the available rows and end; or the
+                  arguments of Spark's own trigger, {'processingTime': '10 seconds'}. By default a batch
+                  starts when the last one has ended
+    ahead         rows whose time is further ahead of the clock are rejected; None accepts all
     max_rejected_fraction
-                  a batch with more than this share of rejected rows stops the stream, uncommitted
-    progress      called after each batch
-    busy          held while a batch is in work, for whoever wants to stop between two
+                  a batch with a larger share of rejected rows stops the stream and is not committed
+    progress      called with a report after each batch
+    storage_options
+                  as for `warehouse.load`
+    busy          a lock that is held while a batch is processed; acquire it to stop between two batches
+    tuning        sizes of blocks and tasks; None: the defaults of `warehouse.Tuning`
 
-    A batch that Spark replays after a crash changes nothing. Raises InputError where the checkpoint does
-    not know batches that the warehouse has from this source.
+    A batch that Spark replays after a crash changes nothing. Raises InputError for bad arguments, for columns
+    that do not fit, and if the checkpoint lacks batches that the warehouse has from this source.
     """
     spark = streaming_df.sparkSession
-    store = Store.from_uri(uri, storage_options)
+    store = Store.from_uri(uri, storage_options, tuning)
     name = checked_source(source)
-    told = [column for column in TOLD if column in streaming_df.columns]
+    parser_columns = [column for column in RECORD_COLUMNS if column in streaming_df.columns]
     if not streaming_df.isStreaming:
-        raise InputError("stream.start takes a streaming DataFrame (spark.readStream); got one that is not.")
-    if told and len(told) < len(TOLD):
-        raise InputError(f"of the columns {', '.join(TOLD)} only {', '.join(told)} came. Bring all or none.")
+        raise InputError(
+            "stream.start takes a streaming DataFrame (spark.readStream); got a batch DataFrame."
+        )
+    if parser_columns and len(parser_columns) < len(RECORD_COLUMNS):
+        raise InputError(
+            f"expected all of the columns {', '.join(RECORD_COLUMNS)} or none, "
+            f"got only {', '.join(parser_columns)}."
+        )
     if max_rejected_fraction is not None and not 0 <= max_rejected_fraction <= 1:
         raise InputError(f"max_rejected_fraction must lie in [0, 1], got {max_rejected_fraction!r}.")
-    when = _spark_trigger(trigger)
+    parsed = bool(parser_columns)
+    spark_trigger = _spark_trigger(trigger)
     ahead_us = None if ahead is None else parse_duration(ahead)
     executor = executor_for(spark)
-    append_rows.check_rows(read_options(store), executor.input(streaming_df), Sieve(reasons=bool(told)))
+    append_rows.check_rows(read_options(store), executor.input(streaming_df), RowFilter(reasons=parsed))
     check_numbering(spark, store, name, os.fspath(checkpoint))
-    gate = busy or threading.Lock()
+    lock = busy or threading.Lock()
 
-    def take(rows: DataFrame, number: int) -> None:
-        with gate:
+    def process(rows: DataFrame, number: int) -> None:
+        with lock:
             began = time.perf_counter()
             latest = None if ahead_us is None else int(time.time() * 1e6) + ahead_us
             done = append_batch(
@@ -105,7 +117,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 store,
                 executor.input(rows),
                 BatchRange(name, number, number),
-                sieve=Sieve(latest, bool(told)),
+                row_filter=RowFilter(latest, parsed),
                 check=lambda done: _check_fraction(done, max_rejected_fraction, name, number),
             )
             if progress is not None:
@@ -113,12 +125,14 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 spent = time.perf_counter() - began
                 progress(BatchReport(name, number, done.rows, done.rejected, spent, done.nulls))
 
-    writer = streaming_df.writeStream.foreachBatch(take).option("checkpointLocation", os.fspath(checkpoint))
-    return (writer.trigger(**when) if when else writer).start()
+    writer = streaming_df.writeStream.foreachBatch(process).option(
+        "checkpointLocation", os.fspath(checkpoint)
+    )
+    return (writer.trigger(**spark_trigger) if spark_trigger else writer).start()
 
 
 def _spark_trigger(trigger: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """The trigger by Spark's own names; empty for its default."""
+    """The keyword arguments of Spark's trigger; empty for its default."""
     if trigger is None or isinstance(trigger, Mapping):
         return dict(trigger or {})
     if trigger == AVAILABLE_NOW:
@@ -126,36 +140,37 @@ def _spark_trigger(trigger: str | Mapping[str, Any] | None) -> dict[str, Any]:
     return {"processingTime": f"{parse_duration(trigger) // 1000} milliseconds"}
 
 
-def _check_fraction(done: Appended, most: float | None, source: str, batch: int) -> None:
-    came = done.rows + done.rejected
-    if most is not None and came and done.rejected > most * came:
+def _check_fraction(done: Appended, limit: float | None, source: str, batch: int) -> None:
+    """TooManyRejected if the share of rejected rows is above the limit; None allows any share."""
+    total = done.rows + done.rejected
+    if limit is not None and total and done.rejected > limit * total:
         raise TooManyRejected(
-            f"batch {batch} of {source!r}: {done.rejected} of {came} records cannot be taken, more than the "
-            f"fraction {most} that is allowed. Nothing of the batch was committed. Mend the source or the "
+            f"batch {batch} of {source!r}: {done.rejected} of {total} records cannot be taken, more than the "
+            f"fraction {limit} that is allowed. Nothing of the batch was committed. Mend the source or the "
             "format and start again, or allow more (max_rejected_fraction)."
         )
 
 
 def check_numbering(spark: SparkSession, store: Store, source: str, checkpoint: str) -> None:
-    """The checkpoint goes on where the source's batches in the warehouse end; InputError otherwise.
+    """InputError if the checkpoint lacks a batch of the source that the warehouse has.
 
-    Spark writes a batch's offsets down before the batch runs, so a checkpoint that was kept knows
-    every batch that the warehouse has. One that is new, or older, would give their numbers to other
-    rows, and these would be taken for replays.
+    Spark writes the offsets of a batch to the checkpoint before the batch runs, so the right checkpoint has
+    every batch that the warehouse has. A new or an older checkpoint would give the same numbers to other
+    rows, which would then be taken for replays and lost.
     """
-    there = batch_numbers.newest(store, source)
-    known = newest_offset(spark, checkpoint)
-    if there > known:
-        knows = "is new" if known < 0 else f"ends with batch {known}"
+    stored = batch_numbers.newest(store, source)
+    recorded = newest_offset(spark, checkpoint)
+    if stored > recorded:
+        state = "is new" if recorded < 0 else f"ends with batch {recorded}"
         raise InputError(
-            f"the warehouse has batches of {source!r} up to {there}, the checkpoint {checkpoint} {knows}: "
+            f"the warehouse has batches of {source!r} up to {stored}, the checkpoint {checkpoint} {state}: "
             "numbers would be given twice, and the new rows be taken for replays. Restore the checkpoint; or "
             f"go on under another source name ({source}-2, say) from the offsets where {source!r} ended."
         )
 
 
 def newest_offset(spark: SparkSession, checkpoint: str) -> int:
-    """The newest batch that the checkpoint has offsets of; -1 where there is none."""
+    """The number of the newest batch whose offsets are in the checkpoint; -1 if there is none."""
     jvm: Any = spark._jvm  # noqa: SLF001  Hadoop's file system is not in the Python API
     folder = jvm.org.apache.hadoop.fs.Path(checkpoint, "offsets")
     system = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001

@@ -24,7 +24,7 @@ FLOORS = {
     ],
     "warehouse": [
         "errors",
-        "columns os_errors",
+        "columns os_errors tuning",
         "execution integrity",
         "delta",
         "events runs",
@@ -40,7 +40,7 @@ FLOORS = {
     "jobs": [
         "cli spark",
         "ask create demo inputs maintain sql verify",
-        "load_batch stream_events",
+        "load_batch sql_server stream_events",
     ],
 }
 # What each package may use of the others. Nobody uses tests or bench.

@@ -36,13 +36,11 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.loads import attempt, tasks
-from tidemark.warehouse.projections import key_counts, key_rows, sorted_values, value_marks
+from tidemark.warehouse.projections import key_counts, key_rows, sorted_values
 from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
 # The packages give these names to their functions.
@@ -50,6 +48,10 @@ append_module = importlib.import_module("tidemark.stream.append")
 
 PHIS = (0, 0.07, 0.25, 0.5, 0.9, 1)
 TICKS = 4
+# Blocks of 8 rows, chunks of 24, slices of 16, a cascade of threes.
+TINY = Tuning(
+    block_rows=8, span_cells=16, key_block_rows=3, sort_rows=24, slice_rows=16, file_rows=(32, 64), fan=3
+)
 TEMPLATES = [("double", 2, 0.3), ("double", 3, 0.02), ("bigint", 2, 0.1), ("bigint", 3, 0.01)]
 Row = tuple[Any, int]  # the value and its tick
 
@@ -77,19 +79,6 @@ def templates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return made
 
 
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Blocks of 8 rows, chunks of 24, slices of 16, a cascade of threes."""
-    monkeypatch.setattr(value_marks, "BLOCK_ROWS", 8)
-    monkeypatch.setattr(value_marks, "CELLS", 16)
-    monkeypatch.setattr(ledger_table, "FAN", 3)
-    monkeypatch.setattr(tasks, "SORT_ROWS", 24)
-    monkeypatch.setattr(attempt, "SLICE_ROWS", 16)
-    monkeypatch.setattr(attempt, "FILE_ROWS", (32, 64))
-    monkeypatch.setattr(key_counts, "BLOCK_ROWS", 3)
-    return monkeypatch
-
-
 class Whole(RuleBasedStateMachine):
     """A warehouse beside the list of all its rows."""
 
@@ -102,7 +91,7 @@ class Whole(RuleBasedStateMachine):
         Whole.histories += 1
         self.path = self.folder / f"{Whole.histories}"
         shutil.copytree(self.templates[template], self.path)
-        self.store = Store.from_uri(self.path)
+        self.store = Store.from_uri(self.path, tuning=TINY)
         self.kind = template[0]
         self.rows: list[Row] = []
         self.batches: list[list[Row]] = []
@@ -135,14 +124,14 @@ class Whole(RuleBasedStateMachine):
     @rule()
     def load(self) -> None:
         """Everything live becomes a step; again, and nothing is left to do."""
-        warehouse.load(None, self.path)  # type: ignore[arg-type]
-        assert warehouse.load(None, self.path).outcome == "empty"  # type: ignore[arg-type]
+        warehouse.load(None, self.path, tuning=TINY)  # type: ignore[arg-type]
+        assert warehouse.load(None, self.path, tuning=TINY).outcome == "empty"  # type: ignore[arg-type]
         self.live, self.loaded = 0, len(self.rows)
 
     @rule()
     def maintain(self) -> None:
         """With no grace at all: all that is not needed now goes."""
-        warehouse.maintain(None, self.path)
+        warehouse.maintain(None, self.path, tuning=TINY)
 
     @invariant()
     def every_invariant_holds(self) -> None:
@@ -247,7 +236,6 @@ def run(machine: type[Whole], templates: dict[Any, Path], folder: Path, how: set
     run_state_machine_as_test(named, settings=how)
 
 
-@pytest.mark.usefixtures("tiny")
 def test_any_history_of_a_warehouse_answers_as_a_plain_list_would(
     templates: dict[Any, Path], tmp_path: Path
 ) -> None:
@@ -256,7 +244,7 @@ def test_any_history_of_a_warehouse_answers_as_a_plain_list_would(
 
 @pytest.mark.parametrize("broken", ["ticks", "late ledger", "keys"])
 def test_a_broken_warehouse_is_caught(
-    broken: str, templates: dict[Any, Path], tmp_path: Path, tiny: pytest.MonkeyPatch
+    broken: str, templates: dict[Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine finds a span that forgets a row, loaded rows that stay live, keys without their ticks."""
     if broken == "ticks":
@@ -266,11 +254,11 @@ def test_a_broken_warehouse_is_caught(
             spans, ticks, counts = count(*args)
             return spans, ticks, counts // 2 * 2
 
-        tiny.setattr(sorted_values, "cells_of", forgets)
+        monkeypatch.setattr(sorted_values, "cells_of", forgets)
     elif broken == "keys":
-        tiny.setattr(key_counts, "counted", lambda column, ticks: key_rows.counted(column, ticks * 0))
+        monkeypatch.setattr(key_counts, "counted", lambda column, ticks: key_rows.counted(column, ticks * 0))
     else:
-        tiny.setattr(ledger_table, "live_ranges", lambda known, _: sorted(known))
+        monkeypatch.setattr(ledger_table, "live_ranges", lambda known, _: sorted(known))
     short = settings(LONG, database=None, report_multiple_bugs=False, phases=[Phase.generate])
     with pytest.raises(Exception):  # noqa: B017, PT011  whichever check sees it first
         run(Whole, templates, tmp_path, short)

@@ -5,8 +5,8 @@
 >>> tidemark.load(None, "flights", "january.parquet", batch="1")     # doctest: +SKIP
 >>> tidemark.open("flights").quantile(0.99, last="7d")               # doctest: +SKIP
 
-The names here are those of `tidemark.query`, `tidemark.warehouse` and `tidemark.stream` that are used most.
-Each is imported when it is first used, so `import tidemark` itself is quick.
+This module has the most used names of `tidemark.query`, `tidemark.warehouse` and `tidemark.stream`. Each is
+imported at its first use, so that `import tidemark` itself is fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         heavy_hitters,
         histogram,
         info,
-        open,  # noqa: A004  the usual name of what opens something
+        open,  # noqa: A004  as in gzip.open
         quantile,
         rank,
         register_duckdb,
@@ -39,7 +39,7 @@ _QUERY = (
     "Answer Answers Warehouse cdf frequency heavy_hitters histogram info open quantile rank register_duckdb "
     "register_views top use"
 )
-_HOME = {
+_MODULE_OF = {
     **dict.fromkeys(_QUERY.split(), "tidemark.query"),
     **dict.fromkeys(("append", "start"), "tidemark.stream"),
     **dict.fromkeys(("TidemarkError", "create", "load", "maintain", "verify"), "tidemark.warehouse"),
@@ -75,9 +75,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"tidemark.{name}")
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'tidemark' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    value = getattr(import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 

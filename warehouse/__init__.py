@@ -1,10 +1,10 @@
-"""The tables of a warehouse: made, loaded, maintained and verified with Spark, read without a JVM.
+"""The tables of a warehouse: created, loaded, maintained, verified and read, with Spark or without.
 
     create, load, maintain      Spark's tasks write files, the driver commits them through delta-rs
-    open_snapshot               what readers see; needs no Spark
-    verify                      every invariant, on the real tables
+    open_snapshot               a SnapshotReader, whose snapshots are immutable values; needs no Spark
+    verify                      checks every invariant on the tables
 
-DESIGN.md is the contract. Everything here raises errors of `tidemark.warehouse.errors` and prints nothing.
+DESIGN.md is the contract. All functions raise errors of `tidemark.warehouse.errors` and print nothing.
 The logger `tidemark` and its children record loads, merges, maintenance and creation at INFO, and lost commit
 races at WARNING.
 """
@@ -29,7 +29,9 @@ from tidemark.warehouse.load import LoadReport, load
 from tidemark.warehouse.maintain import MaintenanceReport, maintain
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.snapshots.live_rows import live_values
-from tidemark.warehouse.snapshots.snapshot import Snapshot, View, open_snapshot
+from tidemark.warehouse.snapshots.snapshot import Snapshot, View
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
+from tidemark.warehouse.tuning import Tuning
 from tidemark.warehouse.verify import Check, Report, verify
 
 logging.getLogger("tidemark").addHandler(logging.NullHandler())
@@ -48,9 +50,11 @@ __all__ = [
     "OptionsMismatch",
     "Report",
     "Snapshot",
+    "SnapshotReader",
     "SystemRefused",
     "TidemarkError",
     "TooManyRejected",
+    "Tuning",
     "View",
     "create",
     "live_values",

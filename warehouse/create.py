@@ -1,4 +1,9 @@
-"""Creating a warehouse: the tables, and last of all `events` with the options, which makes it one."""
+"""Creates a warehouse: all tables, `events` last.
+
+`events` carries the options, and a folder is a warehouse only once `events` exists. So a creation that was
+killed leaves no warehouse, and creating it again continues. Two creations at once with the same options both
+succeed; with other options, the later one raises OptionsMismatch.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +53,7 @@ _LOG = logging.getLogger("tidemark.create")
 
 
 @report_os_errors("create")
-def create(  # noqa: PLR0913  a warehouse is named by its options, all by keyword
+def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
     measures: str | list[str] | None = None,
@@ -64,21 +69,26 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
     schema: StructType | DataFrame | pa.Schema | str | None = None,
     storage_options: dict[str, str] | None = None,
 ) -> Options:
-    """Makes a warehouse, or finds that the one there has these very options.
+    """Creates a warehouse and returns its options; if it exists, checks that it has the given options.
 
-    measures  numeric columns that quantiles are asked of; one at least
-    key       the column that frequencies are asked of
-    time      a timestamp or date column; without it the tick is the step number
+    spark     a Spark session; only needed for a schema as DDL text
+    uri       the folder of the warehouse: new, or a warehouse
+    measures  the numeric columns to answer quantile queries on; at least one
+    key       the column to answer frequency queries on; None: no frequencies
+    time      the column of event times, a timestamp or a date; None: the tick of a row is a step number
     tick      the grain of windows, default '1 day'
-    eps       the promise, in (0, 0.5), default 0.001
-    kappa     the merge threshold, at least 2, default 10
-    grace     how long what readers may still see is kept, default '7 days'
+    eps       an answer's rank error is at most eps * m, m being the live rows; in (0, 0.5), default 0.001
+    kappa     the merge threshold: the most runs that a level keeps; at least 2, default 10
+    grace     how long files are kept after they leave a table, so that readers can finish; default '7 days'
     key_eps, key_delta
-              a live count of a key errs by at most key_eps * m with probability 1 - key_delta; 0.01 each
-    schema    the user's columns (a StructType, DDL text, a DataFrame, or a schema of pyarrow); without it
-              the first batch fixes them. Spark is needed for DDL text alone
+              the error of a live count of a key is at most key_eps * m with probability 1 - key_delta;
+              default 0.01 each
+    schema    the user's columns: a StructType, DDL text, a DataFrame, or a pyarrow schema; None: the first
+              batch fixes them
+    storage_options
+              options of the object store, as delta-rs takes them
 
-    Raises InputError for a bad option, OptionsMismatch where the warehouse has others.
+    Raises InputError for an invalid option, OptionsMismatch if the warehouse exists with other options.
     """
     given = parse_options(
         measures=measures,
@@ -99,12 +109,13 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
         return options
     if tables.exists(store, "."):
         raise InputError(
-            f"{store.uri} is a Delta table itself. Expected a folder that is new or a warehouse."
+            f"{store.uri} is a Delta table itself, expected a new folder or a warehouse. "
+            "Choose another folder."
         )
     store.check_place(writing=True)
     for name in (EVENTS, STEPS, LEDGER, REJECTED, *PARENTS):
         store.check_log(name)
-    _check_nobody_s(store)
+    _check_no_other_files(store)
     options = _with_defaults(given)
     fields = [] if schema is None else delta_fields(_struct(spark, schema))
     if schema is not None:
@@ -112,13 +123,17 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
         options.check_columns(columns)
         for projection in replace(options, columns=tuple(columns.items())).projections:
             run_tables.create_tables(store, projection, options.grace_us)
-    for name, schema_of in ((STEPS, steps.SCHEMA), (LEDGER, ledger_rows.SCHEMA), (REJECTED, rejected.SCHEMA)):
-        tables.create(store, name, schema_of, grace_us=options.grace_us)
+    for name, table_schema in (
+        (STEPS, steps.SCHEMA),
+        (LEDGER, ledger_rows.SCHEMA),
+        (REJECTED, rejected.SCHEMA),
+    ):
+        tables.create(store, name, table_schema, grace_us=options.grace_us)
     system = [Field(name, PrimitiveType(kind)) for name, kind in SYSTEM_COLUMNS.items()]
-    columns_of = Schema([*system, *fields])
-    tables.create(store, EVENTS, columns_of, properties=options.properties(), grace_us=options.grace_us)
+    events_schema = Schema([*system, *fields])
+    tables.create(store, EVENTS, events_schema, properties=options.properties(), grace_us=options.grace_us)
     options = read_options(store)
-    options.check_same(given)  # somebody else may have made it meanwhile
+    options.check_same(given)  # another process may have created it meanwhile
     _LOG.info(
         "%s: created for %s",
         without_secrets(store.uri),
@@ -127,14 +142,17 @@ def create(  # noqa: PLR0913  a warehouse is named by its options, all by keywor
     return options
 
 
-def _check_nobody_s(store: Store) -> None:
-    """No file lies where `events` will be; what a killed creation left is no file of anybody's."""
-    chosen = fs.FileSelector(EVENTS, recursive=True, allow_not_found=True)
-    found = [info.path for info in store.filesystem().get_file_info(chosen) if info.is_file]
-    theirs = [path for path in found if not path.startswith(f"{EVENTS}/_delta_log/")]
-    if theirs and not tables.exists(store, EVENTS):
+def _check_no_other_files(store: Store) -> None:
+    """InputError if the folder of `events` has files and is not a table.
+
+    Files in its log folder are allowed: a creation that was killed while it wrote the log leaves them.
+    """
+    below_events = fs.FileSelector(EVENTS, recursive=True, allow_not_found=True)
+    paths = [info.path for info in store.filesystem().get_file_info(below_events) if info.is_file]
+    other = [path for path in paths if not path.startswith(f"{EVENTS}/_delta_log/")]
+    if other and not tables.exists(store, EVENTS):
         raise InputError(
-            f"{store.uri} is no warehouse, and holds other files: {theirs[0]}. Choose another folder."
+            f"{store.uri} is not a warehouse and holds other files: {other[0]}. Choose another folder."
         )
 
 
@@ -144,7 +162,7 @@ def _with_defaults(given: dict[str, Any]) -> Options:
     check_folders(given["measures"])
     if given["tick"] is not None and given["time"] is None:
         raise InputError(
-            "tick was given without a time column. Name one, or leave tick out: steps are the ticks then."
+            "tick was given without a time column. Name one, or leave tick out: ticks are then step numbers."
         )
     tick_us = (given["tick"] or parse_duration(DEFAULT_TICK)) if given["time"] else None
     return Options(
@@ -167,6 +185,9 @@ def _struct(
         return schema
     if isinstance(schema, str):
         if spark is None:
-            raise InputError(f"the schema {schema!r} is text, which Spark reads: give a session, got None.")
+            raise InputError(
+                f"the schema {schema!r} is DDL text, which needs a Spark session; got None. "
+                "Pass a session, or a pyarrow schema."
+            )
         schema = spark.createDataFrame([], schema)
     return cast("StructType", getattr(schema, "schema", schema))

@@ -1,22 +1,26 @@
-"""Load: batches become a step of history, exactly once, whatever crashes or runs beside it.
+"""Load: moves batches into history as one step, exactly once, despite crashes and concurrent loads.
 
-    events     the rows are appended as one batch (a bulk load; a stream's rows are there already)
-    plan       the step's batches are written down; whoever loses this race takes up the winner's plan
-    sort       tasks sort bounded shares of events; several chunks are merged without a shuffle
+    events     a bulk load appends its rows as one batch; the rows of streams are there already
+    plan       the batches of the step are committed to the table `steps`; a load that loses this commit
+               race reads the table again and plans again
+    sort       tasks sort bounded shares of `events`; if there are several, the sorted chunks are merged
+               without a shuffle
     marks      the marks of the run are appended
-    run        one commit puts the run into history: this is the moment that readers see
+    run        one commit adds the run to history: from here on readers see it
     merge      while a level holds more than kappa runs: files, marks, one commit
 
-Recovery. A crash at any point is mended by running the same load again:
+Recovery. Running the same load again continues after a crash at any point:
 
     after events   the replay finds the batch, checks that its rows are the same, and goes on
-    after plan     the plan is taken as it stands
-    after files or marks   they are written anew; maintenance sweeps what no commit names
-    after a run's commit   that measure is skipped, the next one is done; the key comes last
-    in a merge     the inputs are still there: it is planned again
+    after plan     the plan is used as it is
+    after files or marks
+                   they are written again; maintenance deletes the files that no commit names
+    after the commit of a run
+                   that projection is skipped and the next one is loaded; the key comes last
+    in a merge     the input runs are still there: the merge is planned again
 
-Steps enter history in order. A loader that finds an earlier step undone does it first, so two
-loaders of different batches at once may do the same work; one commit of each wins.
+Steps enter history in order. A load that finds an earlier step unfinished loads it first. So two loads of
+different batches at once may do the same work; one of their commits succeeds for each run.
 """
 
 from __future__ import annotations
@@ -38,16 +42,17 @@ from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans, write_step_plan
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows
-from tidemark.warehouse.ingest.row_filter import WHOLE
+from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING
 from tidemark.warehouse.ingest.same_rows import check_same_rows
 from tidemark.warehouse.ledger import batch_counts, ledger_table
-from tidemark.warehouse.ledger.ledger_rows import RANGE
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.loads import run_builder
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, plan_merge
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     import os
@@ -59,15 +64,20 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("tidemark.load")
 
-BULK = "load:"  # the sources of bulk batches start so; a stream's name must not
+BULK = "load:"  # prefix of the sources of bulk batches; a stream's name must not start with it
 
 
 @dataclass(slots=True)
 class LoadReport:
     """What a load did.
 
-    `outcome` is 'loaded', 'known' (the batch was in history before) or 'empty'. `rows`, `nans`
-    and `nulls` are those of the steps that it moved into history, by measure and for the key.
+    outcome        'loaded', 'known' (the batch was in history already) or 'empty' (there were no rows)
+    step           the newest step that it moved into history; None if it moved none
+    rows           rows of the steps that it moved
+    nans, nulls    how many of these are NaN and NULL, by title of the projection (measures and key)
+    runs_by_level  by title of the projection, the number of runs of each level after the load
+    bytes_written  bytes of the files of new runs, merges included
+    seconds        time spent, by phase
     """
 
     outcome: str = "loaded"
@@ -80,15 +90,15 @@ class LoadReport:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-class _Watch:
-    """Tells the caller each point that the load reaches, and keeps the seconds of each phase."""
+class _Progress:
+    """Reports each point that the load reaches to the caller, and adds up the seconds of each phase."""
 
-    def __init__(self, report: LoadReport, progress: Callable[[str], None] | None) -> None:
-        self.report, self.progress = report, progress
+    def __init__(self, report: LoadReport, callback: Callable[[str], None] | None) -> None:
+        self.report, self.callback = report, callback
 
     def reached(self, point: str) -> None:
-        if self.progress:
-            self.progress(point)
+        if self.callback:
+            self.callback(point)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -107,32 +117,39 @@ def load(
     *,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
 ) -> LoadReport:
-    """Moves a batch of rows into history; without rows, what the streams brought.
+    """Moves a batch of rows into history; without rows, all batches that streams appended.
 
-    spark     a Spark session, whose tasks do the work; None does it in this process, with memory for one
-              task (some hundred MB) however many rows there are. Files and commits are the same, and either
-              continues what the other began
+    spark     a Spark session, whose tasks do the work; None: this process does it, one task after the other,
+              in some hundred MB of memory for any number of rows. Both write the same files and commits, and
+              each continues what the other began
     uri       the warehouse
     rows      the warehouse's columns in any order: a DataFrame of the session; without a session a pyarrow
               Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or of a folder of them
-    batch     the batch's name, which stays the same when the load is run again
+    batch     the name of the batch; it must stay the same when the load is run again
+    storage_options
+              options of the object store, as delta-rs takes them
     progress  called with the name of each point reached
+    tuning    sizes of files, blocks and tasks; None: the defaults of `Tuning`
 
-    The same batch again changes nothing; a load of nothing succeeds and says so. Raises BatchMismatch where
-    the batch came before with other rows, InputError for rows that do not fit; then nothing was changed.
+    Loading the same batch again changes nothing. Without any rows the outcome is 'empty'. Raises
+    BatchMismatch if the batch was loaded with other rows, InputError for rows that do not fit; then nothing
+    was changed.
     """
     if (rows is None) != (batch is None):
-        raise InputError("rows and batch go together: load(spark, uri, rows, batch='2026-11-20').")
+        raise InputError(
+            "rows and batch go together, got only one of them: load(spark, uri, rows, batch='2026-11-20')."
+        )
     if batch is not None and (not isinstance(batch, str) or not batch.strip()):
         raise InputError(
             f"batch must be a name that stays the same when the load is run again, got {batch!r}."
         )
-    executor = executor_for(spark)
-    store = Store.from_uri(uri, storage_options)
+    store = Store.from_uri(uri, storage_options, tuning)
+    executor = executor_for(spark, store.tuning)
     options = read_options(store)
     report = LoadReport()
-    watch = _Watch(report, progress)
+    watch = _Progress(report, progress)
     if rows is not None and batch is not None:
         step = _plan_bulk(executor, store, options, executor.input(rows), bulk_batch(batch), watch)
         options = read_options(store)
@@ -144,10 +161,10 @@ def load(
 
 
 def bulk_batch(name: str) -> BatchRange:
-    """The batch of a bulk load: a source of its own, numbered by a hash of its name.
+    """The batch of the bulk load called `name`: the only one of its source, numbered by a hash of the source.
 
-    Statistics of text are cut after a few characters; those of the number tell batches apart
-    whose names begin alike.
+    Statistics of long text are truncated. The number's statistics are exact, so files are still pruned when
+    the names of many batches start alike.
     """
     source = f"{BULK}{name}"
     number = int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest(), "big")
@@ -155,58 +172,63 @@ def bulk_batch(name: str) -> BatchRange:
 
 
 def _plan_bulk(
-    executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange, watch: _Watch
+    executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange, progress: _Progress
 ) -> int | None:
-    """The step of the batch, its rows being in `events`; None where there are none."""
-    with watch.phase("check"):
+    """Appends the batch to `events` and plans its step; returns the step, None if the batch has no rows."""
+    with progress.phase("check"):
         append_rows.check_rows(options, rows)
         known = append_rows.has_batch(store, batch)
     if not known:
-        with watch.phase("append"):
-            outcome = append_rows.append_rows(store, rows, batch, next_step(store), sieve=WHOLE).outcome
+        with progress.phase("append"):
+            outcome = append_rows.append_rows(
+                store, rows, batch, next_step(store), row_filter=ALL_OR_NOTHING
+            ).outcome
         if outcome == "empty":
-            watch.report.outcome = "empty"
+            progress.report.outcome = "empty"
             return None
-        known = outcome == "known"  # another loader of this very batch came first
-        watch.reached("appended")
+        known = outcome == "known"  # another load appended this batch first
+        progress.reached("appended")
     if known:
-        with watch.phase("check"):
+        with progress.phase("check"):
             check_same_rows(executor, store, read_options(store), rows, batch)
-    with watch.phase("plan"):
+    with progress.phase("plan"):
         step = _plan(store, lambda planned: [(batch, _count(store, batch))] if batch not in planned else [])
         if step is None:
             step = next(plan.step for plan in _plans(store) if batch in plan.batches)
-    watch.reached("planned")
+    progress.reached("planned")
     return step
 
 
-def _plan_live(store: Store, watch: _Watch) -> int | None:
-    """The step that takes every batch of the ledger that no plan covers yet; None where there is none."""
+def _plan_live(store: Store, progress: _Progress) -> int | None:
+    """Plans a step of every batch of the ledger that no plan covers; returns the last planned step.
+
+    None if nothing was ever planned. The outcome is 'empty' if there was no such batch.
+    """
 
     def choose(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
-        held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
-        live = ledger_table.live_ranges(chain.from_iterable(held.values()), planned)
-        counts = ledger_table.row_counts(ledger_table.read_rows(store, held, live, [*RANGE, "rows"]))
+        files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
+        live = ledger_table.live_ranges(chain.from_iterable(files.values()), planned)
+        counts = ledger_table.row_counts(ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows"]))
         by_source: dict[str, list[BatchRange]] = {}
-        for one in live:
-            by_source.setdefault(one.source, []).append(one)
+        for batches in live:
+            by_source.setdefault(batches.source, []).append(batches)
         return [
-            (BatchRange(source, found[0].first, found[-1].last), sum(counts[one] for one in found))
-            for source, found in by_source.items()
+            (BatchRange(source, ranges[0].first, ranges[-1].last), sum(counts[batches] for batches in ranges))
+            for source, ranges in by_source.items()
         ]
 
-    with watch.phase("plan"):
+    with progress.phase("plan"):
         step = _plan(store, choose)
-    watch.reached("planned")
+    progress.reached("planned")
     if step is None:
         plans = _plans(store)
-        watch.report.outcome = "empty"
+        progress.report.outcome = "empty"
         return plans[-1].step if plans else None
     return step
 
 
 def next_step(store: Store) -> int:
-    """The number of the next step that a plan will take."""
+    """The number that the next planned step will have."""
     plans = _plans(store)
     return plans[-1].step + 1 if plans else 0
 
@@ -216,7 +238,11 @@ def _plans(store: Store) -> list[StepPlan]:
 
 
 def _plan(store: Store, choose: Callable[[list[BatchRange]], list[tuple[BatchRange, int]]]) -> int | None:
-    """Writes the plan of what `choose` takes, given what is planned; None where it takes nothing."""
+    """Commits a plan and returns its step; None if there is nothing to plan.
+
+    `choose` gets the ranges that are planned already and returns the parts of the new plan, each with its
+    number of rows. It is called again after a lost commit race.
+    """
 
     def attempt() -> int | None:
         table = tables.open_table(store, STEPS)
@@ -232,27 +258,27 @@ def _plan(store: Store, choose: Callable[[list[BatchRange]], list[tuple[BatchRan
 
 
 def _count(store: Store, batch: BatchRange) -> int:
-    """Rows of the batch in `events`."""
+    """The number of rows of the batch in `events`."""
     return rows_by_batch(store.filesystem(), tables.open_table(store, EVENTS), batch).total()
 
 
 def _finish_steps(
-    executor: Executor, store: Store, options: Options, last: int | None, watch: _Watch
+    executor: Executor, store: Store, options: Options, last: int | None, progress: _Progress
 ) -> None:
-    """Brings every planned step up to `last` into history, and merges."""
-    report = watch.report
+    """Loads every planned step up to `last` (inclusive), then merges runs."""
+    report = progress.report
     for projection in options.projections:
         run_tables.create_tables(store, projection, options.grace_us)
-    done = min((_layout(store, one).last_step for one in options.projections), default=-1)
+    done = min((_layout(store, projection).last_step for projection in options.projections), default=-1)
     pending = [plan for plan in _plans(store) if last is not None and done < plan.step <= last]
     if report.outcome == "loaded" and not pending:
         report.outcome = "known"
     for plan in pending:
-        _load_step(executor, store, options, plan, watch)
+        _load_step(executor, store, options, plan, progress)
         report.step, report.rows = plan.step, report.rows + plan.rows
         report.outcome = "loaded"
     for projection in options.projections:
-        _merge_levels(executor, store, options, projection, watch)
+        _merge_levels(executor, store, options, projection, progress)
         report.runs_by_level[projection.title] = _layout(store, projection).levels()
 
 
@@ -260,22 +286,27 @@ def _layout(store: Store, projection: Projection[Any]) -> Layout:
     return run_tables.layout_of(tables.open_table(store, projection.runs_table))
 
 
-def _load_step(executor: Executor, store: Store, options: Options, plan: StepPlan, watch: _Watch) -> None:
-    behind = [one for one in options.projections if _layout(store, one).last_step < plan.step]
-    with watch.phase("sort"):
+def _load_step(
+    executor: Executor, store: Store, options: Options, plan: StepPlan, progress: _Progress
+) -> None:
+    """Loads one step into every projection that does not have it, one commit per projection."""
+    behind = [
+        projection for projection in options.projections if _layout(store, projection).last_step < plan.step
+    ]
+    with progress.phase("sort"):
         runs = run_builder.sort_step(executor, store, options.eps, behind, plan)
-    watch.reached("sorted")
+    progress.reached("sorted")
     for projection, new in zip(behind, runs, strict=True):
         rows = new.totals.counts.sum() + new.totals.nans.sum() + new.totals.nulls.sum()
         if rows != plan.rows:
-            said = f"step {plan.step} expects {plan.rows} rows, {rows} are there, and it was not loaded"
-            raise batch_counts.not_those_that_came(store, dict(plan.parts), said)
-        with watch.phase("commit"):
+            reason = f"step {plan.step} expects {plan.rows} rows, {rows} are there, and it was not loaded"
+            raise batch_counts.changed_rows_error(store, dict(plan.parts), reason)
+        with progress.phase("commit"):
             run_tables.append_marks(store, projection, new)
-            watch.reached("marked")
+            progress.reached("marked")
             run_tables.commit_run(store, projection, new)
-        watch.reached("committed")
-        report = watch.report
+        progress.reached("committed")
+        report = progress.report
         report.bytes_written += sum(file.size for file in new.files)
         name = projection.title
         report.nans[name] = report.nans.get(name, 0) + int(new.totals.nans.sum())
@@ -284,23 +315,23 @@ def _load_step(executor: Executor, store: Store, options: Options, plan: StepPla
 
 
 def _merge_levels(
-    executor: Executor, store: Store, options: Options, projection: Projection[Any], watch: _Watch
+    executor: Executor, store: Store, options: Options, projection: Projection[Any], progress: _Progress
 ) -> None:
-    """Merges until no level holds more than kappa runs."""
+    """Merges runs until no level holds more than kappa."""
     while True:
         table = tables.open_table(store, projection.runs_table)
-        found = run_tables.runs_of(tables.list_files(table))
-        merge = plan_merge(Layout.of(found), options.kappa)
+        runs = run_tables.runs_of(tables.list_files(table))
+        merge = plan_merge(Layout.of(runs), options.kappa)
         if merge is None:
             return
-        with watch.phase("merge"):
-            new = run_builder.merge_runs(executor, store, options.eps, projection, merge, found)
-            watch.reached("merge sorted")
+        with progress.phase("merge"):
+            new = run_builder.merge_runs(executor, store, options.eps, projection, merge, runs)
+            progress.reached("merge sorted")
             run_tables.append_marks(store, projection, new)
-            watch.reached("merge marked")
+            progress.reached("merge marked")
             if run_tables.commit_merge(store, projection, merge, new):
-                watch.report.bytes_written += sum(file.size for file in new.files)
+                progress.report.bytes_written += sum(file.size for file in new.files)
                 _LOG.info(
                     "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), new.run.name
                 )
-        watch.reached("merged")
+        progress.reached("merged")

@@ -1,13 +1,13 @@
-"""Maintenance: what nobody may still see is removed; small files become few.
+"""Maintenance: deletes files past their retention, and joins small files.
 
-The grace period is the whole rule: a file leaves the disk only when the grace has passed since
-it left its table, or, where no table ever named it, since it was written. So a reader with a
-snapshot younger than the grace finds all its files, and a load in flight loses nothing.
+Retention is the grace period. A file is deleted only when the grace has passed since it left its table or, if
+no version of the table ever named it, since it was written. So a reader whose snapshot is younger than the
+grace finds all its files, and a load in progress loses none.
 
-    runs      files of merged runs and of lost races, and chunks that a crash left, are swept
-    marks     marks whose run was merged away or never committed leave the table, then the disk
-    ledger    rows of batches that history has held for the grace leave, and those that a wider range
-              has repeated for the grace; what few readers still take becomes one file
+    runs      vacuum of the files of merged runs, of lost commit races, and of sorted chunks left by a crash
+    marks     marks leave the table if their run was merged or never committed; their files are vacuumed later
+    ledger    rows leave the table if history has had their batches for the grace, or if a wider range has
+              repeated them for the grace; rows that few readers need are joined into one file
     events    small files are joined in tasks
 """
 
@@ -26,18 +26,17 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import retry_lost_races, without_secrets
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
-from tidemark.warehouse.delta.vacuum import expired as _expired
-from tidemark.warehouse.delta.vacuum import extend_log_retention, vacuum_table
-from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.delta.vacuum import expired, extend_log_retention, vacuum_table
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
 from tidemark.warehouse.execution.executors import Executor, executor_for
 from tidemark.warehouse.ingest.event_files import JoinFiles
-from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.ledger_compaction import write_compaction
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,16 +44,19 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tidemark.maintain")
 
 _SMALL_BYTES = 2**27  # files of `events` below this are joined
-_LEDGER_FILES = 8  # that few readers still take; more become one
 
 
 @dataclass(slots=True)
 class MaintenanceReport:
-    """What was done: files swept by table, files before and after compaction, ledger rows expired.
+    """What a maintenance did.
 
-    `lengthened` has the tables that now keep their log for longer than the grace, with the new retention;
-    `held` those of which nothing was swept, with the reason; `links` are symbolic links in tables, which
-    are not followed, and stay.
+    swept                by table, how many files were deleted
+    compacted            by table, the number of files before and after joining; only tables that changed
+    ledger_rows_expired  rows that left the ledger
+    marks_expired        files of marks that left their table
+    lengthened           by table, the new retention of its log, which was shorter than the grace
+    held                 by table, why no file of it was deleted
+    links                symbolic links in tables; they are not followed and not deleted
     """
 
     swept: dict[str, int] = field(default_factory=dict)
@@ -74,41 +76,51 @@ def maintain(
     grace: str | None = None,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
 ) -> MaintenanceReport:
-    """Sweeps, expires and compacts.
+    """Deletes files past their retention and joins small files.
 
-    `grace` overrides the warehouse's own for this once; a shorter one is safe only while nobody
-    reads and no load runs. A table whose log would be cleaned before the grace keeps it longer from now on.
+    spark     a Spark session, whose tasks join files of `events`; None: this process joins them, one group
+              after the other
+    uri       the warehouse
+    grace     overrides the warehouse's grace in this call; a shorter one is safe only while nothing reads or
+              loads
+    storage_options
+              options of the object store, as delta-rs takes them
+    progress  called with a text at the start of each part
+    tuning    sizes of joined files' row groups; None: the defaults of `Tuning`
 
-    Raises DamagedWarehouse, before anything is changed, where a table leads out of the warehouse's folder.
-    Without a Spark session the files of `events` are joined in this process, one group after the other.
+    The retention of a table's log is lengthened if it is shorter than the grace. Raises DamagedWarehouse,
+    before anything is changed, if a path of a table leads out of the warehouse's folder.
     """
-    store = Store.from_uri(uri, storage_options)
+    store = Store.from_uri(uri, storage_options, tuning)
     options = read_options(store)
     grace_us = options.grace_us if grace is None else parse_grace(grace)
-    tell = progress or (lambda _: None)
+    report_progress = progress or (lambda _: None)
     report = MaintenanceReport()
-    held = {one.runs_table: _held_since(store, one) for one in options.projections if _has_runs(store, one)}
-    marked = [one.marks_table for one in options.projections if one.runs_table in held]
-    names = [*held, *marked, LEDGER, STEPS, REJECTED, EVENTS]
+    projections = [
+        projection for projection in options.projections if tables.exists(store, projection.runs_table)
+    ]
+    runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
+    marks_tables = [projection.marks_table for projection in projections]
+    names = [*runs, *marks_tables, LEDGER, STEPS, REJECTED, EVENTS]
     for name in names:
         tables.check_no_links(store, name)
     for name in names:
         if (retention := extend_log_retention(store, name, grace_us)) is not None:
             report.lengthened[name] = retention
-    for one in options.projections:
-        if one.runs_table in held:
-            tell(f"marks of {one.title}")
-            report.marks_expired += _expire_marks(store, one, held[one.runs_table], grace_us)
-            tell(f"runs of {one.title}")
-            for name in (one.runs_table, one.marks_table):
-                _sweep(store, name, grace_us, report)
-    tell("ledger and steps")
-    report.ledger_rows_expired = _compact_ledger(store, options, held, grace_us, report)
+    for projection in projections:
+        report_progress(f"marks of {projection.title}")
+        report.marks_expired += _expire_marks(store, projection, runs[projection.runs_table], grace_us)
+        report_progress(f"runs of {projection.title}")
+        for name in (projection.runs_table, projection.marks_table):
+            _sweep(store, name, grace_us, report)
+    report_progress("ledger and steps")
+    report.ledger_rows_expired = _compact_ledger(store, options, runs, grace_us, report)
     for name in (LEDGER, STEPS, REJECTED):
         _sweep(store, name, grace_us, report)
-    tell("events")
-    _compact_events(executor_for(spark), store, report)
+    report_progress("events")
+    _compact_events(executor_for(spark, store.tuning), store, report)
     _sweep(store, EVENTS, grace_us, report)
     _LOG.info(
         "%s: maintained: %d files swept, %d ledger rows and %d marks expired, compacted: %s",
@@ -121,46 +133,66 @@ def maintain(
     return report
 
 
-def _has_runs(store: Store, projection: Projection[Any]) -> bool:
-    return tables.exists(store, projection.runs_table)
+@dataclass(frozen=True, slots=True)
+class _CommittedRun:
+    """A run in history. `since` is when it was committed, in milliseconds since 1970.
+
+    `attempts` are the names of the attempts that wrote its files; its marks are named after them.
+    """
+
+    run: Run
+    since: int
+    attempts: frozenset[str]
 
 
-def _held_since(store: Store, projection: Projection[Any]) -> list[tuple[Run, int, set[str]]]:
-    """Each run of the projection, since when (milliseconds) the table has it, and its attempts' names."""
+_RunsByTable = dict[str, list[_CommittedRun]]
+
+
+def _committed_runs(store: Store, projection: Projection[Any]) -> list[_CommittedRun]:
     runs = run_tables.runs_of(tables.list_files(tables.open_table(store, projection.runs_table)))
     return [
-        (run, max(f.modified for f in found), {run_tables.attempt_of(f.path) for f in found})
-        for run, found in runs.items()
+        _CommittedRun(
+            run,
+            max(file.modified for file in files),
+            frozenset(run_tables.attempt_of(file.path) for file in files),
+        )
+        for run, files in runs.items()
     ]
 
 
-def _expire_marks(
-    store: Store, projection: Projection[Any], held: list[tuple[Run, int, set[str]]], grace_us: int
-) -> int:
-    """Takes out the marks of runs that the table no longer has and of attempts that it never had."""
-    current = {attempt for _, _, attempts in held for attempt in attempts}
+def _expire_marks(store: Store, projection: Projection[Any], runs: list[_CommittedRun], grace_us: int) -> int:
+    """Removes from their table the marks of runs that were merged and of attempts that were never committed.
+
+    Returns how many files of marks were removed. Marks of steps that no committed run covers stay: their load
+    is in progress, or crashed and will run again.
+    """
+    current = {attempt for committed in runs for attempt in committed.attempts}
 
     def attempt() -> int:
         table = tables.open_table(store, projection.marks_table)
-        gone = []
+        removals = []
         for file in tables.list_files(table):
             run = Run.parse(file.partition["run"])
-            since = [at for one, at, _ in held if one.first <= run.first and run.last <= one.last]
-            # A run that nothing covers yet is a load in flight, or one that crashed and will be run again.
+            covered_since = [
+                committed.since
+                for committed in runs
+                if committed.run.first <= run.first and run.last <= committed.run.last
+            ]
             if (
                 run_tables.attempt_of(file.path) not in current
-                and since
-                and _expired(max(file.modified, *since), grace_us)
+                and covered_since
+                and expired(max(file.modified, *covered_since), grace_us)
             ):
-                gone.append(tables.remove_action(file))
-        if gone:
-            tables.commit(table, gone, blind=True)
-        return len(gone)
+                removals.append(tables.remove_action(file))
+        if removals:
+            tables.commit(table, removals, blind=True)
+        return len(removals)
 
     return retry_lost_races(projection.marks_table, attempt)
 
 
 def _sweep(store: Store, name: str, grace_us: int, report: MaintenanceReport) -> None:
+    """Deletes the files of a table that are past their retention."""
     done = vacuum_table(store, name, grace_us)
     report.swept[name] = done.files
     report.links += [f"{name}/{path}" for path in done.links]
@@ -169,85 +201,40 @@ def _sweep(store: Store, name: str, grace_us: int, report: MaintenanceReport) ->
 
 
 def _compact_ledger(
-    store: Store,
-    options: Options,
-    held: dict[str, list[tuple[Run, int, set[str]]]],
-    grace_us: int,
-    report: MaintenanceReport,
+    store: Store, options: Options, runs: _RunsByTable, grace_us: int, report: MaintenanceReport
 ) -> int:
-    """Takes out what nobody may still see, and puts what few still see into few files; rows taken out.
-
-    A file of one range that readers take stays as it is: they find it by its statistics.
-    """
+    """Removes ledger rows past the grace, and joins files that few readers need; returns the rows removed."""
     plans = read_step_plans(store, tables.open_table(store, STEPS))
-    done = [plan for plan in plans if len(held) == len(options.projections) and _loaded(plan, held, grace_us)]
-    gone = [batches for plan in done for batches in plan.batches]
-    planned = planned_batches(plans)
+    has_all = len(runs) == len(options.projections)
+    loaded_plans = [plan for plan in plans if has_all and _loaded(plan, runs, grace_us)]
+    loaded = [batches for plan in loaded_plans for batches in plan.batches]
 
     def attempt() -> int:
         table = tables.open_table(store, LEDGER)
-        files = {file.path: file for file in tables.list_files(table)}
-        ranges = ledger_table.ranges_by_file(store, table)
-        live = set(ledger_table.live_ranges([one for found in ranges.values() for one in found], gone))
-        old = {
-            one
-            for path, found in ranges.items()
-            for one in found
-            # A plan that was written while the range was made takes a part of it: its parts stay.
-            if one in live
-            and not ledger_table.in_part(one, planned)
-            and _expired(files[path].modified, grace_us)
-        }
-        dropped = {
-            one
-            for found in ranges.values()
-            for one in found
-            if _within(one, gone) or old.intersection(ledger_table.wider(one))
-        }
-        cold = [path for path, found in ranges.items() if not (len(found) == 1 and found[0] in live)]
-        if len(cold) <= _LEDGER_FILES and not dropped:
+        before = len(tables.list_files(table))
+        compaction = write_compaction(store, table, loaded, planned_batches(plans), grace_us)
+        if compaction is None:
             return 0
-        actions: list[Any] = []
-        expired, parts = 0, []
-        for path in cold:
-            rows = tables.read_file(store, LEDGER, path)
-            kept = ledger_table.without(rows, dropped)
-            expired += len(rows) - len(kept)
-            actions.append(tables.remove_action(files[path]))
-            warm = live.intersection(ranges[path])
-            actions += [
-                ledger_table.write_rows(store, one, ledger_table.only(kept, one)) for one in sorted(warm)
-            ]
-            parts.append(ledger_table.without(kept, warm))
-        rest = pa.concat_tables(parts)
-        if len(rest):
-            actions.append(tables.write_file(store, LEDGER, rest, f"{tables.unique_name()}.parquet"))
-        tables.commit(table, actions)
-        report.compacted[LEDGER] = (len(files), len(tables.list_files(tables.open_table(store, LEDGER))))
-        return expired
+        tables.commit(table, compaction.actions)
+        report.compacted[LEDGER] = (before, len(tables.list_files(tables.open_table(store, LEDGER))))
+        return compaction.rows_removed
 
     return retry_lost_races(LEDGER, attempt)
 
 
-def _loaded(plan: StepPlan, held: dict[str, list[tuple[Run, int, set[str]]]], grace_us: int) -> bool:
-    """Whether every projection has held the step for the grace."""
+def _loaded(plan: StepPlan, runs: _RunsByTable, grace_us: int) -> bool:
+    """Whether every projection has had the step in history for the grace."""
     return all(
-        any(run.first <= plan.step <= run.last and _expired(since, grace_us) for run, since, _ in runs)
-        for runs in held.values()
+        any(
+            committed.run.first <= plan.step <= committed.run.last and expired(committed.since, grace_us)
+            for committed in committed_runs
+        )
+        for committed_runs in runs.values()
     )
 
 
-def _within(one: BatchRange, gone: list[BatchRange]) -> bool:
-    """Whether the batches of a range are all gone; those of one source may lie in several ranges."""
-    at = one.first
-    for other in sorted(other for other in gone if other.source == one.source):
-        if other.first <= at <= other.last:
-            at = other.last + 1
-    return at > one.last
-
-
 def _compact_events(executor: Executor, store: Store, report: MaintenanceReport) -> None:
-    """Joins small files, neighbours by batch, in tasks; one commit replaces them."""
+    """Joins small files of `events` that are neighbours by batch, in tasks; one commit replaces them."""
     table = tables.open_table(store, EVENTS)
     before = tables.list_files(table)
     groups = _joinable(before)
@@ -259,11 +246,11 @@ def _compact_events(executor: Executor, store: Store, report: MaintenanceReport)
 
     def attempt() -> None:
         table = tables.open_table(store, EVENTS)
-        here = {file.path for file in tables.list_files(table)}
+        current = {file.path for file in tables.list_files(table)}
         actions: list[Any] = []
         for group, file in zip(groups, joined, strict=True):
-            if here.issuperset(one.path for one in group):  # no other maintenance has joined them
-                actions += [tables.remove_action(one, gone_rows=False) for one in group]
+            if current.issuperset(old.path for old in group):  # no other maintenance has joined them
+                actions += [tables.remove_action(old, gone_rows=False) for old in group]
                 actions.append(file.action(new_rows=False))
         if not actions:
             return
@@ -274,16 +261,18 @@ def _compact_events(executor: Executor, store: Store, report: MaintenanceReport)
     retry_lost_races(EVENTS, attempt)
 
 
-def _joinable(found: list[DataFile]) -> list[list[DataFile]]:
-    """Groups of two small files or more that together make one of a good size."""
-    small = [file for file in found if file.size < _SMALL_BYTES]
-    small.sort(key=lambda f: (f.stats.get("min._source") or "", f.stats.get("min._batch") or 0, f.path))
+def _joinable(files: list[DataFile]) -> list[list[DataFile]]:
+    """Groups of at least two small files, neighbours by batch, of at most 2 * _SMALL_BYTES together."""
+    small = [file for file in files if file.size < _SMALL_BYTES]
+    small.sort(
+        key=lambda file: (file.stats.get("min._source") or "", file.stats.get("min._batch") or 0, file.path)
+    )
     groups: list[list[DataFile]] = []
-    held = 0
+    size = 0  # of the last group
     for file in small:
-        if not groups or held + file.size > 2 * _SMALL_BYTES:
+        if not groups or size + file.size > 2 * _SMALL_BYTES:
             groups.append([])
-            held = 0
+            size = 0
         groups[-1].append(file)
-        held += file.size
+        size += file.size
     return [group for group in groups if len(group) > 1]

@@ -63,7 +63,7 @@ def unreadable_file_error(path: str, error: Exception) -> TidemarkError:
 
 @contextmanager
 def report_unreadable_file(path: str) -> Iterator[None]:
-    """Around the reading of a file of the warehouse: what fails inside is told as `cannot_read` tells it."""
+    """Raises `unreadable_file_error` for whatever fails while a file of the warehouse is read inside."""
     try:
         yield
     except TidemarkError:

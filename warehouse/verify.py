@@ -1,6 +1,6 @@
 """Verify: every invariant of a warehouse, checked on the real tables. Needs no JVM.
 
-It reads all runs and all of `events` once, in bounded pieces. DESIGN.md, section 3, numbers the
+It reads all runs and all of `events` once, in bounded pieces. DESIGN.md, section 2.7, numbers the
 invariants. A load that did not finish is no violation: the report says what to run again.
 
 Others may load, stream and maintain beside it. All checks read the tables at one version each
@@ -223,7 +223,7 @@ def _ledger_sums(moment: Moment) -> str:
     """Each tick of a range is there once, and a wide range counts what the widest ranges inside it count."""
     store = moment.store
     held = ledger_table.ranges_by_file(store, moment.table(LEDGER))
-    wanted = [*ledger_rows.RANGE, "tick", "rows"]
+    wanted = [*ledger_rows.RANGE_COLUMNS, "tick", "rows"]
     rows = ledger_table.read_rows(store, held, chain.from_iterable(held.values()), wanted)
     counts: dict[BatchRange, dict[int, int]] = {}
     names = [rows.column(name).to_pylist() for name in wanted]
@@ -236,9 +236,10 @@ def _ledger_sums(moment: Moment) -> str:
         ticks[tick] = count
     planned = planned_batches(moment.plans())
     parts: dict[BatchRange, Counter[int]] = {}
+    enclosing = ledger_table.enclosing_ranges(counts)
     for one, ticks in counts.items():
-        whole = next((other for other in ledger_table.wider(one) if other in counts), None)
-        if whole is not None and not ledger_table.in_part(whole, planned):
+        whole = next(iter(enclosing[one]), None)
+        if whole is not None and not ledger_table.partly_planned(whole, planned):
             parts.setdefault(whole, Counter()).update(ticks)
     for whole, found in parts.items():  # maintenance takes the parts of others out
         if +found != +Counter(counts[whole]):
@@ -252,10 +253,12 @@ def _batches_whole(moment: Moment) -> str:
     came = {batches: rows for plan in moment.plans() for batches, rows in plan.parts}
     held = ledger_table.ranges_by_file(store, moment.table(LEDGER))
     live = ledger_table.live_ranges(chain.from_iterable(held.values()), came)
-    came |= ledger_table.row_counts(ledger_table.read_rows(store, held, live, [*ledger_rows.RANGE, "rows"]))
-    wrong = batch_counts.changed(store, came)
+    came |= ledger_table.row_counts(
+        ledger_table.read_rows(store, held, live, [*ledger_rows.RANGE_COLUMNS, "rows"])
+    )
+    wrong = batch_counts.changed_ranges(store, came)
     if wrong:
-        raise DamagedWarehouse(batch_counts.told(store, wrong))
+        raise DamagedWarehouse(batch_counts.describe_changes(store, wrong))
     return f"{sum(came.values())} rows"
 
 

@@ -1,1 +1,1 @@
-"""The commands that ask: quantiles, keys, figures, and answers that are redrawn."""
+"""The commands that query: quantiles, keys, figures, and results that are refreshed."""

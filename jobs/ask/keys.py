@@ -1,8 +1,8 @@
-"""The commands that answer about keys, and how a key is typed.
+"""The commands about keys, and the parsing of keys from the command line.
 
-A key is text on the command line. It is read as an engine casts text to the column's type: numbers, ISO dates
-and times, true and false, hexadecimal digits of a binary key. Text that is none is refused; a number that no
-row can have, such as 1.5 among whole ones, has the count 0.
+A key is parsed as SQL engines cast text to the key's type: numbers, ISO dates and times, true and false,
+hexadecimal digits for binary keys. Text that does not parse raises InputError. A number that no row can have,
+such as 1.5 for an integer key, has the count 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidemark import query
-from tidemark.jobs.ask.quantiles import answered, asked, number_of, phi_of
+from tidemark.jobs.ask.quantiles import TIME_TYPES, parse_number, parse_phi, print_answers, window_and_mode
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,38 +28,42 @@ BOOLEANS = {
 
 
 def frequency(given: argparse.Namespace) -> int:
-    """Answers `tidemark freq`."""
-    return answered(given, lambda wh: wh.frequency(keys_of(wh, given.key), **asked(wh, given)))
+    """Runs `tidemark freq`."""
+    return print_answers(
+        given, lambda wh: wh.frequency(parse_keys(wh, given.key), **window_and_mode(wh, given))
+    )
 
 
 def top(given: argparse.Namespace) -> int:
-    """Answers `tidemark top`."""
-    return answered(given, lambda wh: wh.top(given.k, **asked(wh, given)))
+    """Runs `tidemark top`."""
+    return print_answers(given, lambda wh: wh.top(given.k, **window_and_mode(wh, given)))
 
 
 def hitters(given: argparse.Namespace) -> int:
-    """Answers `tidemark hitters`."""
-    return answered(given, lambda wh: wh.heavy_hitters(phi_of(given.phi), **asked(wh, given)))
+    """Runs `tidemark hitters`."""
+    return print_answers(
+        given, lambda wh: wh.heavy_hitters(parse_phi(given.phi), **window_and_mode(wh, given))
+    )
 
 
-def keys_of(wh: query.Warehouse, texts: list[str]) -> list[Any]:
-    """Keys in the column's own type; that there is no key is told by whoever is asked next."""
-    return [text if wh.key is None else key_of(wh.key, text) for text in texts]
+def parse_keys(wh: query.Warehouse, texts: list[str]) -> list[Any]:
+    """The keys in the type of the key column; without a key column the texts, which the query refuses."""
+    return [text if wh.key is None else parse_key(wh.key, text) for text in texts]
 
 
-def key_of(key: Key, text: str) -> Any:
-    """The key that the text stands for; InputError where it stands for none."""
+def parse_key(key: Key, text: str) -> Any:
+    """The text as a value of the key's type; InputError if it does not parse."""
     if key.type == "string":
         return text
     if key.type == "binary":
         return _binary(key, text)
     if key.type == "boolean":
         return _boolean(key, text)
-    if key.type in {"date", "timestamp"}:
+    if key.type in TIME_TYPES:
         name = key.name_of(text)
         return text if name is None else key.value_of(name)
-    number = number_of(key, text)
-    return _narrow(number) if key.type == "float" else number
+    number = parse_number(key, text)
+    return _as_float32(number) if key.type == "float" else number
 
 
 def _binary(key: Key, text: str) -> bytes:
@@ -67,19 +71,22 @@ def _binary(key: Key, text: str) -> bytes:
         return bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
         raise InputError(
-            f"not hexadecimal: {text!r}. {key.name!r} is of type binary: give two digits a byte."
+            f"not hexadecimal: {text!r}. {key.name!r} is of type binary: give two digits per byte."
         ) from None
 
 
 def _boolean(key: Key, text: str) -> bool:
-    found = BOOLEANS.get(text.strip().lower())
-    if found is None:
+    value = BOOLEANS.get(text.strip().lower())
+    if value is None:
         raise InputError(f"not a boolean: {text!r}. {key.name!r} is of type boolean: give true or false.")
-    return found
+    return value
 
 
-def _narrow(number: float) -> float:
-    """The float of 32 bits that the number is stored as: 0.1 is another double than the float 0.1."""
+def _as_float32(number: float) -> float:
+    """The number rounded to 32 bits, as it is stored: the double 0.1 differs from the float 0.1.
+
+    A number beyond the range of 32 bits stays as it is.
+    """
     with np.errstate(over="ignore"):
-        narrow = float(np.float32(number))
-    return number if math.isinf(narrow) else narrow
+        rounded = float(np.float32(number))
+    return number if math.isinf(rounded) else rounded

@@ -1,7 +1,7 @@
-"""The commands that answer: they ask the Python API, and print a table, plain text or JSON.
+"""The commands about measures: they call the Python API and print a table, plain text or JSON.
 
-A terminal gets rich's tables. Anything else gets the text that the answers have in Python, which nothing
-cuts or wraps.
+A terminal gets a table of rich. Any other output gets the text of the answers in Python, which is never cut
+or wrapped. Points and numbers of the command line are parsed here by the column's type.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from tidemark import query
-from tidemark.jobs.cli.progress import told_when_slow
+from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.jobs.cli.progress import status_when_slow
 from tidemark.query.answers.rendering import text_of
 from tidemark.warehouse.errors import InputError
 
@@ -25,74 +26,86 @@ if TYPE_CHECKING:
     from tidemark.warehouse.columns.measures import Measure
 
 
-BAR = 20  # letters of a histogram's longest bar
+BAR = 20  # characters of the longest bar of a histogram
+TIME_TYPES = ("date", "timestamp")  # types whose values are given as ISO text
 
 
 def info(given: argparse.Namespace) -> int:
-    """Prints the facts of the warehouse."""
-    found = query.open(given.warehouse).info()
-    print(found.to_json() if given.json else found)
-    return 0
+    """Runs `tidemark info`."""
+    facts = query.open(given.warehouse).info()
+    print(facts.to_json() if given.json else facts)
+    return DONE
 
 
 def quantile(given: argparse.Namespace) -> int:
-    """Answers `tidemark quantile`."""
-    return answered(
-        given, lambda wh: wh.quantile([phi_of(text) for text in given.phi], given.measure, **asked(wh, given))
+    """Runs `tidemark quantile`."""
+    return print_answers(
+        given,
+        lambda wh: wh.quantile(
+            [parse_phi(text) for text in given.phi], given.measure, **window_and_mode(wh, given)
+        ),
     )
 
 
 def rank(given: argparse.Namespace) -> int:
-    """Answers `tidemark rank`."""
-    return answered(
-        given, lambda wh: wh.rank(points_of(wh, given.measure, given.x), given.measure, **asked(wh, given))
+    """Runs `tidemark rank`."""
+    return print_answers(
+        given,
+        lambda wh: wh.rank(
+            parse_points(wh, given.measure, given.x), given.measure, **window_and_mode(wh, given)
+        ),
     )
 
 
 def cdf(given: argparse.Namespace) -> int:
-    """Answers `tidemark cdf`."""
-    return answered(
-        given, lambda wh: wh.cdf(points_of(wh, given.measure, given.x), given.measure, **asked(wh, given))
+    """Runs `tidemark cdf`."""
+    return print_answers(
+        given,
+        lambda wh: wh.cdf(
+            parse_points(wh, given.measure, given.x), given.measure, **window_and_mode(wh, given)
+        ),
     )
 
 
 def histogram(given: argparse.Namespace) -> int:
-    """Answers `tidemark histogram`."""
-    return answered(given, lambda wh: wh.histogram(bins_of(wh, given), given.measure, **asked(wh, given)))
+    """Runs `tidemark histogram`."""
+    return print_answers(
+        given, lambda wh: wh.histogram(bins_or_edges(wh, given), given.measure, **window_and_mode(wh, given))
+    )
 
 
-def asked(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
-    """Window and mode as the Python API has them."""
+def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments `last`, `between` and `mode` of the Python API."""
     last = int(given.last) if given.last and given.last.isdecimal() else given.last
     between = given.between and tuple(_edge(wh, text) for text in given.between)
     return {"last": last, "between": between, "mode": given.mode}
 
 
 def _edge(wh: query.Warehouse, text: str) -> Any:
-    """A time as text, or a step number where the warehouse has no time column; - is an open side."""
+    """A time as text, or a step number if the warehouse has no time column; - stands for an open side."""
     if text == "-":
         return None
     return int(text) if wh.tick is None and text.lstrip("-").isdecimal() else text
 
 
-def phi_of(text: str) -> Any:
-    """The number, or the text itself, which the API refuses with a reason."""
+def parse_phi(text: str) -> Any:
+    """The number; text that does not parse is returned as it is, and the API refuses it with a reason."""
     try:
         return float(text)
     except ValueError:
         return text
 
 
-def points_of(wh: query.Warehouse, name: str | None, texts: list[str]) -> list[Any]:
-    """Points in the measure's own type; an unknown measure is told by whoever is asked next."""
-    measure = next((one for one in wh.measures if one.name == name), wh.measures[0])
-    return [text if measure.type in {"date", "timestamp"} else number_of(measure, text) for text in texts]
+def parse_points(wh: query.Warehouse, name: str | None, texts: list[str]) -> list[Any]:
+    """Points in the measure's type; an unknown measure is refused by the query that follows."""
+    measure = next((measure for measure in wh.measures if measure.name == name), wh.measures[0])
+    return [text if measure.type in TIME_TYPES else parse_number(measure, text) for text in texts]
 
 
-def number_of(column: Measure | Key, text: str) -> Any:
-    """The number that the text stands for, of a column of numbers.
+def parse_number(column: Measure | Key, text: str) -> Any:
+    """The text as a number of the column's type: float, int or Decimal; InputError if it does not parse.
 
-    A double stays one: as an exact decimal 0.1 lies below the double that is stored for it.
+    For a double column the text becomes a double: the decimal 0.1 is less than the double that is stored.
     """
     try:
         if column.is_double:
@@ -105,16 +118,16 @@ def number_of(column: Measure | Key, text: str) -> Any:
         ) from None
 
 
-def bins_of(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+def bins_or_edges(wh: query.Warehouse, given: argparse.Namespace) -> Any:
     """The number of bins, or their edges."""
-    return points_of(wh, given.measure, given.edges) if given.edges else given.bins
+    return parse_points(wh, given.measure, given.edges) if given.edges else given.bins
 
 
-def answered(given: argparse.Namespace, ask: Callable[[query.Warehouse], Any]) -> int:
-    """Asks the warehouse, and prints the answers as JSON, a table for the terminal or text."""
+def print_answers(given: argparse.Namespace, query_of: Callable[[query.Warehouse], Any]) -> int:
+    """Calls `query_of` with the warehouse and prints the answers: JSON, a table on a terminal, or text."""
     wh = query.open(given.warehouse)
-    with told_when_slow("asking"):
-        answers = ask(wh)
+    with status_when_slow("querying"):
+        answers = query_of(wh)
     if given.json:
         print(answers.to_json())
     elif sys.stdout.isatty():
@@ -123,26 +136,26 @@ def answered(given: argparse.Namespace, ask: Callable[[query.Warehouse], Any]) -
         Console().print(rich_table(answers))
     else:
         print(answers)
-    return 0
+    return DONE
 
 
 def rich_table(answers: query.Answers[Any] | query.Histogram) -> Table:
-    """Answers or a histogram as a table for the terminal, their scope below it."""
+    """Answers or a histogram as a table for the terminal, with their scope as the caption."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    shown: query.Answers[Any]
+    rows: query.Answers[Any]
     if isinstance(answers, query.Histogram):
-        shown, caption, most = answers.bins, answers.scope_text, max(1, *answers.counts)
+        rows, caption, highest = answers.bins, answers.scope_text, max(1, *answers.counts)
     else:
-        shown, caption, most = answers, answers.caption, 0
+        rows, caption, highest = answers, answers.caption, 0
     table = Table(box=SIMPLE_HEAD, caption=caption, caption_justify="left")
-    for name in shown.kind.COLUMNS:
+    for name in rows.kind.COLUMNS:
         table.add_column(name, justify="right", overflow="fold")
-    if most:
+    if highest:
         table.add_column("", min_width=BAR)
-    for one in shown:
-        cells = [Text(text_of(getattr(one, name))) for name in shown.kind.COLUMNS]  # a key is no markup
-        table.add_row(*cells, *(["█" * round(BAR * one.count / most)] if most else []))
+    for row in rows:
+        cells = [Text(text_of(getattr(row, name))) for name in rows.kind.COLUMNS]  # Text: no markup in keys
+        table.add_row(*cells, *(["█" * round(BAR * row.count / highest)] if highest else []))
     return table

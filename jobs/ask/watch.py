@@ -1,4 +1,4 @@
-"""Quantiles, and the most frequent keys, that are redrawn as data arrives."""
+"""The command `tidemark watch`: quantiles and the most frequent keys, refreshed as data arrives."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from tidemark import query
-from tidemark.jobs.ask.quantiles import asked, phi_of, rich_table
-from tidemark.query.answers.json_values import json_text
+from tidemark.jobs.ask.quantiles import parse_phi, rich_table, window_and_mode
+from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import EmptyWindow, InputError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Asks every few seconds until Ctrl-C or --times; a window without rows yet is waited for."""
+    """Queries every few seconds until Ctrl-C or --times; an empty window is shown, and queried again."""
     if not given.every > 0:
         raise InputError(f"--every must be a positive number of seconds, got {given.every:g}.")
     if given.times is not None and given.times < 1:
@@ -29,26 +30,26 @@ def run(given: argparse.Namespace) -> int:
         raise InputError(f"--top must be a number of keys, 0 for none, got {given.top}.")
     wh = query.open(given.warehouse)
     with suppress(KeyboardInterrupt), _screen(given) as show:
-        for _ in _looks(given.every, given.times):
-            show(_seen(wh, given))
-    return 0
+        for _ in _repetitions(given.every, given.times):
+            show(_query(wh, given))
+    return DONE
 
 
-def _seen(wh: query.Warehouse, given: argparse.Namespace) -> list[Any]:
-    """Quantiles, or the EmptyWindow that came instead of them; and keys where the warehouse has some."""
-    how = asked(wh, given)
+def _query(wh: query.Warehouse, given: argparse.Namespace) -> list[Any]:
+    """[quantiles, or EmptyWindow if there are no rows], then the top keys if the warehouse has a key."""
+    options = window_and_mode(wh, given)
     try:
-        seen: list[Any] = [wh.quantile([phi_of(text) for text in given.phi], given.measure, **how)]
-    except EmptyWindow as nothing:
-        seen = [nothing]
+        results: list[Any] = [wh.quantile([parse_phi(text) for text in given.phi], given.measure, **options)]
+    except EmptyWindow as empty:
+        results = [empty]
     if wh.key and given.top:
         mode = "exact" if given.mode == "exact" else "approximate"
-        seen.append(wh.top(given.top, **{**how, "mode": mode}))
-    return seen
+        results.append(wh.top(given.top, **{**options, "mode": mode}))
+    return results
 
 
-def _looks(every: float, times: int | None) -> Iterator[int]:
-    """Counts looks, with the pause between two of them."""
+def _repetitions(every: float, times: int | None) -> Iterator[int]:
+    """Yields 0, 1, ... `times` - 1 and sleeps `every` seconds in between; without end if `times` is None."""
     count = 0
     while times is None or count < times:
         if count:
@@ -58,16 +59,16 @@ def _looks(every: float, times: int | None) -> Iterator[int]:
 
 
 def _screen(given: argparse.Namespace) -> AbstractContextManager[Callable[[list[Any]], None]]:
-    """What shows a look."""
+    """Opens the output; yields the function that shows the results of one repetition."""
     if given.json:
-        return nullcontext(lambda seen: print(_document(*seen), flush=True))
+        return nullcontext(lambda results: print(_document(*results), flush=True))
     if sys.stdout.isatty():
         return _live()
-    return nullcontext(lambda seen: print(*seen, sep="\n\n", end="\n\n", flush=True))
+    return nullcontext(lambda results: print(*results, sep="\n\n", end="\n\n", flush=True))
 
 
 def _document(quantiles: Any, keys: Any = None) -> str:
-    """One document: that of the quantiles, with that of the keys in its `top`."""
+    """The JSON document of the quantiles, with the document of the keys as its field `top`."""
     if isinstance(quantiles, EmptyWindow):
         document: dict[str, Any] = {"answers": [], "empty": str(quantiles)}
     else:
@@ -81,8 +82,8 @@ def _live() -> Iterator[Callable[[list[Any]], None]]:
     from rich.live import Live
 
     with Live(auto_refresh=False) as screen:
-        yield lambda seen: screen.update(Group(*map(_drawn, seen)), refresh=True)
+        yield lambda results: screen.update(Group(*map(_drawn, results)), refresh=True)
 
 
-def _drawn(one: Any) -> Any:
-    return str(one) if isinstance(one, EmptyWindow) else rich_table(one)
+def _drawn(result: Any) -> Any:
+    return str(result) if isinstance(result, EmptyWindow) else rich_table(result)

@@ -1,1 +1,1 @@
-"""The command line: arguments, the list of commands, exit codes, progress."""
+"""The command line: options, the table of commands, exit codes, signals, progress, completion."""

@@ -1,8 +1,8 @@
-"""What the jobs and the command `tidemark` take: every group of options is written here, once.
+"""The options of the jobs and of the command `tidemark`; each group is defined once.
 
-Nothing is imported that reads a warehouse, so help and completion are told at once. Each function adds
-its options to a parser, which also becomes `parser` of what is parsed: usage that is found wrong later
-is told by it.
+Each function adds its options to a parser. The parsed namespace keeps that parser as `parser`, so that a
+usage error found later is reported with the right usage line. No module imported here reads a warehouse:
+help and completion stay fast.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ MODES = ("quick", "accurate", "exact")
 KEY_MODES = ("approximate", "exact")
 ENGINES = ("spark", "local")
 SHELLS = ("bash", "zsh", "fish")
-FILE, FOLDER = "FILE", "PATH"  # what shells complete with names of files
+FILE, FOLDER = "FILE", "PATH"  # metavars that shells complete with file names
 
 
 def warehouse_of(given: argparse.Namespace) -> str:
-    """The warehouse that was named, or the variable's; a usage error where there is neither."""
+    """The warehouse of -w, else of the environment variable; a usage error if both are missing."""
     named = getattr(given, "warehouse", None) or os.environ.get(VARIABLE)
     if not named:
         given.parser.error(f"no warehouse was named. Give -w PATH, or set the variable {VARIABLE}.")
@@ -29,37 +29,42 @@ def warehouse_of(given: argparse.Namespace) -> str:
 
 
 def warehouse(args: argparse.ArgumentParser) -> None:
-    """-w; where it is left out the attribute is missing, so that `tidemark -w W load` keeps its W."""
+    """-w. If it is omitted the namespace has no attribute, so that `tidemark -w W load` keeps W."""
     args.add_argument(
         "-w",
         "--warehouse",
         metavar=FOLDER,
         default=argparse.SUPPRESS,
-        help=f"the warehouse's folder or address (default: the variable {VARIABLE})",
+        help=f"the warehouse's folder or URI (default: the variable {VARIABLE})",
     )
 
 
 def common(args: argparse.ArgumentParser) -> None:
-    """What every command takes."""
+    """Options of every command."""
     args.set_defaults(parser=args)
     warehouse(args)
     args.add_argument("--json", action="store_true", help="print one JSON document, for programs")
 
 
 def creation(args: Any) -> None:
-    """The options that are fixed when a warehouse is made."""
+    """The options that are fixed when a warehouse is created."""
     args.add_argument(
-        "--measure", action="append", metavar="COLUMN", help="a numeric column; may be repeated"
+        "--measure",
+        action="append",
+        metavar="COLUMN",
+        help="a numeric column, date or timestamp; may be repeated",
     )
-    args.add_argument("--key", metavar="COLUMN", help="the column that frequencies are asked of")
-    args.add_argument("--time", metavar="COLUMN", help="the event time, a timestamp or date")
-    args.add_argument("--tick", metavar="SPAN", help="the grain of windows (default 1 day)")
-    args.add_argument("--eps", type=float, help="the promise, in (0, 0.5) (default 0.001)")
-    args.add_argument("--kappa", type=int, help="the merge threshold, at least 2 (default 10)")
+    args.add_argument("--key", metavar="COLUMN", help="the column whose values are counted")
+    args.add_argument("--time", metavar="COLUMN", help="the event time column, a timestamp or date")
+    args.add_argument(
+        "--tick", metavar="SPAN", help="the width of a tick, the unit of windows (default 1 day)"
+    )
+    args.add_argument("--eps", type=float, help="the error bound, in (0, 0.5) (default 0.001)")
+    args.add_argument("--kappa", type=int, help="how many runs a level may hold, at least 2 (default 10)")
 
 
-def created_with(given: argparse.Namespace) -> dict[str, Any]:
-    """What was given of `creation`, as `warehouse.create` takes it."""
+def creation_options(given: argparse.Namespace) -> dict[str, Any]:
+    """The values of the options of `creation`, as keywords of `warehouse.create`; None if not given."""
     names = {"measures": "measure", **{name: name for name in ("key", "time", "tick", "eps", "kappa")}}
     return {name: getattr(given, option) for name, option in names.items()}
 
@@ -69,7 +74,7 @@ def create(args: argparse.ArgumentParser) -> None:
     common(args)
     creation(args)
     args.add_argument(
-        "--grace", metavar="SPAN", help="how long what readers may still see is kept (default 7 days)"
+        "--grace", metavar="SPAN", help="how long old files are kept for readers (default 7 days)"
     )
     args.add_argument(
         "--key-eps",
@@ -83,20 +88,20 @@ def create(args: argparse.ArgumentParser) -> None:
     args.add_argument(
         "--schema",
         metavar="DDL",
-        help="the columns, such as 'time timestamp, delay int' (default: those of the first batch)",
+        help="the columns, such as 'time timestamp, delay int' (default: the columns of the first batch)",
     )
 
 
 def load(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark load` and jobs/load_batch.py."""
     common(args)
-    what = args.add_mutually_exclusive_group(required=True)
-    what.add_argument("--input", metavar=FOLDER, help="a file or a folder of files, or a Delta table")
-    what.add_argument(
-        "--from-stream", action="store_true", help="load what the streams brought since the last load"
+    rows = args.add_mutually_exclusive_group(required=True)
+    rows.add_argument("--input", metavar=FOLDER, help="a file or a folder of files, or a Delta table")
+    rows.add_argument(
+        "--from-stream", action="store_true", help="load the rows that streams appended since the last load"
     )
-    args.add_argument("--format", choices=FORMATS, help="the input's format (default: by its name)")
-    args.add_argument("--batch", metavar="ID", help="the batch's name: the same name again changes nothing")
+    args.add_argument("--format", choices=FORMATS, help="the input's format (default: by the file names)")
+    args.add_argument("--batch", metavar="ID", help="the batch's name: loading it again changes nothing")
     args.add_argument(
         "--batch-every", metavar="SPAN", help="cut the input by event time into batches of this length"
     )
@@ -104,43 +109,52 @@ def load(args: argparse.ArgumentParser) -> None:
         "--engine",
         choices=ENGINES,
         default="spark",
-        help="who does the work: spark (the default), or local: this process alone, without Java, for files "
-        "of up to some million rows on this machine",
+        help="spark (the default), or local: in this process without Java, for local files of up to a few "
+        "million rows",
     )
-    creation(args.add_argument_group("at first use, creates the warehouse; later these must agree with it"))
+    creation(args.add_argument_group("create the warehouse at first use; later they must match it"))
 
 
 def stream(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark stream` and jobs/stream_events.py."""
     common(args)
     args.add_argument(
-        "--source", required=True, choices=["kafka", "files", "delta"], help="where events come from"
+        "--source", required=True, choices=["kafka", "files", "delta"], help="the source of the events"
     )
     args.add_argument("--name", help="the stream's name in the warehouse (default: the topic or the folder)")
     args.add_argument(
-        "--checkpoint", metavar=FOLDER, help="this stream's own folder (default: below the warehouse)"
+        "--checkpoint",
+        metavar=FOLDER,
+        help="the folder of this stream's checkpoint (default: in the warehouse)",
     )
-    args.add_argument("--bootstrap", metavar="HOST:PORT", help="Kafka's servers")
-    args.add_argument("--topic", help="Kafka's topic")
-    args.add_argument("--path", metavar=FOLDER, help="the folder that files come into, or the Delta table")
-    args.add_argument("--format", choices=["json", "csv"], default="json", help="of a record (default json)")
-    args.add_argument("--columns", metavar="A,B,C", help="CSV's fields (default: the warehouse's columns)")
+    args.add_argument("--bootstrap", metavar="HOST:PORT", help="the Kafka servers")
+    args.add_argument("--topic", help="the Kafka topic")
+    args.add_argument("--path", metavar=FOLDER, help="the folder of incoming files, or the Delta table")
+    args.add_argument(
+        "--format", choices=["json", "csv"], default="json", help="the record format (default json)"
+    )
+    args.add_argument(
+        "--columns", metavar="A,B,C", help="the fields of CSV in order (default: the warehouse's columns)"
+    )
     args.add_argument(
         "--starting-offsets",
         default="earliest",
         metavar="WHERE",
-        help="where a new Kafka stream begins: earliest (the default), latest, or Spark's JSON",
+        help="where a new Kafka stream starts: earliest (the default), latest, or offsets in Spark's JSON",
     )
     args.add_argument(
-        "--max-per-batch", type=int, metavar="N", help="records (Kafka) or files of a batch at most"
+        "--max-per-batch", type=int, metavar="N", help="at most N records (Kafka) or files per batch"
     )
     args.add_argument("--trigger", metavar="SPAN", help="time between batches, such as '10 seconds'")
-    args.add_argument("--once", action="store_true", help="take what is there now, and end")
+    args.add_argument("--once", action="store_true", help="process the available records, then end")
     args.add_argument(
-        "--ahead", metavar="SPAN", help="events further ahead of the clock are rejected (default 1 day)"
+        "--ahead", metavar="SPAN", help="reject events further ahead of the clock than this (default 1 day)"
     )
     args.add_argument(
-        "--max-rejected-fraction", type=float, metavar="F", help="stop where more of a batch is rejected"
+        "--max-rejected-fraction",
+        type=float,
+        metavar="F",
+        help="stop if a larger share of a batch is rejected",
     )
 
 
@@ -148,68 +162,68 @@ def maintain(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark maintain` and jobs/maintain.py."""
     common(args)
     args.add_argument(
-        "--grace", metavar="SPAN", help="for this once instead of the warehouse's own grace period"
+        "--grace", metavar="SPAN", help="the grace period of this call, instead of the warehouse's"
     )
 
 
 def sql_server(args: argparse.ArgumentParser) -> None:
-    """The options of `tidemark sql-server` and jobs/sql/server.py."""
+    """The options of `tidemark sql-server` and jobs/sql_server.py."""
     args.set_defaults(parser=args)
     args.add_argument(
         "-w",
         "--warehouse",
         action="append",
         metavar="NAME=PATH",
-        help="a warehouse and the name that its tables begin with; may be repeated (default: the settings "
-        f"spark.tidemark.NAME, then the variable {VARIABLE}; the default of NAME is the folder's)",
+        help="a warehouse and the prefix of its tables; may be repeated (default: the settings "
+        f"spark.tidemark.NAME, then the variable {VARIABLE}; NAME defaults to the folder's name)",
     )
-    args.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
-    args.add_argument("--port", type=int, default=0, help="the port; 0, the default, takes a free one")
+    args.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)")
+    args.add_argument("--port", type=int, default=0, help="the port; 0 (the default) selects a free one")
     args.add_argument(
         "--users",
         metavar=FILE,
-        help="ask for names and passwords: a file of lines NAME:HASH, with hashes of `openssl passwd -6`",
+        help="require user names and passwords; a file of lines NAME:HASH, hashes by `openssl passwd -6`",
     )
     args.add_argument(
         "--anyone",
         action="store_true",
-        help="listen beyond this machine without asking for a password",
+        help="accept clients from other machines without a password",
     )
     args.add_argument(
         "--allow-all",
         action="store_true",
-        help="let clients do all that Spark can, as this process's user: write, delete, run programs",
+        help="let clients do everything Spark can as this process's user: write, delete, run programs",
     )
     args.add_argument("--json", action="store_true", help="print one JSON document, for programs")
 
 
 def window(args: argparse.ArgumentParser) -> None:
-    """What every question takes."""
+    """Options of every query."""
     common(args)
     args.add_argument(
         "--last",
         metavar="SPAN",
-        help="the newest rows by event time, such as 7d, back from the newest tick of the data; a number "
-        "of steps where the warehouse has no time column",
+        help="the newest rows by event time, such as 7d, counted back from the newest tick of the data; a "
+        "number of steps if the warehouse has no time column",
     )
     args.add_argument(
         "--between",
         nargs=2,
         metavar=("START", "END"),
-        help="a window in ISO times or step numbers, the end exclusive; - leaves a side open",
+        help="a window in ISO times or step numbers, END exclusive; - leaves a side open",
     )
 
 
 def question(args: argparse.ArgumentParser) -> None:
-    """What every question about a measure takes."""
+    """Options of every query about a measure."""
     window(args)
     args.add_argument("--measure", metavar="COLUMN", help="the measure (default: the warehouse's first)")
     args.add_argument(
         "--mode",
         choices=MODES,
         default="accurate",
-        help="quick: from memory, error <= eps * N. accurate (the default): error <= eps * m, reads a few "
-        "blocks. exact: reads the live rows too",
+        help="quick: from memory, error <= eps * N. accurate (the default): reads a few blocks, error <= "
+        "eps * m. exact: also reads the live rows",
     )
 
 
@@ -232,34 +246,34 @@ def histogram(args: argparse.ArgumentParser) -> None:
 
 
 def bins(args: argparse.ArgumentParser, default: int) -> None:
-    """Bins by their number or their edges."""
-    how = args.add_mutually_exclusive_group()
-    how.add_argument(
-        "--bins", type=int, default=default, metavar="N", help=f"how many bins (default {default})"
+    """The number of bins, or their edges."""
+    choice = args.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--bins", type=int, default=default, metavar="N", help=f"the number of bins (default {default})"
     )
-    how.add_argument("--edges", nargs="+", metavar="X", help="the bins' edges instead, ascending")
+    choice.add_argument("--edges", nargs="+", metavar="X", help="the ascending edges of the bins instead")
 
 
 def key_question(args: argparse.ArgumentParser) -> None:
-    """What every question about keys takes."""
+    """Options of every query about keys."""
     window(args)
     args.add_argument(
         "--mode",
         choices=KEY_MODES,
         default="approximate",
-        help="approximate (the default): the live rows by their sketches. exact: reads the live rows",
+        help="approximate (the default): estimates live rows by sketches. exact: reads the live rows",
     )
 
 
 def frequency(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark freq`."""
-    args.add_argument("key", nargs="+", metavar="KEY", help="a key, written as its column's type is")
+    args.add_argument("key", nargs="+", metavar="KEY", help="a key, written in the type of the key column")
     key_question(args)
 
 
 def hitters(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark hitters`."""
-    args.add_argument("phi", metavar="PHI", help="a share of the rows with a key, above 0 and at most 1")
+    args.add_argument("phi", metavar="PHI", help="a share of the rows that have a key, above 0 and at most 1")
     key_question(args)
 
 
@@ -270,9 +284,9 @@ def top(args: argparse.ArgumentParser) -> None:
 
 
 def how_many(args: argparse.ArgumentParser, default: int) -> None:
-    """A number of keys."""
+    """The number of keys."""
     args.add_argument(
-        "k", nargs="?", type=int, default=default, metavar="K", help=f"how many keys (default {default})"
+        "k", nargs="?", type=int, default=default, metavar="K", help=f"the number of keys (default {default})"
     )
 
 
@@ -283,27 +297,31 @@ def watch(args: argparse.ArgumentParser) -> None:
     )
     question(args)
     args.add_argument(
-        "--every", type=float, default=2.0, metavar="SECONDS", help="time between two looks (default 2)"
+        "--every", type=float, default=2.0, metavar="SECONDS", help="seconds between two queries (default 2)"
     )
-    args.add_argument("--times", type=int, metavar="N", help="end after N looks (default: at Ctrl-C)")
+    args.add_argument("--times", type=int, metavar="N", help="end after N queries (default: at Ctrl-C)")
     args.add_argument(
         "--top",
         type=int,
         default=5,
         metavar="K",
-        help="the K most frequent keys too, where the warehouse has a key (default 5; 0: none)",
+        help="also show the K most frequent keys, if the warehouse has a key (default 5; 0: none)",
     )
 
 
 def output(args: argparse.ArgumentParser) -> None:
-    """Where a picture goes."""
+    """The file that a picture is written to."""
     args.add_argument(
-        "-o", "--output", required=True, metavar=FILE, help="the picture; its ending says png, svg or pdf"
+        "-o",
+        "--output",
+        required=True,
+        metavar=FILE,
+        help="the picture file; the extension selects png, svg or pdf",
     )
 
 
 def picture(args: argparse.ArgumentParser) -> None:
-    """What every plot of a measure takes."""
+    """Options of every plot of a measure."""
     question(args)
     output(args)
 
@@ -335,4 +353,4 @@ def plot_top(args: argparse.ArgumentParser) -> None:
 def completion(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark completion`."""
     args.set_defaults(parser=args)
-    args.add_argument("shell", choices=SHELLS, help="the shell that is to complete words")
+    args.add_argument("shell", choices=SHELLS, help="the shell to print the script for")

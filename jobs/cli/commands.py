@@ -1,6 +1,6 @@
-"""The pages of the command `tidemark`: what each of its commands is called, takes, says and runs.
+"""The table of the commands of `tidemark`: name, help texts, options and the function that runs each.
 
-A new command is a new entry of COMMANDS. A name of two words is a command below another.
+A new command is a new entry of COMMANDS. A name of two words is a subcommand: `plot cdf` belongs to `plot`.
 """
 
 from __future__ import annotations
@@ -9,31 +9,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import arguments, exit_codes
 
 ABOUT = """\
-Quantiles over everything that a warehouse holds and everything that has arrived since the last load, with
-certified bounds in the answer. History lies in Delta Lake; the live side is held in sketches.
+Quantiles over all loaded data and over everything that has arrived since the last load. Each answer has
+certified bounds. History is stored in Delta Lake; the live side is summarised in sketches.
 """
 
 ENDING = f"""\
-The warehouse is named by -w, or by the variable {arguments.VARIABLE}. With --json a command prints one line
-of JSON: times in ISO 8601 with their zone, decimals as text, NaN and infinities as "NaN", "Infinity" and
-"-Infinity".
+Name the warehouse with -w or with the environment variable {arguments.VARIABLE}. With --json a command prints
+one line of JSON: times in ISO 8601 with their zone, decimals as text, NaN and infinities as "NaN", "Infinity"
+and "-Infinity".
 
-exit codes:
-  0    done
-  2    bad usage or bad input, and nothing was changed
-  130  ended by Ctrl-C; `stream` and `watch` end so with 0
-  1    anything else
-"""
+{exit_codes.RULE}"""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A page: `options` adds what the command takes, `run` is the module and function that does it.
+    """A command. `options` adds its arguments to a parser; `run` is "module:function".
 
-    A command without `run` only holds those below it.
+    A command without `options` and `run` only groups subcommands.
     """
 
     name: str
@@ -52,11 +47,11 @@ PYSPARK_SUBMIT_ARGS='--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0
 COMMANDS = (
     Command(
         "create",
-        "make a warehouse",
+        "create a warehouse",
         """\
-Makes a warehouse, or finds that the one there has these very options. They are fixed from then on. Without
---schema the first batch brings the columns and their types. A first `tidemark load` with --measure makes
-the warehouse too.""",
+Creates a warehouse. If it exists with the same options, nothing changes. The options are fixed from then on.
+Without --schema the first batch defines the columns and their types. A first `tidemark load` with --measure
+also creates the warehouse.""",
         (
             "tidemark create -w flights --measure delay --key origin --time time",
             "tidemark create -w clicks --measure ms --time at --schema 'at timestamp, ms double'",
@@ -66,12 +61,12 @@ the warehouse too.""",
     ),
     Command(
         "load",
-        "load a batch of files, or what the streams brought, into history",
+        "load a batch of files, or the streamed rows, into history",
         """\
-Loads a batch of files as one step of history. The same --batch again changes nothing, with other rows it
-is refused. A crash is mended by running the command again. With --from-stream it moves what the streams
-brought since the last load. With --engine local no Java is started: for Parquet, CSV and JSON files of up to
-some million rows on this machine.""",
+Loads a batch of files as one step of history. Loading the same --batch again changes nothing; the same name
+with other rows is an error. After a crash, run the command again. --from-stream loads the rows that streams
+appended since the last load. --engine local starts no Java: it reads local Parquet, CSV and JSON files of up
+to a few million rows.""",
         (
             "tidemark load -w flights --input 2001-03-19.parquet --batch 2001-03-19 --measure delay",
             "tidemark load -w flights --input backfill/ --batch all --batch-every '7 days'",
@@ -85,9 +80,9 @@ some million rows on this machine.""",
         "stream",
         "stream events into the live side",
         """\
-Streams events until SIGTERM or Ctrl-C, which end it after the batch in work. Run again it goes on where it
-stopped. Records that do not parse, and events from the far future, go to the table `rejected` with the
-reason. With --json it prints one document for each batch. Kafka needs a package of Spark's:
+Streams events until SIGTERM or Ctrl-C, then finishes the current batch and ends. When it is started again it
+continues where it stopped. Records that do not parse, and events too far in the future, go to the table
+`rejected` with the reason. With --json it prints one document per batch. Kafka needs an extra Spark package:
 set PYSPARK_SUBMIT_ARGS, or use spark-submit --packages with jobs/stream_events.py.""",
         (
             "tidemark stream -w flights --source files --path incoming --format csv",
@@ -99,10 +94,10 @@ set PYSPARK_SUBMIT_ARGS, or use spark-submit --packages with jobs/stream_events.
     ),
     Command(
         "maintain",
-        "sweep what nobody may still see, compact small files",
+        "delete files past their retention, compact small files",
         """\
-Deletes files that no commit names or that no reader may still see, and joins small ones. A --grace that is
-shorter than the warehouse's own is safe only while nobody reads and no load runs.""",
+Deletes files that no commit references and files past their retention (the grace), and compacts small files.
+A --grace that is shorter than the warehouse's own is safe only while no reader and no load runs.""",
         ("tidemark maintain -w flights", "tidemark maintain -w flights --grace '2 days'"),
         arguments.maintain,
         "tidemark.jobs.maintain:run",
@@ -111,8 +106,9 @@ shorter than the warehouse's own is safe only while nobody reads and no load run
         "verify",
         "check every invariant on the real tables",
         """\
-Reads all of the warehouse once, without a JVM, and says of each invariant whether it holds. Ends with 1
-where one does not. Others may write meanwhile: what changed at every look is busy, and breaks nothing.""",
+Reads the whole warehouse once, without a JVM, and reports for each invariant whether it holds. Ends with exit
+code 1 if an invariant is broken. Writers may run at the same time: a check whose tables changed during every
+attempt is reported as busy, and does not count as broken.""",
         ("tidemark verify -w flights",),
         arguments.common,
         "tidemark.jobs.verify:run",
@@ -120,18 +116,19 @@ where one does not. Others may write meanwhile: what changed at every look is bu
     Command(
         "info",
         "steps, runs, live rows, bytes and versions",
-        "Shows what the warehouse holds: steps, runs by level, live batches and rows, bytes, table versions.",
+        "Shows steps, runs by level, live batches and rows, bytes and table versions of the warehouse.",
         ("tidemark info -w flights", "tidemark info -w flights --json | jq .live_rows"),
         arguments.common,
         "tidemark.jobs.ask.quantiles:info",
     ),
     Command(
         "quantile",
-        "quantiles, with the interval that certainly holds each",
+        "quantiles with certified intervals",
         """\
-The PHI-quantile is the smallest value that at least ceil(PHI * N) rows do not exceed. `low` to `high`
-certainly holds it, `rank_lo` to `rank_hi` is where `value` certainly stands among the N rows, and
-`error_bound` is how many ranks it can be off at most. Windows are whole ticks; the last line says which.""",
+The PHI-quantile is the smallest value such that at least ceil(PHI * N) rows are at most that value. The exact
+quantile is certainly between `low` and `high`. The rank of `value` among the N rows is certainly between
+`rank_lo` and `rank_hi`, and at most `error_bound` ranks away from the requested one. Windows are whole ticks;
+the last line shows the window.""",
         (
             "tidemark quantile 0.99 -w flights",
             "tidemark quantile 0.5 0.9 0.99 -w flights --measure delay --last 14d",
@@ -145,8 +142,8 @@ certainly holds it, `rank_lo` to `rank_hi` is where `value` certainly stands amo
         "rank",
         "how many rows are at most X",
         """\
-Counts the rows that are at most X: about `rank`, certainly `rank_lo` to `rank_hi`. NaN is at most nothing.
-Numbers such as -1e3 go behind a --.""",
+Counts the rows that are at most X: `rank` is the estimate, `rank_lo` and `rank_hi` are certain bounds. NaN is
+not counted for any X. Put numbers such as -1e3 after a --.""",
         (
             "tidemark rank 60 -w flights",
             "tidemark rank -w flights --last 7d -- -15 0 15",
@@ -156,8 +153,8 @@ Numbers such as -1e3 go behind a --.""",
     ),
     Command(
         "cdf",
-        "which share of the rows is at most X",
-        "The share of the rows that are at most X: about `cdf`, certainly `cdf_lo` to `cdf_hi`.",
+        "the share of rows that are at most X",
+        "The share of rows that are at most X: `cdf` is the estimate, `cdf_lo` and `cdf_hi` are bounds.",
         ("tidemark cdf 0 15 60 -w flights", "tidemark cdf 0 -w flights --between 2001-03-01 -"),
         arguments.points,
         "tidemark.jobs.ask.quantiles:cdf",
@@ -166,8 +163,9 @@ Numbers such as -1e3 go behind a --.""",
         "histogram",
         "counts in bins",
         """\
-Counts of rows in bins of equal width from the least to the greatest number, or between given edges. A bin
-holds about `count` rows, certainly `lo` to `hi`; it is closed on the left, the last one on both sides.""",
+Counts rows in bins of equal width from the minimum to the maximum, or between given edges. `count` is the
+estimate for a bin, `lo` and `hi` are certain bounds. A bin includes its left edge; the last bin includes both
+edges.""",
         (
             "tidemark histogram -w flights --bins 10",
             "tidemark histogram -w flights --edges -60 0 15 60 1440 --measure delay",
@@ -177,12 +175,13 @@ holds about `count` rows, certainly `lo` to `hi`; it is closed on the left, the 
     ),
     Command(
         "freq",
-        "how many rows have a key",
+        "how many rows have a given key",
         """\
-Counts the rows that have each KEY: about `count`, `in_history` of them in history, which is exact. `hi`
-is certain, `lo` holds with the confidence that the last line says; where the two are one, the count is
-exact. Keys are written as their column's type is: 42, 2001-03-19, 12.50, true; binary in hexadecimal digits.
-Rows whose key is NULL are told in the last line. Keys that begin with a dash go behind a --.""",
+Counts the rows of each KEY. `count` is the estimate; `in_history` is the exact count in history. `hi` is a
+certain upper bound, `lo` is a lower bound that holds with the confidence in the last line. If the two are
+equal, the count is exact. Write keys in the type of the key column: 42, 2001-03-19, 12.50, true; binary keys
+as hexadecimal digits. The last line counts the rows whose key is NULL. Put keys that begin with a dash after
+a --.""",
         (
             "tidemark freq ATL ORD -w flights --last 14d",
             "tidemark freq ATL -w flights --mode exact --json | jq '.answers[0].count'",
@@ -195,18 +194,19 @@ Rows whose key is NULL are told in the last line. Keys that begin with a dash go
         "top",
         "the most frequent keys",
         """\
-The K keys with most rows, most first. `lo` to `hi` certainly holds the rows of each; `certain` says that no
-key that is left out has more.""",
+The K most frequent keys in descending order. `lo` and `hi` are certain bounds of the count of each. `certain`
+means that no key outside the list has more rows.""",
         ("tidemark top -w flights", "tidemark top 5 -w flights --last 7d --mode exact"),
         arguments.top,
         "tidemark.jobs.ask.keys:top",
     ),
     Command(
         "hitters",
-        "every key with a share of the rows",
+        "every key with at least a given share of the rows",
         """\
-Every key with at least PHI of the rows that have a key, most first: none is missed. `lo` to `hi` certainly
-holds its rows; `certain` says that it surely has as many, the others may have.""",
+Every key with at least a share PHI of the rows that have a key, in descending order. No such key is missed.
+`lo` and `hi` are certain bounds of its count. `certain` means that the key surely reaches the share; the
+others may reach it.""",
         ("tidemark hitters 0.01 -w flights", "tidemark hitters 0.001 -w flights --between 2001-03-01 -"),
         arguments.hitters,
         "tidemark.jobs.ask.keys:hitters",
@@ -214,7 +214,7 @@ holds its rows; `certain` says that it surely has as many, the others may have."
     Command(
         "plot",
         "pictures of answers with their certified bands",
-        "Draws answers into a file, whose ending says the format: png, svg or pdf. Needs matplotlib.",
+        "Draws answers into a file in the format of its extension: png, svg or pdf. Needs matplotlib.",
         (
             "tidemark plot cdf -w flights -o delays.png",
             "tidemark plot quantiles -w flights -o week.svg --over 7d",
@@ -223,8 +223,8 @@ holds its rows; `certain` says that it surely has as many, the others may have."
     ),
     Command(
         "plot cdf",
-        "the share of the rows at most x",
-        "Draws the share of the rows at most x between the quantiles 0.005 and 0.995.",
+        "the share of rows that are at most x",
+        "Draws the share of rows that are at most x, between the quantiles 0.005 and 0.995.",
         ("tidemark plot cdf -w flights -o delays.png --last 14d --mode quick",),
         arguments.picture,
         "tidemark.jobs.ask.pictures:cdf",
@@ -232,7 +232,7 @@ holds its rows; `certain` says that it surely has as many, the others may have."
     Command(
         "plot quantiles",
         "quantiles over time",
-        "Draws quantiles over time, an answer for each tick of the window or for each span of --over.",
+        "Draws quantiles over time: one answer per tick of the window, or per span given by --over.",
         ("tidemark plot quantiles -w flights -o week.png --phi 0.5 0.99 --over 7d",),
         arguments.plot_quantiles,
         "tidemark.jobs.ask.pictures:quantiles",
@@ -240,7 +240,7 @@ holds its rows; `certain` says that it surely has as many, the others may have."
     Command(
         "plot histogram",
         "counts in bins",
-        "Draws counts in bins of equal width, or between given edges, which may leave a long tail out.",
+        "Draws counts in bins of equal width, or between given edges, which can leave out a long tail.",
         ("tidemark plot histogram -w flights -o delays.png --bins 30",),
         arguments.plot_histogram,
         "tidemark.jobs.ask.pictures:histogram",
@@ -249,8 +249,8 @@ holds its rows; `certain` says that it surely has as many, the others may have."
         "plot top",
         "the most frequent keys",
         """\
-Draws the keys with most rows as bars: what history holds, which is exact, and what is live, with the
-certain interval of each.""",
+Draws the most frequent keys as bars: the exact count in history and the live count, each with its certain
+interval.""",
         ("tidemark plot top 10 -w flights -o origins.png --last 7d",),
         arguments.plot_top,
         "tidemark.jobs.ask.pictures:top",
@@ -259,8 +259,9 @@ certain interval of each.""",
         "watch",
         "quantiles and top keys that are redrawn as data arrives",
         """\
-Asks again every few seconds until Ctrl-C, or --times times. Where output is no terminal each look is
-printed below the last one. With --json it prints one document for each look, the keys in its `top`.""",
+Repeats the query every few seconds until Ctrl-C, or --times times. If the output is not a terminal, the
+results are printed one below the other. With --json it prints one document per repetition, with the keys in
+its field `top`.""",
         ("tidemark watch -w flights", "tidemark watch 0.99 0.999 -w flights --last 1d --every 5 --times 12"),
         arguments.watch,
         "tidemark.jobs.ask.watch:run",
@@ -269,23 +270,23 @@ printed below the last one. With --json it prints one document for each look, th
         "sql-server",
         "serve warehouses to JDBC clients",
         """\
-Starts Spark's Thrift server, which JDBC and ODBC clients connect to, beeline and dashboards among them. In
-each of their sessions are the functions and views of the warehouses: NAME_quantile, NAME_events ... Prints
-the JDBC address and serves until SIGTERM or Ctrl-C. Clients ask, and do nothing else: what writes, reads
-files by their paths or calls Java is refused. Beyond this machine it asks for names and passwords.""",
+Starts Spark's Thrift server for JDBC and ODBC clients, such as beeline and dashboards. Every session has the
+functions and views of the warehouses: NAME_quantile, NAME_events ... Prints the JDBC address and serves until
+SIGTERM or Ctrl-C. Clients can only query: statements that write, read files by path or call Java are refused.
+Clients from other machines need a user name and a password.""",
         (
             "tidemark sql-server -w flights=/data/flights -w clicks=/data/clicks --port 10000",
             "tidemark sql-server -w flights=/data/flights --host 0.0.0.0 --port 10000 --users users",
             "TIDEMARK_WAREHOUSE=/data/flights tidemark sql-server",
         ),
         arguments.sql_server,
-        "tidemark.jobs.sql.server:run",
+        "tidemark.jobs.sql_server:run",
         needs_warehouse=False,
     ),
     Command(
         "completion",
-        "a script that completes words in bash, zsh or fish",
-        "Prints a script for the shell, made from the very options that this version takes.",
+        "print a completion script for bash, zsh or fish",
+        "Prints a completion script for the shell, generated from the options of this version.",
         (
             'eval "$(tidemark completion bash)"      # in ~/.bashrc',
             'eval "$(tidemark completion zsh)"       # in ~/.zshrc, below compinit',

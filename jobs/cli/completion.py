@@ -1,8 +1,8 @@
-"""Scripts that complete words of the command, made from its parser: a new option is in them by itself.
+"""Completion scripts for bash, zsh and fish, generated from the parser of the command.
 
-A script knows three things of each page: the words that may follow (commands, or choices), its options,
-and what an option takes: a choice, a file's name, something else or nothing. The page is found by the
-words so far, without the values of options.
+A `Page` stands for one command. It lists the words that may follow (subcommands or choices), the options,
+and the kind of value of each option: a choice, a file name, another value, or none. A script finds the page
+from the words on the line, leaving out the values of options.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tidemark.jobs.cli.arguments import FILE, FOLDER
+from tidemark.jobs.cli.exit_codes import DONE
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option by its names. `takes` is what follows it: nothing, a value, a file or one of `choices`."""
+    """An option by its names. `takes` is "", "value", "file" or "choice" (one of `choices`)."""
 
     names: tuple[str, ...]
     summary: str
@@ -27,7 +28,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A command: `path` is its words, `words` what may follow them, each with its summary."""
+    """A command: `path` is its name, "" at the top; `words` are (word, summary) pairs that may follow."""
 
     path: str
     words: tuple[tuple[str, str], ...]
@@ -35,11 +36,11 @@ class Page:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Prints the script of a shell."""
+    """Prints the completion script for a shell."""
     from tidemark.jobs.cli.main import parser
 
     print(script(given.shell, parser()))
-    return 0
+    return DONE
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:
@@ -49,20 +50,20 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
 
 
 def pages(parser: argparse.ArgumentParser, path: str = "") -> Iterator[Page]:
-    """The pages of a parser, itself first."""
+    """The pages of a parser and its subcommands, depth first; the parser itself comes first."""
     words: list[tuple[str, str]] = []
-    options, below = [], []
-    for action in parser._actions:  # noqa: SLF001  argparse tells what a parser takes in no other way
+    options, subcommands = [], []
+    for action in parser._actions:  # noqa: SLF001  argparse has no public list of actions
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            words += [(one.dest, one.help or "") for one in action._choices_actions]  # noqa: SLF001
-            below += [(f"{path} {word}".strip(), page) for word, page in action.choices.items()]
+            words += [(choice.dest, choice.help or "") for choice in action._choices_actions]  # noqa: SLF001
+            subcommands += [(f"{path} {word}".strip(), page) for word, page in action.choices.items()]
         elif action.option_strings:
             options.append(_option(action))
         else:
             words += [(str(choice), "") for choice in action.choices or ()]
     yield Page(path, tuple(words), tuple(options))
-    for deeper, page in below:
-        yield from pages(page, deeper)
+    for name, page in subcommands:
+        yield from pages(page, name)
 
 
 def _option(action: argparse.Action) -> Option:
@@ -72,17 +73,19 @@ def _option(action: argparse.Action) -> Option:
     return Option(tuple(action.option_strings), summary, "" if action.nargs == 0 else takes, choices)
 
 
-def _paths(known: list[Page]) -> list[str]:
-    return [page.path for page in known if page.path]
+def _command_paths(all_pages: list[Page]) -> list[str]:
+    return [page.path for page in all_pages if page.path]
 
 
-def _taking(known: list[Page]) -> list[str]:
-    """The options after which a word is a value and no command."""
-    return sorted({name for page in known for one in page.options if one.takes for name in one.names})
+def _options_with_value(all_pages: list[Page]) -> list[str]:
+    """The options whose next word is a value, not a command."""
+    return sorted(
+        {name for page in all_pages for option in page.options if option.takes for name in option.names}
+    )
 
 
 _BASH = """\
-# {prog} completes in bash: eval "$({prog} completion bash)"
+# Completion of {prog} in bash: eval "$({prog} completion bash)"
 _{prog}() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} at= i
     if [[ $word == = ]]; then word=; fi
@@ -103,30 +106,30 @@ _{prog}() {{
 complete -F _{prog} {prog}
 """
 
-# A name may hold spaces, so the line's end alone divides names.
+# A file name may contain spaces: only line ends separate names.
 _BASH_FILES = r"""local IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word"))"""
 
 
-def _bash(prog: str, known: list[Page]) -> str:
+def _bash(prog: str, all_pages: list[Page]) -> str:
     values, words = [], []
-    for page in known:
-        for one in page.options:
+    for page in all_pages:
+        for option in page.options:
             lead = f" {page.path}".rstrip()
-            told = "|".join(f'"{lead} {name}"' for name in one.names)
-            if one.takes == "file":
-                values.append(f"{told}) {_BASH_FILES}; return ;;")
-            elif one.takes == "choice":
-                values.append(f"{told}) {_bash_words(one.choices)}; return ;;")
-            elif one.takes:
-                values.append(f"{told}) return ;;")
-        names = [name for one in page.options for name in one.names]
+            pattern = "|".join(f'"{lead} {name}"' for name in option.names)
+            if option.takes == "file":
+                values.append(f"{pattern}) {_BASH_FILES}; return ;;")
+            elif option.takes == "choice":
+                values.append(f"{pattern}) {_bash_words(option.choices)}; return ;;")
+            elif option.takes:
+                values.append(f"{pattern}) return ;;")
+        names = [name for option in page.options for name in option.names]
         lead = f'"{" " + page.path if page.path else ""}"'
-        plain = _bash_words([word for word, _ in page.words]) if page.words else ":"
-        words.append(f"{lead}) if [[ $word == -* ]]; then {_bash_words(names)}; else {plain}; fi ;;")
+        following = _bash_words([word for word, _ in page.words]) if page.words else ":"
+        words.append(f"{lead}) if [[ $word == -* ]]; then {_bash_words(names)}; else {following}; fi ;;")
     return _BASH.format(
         prog=prog,
-        taking="|".join(_taking(known)),
-        paths="|".join(f'" {path}"' for path in _paths(known)),
+        taking="|".join(_options_with_value(all_pages)),
+        paths="|".join(f'" {path}"' for path in _command_paths(all_pages)),
         values="\n".join(f"        {line}" for line in values),
         words="\n".join(f"        {line}" for line in words),
     )
@@ -138,10 +141,10 @@ def _bash_words(words: list[str] | tuple[str, ...]) -> str:
 
 _ZSH = """\
 #compdef {prog}
-# {prog} completes in zsh: eval "$({prog} completion zsh)", below compinit
+# Completion of {prog} in zsh: eval "$({prog} completion zsh)", below compinit
 _{prog}() {{
     local before=$words[CURRENT-1] at= i
-    local -a found
+    local -a matches
     if [[ $PREFIX == --*=* ]]; then before=${{PREFIX%%=*}}; compset -P '*='; fi
     for ((i = 2; i < CURRENT; i++)); do
         case "$words[i-1]" in ({taking}) continue ;; esac
@@ -153,44 +156,46 @@ _{prog}() {{
     case "$at" in
 {words}
     esac
-    _describe -t words {prog} found
+    _describe -t words {prog} matches
 }}
 if [[ $funcstack[1] == _{prog} ]]; then _{prog} "$@"; else compdef _{prog} {prog}; fi
 """
 
 
-def _zsh(prog: str, known: list[Page]) -> str:
+def _zsh(prog: str, all_pages: list[Page]) -> str:
     values, words = [], []
-    for page in known:
+    for page in all_pages:
         lead = f" {page.path}".rstrip()
-        for one in page.options:
-            told = "|".join(f'"{lead} {name}"' for name in one.names)
-            does = {
+        for option in page.options:
+            pattern = "|".join(f'"{lead} {name}"' for name in option.names)
+            actions = {
                 "file": "_files",
-                "choice": f"compadd -- {' '.join(one.choices)}",
+                "choice": f"compadd -- {' '.join(option.choices)}",
                 "value": "_message value",
             }
-            if one.takes:
-                values.append(f"({told}) {does[one.takes]}; return ;;")
-        options = [(name, one.summary) for one in page.options for name in one.names]
-        names, plain = (" ".join(map(_zsh_word, several)) for several in (options, page.words))
-        words.append(f'("{lead}") if [[ $PREFIX == -* ]]; then found=({names}); else found=({plain}); fi ;;')
+            if option.takes:
+                values.append(f"({pattern}) {actions[option.takes]}; return ;;")
+        options = [(name, option.summary) for option in page.options for name in option.names]
+        names, following = (" ".join(map(_zsh_word, pairs)) for pairs in (options, page.words))
+        words.append(
+            f'("{lead}") if [[ $PREFIX == -* ]]; then matches=({names}); else matches=({following}); fi ;;'
+        )
     return _ZSH.format(
         prog=prog,
-        taking="|".join(_taking(known)),
-        paths="|".join(f'" {path}"' for path in _paths(known)),
+        taking="|".join(_options_with_value(all_pages)),
+        paths="|".join(f'" {path}"' for path in _command_paths(all_pages)),
         values="\n".join(f"        {line}" for line in values),
         words="\n".join(f"        {line}" for line in words),
     )
 
 
-def _zsh_word(told: tuple[str, str]) -> str:
-    word, summary = told
+def _zsh_word(pair: tuple[str, str]) -> str:
+    word, summary = pair
     return shlex.quote(f"{word}:{summary}" if summary else word)
 
 
 _FISH = """\
-# {prog} completes in fish: {prog} completion fish | source
+# Completion of {prog} in fish: {prog} completion fish | source
 function __{prog}_at
     set -l at
     set -l before
@@ -208,26 +213,26 @@ complete -c {prog} -f
 """
 
 
-def _fish(prog: str, known: list[Page]) -> str:
+def _fish(prog: str, all_pages: list[Page]) -> str:
     lines = []
-    for page in known:
-        where = f"complete -c {prog} -n {_fish_text(f'__{prog}_at {_fish_text(page.path)}')}"
-        lines += [f"{where} -a {word} -d {_fish_text(summary)}" for word, summary in page.words]
-        for one in page.options:
+    for page in all_pages:
+        prefix = f"complete -c {prog} -n {_fish_text(f'__{prog}_at {_fish_text(page.path)}')}"
+        lines += [f"{prefix} -a {word} -d {_fish_text(summary)}" for word, summary in page.words]
+        for option in page.options:
             names = " ".join(
-                f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in one.names
+                f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
             )
-            takes = {
+            values = {
                 "": "",
                 "value": " -x",
                 "file": " -r -F",
-                "choice": f" -x -a {_fish_text(' '.join(one.choices))}",
+                "choice": f" -x -a {_fish_text(' '.join(option.choices))}",
             }
-            lines.append(f"{where} {names}{takes[one.takes]} -d {_fish_text(one.summary)}")
+            lines.append(f"{prefix} {names}{values[option.takes]} -d {_fish_text(option.summary)}")
     return _FISH.format(
         prog=prog,
-        taking=" ".join(_taking(known)),
-        paths=" ".join(map(_fish_text, _paths(known))),
+        taking=" ".join(_options_with_value(all_pages)),
+        paths=" ".join(map(_fish_text, _command_paths(all_pages))),
         lines="\n".join(lines),
     )
 

@@ -1,6 +1,14 @@
-"""How a job ends: 0 done, 2 bad usage or input and nothing was changed, 130 Ctrl-C, 1 anything else.
+"""Exit codes of the commands and jobs, and the function that turns the outcome of a job into one.
 
-While it runs, what the library logs as a warning (a lost race of commits, say) is a line on stderr.
+`RULE` is what the help pages print. In addition:
+
+* argparse ends a process with `REFUSED` when the arguments do not parse.
+* SIGTERM stops `stream` and `sql-server` after the work in progress, with `DONE`. Other jobs do not handle
+  it: the operating system ends them, and a shell reports 143.
+* The command `tidemark` ends with `DONE` if the reader of its output closes the pipe (`| head`).
+
+While a job runs, the library's log records of level WARNING (such as a lost commit race) are printed to
+stderr. This module imports the warehouse only when a job runs, so that help pages stay fast.
 """
 
 from __future__ import annotations
@@ -11,30 +19,44 @@ import sys
 from typing import TYPE_CHECKING
 
 from tidemark.jobs.cli.arguments import warehouse_of
-from tidemark.warehouse.errors import InputError, TidemarkError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of delta-rs
-DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+DONE = 0
+FAILED = 1
+REFUSED = 2
+INTERRUPTED = 130
+
+RULE = f"""\
+exit codes:
+  {DONE:<3}  done
+  {REFUSED:<3}  bad usage or bad input, and nothing was changed
+  {INTERRUPTED:<3}  ended by Ctrl-C; `stream`, `sql-server` and `watch` end with {DONE} instead
+  {FAILED:<3}  anything else
+"""
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in the error texts of delta-rs
 
 
-def ended(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Runs a job with its warehouse named, as `finished` does."""
+def run_warehouse_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
+    """Resolves the warehouse of the arguments, then runs the job like `run_job`."""
     given.warehouse = warehouse_of(given)
-    return finished(run, given)
+    return run_job(run, given)
 
 
-def finished(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Runs a job, and tells an error in one line; its exit code.
+def run_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
+    """Runs a job, prints an error as one line on stderr and returns the exit code.
 
-    An error that is neither ours nor the system's is a mistake of ours: it keeps its traceback. What fails
-    only because Ctrl-C cut a call to Java short (py4j ends the connection) is Ctrl-C.
+    Errors other than TidemarkError and OSError are bugs and keep their traceback. An error that was raised
+    while Ctrl-C was being handled counts as Ctrl-C: py4j closes the connection to Java when a call is cut
+    short, and the next call then fails.
     """
-    shown = _Warnings(logging.WARNING)
-    logging.getLogger("tidemark").addHandler(shown)
+    from tidemark.warehouse.errors import InputError, TidemarkError
+
+    printer = _WarningPrinter(logging.WARNING)
+    logging.getLogger("tidemark").addHandler(printer)
     try:
         return run(given)
     except BrokenPipeError:
@@ -49,11 +71,11 @@ def finished(run: Callable[[argparse.Namespace], int], given: argparse.Namespace
         print(f"error: {' '.join(_COLOURS.sub('', str(error)).split())}", file=sys.stderr)
         return REFUSED if isinstance(error, InputError) else FAILED
     finally:
-        logging.getLogger("tidemark").removeHandler(shown)
+        logging.getLogger("tidemark").removeHandler(printer)
 
 
 def _began_with_control_c(error: BaseException | None) -> bool:
-    """Whether the error was raised while a KeyboardInterrupt was on its way out."""
+    """Whether the error, or one that it followed from, is a KeyboardInterrupt."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -61,8 +83,8 @@ def _began_with_control_c(error: BaseException | None) -> bool:
     return False
 
 
-class _Warnings(logging.Handler):
-    """A line on whatever stderr is at that moment: a status line may have taken its place."""
+class _WarningPrinter(logging.Handler):
+    """Prints each record as a line to the current sys.stderr, which a status line may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"warning: {record.getMessage()}", file=sys.stderr)

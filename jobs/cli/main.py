@@ -1,9 +1,9 @@
-"""The command `tidemark`: the warehouse's words on a command line.
+"""The command `tidemark`: the calls of the Python API as shell commands.
 
     tidemark quantile 0.99 -w flights        (or: python -m tidemark.jobs.cli.main ...)
 
-The commands are listed in jobs/cli/commands.py. What a command needs is imported when it runs: one that
-answers starts no Java and loads no Spark.
+The commands are listed in jobs/cli/commands.py. The module of a command is imported when the command runs,
+so commands that only read start no Java and load no Spark.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ import argparse
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from tidemark.jobs.cli import arguments
 from tidemark.jobs.cli.commands import ABOUT, COMMANDS, ENDING, Command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tidemark.jobs.cli.exit_codes import DONE, INTERRUPTED, run_warehouse_job
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,12 +31,12 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     levels = {"": top.add_subparsers(title="commands", metavar="COMMAND", required=True)}
     for command in COMMANDS:
-        *above, word = command.name.split()
-        page = levels[" ".join(above)].add_parser(
+        *parents, word = command.name.split()
+        page = levels[" ".join(parents)].add_parser(
             word,
             help=command.summary,
             description=command.text,
-            epilog=_ending(command),
+            epilog=_page_ending(command),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
@@ -52,43 +49,37 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Looks the version up when it is asked for: to find it takes longer than to parse a line."""
+    """Prints the version. It is looked up only here, because the lookup is slower than parsing."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
             print(f"{parser.prog} {version('tidemark')}")
-        except PackageNotFoundError:  # from the zip for clusters, or a tree that was not installed
+        except PackageNotFoundError:  # run from the zip for clusters, or from a source tree
             print(f"{parser.prog}, not installed as a package: its version is not known")
         parser.exit()
 
 
-def _ending(command: Command) -> str:
-    examples = "".join(f"  {one}\n" for one in command.examples)
+def _page_ending(command: Command) -> str:
+    examples = "".join(f"  {example}\n" for example in command.examples)
     return f"examples:\n{examples}\n{ENDING}"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
+    """Runs the command; returns its exit code, see jobs/cli/exit_codes.py."""
     try:
         given = parser().parse_args(argv)
         module, name = given.run.split(":")
         run = getattr(import_module(module), name)
-        code = _with_warehouse(run, given) if given.needs_warehouse else int(run(given))
-        sys.stdout.flush()  # here, where a reader that has gone is told
+        code = run_warehouse_job(run, given) if given.needs_warehouse else int(run(given))
+        sys.stdout.flush()  # a closed pipe raises here, inside the try
         return code
-    except KeyboardInterrupt:  # while modules were loaded; later jobs/cli/exit_codes.py hears of it
-        return 130
-    except BrokenPipeError:  # whoever read the answers has enough
+    except KeyboardInterrupt:  # during the import of the command's module; later `run_job` handles it
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of the pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def _with_warehouse(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    from tidemark.jobs.cli.exit_codes import ended
-
-    return ended(run, given)
+        return DONE
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Progress of long work on the terminal: the phase, Spark's tasks, and how long it has taken.
+"""Progress of long work on the terminal: the phase, the count of Spark's tasks and the elapsed time.
 
-rich is imported when there is something to show: most answers are there before it would be.
+rich is imported only when something is shown: most answers arrive sooner than its import would take.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _SLOW_SECONDS = 1.0
 
 
 @contextmanager
-def shown(spark: SparkSession | None, console: Console) -> Iterator[Callable[[str], None]]:
-    """Shows a bar of Spark's tasks until the work is done; call what it yields with each phase.
+def show_progress(spark: SparkSession | None, console: Console) -> Iterator[Callable[[str], None]]:
+    """Shows a progress bar of Spark's tasks during the `with` block; yields a function that sets the phase.
 
-    Without a session there are no tasks to be seen: the phase and the time are shown.
+    Without a session only the phase and the elapsed time are shown.
     """
     from rich.progress import (
         BarColumn,
@@ -47,7 +47,7 @@ def shown(spark: SparkSession | None, console: Console) -> Iterator[Callable[[st
         console=console,
         transient=True,
         disable=not console.is_terminal,
-        redirect_stdout=sys.stdout.isatty(),  # what goes to a file is not to be written on the terminal
+        redirect_stdout=sys.stdout.isatty(),  # redirected output must not reach the terminal
     )
     with bar:
         task = bar.add_task("starting", total=None)
@@ -72,8 +72,8 @@ def shown(spark: SparkSession | None, console: Console) -> Iterator[Callable[[st
 
 
 @contextmanager
-def told_when_slow(what: str) -> Iterator[None]:
-    """Shows a line on the terminal once the work inside takes over a second; it is gone at the end."""
+def status_when_slow(text: str) -> Iterator[None]:
+    """Shows a status line on the terminal while the `with` block runs longer than a second."""
     if not sys.stderr.isatty():
         yield
         return
@@ -84,7 +84,7 @@ def told_when_slow(what: str) -> Iterator[None]:
             return
         from rich.console import Console
 
-        with Console(stderr=True).status(what):
+        with Console(stderr=True).status(text):
             done.wait()
 
     watcher = threading.Thread(target=show, daemon=True)

@@ -1,4 +1,4 @@
-"""Signals: a job that is told to stop ends its work first, and then with 0."""
+"""Stop signals: a job finishes the work in progress, then the process ends with `DONE`."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from typing import Any
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-_STOP_SECONDS = 600  # for the work under way, when the process is told to end
-_BEFORE_SPARK = 100  # Spark's own hook has the priority 40
+from tidemark.jobs.cli.exit_codes import DONE
+
+_STOP_SECONDS = 600  # the longest that Java waits for the work in progress
+_HOOK_PRIORITY = 100  # Spark's own shutdown hook has priority 40; higher ones run first
 
 
 @contextmanager
-def told_to_stop(stopping: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set the event, and end nothing by themselves."""
+def stop_on_signals(stopping: threading.Event) -> Iterator[None]:
+    """Makes SIGTERM and SIGINT set the event instead of ending the process."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
+        yield  # only the main thread receives signals
         return
     numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: stopping.set()) for number in numbers]
+    previous = [signal.signal(number, lambda *_: stopping.set()) for number in numbers]
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in zip(numbers, previous, strict=True):
             signal.signal(number, handler)
 
 
-class _Hook:
-    """What Java calls when it is told to end: it waits until the work has ended."""
+class _ShutdownHook:
+    """Java calls `run` when it shuts down; it returns when the work has ended."""
 
     def __init__(self, stopping: threading.Event) -> None:
         self.stopping, self.ended = stopping, threading.Event()
@@ -43,16 +45,17 @@ class _Hook:
         self.ended.wait(_STOP_SECONDS)
 
     class Java:
-        """The interface that py4j is to show."""
+        """The Java interface that py4j implements with this object."""
 
         implements = ("java.lang.Runnable",)
 
 
 @contextmanager
-def java_waits(spark: SparkSession, stopping: threading.Event) -> Iterator[None]:
-    """Under spark-submit the signal reaches Java, which would end Spark in the middle of the work.
+def delay_java_shutdown(spark: SparkSession, stopping: threading.Event) -> Iterator[None]:
+    """Under spark-submit, delays the shutdown of Java until the `with` block is done.
 
-    A hook that runs before Spark's own keeps it until the work inside is done, and the process ends with 0.
+    There the signal reaches Java, which would stop Spark in the middle of the work. A shutdown hook that runs
+    before Spark's own waits for the block; then the process ends with `DONE`. Elsewhere it does nothing.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         yield
@@ -60,18 +63,18 @@ def java_waits(spark: SparkSession, stopping: threading.Event) -> Iterator[None]
     context = spark.sparkContext
     java: Any = context._jvm  # noqa: SLF001  Java's shutdown is not in the Python API
     ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001
-    hook = _Hook(stopping)
-    thread = java.java.lang.Thread(hook)  # Java's collections ask for hashes, which our object has not
+    hook = _ShutdownHook(stopping)
+    thread = java.java.lang.Thread(hook)  # Java's collections need a hash, which the Python object lacks
     hooks = java.org.apache.hadoop.util.ShutdownHookManager.get()
     seconds = java.java.util.concurrent.TimeUnit.SECONDS
-    hooks.addShutdownHook(thread, _BEFORE_SPARK, _STOP_SECONDS, seconds)
+    hooks.addShutdownHook(thread, _HOOK_PRIORITY, _STOP_SECONDS, seconds)
     try:
         yield
         if hooks.isShutdownInProgress():
             spark.stop()
             sys.stdout.flush()
-            java.java.lang.Runtime.getRuntime().halt(0)
+            java.java.lang.Runtime.getRuntime().halt(DONE)
     finally:
         hook.ended.set()
-        with suppress(Exception):  # Java is gone, or ending
+        with suppress(Exception):  # Java has ended, or is shutting down
             hooks.removeShutdownHook(thread)

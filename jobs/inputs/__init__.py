@@ -1,1 +1,1 @@
-"""Reading a batch from files, with Spark and without."""
+"""Reading the rows of a batch from files, with Spark and without."""

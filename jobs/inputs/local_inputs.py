@@ -1,6 +1,7 @@
-"""A batch from files without Spark: Parquet, CSV and JSON lines on this machine; a folder or one file.
+"""Reads a batch without Spark from local Parquet, CSV or JSON lines: one file or a folder of files.
 
-Parquet brings its own types. Text has the warehouse's, which must be there: Spark alone finds types in text.
+Parquet files have their own types. CSV and JSON are read with the types of the warehouse's columns, so the
+warehouse must exist: only Spark infers types from text.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from tidemark.jobs.inputs.csv_files import csv_rows
 from tidemark.jobs.inputs.json_files import json_rows
-from tidemark.jobs.inputs.spark_inputs import Times, guessed, outside_the_years
+from tidemark.jobs.inputs.spark_inputs import Times, check_in_range, format_of
 from tidemark.warehouse.columns.measures import as_numpy, as_numpy_bools
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.delta import tables
@@ -30,46 +31,44 @@ _UTC = pa.timestamp("us", tz="UTC")
 
 
 class LocalInputs:
-    """Reads batches in this process; the same calls as `inputs.SparkInputs`."""
+    """Implements `Inputs` in this process."""
 
     def __init__(self, warehouse: str) -> None:
         self._warehouse = warehouse
 
     def read(self, path: str, kind: str | None, options: Options | None, *, cut: bool = False) -> ArrowRows:
-        """The rows at `path`, read to their end once where they make a warehouse or are `cut`."""
+        """See `Inputs.read`."""
         paths = input_files(path)
-        chosen = kind or guessed(path, [one.name for one in paths])
-        if chosen == "delta":
-            raise InputError(
-                f"{path} is to be read as a Delta table, which Spark does. Leave out --engine local."
-            )
-        if chosen == "parquet":
+        file_format = kind or format_of(path, [file.name for file in paths])
+        if file_format == "delta":
+            raise InputError(f"{path} is a Delta table, which only Spark reads. Omit --engine local.")
+        if file_format == "parquet":
             rows = parquet_rows(paths)
         elif options is None or not options.columns:
             raise InputError(
-                f"the types of {path} are not known: text has those of the warehouse's columns, and there "
-                "are none yet. Make the warehouse with them (tidemark create --schema), load a first batch "
-                "of Parquet, or leave out --engine local."
+                f"the types of the columns of {path} are not known: CSV and JSON are read with the types "
+                "of the warehouse's columns, and it has none yet. Create it with its columns (tidemark "
+                "create --schema), load a first batch of Parquet, or omit --engine local."
             )
         else:
-            said = dict(options.columns)
-            types = self._types(said)
-            if chosen == "json":
-                rows = json_rows(paths, types, said)
+            type_names = dict(options.columns)
+            types = self._types(type_names)
+            if file_format == "json":
+                rows = json_rows(paths, types, type_names)
             else:
-                rows = csv_rows(paths, "\t" if chosen == "tsv" else ",", types)
+                rows = csv_rows(paths, "\t" if file_format == "tsv" else ",", types)
         if options is None or cut:
             for _ in rows.read():
                 pass
         return rows
 
     def _types(self, names: Iterable[str]) -> pa.Schema:
-        """The types of the warehouse's columns."""
+        """The Arrow types of these columns of the warehouse."""
         stored = pa.schema(tables.open_table(Store.from_uri(self._warehouse), EVENTS).schema())
         return pa.schema([stored.field(name) for name in names])
 
     def check_times(self, rows: ArrowRows, names: Iterable[str]) -> None:
-        """InputError where one of the columns has a time or a date outside the years 1 to 9999."""
+        """See `Inputs.check_times`."""
         present = set(rows.schema.names)
         temporal = [
             name
@@ -79,59 +78,59 @@ class LocalInputs:
         counts = dict.fromkeys(temporal, 0)
         for batch in rows.read() if temporal else ():
             for name in temporal:
-                at, null = _micros(batch, name)
-                counts[name] += int(np.count_nonzero(((at < FIRST_US) | (at > LAST_US)) & ~null))
-        outside_the_years(counts)
+                micros, null = _micros(batch, name)
+                counts[name] += int(np.count_nonzero(((micros < FIRST_US) | (micros > LAST_US)) & ~null))
+        check_in_range(counts)
 
     def times(self, rows: ArrowRows, name: str) -> Times:
-        """The least and the greatest time of the rows, and how many have none."""
-        found = Times(None, None, 0)
+        """See `Inputs.times`."""
+        times = Times(None, None, 0)
         for batch in rows.read():
-            at, null = _micros(batch, name)
-            if (filled := at[~null]).size:
-                least, most = int(filled.min()), int(filled.max())
-                found = Times(
-                    least if found.first is None else min(found.first, least),
-                    most if found.last is None else max(found.last, most),
-                    found.without,
+            micros, null = _micros(batch, name)
+            if (present := micros[~null]).size:
+                first, last = int(present.min()), int(present.max())
+                times = Times(
+                    first if times.first is None else min(times.first, first),
+                    last if times.last is None else max(times.last, last),
+                    times.without,
                 )
-            found = found._replace(without=found.without + int(np.count_nonzero(null)))
-        return found
+            times = times._replace(without=times.without + int(np.count_nonzero(null)))
+        return times
 
     def between(self, rows: ArrowRows, name: str, start: int, stop: int) -> ArrowRows:
-        """The rows whose time is in [start, stop), in microseconds since 1970."""
+        """See `Inputs.between`."""
 
-        def chosen(batch: pa.RecordBatch) -> NDArray[np.bool_]:
-            at, null = _micros(batch, name)
-            return ~null & (at >= start) & (at < stop)
+        def inside(batch: pa.RecordBatch) -> NDArray[np.bool_]:
+            micros, null = _micros(batch, name)
+            return ~null & (micros >= start) & (micros < stop)
 
-        return _where(rows, chosen)
+        return _where(rows, inside)
 
     def without(self, rows: ArrowRows, name: str) -> ArrowRows:
-        """The rows without a time."""
+        """See `Inputs.without`."""
         return _where(rows, lambda batch: _micros(batch, name)[1])
 
 
-def _where(rows: ArrowRows, chosen: Callable[[pa.RecordBatch], NDArray[np.bool_]]) -> ArrowRows:
+def _where(rows: ArrowRows, mask_of: Callable[[pa.RecordBatch], NDArray[np.bool_]]) -> ArrowRows:
     def read() -> Iterator[pa.RecordBatch]:
         for batch in rows.read():
-            if (found := batch.filter(pa.array(chosen(batch)))).num_rows:
-                yield found
+            if (part := batch.filter(pa.array(mask_of(batch)))).num_rows:
+                yield part
 
     return ArrowRows(rows.schema, read)
 
 
 def _micros(batch: pa.RecordBatch, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """A column of times or dates in microseconds since 1970, and where it is NULL.
+    """A column of times or dates in microseconds since 1970, and the mask of its NULLs.
 
-    A date so far away that its microseconds do not fit into 64 bits is as far outside as fits.
+    Dates outside the years 1 to 9999 are clipped to a day outside, so that they fit into 64 bits.
     """
     column = batch.column(name)
     null: NDArray[np.bool_] = as_numpy_bools(column.is_null())
     days = pa.types.is_date(column.type)
-    plain = column.cast(pa.date32()).cast(pa.int32()) if days else column.cast(_UTC)
-    at: NDArray[np.int64] = as_numpy(pc.fill_null(plain.cast(pa.int64()), 0))
+    ordered = column.cast(pa.date32()).cast(pa.int32()) if days else column.cast(_UTC)
+    micros: NDArray[np.int64] = as_numpy(pc.fill_null(ordered.cast(pa.int64()), 0))
     if days:
         farthest = LAST_US // DAY_US + 1
-        at = np.clip(at, -farthest, farthest) * DAY_US
-    return at, null
+        micros = np.clip(micros, -farthest, farthest) * DAY_US
+    return micros, null

@@ -1,8 +1,8 @@
-"""Reading a batch from files: Parquet, CSV, JSON lines or a Delta table; a folder or one file.
+"""Reads a batch with Spark: Parquet, CSV, JSON lines or a Delta table; one file or a folder of files.
 
-Text is read with the warehouse's own types and fails on the first record that does not parse:
-a batch is loaded whole or not at all. An input that is to make a warehouse, or to be cut into several
-batches, is read to its end before anything is made: bad rows must leave nothing behind.
+CSV and JSON are read with the types of the warehouse's columns. The first record that does not parse fails
+the load: a batch is loaded completely or not at all. An input that creates a warehouse, or that is cut into
+several batches, is read to its end before anything is written, so that bad rows leave nothing behind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tidemark.warehouse.settings.options import Options
 
-_ENDINGS = {
+_FORMAT_OF_EXTENSION = {
     "parquet": "parquet",
     "csv": "csv",
     "tsv": "tsv",
@@ -37,7 +37,10 @@ _UNREADABLE = re.compile(
 
 
 class Times(NamedTuple):
-    """The least and the greatest time of an input, in microseconds since 1970, and its rows without one."""
+    """The first and last time of an input in microseconds since 1970, and the number of rows without a time.
+
+    `first` and `last` are inclusive, and None if no row has a time.
+    """
 
     first: int | None
     last: int | None
@@ -45,26 +48,31 @@ class Times(NamedTuple):
 
 
 class Inputs(Protocol):
-    """Reads batches; `Rows` are a DataFrame with Spark, `ArrowRows` without."""
+    """Reads batches. Rows are a DataFrame with Spark, and `ArrowRows` without."""
 
     def read(self, path: str, kind: str | None, options: Options | None, *, cut: bool = False) -> Any:
-        """The rows at `path`; `options` are the warehouse's where it is there; `cut`: into batches."""
+        """The rows at `path`.
+
+        kind: the format, None to derive it from the file names. options: the warehouse's, None if the input
+        creates the warehouse. cut: whether the rows will be cut into batches. If `options` is None or `cut`
+        is set, the rows are read to their end once, and InputError is raised for rows that do not parse.
+        """
 
     def check_times(self, rows: Any, names: Iterable[str]) -> None:
-        """InputError where one of the columns has a time or a date outside the years 1 to 9999.
+        """InputError if a time or date in these columns is outside the years 1 to 9999.
 
-        A load refuses such rows by itself. This is for rows that are to make a warehouse or to be cut into
-        batches, before anything is made of them.
+        A load refuses such rows itself. This check is for rows that create a warehouse or are cut into
+        batches: it runs before anything is written.
         """
 
     def times(self, rows: Any, name: str) -> Times:
-        """The least and the greatest time of the rows, and how many have none."""
+        """The first and last time of the rows in the column `name`, and the number of rows without a time."""
 
     def between(self, rows: Any, name: str, start: int, stop: int) -> Any:
         """The rows whose time is in [start, stop), in microseconds since 1970."""
 
     def without(self, rows: Any, name: str) -> Any:
-        """The rows without a time."""
+        """The rows whose time is NULL."""
 
 
 class SparkInputs:
@@ -74,14 +82,14 @@ class SparkInputs:
         self._spark = spark
 
     def read(self, path: str, kind: str | None, options: Options | None, *, cut: bool = False) -> DataFrame:
-        """The rows at `path`, read to their end once where they make a warehouse or are `cut`."""
+        """See `Inputs.read`."""
         spark = self._spark
         try:
-            chosen = kind or _guess(spark, path)
-            reader = spark.read.format("csv" if chosen == "tsv" else chosen)
-            if chosen in ("csv", "tsv"):
-                reader = _csv(reader.option("sep", "\t" if chosen == "tsv" else ","), path, options)
-            elif chosen == "json":
+            file_format = kind or _detect_format(spark, path)
+            reader = spark.read.format("csv" if file_format == "tsv" else file_format)
+            if file_format in ("csv", "tsv"):
+                reader = _csv(reader.option("sep", "\t" if file_format == "tsv" else ","), path, options)
+            elif file_format == "json":
                 reader = _json(spark, reader, path, options)
             rows = reader.load(path)
             if options is None or cut:
@@ -91,36 +99,36 @@ class SparkInputs:
             raise as_input_error(error, path) from error
 
     def check_times(self, rows: DataFrame, names: Iterable[str]) -> None:
-        """InputError where one of the columns has a time or a date outside the years 1 to 9999."""
+        """See `Inputs.check_times`."""
         from pyspark.sql import functions as F
 
         types = dict(rows.dtypes)
         outside = {}
         for name in dict.fromkeys(names):
-            column, day = F.col(quoted(name)), types.get(name) == "date"
-            if day or types.get(name, "").startswith("timestamp"):
-                at = F.unix_date(column) if day else F.unix_micros(column.cast("timestamp"))
-                unit = DAY_US if day else 1
-                outside[name] = F.count_if((at < FIRST_US // unit) | (at > LAST_US // unit))
+            column, is_date = F.col(quoted(name)), types.get(name) == "date"
+            if is_date or types.get(name, "").startswith("timestamp"):
+                time = F.unix_date(column) if is_date else F.unix_micros(column.cast("timestamp"))
+                unit = DAY_US if is_date else 1
+                outside[name] = F.count_if((time < FIRST_US // unit) | (time > LAST_US // unit))
         if outside:
             counts = [count.alias(f"c{i}") for i, count in enumerate(outside.values())]
-            outside_the_years(dict(zip(outside, rows.agg(*counts).collect()[0], strict=True)))
+            check_in_range(dict(zip(outside, rows.agg(*counts).collect()[0], strict=True)))
 
     def times(self, rows: DataFrame, name: str) -> Times:
-        """The least and the greatest time of the rows, and how many have none."""
+        """See `Inputs.times`."""
         from pyspark.sql import functions as F
 
-        at = _micros(name)
-        nulls = F.coalesce(F.sum(F.when(at.isNull(), 1).otherwise(0)), F.lit(0))
-        return Times(*rows.select(F.min(at), F.max(at), nulls).collect()[0])
+        micros = _micros(name)
+        nulls = F.coalesce(F.sum(F.when(micros.isNull(), 1).otherwise(0)), F.lit(0))
+        return Times(*rows.select(F.min(micros), F.max(micros), nulls).collect()[0])
 
     def between(self, rows: DataFrame, name: str, start: int, stop: int) -> DataFrame:
-        """The rows whose time is in [start, stop), in microseconds since 1970."""
-        at = _micros(name)
-        return rows.where((at >= start) & (at < stop))
+        """See `Inputs.between`."""
+        micros = _micros(name)
+        return rows.where((micros >= start) & (micros < stop))
 
     def without(self, rows: DataFrame, name: str) -> DataFrame:
-        """The rows without a time."""
+        """See `Inputs.without`."""
         return rows.where(_micros(name).isNull())
 
 
@@ -130,18 +138,18 @@ def _micros(name: str) -> Column:
     return F.unix_micros(F.col(quoted(name)).cast("timestamp"))
 
 
-def outside_the_years(counts: Mapping[str, int]) -> None:
-    """InputError where a column has rows outside the years 1 to 9999; `counts` are how many, by column."""
+def check_in_range(counts: Mapping[str, int]) -> None:
+    """InputError if a count is positive; `counts` are the rows outside the years 1 to 9999 by column."""
     for name, count in counts.items():
         if count:
             raise InputError(
                 f"{name} lies outside the years 1 to 9999 in {count:,} rows of the input. Nothing was "
-                "changed. Mend such rows in the input, or leave them out."
+                "changed. Correct these rows in the input, or remove them."
             )
 
 
 def as_input_error(error: Exception, path: str) -> Exception:
-    """The package's error where Spark cannot find or parse the input; else the error itself."""
+    """An InputError if Spark could not find or parse the input; otherwise the same error."""
     text = str(error)
     if isinstance(error, TidemarkError) or not _UNREADABLE.search(text):
         return error
@@ -153,7 +161,7 @@ def as_input_error(error: Exception, path: str) -> Exception:
 
 
 def _root_cause(error: Exception) -> str:
-    """What Java says at the bottom of its causes, such as the text that is no number."""
+    """The message of the innermost cause in Java, which may quote the text that does not parse; or ""."""
     java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     if java is None or java.getCause() is None:
         return ""
@@ -162,8 +170,8 @@ def _root_cause(error: Exception) -> str:
     return f" ({str(java.getMessage()).splitlines()[0][:300]})" if java.getMessage() else ""
 
 
-def _guess(spark: SparkSession, path: str) -> str:
-    """The format by the name's ending, or by the files of a folder."""
+def _detect_format(spark: SparkSession, path: str) -> str:
+    """The format by the extension of the name, or of the files in the folder."""
     names = [path.rstrip("/").rsplit("/", 1)[-1]]
     jvm = spark._jvm  # noqa: SLF001  Hadoop's file system is not in the Python API
     if jvm is not None:
@@ -175,28 +183,29 @@ def _guess(spark: SparkSession, path: str) -> str:
             if system.exists(jvm.org.apache.hadoop.fs.Path(path, "_delta_log")):
                 return "delta"
             names = [status.getPath().getName() for status in system.listStatus(hadoop)]
-    return guessed(path, names)
+    return format_of(path, names)
 
 
-def guessed(path: str, names: Iterable[str]) -> str:
-    """The format by the names of the files; InputError where they tell none, or several."""
-    found = {_ENDINGS[part] for name in names for part in name.lower().split(".")[1:] if part in _ENDINGS}
-    if len(found) != 1:
+def format_of(path: str, names: Iterable[str]) -> str:
+    """The format by the extensions of the file names; InputError if there is none, or several."""
+    extensions = (part for name in names for part in name.lower().split(".")[1:])
+    formats = {_FORMAT_OF_EXTENSION[part] for part in extensions if part in _FORMAT_OF_EXTENSION}
+    if len(formats) != 1:
         raise InputError(
-            f"cannot tell the format of {path} (found {sorted(found) or 'none'}). "
-            f"Say --format {'|'.join(FORMATS)}."
+            f"cannot tell the format of {path} (found {sorted(formats) or 'none'}). "
+            f"Give --format {'|'.join(FORMATS)}."
         )
-    return found.pop()
+    return formats.pop()
 
 
 def _csv(reader: DataFrameReader, path: str, options: Options | None) -> DataFrameReader:
-    # Without enforceSchema the header of every file is compared, so columns in another order are no mix-up.
+    # Without enforceSchema Spark compares the header of every file, so columns cannot be mixed up.
     reader = reader.option("header", True).option("mode", "FAILFAST").option("enforceSchema", False)
     if options is None or not options.columns:
         return reader.option("inferSchema", True)
     header = reader.load(path).columns
     if not header:
-        raise InputError(f"{path} has no header line. Expected one that names the columns.")
+        raise InputError(f"{path} has no header line. Expected a first line with the column names.")
     return reader.schema(_ddl(header, options))
 
 
@@ -205,11 +214,11 @@ def _json(
 ) -> DataFrameReader:
     reader = reader.option("mode", "FAILFAST")
     if options is None or not options.columns:
-        return reader.option("inferTimestamp", True)  # else no first batch of JSON could have an event time
+        return reader.option("inferTimestamp", True)  # else a first batch could not have an event time
     return reader.schema(_ddl(spark.read.option("mode", "FAILFAST").json(path).columns, options))
 
 
 def _ddl(names: list[str], options: Options) -> str:
-    """The input's columns in its own order, with the warehouse's types; strangers stay text."""
+    """The input's columns in their order, with the types of the warehouse; unknown columns are text."""
     types = dict(options.columns)
     return ddl((name, types.get(name, "string")) for name in names)

@@ -1,1 +1,1 @@
-"""One way to a Spark session, its Java and its jars."""
+"""The Spark session of the jobs, with its Java and its jars."""

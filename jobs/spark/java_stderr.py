@@ -1,10 +1,10 @@
-"""What Spark's Java process says while it starts: held back, and shown only where it does not start.
+"""Hides the standard error of Spark's Java process while it starts; prints it only if the start fails.
 
-Spark's resolver prints a page at each start, even where all is fetched already, and Java and Spark warn of
-what is no concern here. Once Java is up, what it says is passed on as it comes.
+Spark's resolver prints a page at each start, even if nothing is fetched, and Java and Spark print warnings
+that do not matter here. After the start, all output of Java is passed on as it comes.
 
-One thread alone reads Java's standard error. Whoever started Java tells it how that ended by a line in the
-same pipe, so what Java said before is always read before.
+Only one thread reads the pipe. The caller reports the end of the start by a marker line in the same pipe, so
+everything that Java wrote before is always read before the marker.
 """
 
 from __future__ import annotations
@@ -20,62 +20,62 @@ _STDERR = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Java's standard error goes into `sink`; `lines` has what it said until it was up."""
+class StartOutput:
+    """Java writes its standard error to the descriptor `sink`; `lines` are those written during the start."""
 
     sink: int
     lines: list[bytes] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def drop(self) -> None:
-        """Java is up: what it said is no concern, what it says from now on is passed on."""
+        """Call when Java has started: discards the lines so far, and passes on all later output."""
         self._end(_STARTED)
 
     def show(self) -> str:
-        """Java has failed: what it said is shown, and returned."""
+        """Call when Java has failed: prints the lines so far to stderr and returns them."""
         self._end(_FAILED)
         return b"".join(self.lines).decode(errors="replace")
 
-    def _end(self, how: bytes) -> None:
+    def _end(self, marker: bytes) -> None:
         if not self.ended.is_set():
-            os.write(self.sink, how)
+            os.write(self.sink, marker)
             self.ended.wait()
 
 
 @contextmanager
-def held_back(hear: Callable[[str], None]) -> Iterator[Said]:
-    """Holds Java's standard error while the work inside starts it; an error inside shows what it said.
+def hold_back(on_line: Callable[[str], None]) -> Iterator[StartOutput]:
+    """Holds back Java's standard error while the `with` block starts Java; an error in the block prints it.
 
-    hear: is told each line while it is held.
+    on_line: called with each line that is held back.
     """
     source, sink = os.pipe()
-    said = Said(sink)
-    threading.Thread(target=_read, args=(source, said, hear), daemon=True).start()
+    output = StartOutput(sink)
+    threading.Thread(target=_read, args=(source, output, on_line), daemon=True).start()
     try:
-        yield said
-        said.drop()
+        yield output
+        output.drop()
     except Exception:
-        said.show()
+        output.show()
         raise
     finally:
         os.close(sink)
 
 
-def _read(source: int, said: Said, hear: Callable[[str], None]) -> None:
+def _read(source: int, output: StartOutput, on_line: Callable[[str], None]) -> None:
     with os.fdopen(source, "rb") as stderr:
         for line in stderr:
-            if said.ended.is_set():
+            if output.ended.is_set():
                 _pass_on(line)
-            elif line.endswith((_STARTED, _FAILED)):  # below it may be a line that Java has not ended
-                said.lines.append(line.removesuffix(_STARTED).removesuffix(_FAILED))
+            elif line.endswith((_STARTED, _FAILED)):  # the marker may follow an unfinished line of Java
+                output.lines.append(line.removesuffix(_STARTED).removesuffix(_FAILED))
                 if line.endswith(_FAILED):
-                    _pass_on(b"".join(said.lines))
-                said.ended.set()
+                    _pass_on(b"".join(output.lines))
+                output.ended.set()
             else:
-                said.lines.append(line)
-                hear(line.decode(errors="replace").rstrip())
+                output.lines.append(line)
+                on_line(line.decode(errors="replace").rstrip())
 
 
 def _pass_on(text: bytes) -> None:
-    with suppress(OSError):  # where nobody reads, Java is not to wait
+    with suppress(OSError):  # a closed stderr must not block Java
         os.write(_STDERR, text)

@@ -1,13 +1,13 @@
-"""Make this environment's Spark ready: its Java, its Python, Delta's jars and a quiet log.
+"""Prepares the Spark of this environment: its Java, its Python, Delta's jars and the log level.
 
-`make setup` runs it. What is written:
+`make setup` runs it; users of the wheel run `python -m tidemark.jobs.spark.prepare_spark`. It writes:
 
 * pyspark/jars: Delta's jars, resolved once by Spark itself. The setting spark.jars.packages would resolve
-  them again, and print so, whenever a job starts, and `--packages` on a command line would replace it;
-* pyspark/conf/spark-env.sh: which Java and which Python, for whoever starts Spark and however;
+  them, and print so, at each start of a job, and `--packages` on a command line would replace the setting;
+* pyspark/conf/spark-env.sh: the Java and the Python to use, however Spark is started;
 * pyspark/conf/log4j2.properties: errors only;
-* bin/spark-submit of the environment: the one that pyspark brings looks for Spark through the python3 on
-  PATH, which is another one unless the environment is activated.
+* bin/spark-submit of the environment: the script that comes with pyspark finds Spark through the python3 on
+  PATH, which is a different one unless the environment is activated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ JAVA_HOME=$(sh {java_home} {environment}) || exit 1
 : "${{PYSPARK_PYTHON:={python}}}"
 """
 
-# The gateway's logger is named because Spark sets a level of its own, and says so, where it is not.
+# The gateway's logger is listed because otherwise Spark sets its level itself and prints a message.
 LOG4J2 = """\
 # Written by `make setup`. The setting spark.log.level says more.
 rootLogger.level = error
@@ -54,7 +54,7 @@ exec "$SPARK_HOME/bin/spark-submit" "$@"
 
 
 def main() -> None:
-    """Write the files, then let Spark resolve Delta and add its jars to Spark's own."""
+    """Writes the files, then copies Delta's jars beside Spark's own unless they are there."""
     conf = SPARK_HOME / "conf"
     conf.mkdir(exist_ok=True)
     java_home = Path(__file__).resolve().parent / "java_home.sh"
@@ -74,26 +74,28 @@ def main() -> None:
 
 
 def resolve_delta(ivy: Path) -> list[Path]:
-    """Let Spark's resolver fetch Delta's jar and what it depends on into ivy; return the jars."""
+    """Lets Spark's resolver fetch Delta's jar and its dependencies into `ivy`; returns the jars."""
     spark = spark_session("prepare", **{"spark.master": "local[1]", "spark.jars.ivy": str(ivy)})
     spark.stop()
     return sorted((ivy / "jars").glob("*.jar"))
 
 
-def add_missing(found: list[Path], jars: Path) -> None:
-    """Copy the jars that Spark lacks: two versions of one artifact on a class path would win by chance.
+def add_missing(resolved: list[Path], jars: Path) -> None:
+    """Copies the resolved jars whose artifact Spark lacks into its folder `jars`.
 
-    The resolver names a file `<group>_<artifact>-<version>.jar`, and Spark leaves the group out.
-    The jar of Delta itself goes last: where it is, the work is done.
+    An artifact is never there twice: which of two versions on a class path is loaded would be random.
+
+    The resolver names a file `<group>_<artifact>-<version>.jar`; Spark omits the group. Delta's own jar is
+    copied last: its presence shows that all others were copied.
     """
     present = {artifact(jar.name) for jar in jars.glob("*.jar")}
-    missing = [jar for jar in found if artifact(jar.name.split("_", 1)[1]) not in present]
+    missing = [jar for jar in resolved if artifact(jar.name.split("_", 1)[1]) not in present]
     for jar in sorted(missing, key=lambda jar: "delta-spark" in jar.name):
         shutil.copyfile(jar, jars / jar.name)
 
 
 def artifact(name: str) -> str:
-    """Return a jar's name without its version: `delta-storage-4.4.0.jar` gives `delta-storage`."""
+    """The name of a jar without its version: `delta-storage-4.4.0.jar` gives `delta-storage`."""
     return re.split(r"-\d", name, maxsplit=1)[0]
 
 

@@ -1,1 +1,1 @@
-"""The SQL server: who may come in, and which statements are allowed."""
+"""The SQL server: authentication of clients, and the rules for their statements."""

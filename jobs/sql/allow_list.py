@@ -1,7 +1,7 @@
-"""What clients of the SQL server may do: the lists that jobs/sql/guard.py holds each statement against.
+"""The allow lists of the SQL server: jobs/sql/guard.py checks every statement of a client against them.
 
-Names of plans and expressions are those of Spark's classes as its parser leaves a statement. What is on no
-list is refused, and with it what a later Spark brings.
+The names of plans and expressions are the names of Spark's classes in the output of its parser. Everything
+that is not listed is refused, including features of later versions of Spark.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-QUERIES = """
+QUERY_PLANS = """
     Aggregate Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin LimitAll LocalLimit
     LocalRelation NearestByJoin Offset OneRowRelation PipeOperator Pivot Project Repartition
     RepartitionByExpression ResolvedInlineTable Sample Sort SubqueryAlias Union Unpivot UnresolvedHaving
@@ -17,7 +17,7 @@ QUERIES = """
     UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableValuedFunction UnresolvedWith
     WithWindowDefinition
 """
-COMMANDS = """
+COMMAND_PLANS = """
     DescribeColumn DescribeFunction DescribeNamespace DescribeQueryCommand DescribeRelation
     DescribeRelationJsonCommand DescribeTablePartition ExplainCommand ResetCommand SetCatalogAndNamespace
     SetCommand SetNamespaceCommand ShowCatalogsCommand ShowCollationsCommand ShowColumns ShowCreateTable
@@ -25,7 +25,7 @@ COMMANDS = """
     ShowTableProperties ShowTables ShowTablesExtended ShowViews CurrentNamespace UnresolvedFunctionName
     UnresolvedNamespace UnresolvedTable UnresolvedTableOrView UnresolvedView
 """
-# Operators alone: what else computes is a function, and has a name.
+# Operators only. All other computations are functions, which are listed by name.
 EXPRESSIONS = """
     Add AggregateExpression Alias And AnyValue AttributeReference BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
     CaseWhen Cast Coalesce Collate Concat CreateNamedStruct Cube CurrentDate CurrentPath CurrentRow
@@ -42,14 +42,14 @@ EXPRESSIONS = """
     UnresolvedStarExceptOrReplace UnresolvedWindowExpression UnspecifiedFrame WindowExpression
     WindowSpecDefinition
 """
-# Groups of Spark's functions that compute from their arguments alone. Not: Avro, Protobuf and XML, whose
+# Groups of Spark's functions that depend only on their arguments. Excluded: Avro, Protobuf and XML, whose
 # options name files and addresses.
-GROUPS = """
+FUNCTION_GROUPS = """
     agg array bitwise collection conditional conversion csv datetime generator hash json lambda map math
     predicate sketch st string struct url variant vector window
 """
-# Of those that are left, some. Not: reflect, java_method and try_reflect, which call any method of Java's.
-FUNCTIONS = """
+# Functions of other groups. Excluded: reflect, java_method and try_reflect, which call any Java method.
+OTHER_FUNCTIONS = """
     aes_decrypt aes_encrypt assert_true bitmap_bit_position bitmap_bucket_number bitmap_count
     current_catalog current_database current_schema current_user input_file_block_length
     input_file_block_start input_file_name monotonically_increasing_id raise_error session_user
@@ -59,7 +59,7 @@ TABLE_FUNCTIONS = """
     collations explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer range
     sql_keywords stack variant_explode variant_explode_outer
 """
-SETTINGS = """
+SESSION_SETTINGS = """
     spark.sql.adaptive.enabled spark.sql.ansi.enabled spark.sql.autoBroadcastJoinThreshold
     spark.sql.broadcastTimeout spark.sql.caseSensitive spark.sql.crossJoin.enabled spark.sql.groupByAliases
     spark.sql.groupByOrdinal spark.sql.mapKeyDedupPolicy spark.sql.orderByOrdinal spark.sql.session.timeZone
@@ -67,30 +67,30 @@ SETTINGS = """
     spark.sql.thriftServer.queryTimeout spark.sql.ansi.doubleQuotedIdentifiers
     spark.sql.legacy.timeParserPolicy
 """
-# What drivers give with a connection; it is of no matter to Spark.
-OF_DRIVERS = """
+# Settings that JDBC drivers send with a connection; Spark ignores them.
+DRIVER_SETTINGS = """
     hive.resultset.use.unique.column.names hive.server2.thrift.resultset.default.fetch.size
 """
-TOLD = (
-    "Clients of this server may ask: SELECT from its views and table functions, SHOW, DESCRIBE, EXPLAIN of a "
-    "query, USE, and SET of {settings}. Whoever runs it allows all the rest with --allow-all."
+_ALLOWED = (
+    "Clients of this server may run: SELECT from its views and table functions, SHOW, DESCRIBE, EXPLAIN of a "
+    "query, USE, and SET of {settings}. The server's option --allow-all allows all other statements."
 )
 
 
 def lists(java: Any, published: Iterable[str]) -> dict[str, set[str]]:
-    """The lists by name, in lower case; `published` are our own table functions."""
+    """The lists by name, with entries in lower case; `published` are the warehouses' table functions."""
     return {
-        "plans": _names(QUERIES, COMMANDS),
+        "plans": _names(QUERY_PLANS, COMMAND_PLANS),
         "expressions": _names(EXPRESSIONS),
-        "functions": _names(FUNCTIONS) | set(_functions(java)),
-        "table functions": _names(TABLE_FUNCTIONS) | {one.lower() for one in published},
-        "settings": _names(SETTINGS, OF_DRIVERS),
+        "functions": _names(OTHER_FUNCTIONS) | set(_functions(java)),
+        "table functions": _names(TABLE_FUNCTIONS) | {function.lower() for function in published},
+        "settings": _names(SESSION_SETTINGS, DRIVER_SETTINGS),
     }
 
 
-def told() -> str:
-    """What is allowed, for the error."""
-    return TOLD.format(settings=", ".join(SETTINGS.split()))
+def allowed_text() -> str:
+    """The sentence of the error that lists what is allowed."""
+    return _ALLOWED.format(settings=", ".join(SESSION_SETTINGS.split()))
 
 
 def _names(*texts: str) -> set[str]:
@@ -98,11 +98,11 @@ def _names(*texts: str) -> set[str]:
 
 
 def _functions(java: Any) -> Iterator[str]:
-    """Spark's functions of the groups."""
+    """The names of Spark's built-in functions in FUNCTION_GROUPS."""
     registry = java.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
-    groups = {f"{group}_funcs" for group in GROUPS.split()}
-    found = registry.listFunction().iterator()
-    while found.hasNext():
-        function = found.next()
+    groups = {f"{group}_funcs" for group in FUNCTION_GROUPS.split()}
+    functions = registry.listFunction().iterator()
+    while functions.hasNext():
+        function = functions.next()
         if registry.lookupFunction(function).get().getGroup() in groups:
             yield function.funcName()

@@ -1,7 +1,7 @@
-"""Where clients of the SQL server come in: Spark's Thrift server, with the rules of jobs/sql/guard.py.
+"""The entry point of the SQL server: Spark's Thrift server with the rules of jobs/sql/guard.py.
 
-What a client gives with its connection becomes settings of its session, of Hive's, and even of the process
-(set:system:), before any statement. So that is held against the rules first.
+A client sends settings with its connection. Before the first statement they become settings of its session,
+of Hive's session, and even of the process (set:system:). So they are checked against the rules first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.sql.janino import compiled
+from tidemark.jobs.sql.janino import compile_java
 
 JAVA = r"""
 package tidemark;
@@ -34,43 +34,43 @@ import org.apache.spark.sql.hive.thriftserver.HiveThriftServer2$;
 import org.apache.spark.sql.hive.thriftserver.ReflectionUtils;
 
 public final class SqlEntrance {
-  /** Where clients come in. What they give with a connection becomes settings, Java's too (set:system:). */
+  /** Accepts connections. Their settings may even be system properties of Java (set:system:). */
   static final class Entrance extends ThriftBinaryCLIService {
     private final SqlGuard.Rules rules;
 
-    Entrance(CLIService behind, SqlGuard.Rules rules) {
-      super(behind);
+    Entrance(CLIService service, SqlGuard.Rules rules) {
+      super(service);
       this.rules = rules;
     }
 
-    public TOpenSessionResp OpenSession(TOpenSessionReq asked) throws org.apache.thrift.TException {
+    public TOpenSessionResp OpenSession(TOpenSessionReq request) throws org.apache.thrift.TException {
       try {
-        check(asked.getConfiguration());
+        check(request.getConfiguration());
       } catch (RuntimeException refused) {
         TOpenSessionResp answer = new TOpenSessionResp();
         answer.setStatus(HiveSQLException.toTStatus(new HiveSQLException(refused.getMessage(), refused)));
         return answer;
       }
-      return super.OpenSession(asked);
+      return super.OpenSession(request);
     }
 
-    private void check(Map given) {
-      if (given == null) {
+    private void check(Map settings) {
+      if (settings == null) {
         return;
       }
-      for (Iterator all = given.entrySet().iterator(); all.hasNext();) {
-        Map.Entry one = (Map.Entry) all.next();
-        String name = (String) one.getKey();
-        if (!name.equals("use:database")) { // a statement USE follows, which the parser sees
-          rules.checkSetting(name.replaceFirst("^set:hive(conf|var):", ""), (String) one.getValue());
+      for (Iterator entries = settings.entrySet().iterator(); entries.hasNext();) {
+        Map.Entry entry = (Map.Entry) entries.next();
+        String name = (String) entry.getKey();
+        if (!name.equals("use:database")) { // becomes a statement USE, which the parser checks
+          rules.checkSetting(name.replaceFirst("^set:hive(conf|var):", ""), (String) entry.getValue());
         }
       }
     }
   }
 
   /**
-   * Starts the server as Spark does, with the rules in every session from now on, that of the server itself
-   * included, and with our entrance in place before anybody can come in.
+   * Starts the server as Spark does. All sessions from now on follow the rules, including the server's own.
+   * The entrance replaces Spark's service before the server listens.
    */
   public HiveThriftServer2 start(SparkSession spark, SqlGuard.Rules rules) throws Exception {
     spark.extensions().injectParser(rules);
@@ -98,7 +98,9 @@ public final class SqlEntrance {
 
 
 def start(spark: SparkSession, rules: Any) -> Any:
-    """Spark's server, listening; every session from now on has the rules."""
+    """Starts Spark's server, which listens on return; all sessions from now on follow the rules."""
     loader = rules.getClass().getClassLoader()
-    entrance = compiled(spark, JAVA, loader).getClassLoader().loadClass("tidemark.SqlEntrance").newInstance()
+    entrance = (
+        compile_java(spark, JAVA, loader).getClassLoader().loadClass("tidemark.SqlEntrance").newInstance()
+    )
     return entrance.start(spark._jsparkSession, rules)  # noqa: SLF001

@@ -1,9 +1,9 @@
-"""The rules of the SQL server: what keeps the statements of clients to the lists of jobs/sql/allow_list.py.
+"""The rules of the SQL server: statements must be covered by the lists of jobs/sql/allow_list.py.
 
-A statement is judged as the parser leaves it, before Spark has looked anything up: analysis already runs
-code (it folds what is in IDENTIFIER and VALUES) and opens files. All that a statement consists of must be
-on a list: plans, expressions, functions, settings. So the parser of every session is wrapped, in Java: a
-statement waits for no call into Python, and whatever fails there refuses it.
+A statement is checked on the output of the parser, before Spark resolves any name: the analysis already runs
+code (it evaluates the arguments of IDENTIFIER and VALUES) and opens files. Every plan, expression, function
+and setting in the statement must be on a list. The parser of every session is wrapped in Java code: a
+statement does not wait for a call into Python, and a failure in the check refuses the statement.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.sql.janino import compiled
+from tidemark.jobs.sql.janino import compile_java
 
 JAVA = r"""
 package tidemark;
@@ -54,14 +54,14 @@ import scala.runtime.AbstractFunction2;
 
 public final class SqlGuard {
 
-  /** The lists, and the parsers that hold statements against them: one for each session. */
+  /** The lists. Makes a parser for each session that checks statements against them. */
   public static final class Rules extends AbstractFunction2 {
     private final Map lists;
-    private final String told;
+    private final String allowed;
 
-    Rules(Map lists, String told) {
+    Rules(Map lists, String allowed) {
       this.lists = lists;
-      this.told = told;
+      this.allowed = allowed;
     }
 
     public Object apply(Object session, Object parser) {
@@ -72,7 +72,7 @@ public final class SqlGuard {
       return ((Set) lists.get(list)).contains(name.toLowerCase(Locale.ROOT));
     }
 
-    /** A setting and its value, which must not have Spark look anything up in it, as in ${env:HOME}. */
+    /** Checks a setting and its value; a reference in it, as in ${env:HOME}, is refused. */
     public void checkSetting(String name, String value) {
       if (!has("settings", name)) {
         throw refused("the setting " + name);
@@ -83,11 +83,11 @@ public final class SqlGuard {
     }
 
     RuntimeException refused(String what) {
-      return new Refused("refused: " + what + ". " + told);
+      return new Refused("refused: " + what + ". " + allowed);
     }
   }
 
-  /** Spark tells a client of an error by toString. */
+  /** Spark sends the text of toString to the client. */
   static final class Refused extends RuntimeException {
     Refused(String message) {
       super(message);
@@ -98,7 +98,7 @@ public final class SqlGuard {
     }
   }
 
-  /** Spark's parser, and Delta's before it. Texts of views are not looked at: no client makes one. */
+  /** Wraps Spark's and Delta's parser. Texts of views are not checked: clients cannot create views. */
   static final class GuardedParser implements ParserInterface {
     private final Rules rules;
     private final SparkSession session;
@@ -115,9 +115,9 @@ public final class SqlGuard {
       return checked(parser.parsePlan(text));
     }
 
-    public LogicalPlan parsePlanWithParameters(String text, ParameterContext given) throws ParseException {
+    public LogicalPlan parsePlanWithParameters(String text, ParameterContext context) throws ParseException {
       checkText(text);
-      return checked(parser.parsePlanWithParameters(text, given));
+      return checked(parser.parsePlanWithParameters(text, context));
     }
 
     public LogicalPlan parseQuery(String text) throws ParseException {
@@ -152,7 +152,7 @@ public final class SqlGuard {
       return parser.parseDataType(text);
     }
 
-    /** Where the server's settings say so, Spark's parser first puts in the value of ${env:...}. */
+    /** With variable substitution enabled, Spark's parser first replaces ${env:...} by its value. */
     private void checkText(String text) {
       if (text.contains("${") && session.sessionState().conf().variableSubstituteEnabled()) {
         throw rules.refused("a variable, ${...}");
@@ -164,7 +164,7 @@ public final class SqlGuard {
       return plan;
     }
 
-    /** Looks at all that is reachable: plans in expressions, expressions in tuples, what is explained. */
+    /** Checks everything reachable: plans in expressions, expressions in tuples, the plan of EXPLAIN. */
     private void check(Object part) {
       if (part instanceof TreeNode) {
         checkNode((TreeNode) part);
@@ -185,8 +185,8 @@ public final class SqlGuard {
     }
 
     private void checkNode(TreeNode node) {
-      Class made = node.getClass();
-      String kind = (made.getName().contains("$anon$") ? made.getSuperclass() : made).getName();
+      Class type = node.getClass();
+      String kind = (type.getName().contains("$anon$") ? type.getSuperclass() : type).getName();
       String name = kind.substring(kind.lastIndexOf('.') + 1).replace("$", "");
       boolean ofSpark = kind.matches("org[.]apache[.]spark[.]sql[.](catalyst|execution)[.].*");
       if (!ofSpark || !rules.has(node instanceof LogicalPlan ? "plans" : "expressions", name)) {
@@ -224,11 +224,11 @@ public final class SqlGuard {
         }
         checkDatabase(((UnresolvedNamespace) target).multipartIdentifier());
       } else if (node instanceof SetCommand) {
-        Option given = ((SetCommand) node).kv();
-        if (given.isEmpty()) {
+        Option pair = ((SetCommand) node).kv();
+        if (pair.isEmpty()) {
           throw rules.refused("the list of all settings");
         }
-        Tuple2 setting = (Tuple2) given.get();
+        Tuple2 setting = (Tuple2) pair.get();
         Option value = (Option) setting._2();
         rules.checkSetting((String) setting._1(), value.isEmpty() ? null : (String) value.get());
       } else if (node instanceof ResetCommand) {
@@ -250,9 +250,9 @@ public final class SqlGuard {
       }
     }
 
-    /** A name of one part is never a file; one of more is a file to Spark where there is no such table. */
+    /** A name of one part is never a file. A longer name is a file to Spark if there is no such table. */
     private void checkTable(Seq name) {
-      List parts = here(name);
+      List parts = withoutCatalog(name);
       boolean known = name.size() == 1;
       if (parts.size() == 2) {
         Option schema = Option.apply((String) parts.get(0));
@@ -264,9 +264,9 @@ public final class SqlGuard {
     }
 
     private void checkDatabase(Seq name) {
-      List parts = here(name);
+      List parts = withoutCatalog(name);
       if (parts.size() != 1 || !catalog().databaseExists((String) parts.get(0))) {
-        throw rules.refused("the schema " + String.join(".", parts) + ", which is not there");
+        throw rules.refused("the schema " + String.join(".", parts) + ", which does not exist");
       }
     }
 
@@ -274,23 +274,23 @@ public final class SqlGuard {
       return session.sessionState().catalog();
     }
 
-    /** The name without Spark's own catalog: no other is served. */
-    private static List here(Seq name) {
+    /** The name without the prefix spark_catalog; the server has no other catalog. */
+    private static List withoutCatalog(Seq name) {
       List parts = CollectionConverters.asJava(name);
-      boolean named = parts.size() > 1 && ((String) parts.get(0)).equalsIgnoreCase("spark_catalog");
-      return named ? parts.subList(1, parts.size()) : parts;
+      boolean prefixed = parts.size() > 1 && ((String) parts.get(0)).equalsIgnoreCase("spark_catalog");
+      return prefixed ? parts.subList(1, parts.size()) : parts;
     }
   }
 
-  /** lists: sets of names in lower case, by what they name; told: what may be done, for the error. */
-  public Rules rules(Map lists, String told) {
-    return new Rules(lists, told);
+  /** lists: sets of names in lower case, by kind; allowed: what is allowed, the end of an error. */
+  public Rules rules(Map lists, String allowed) {
+    return new Rules(lists, allowed);
   }
 }
 """
 
 
-def rules(spark: SparkSession, lists: dict[str, set[str]], told: str) -> Any:
-    """The rules, an object of Java's: lists of names in lower case by what they name, and the error's end."""
-    guard = compiled(spark, JAVA).getClassLoader().loadClass("tidemark.SqlGuard").newInstance()
-    return guard.rules(lists, told)
+def rules(spark: SparkSession, lists: dict[str, set[str]], allowed: str) -> Any:
+    """The rules as a Java object. lists: see `allow_list.lists`; allowed: the last sentence of the errors."""
+    guard = compile_java(spark, JAVA).getClassLoader().loadClass("tidemark.SqlGuard").newInstance()
+    return guard.rules(lists, allowed)

@@ -1,6 +1,6 @@
-"""Java of ours, compiled where it runs by Janino, with which Spark compiles its queries.
+"""Compiles Java source at run time with Janino, the compiler that Spark uses for its queries.
 
-So nobody needs a compiler of Java. The source is in Python's modules and goes wherever they go.
+So no Java compiler has to be installed, and the Java source is shipped inside the Python modules.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 
-def compiled(spark: SparkSession, source: str, beside: Any = None) -> Any:
-    """Janino when it has compiled: getClassLoader has the classes, getBytecodes their code.
+def compile_java(spark: SparkSession, source: str, parent: Any = None) -> Any:
+    """Compiles the source; returns Janino's compiler with getClassLoader and getBytecodes for the result.
 
-    `beside` is a class loader whose classes the source may use; Spark's are there by default.
+    `parent` is a class loader whose classes the source may use; by default the one of Spark.
     """
-    return _compiled(spark.sparkContext._jvm, source, beside)  # noqa: SLF001  Java is not in the Python API
+    return _compiled(spark.sparkContext._jvm, source, parent)  # noqa: SLF001  Java is not in the Python API
 
 
-@cache  # py4j takes two classes of one name for the same
-def _compiled(java: Any, source: str, beside: Any) -> Any:
+@cache  # compiled once: py4j cannot tell two classes of the same name apart
+def _compiled(java: Any, source: str, parent: Any) -> Any:
     compiler = java.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(beside or java.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.setParentClassLoader(parent or java.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(source)
     return compiler

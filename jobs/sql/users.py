@@ -1,8 +1,9 @@
-"""Who may come into the SQL server: names and passwords from a file, or by a setting of Spark's own server.
+"""Authentication of the SQL server: user names and passwords from a file, or by a setting of Spark's server.
 
-Spark's server asks for a password as `hive.server2.authentication` says. LDAP is its own. For a file it is
-told to ask a class of ours, which looks into the file at each login. Hive finds that by its name with
-whatever class loader a thread has, so it is defined beside the interface that it implements.
+The setting `hive.server2.authentication` selects how Spark's server authenticates; LDAP is built in. For a
+file of users it uses the class `SqlUsers` below, which reads the file at each login. Hive loads that class by
+name with the class loader of the current thread, so it is defined in the package and class loader of the
+interface that it implements.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.sql.janino import compiled
+from tidemark.jobs.sql.janino import compile_java
 from tidemark.warehouse.errors import InputError
 
 JAVA = r"""
@@ -32,86 +33,87 @@ import javax.security.sasl.AuthenticationException;
 import org.apache.commons.codec.digest.Crypt;
 
 public final class SqlUsers implements PasswdAuthenticationProvider {
-  /** Makes this class known beside the interface, to whoever looks for it by its name. */
+  /** Defines this class in the class loader of the interface, so that Hive finds it by name. */
   public void define(byte[] code) throws IllegalAccessException {
-    Class beside = PasswdAuthenticationProvider.class;
-    MethodHandles.privateLookupIn(beside, MethodHandles.lookup()).defineClass(code);
+    Class neighbour = PasswdAuthenticationProvider.class;
+    MethodHandles.privateLookupIn(neighbour, MethodHandles.lookup()).defineClass(code);
   }
 
   public void Authenticate(String user, String password) throws AuthenticationException {
-    String kept = "$6$nobody$"; // a name that is not there takes as long
+    String stored = "$6$nobody$"; // an unknown name takes the same time
     try {
       String file = System.getProperty("tidemark.users");
-      for (Iterator all = Files.readAllLines(Paths.get(file)).iterator(); all.hasNext();) {
-        String line = ((String) all.next()).trim();
+      for (Iterator lines = Files.readAllLines(Paths.get(file)).iterator(); lines.hasNext();) {
+        String line = ((String) lines.next()).trim();
         if (line.startsWith(user + ":$")) {
-          kept = line.substring(user.length() + 1);
+          stored = line.substring(user.length() + 1);
         }
       }
     } catch (IOException error) {
       throw new AuthenticationException("the server cannot read its file of users", error);
     }
-    byte[] made = Crypt.crypt(password == null ? "" : password, kept).getBytes(StandardCharsets.UTF_8);
-    if (!MessageDigest.isEqual(made, kept.getBytes(StandardCharsets.UTF_8))) {
+    byte[] hash = Crypt.crypt(password == null ? "" : password, stored).getBytes(StandardCharsets.UTF_8);
+    if (!MessageDigest.isEqual(hash, stored.getBytes(StandardCharsets.UTF_8))) {
       throw new AuthenticationException("the name or the password is wrong");
     }
   }
 }
 """
 
-HASHED = re.compile(r"[^:\s]+:\$[56]\$[^:\s]+")
+_USER_LINE = re.compile(r"[^:\s]+:\$[56]\$[^:\s]+")
 _SETTING = "hive.server2.authentication"
-_ASKS_NOBODY = ("NONE", "NOSASL")
+_NO_PASSWORD = ("NONE", "NOSASL")
 
 
-def checked_users(path: str) -> str:
-    """The path of a file of users; InputError for a line that is none, with its number."""
+def check_users(path: str) -> str:
+    """The absolute path of a file of users; InputError with the number of the first invalid line."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise InputError(f"--users {path} cannot be read: {error}.") from error
     for number, line in enumerate(lines, 1):
-        if line.strip() and not HASHED.fullmatch(line.strip()):
+        if line.strip() and not _USER_LINE.fullmatch(line.strip()):
             raise InputError(
                 f"--users {path}, line {number}: expected NAME:HASH with a hash of SHA-512 or SHA-256 crypt. "
                 f'Make one with: echo "ann:$(openssl passwd -6)" >> {path}'
             )
     if not any(map(str.strip, lines)):
-        raise InputError(f"--users {path} names nobody, so nobody could come in.")
+        raise InputError(f"--users {path} has no users, so no client could log in. Add a line NAME:HASH.")
     return str(Path(path).resolve())
 
 
 def set_authentication(spark: SparkSession, users: str | None) -> bool:
-    """Has the server ask for names and passwords; whether it does.
+    """Sets up authentication by the file `users` or by Spark's settings; returns whether logins need it.
 
-    Hive reads what concerns a login from Java's properties, so that is where Spark's settings
-    (spark.hadoop.hive.server2...) are put.
+    Hive reads the settings of a login from Java's system properties, so Spark's settings
+    (spark.hadoop.hive.server2...) are copied there.
     """
     java: Any = spark.sparkContext._jvm  # noqa: SLF001
-    known = spark._jsparkSession.sessionState().newHadoopConf().getPropsWithPrefix("hive.server2.")  # noqa: SLF001
-    settings = {f"hive.server2.{name}": value for name, value in dict(known).items()}
+    configured = spark._jsparkSession.sessionState().newHadoopConf().getPropsWithPrefix("hive.server2.")  # noqa: SLF001
+    settings = {f"hive.server2.{name}": value for name, value in dict(configured).items()}
     if users and _SETTING in settings:
         raise InputError(f"give --users or the setting spark.hadoop.{_SETTING}, not both.")
     if users:
         settings |= {
             _SETTING: "CUSTOM",
-            "hive.server2.custom.authentication.class": _defined(spark),
+            "hive.server2.custom.authentication.class": _define_class(spark),
             "tidemark.users": users,
         }
     for name, value in settings.items():
         java.java.lang.System.setProperty(name, value)
-    return settings.get(_SETTING, "NONE").upper() not in _ASKS_NOBODY
+    return settings.get(_SETTING, "NONE").upper() not in _NO_PASSWORD
 
 
-def of_this_machine(host: str) -> bool:
-    """Whether nobody from outside can reach what listens there."""
-    found = socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)
-    return all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
+def is_local_address(host: str) -> bool:
+    """Whether only clients on this machine can reach a server that listens on this host."""
+    entries = socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)
+    addresses = [str(address[0]).partition("%")[0] for *_, address in entries]
+    return all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
 
-def _defined(spark: SparkSession) -> str:
-    """The name of the class, which Hive finds from now on."""
+def _define_class(spark: SparkSession) -> str:
+    """Defines the class `SqlUsers` in Java, where Hive finds it; returns its name."""
     name = "org.apache.hive.service.auth.SqlUsers"
-    made = compiled(spark, JAVA)
-    made.getClassLoader().loadClass(name).newInstance().define(made.getBytecodes().get(name))
+    result = compile_java(spark, JAVA)
+    result.getClassLoader().loadClass(name).newInstance().define(result.getBytecodes().get(name))
     return name

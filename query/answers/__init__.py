@@ -1,1 +1,1 @@
-"""Answers as values: what was proved, how it is shown, and its JSON."""
+"""Answers as immutable values with certified bounds; their text, HTML and JSON."""

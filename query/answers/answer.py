@@ -1,8 +1,8 @@
-"""Answers: values, and what was proved about them.
+"""Answers about measures: values with certified bounds.
 
-Of the N = n + m rows of a window, n lie in history and m on the live side; NULLs are left out of N and
-counted. The promise is error_bound <= eps * m for accurate answers, eps * N for quick ones and 0 for exact
-ones; `error_bound` is what was certified this time.
+Of the N = n + m rows of a window, n are in history and m on the live side. NULL rows are not part of N and
+are counted separately. The promise is error_bound <= eps * m for accurate answers, eps * N for quick ones and
+0 for exact ones; `error_bound` is the certified error of the answer itself, often much smaller.
 """
 
 from __future__ import annotations
@@ -14,37 +14,41 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 import pyarrow as pa
 
 from tidemark.query.answers.rendering import text_of, text_table
-from tidemark.query.answers.scope import Scope, Shown, cells, counts, named
+from tidemark.query.answers.scope import Renderable, Scope, field_values, fields_by_name, nonzero_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MeasureScope(Scope):
-    """What an answer about a measure speaks of.
+    """The rows that an answer about a measure covers.
 
-    Of the n + m rows that have a rank `nans` are NaN. `blocks_read` row groups were read by the call, for all
-    its answers together. The other fields are those of `Scope`.
+    nans: how many of the n + m rows are NaN.
+    measure: the name of the column.
+    blocks_read: how many row groups the call read, for all its answers together.
+
+    The other fields are those of `Scope`.
     """
 
-    ABOUT: ClassVar = "measure"
+    SUBJECT: ClassVar = "measure"
     FACTS: ClassVar = ("n", "m", "nans", "nulls", "eps", "mode", "as_of", "blocks_read")
 
     nans: int
     measure: str
     blocks_read: int
 
-    def _aside(self) -> tuple[Sequence[str], Sequence[str]]:
-        how = (self.mode, f"eps = {self.eps:g}", f"{self.blocks_read:,} blocks read")
-        return counts(NaN=self.nans, NULL=self.nulls), how
+    def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
+        method = (self.mode, f"eps = {self.eps:g}", f"{self.blocks_read:,} blocks read")
+        return nonzero_counts(NaN=self.nans, NULL=self.nulls), method
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Answer(MeasureScope):
     """A quantile.
 
-    value: of the measure's own type; a float NaN where the rank falls among the NaNs.
+    phi: the requested quantile, from 0 to 1.
+    value: of the measure's own type; a float NaN if the rank falls among the NaN rows.
     low, high: the exact quantile certainly lies between them, both inclusive.
-    rank_lo, rank_hi: so many rows, certainly, are <= value, both inclusive.
-    error_bound: the certified rank error, in rows; 0 says that the value is the exact quantile.
+    rank_lo, rank_hi: certain bounds of the number of rows <= value, both inclusive.
+    error_bound: the certified rank error, in rows; 0 means that the value is the exact quantile.
     """
 
     COLUMNS: ClassVar = ("phi", "value", "low", "high", "rank_lo", "rank_hi", "error_bound")
@@ -72,7 +76,11 @@ class Answer(MeasureScope):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RankAnswer(MeasureScope):
-    """How many rows are <= value: about `rank`, certainly rank_lo to rank_hi. NaN is <= nothing."""
+    """The number of rows <= value.
+
+    rank: the estimate.
+    rank_lo, rank_hi: certain bounds, both inclusive. NaN rows are not <= any value.
+    """
 
     COLUMNS: ClassVar = ("value", "rank", "rank_lo", "rank_hi", "error_bound")
     INTERVAL: ClassVar = ("rank_lo", "rank", "rank_hi")
@@ -100,7 +108,11 @@ class RankAnswer(MeasureScope):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CdfAnswer(MeasureScope):
-    """The share of the N rows that are <= value: about `cdf`, certainly cdf_lo to cdf_hi."""
+    """The share of the N rows that are <= value, from 0 to 1.
+
+    cdf: the estimate.
+    cdf_lo, cdf_hi: certain bounds, both inclusive.
+    """
 
     COLUMNS: ClassVar = ("value", "cdf", "cdf_lo", "cdf_hi")
     INTERVAL: ClassVar = ("cdf_lo", "cdf", "cdf_hi")
@@ -120,9 +132,10 @@ class CdfAnswer(MeasureScope):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """A bin [left, right) of a histogram, the last one with its right edge.
+    """A bin [left, right) of a histogram; the last bin includes its right edge.
 
-    It holds about `count` rows, certainly lo to hi.
+    count: the estimated number of rows.
+    lo, hi: certain bounds of it, both inclusive.
     """
 
     COLUMNS: ClassVar = ("left", "right", "count", "lo", "hi")
@@ -139,10 +152,13 @@ A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answers(Shown, Sequence[A], Generic[A]):
-    """Several answers of one call, in the order of the question.
+class Answers(Renderable, Sequence[A], Generic[A]):
+    """The answers of one call, in the order of its arguments; a sequence.
 
-    `kind` is their class, `caption` their scope in one line, `facts` their scope by name.
+    items: the answers.
+    kind: their class.
+    caption: their scope in one line.
+    facts: their scope by name.
     """
 
     items: tuple[A, ...]
@@ -165,9 +181,9 @@ class Answers(Shown, Sequence[A], Generic[A]):
         return iter(self.items)
 
     def to_arrow(self) -> pa.Table:
-        """The answers' own columns as an Arrow table, one row an answer."""
+        """The answers' own columns as an Arrow table, one row per answer."""
         return pa.table(
-            {name: pa.array([getattr(one, name) for one in self.items]) for name in self.kind.COLUMNS}
+            {name: pa.array([getattr(answer, name) for answer in self.items]) for name in self.kind.COLUMNS}
         )
 
     def to_pandas(self) -> Any:
@@ -181,31 +197,31 @@ class Answers(Shown, Sequence[A], Generic[A]):
         return pl.from_arrow(self.to_arrow())
 
     def __repr__(self) -> str:
-        rows = [cells(one, self.kind.COLUMNS) for one in self.items]
+        rows = [field_values(answer, self.kind.COLUMNS) for answer in self.items]
         return f"{text_table(self.kind.COLUMNS, rows)}\n{self.caption}"
 
     def _table(self) -> tuple[Sequence[str], Sequence[Any], str]:
         return self.kind.COLUMNS, self.items, self.caption
 
     def _document(self) -> Mapping[str, Any]:
-        return {**self.facts, "answers": [named(one, self.kind.COLUMNS) for one in self.items]}
+        return {**self.facts, "answers": [fields_by_name(answer, self.kind.COLUMNS) for answer in self.items]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Histogram(MeasureScope, Sequence[Bin]):
-    """Counts of rows in bins; indexable and iterable by bin. NaN and NULL are in no bin."""
+    """Counts of rows in bins; a sequence of bins. NaN and NULL rows are in no bin."""
 
     bins: Answers[Bin]
 
     @property
     def edges(self) -> list[Any]:
-        """The bins' edges, one more than bins."""
-        return [one.left for one in self.bins] + [self.bins[-1].right]
+        """The edges of the bins, in order; one more than there are bins."""
+        return [bin_.left for bin_ in self.bins] + [self.bins[-1].right]
 
     @property
     def counts(self) -> list[int]:
-        """The best estimate of each bin's rows."""
-        return [one.count for one in self.bins]
+        """The estimated number of rows of each bin."""
+        return [bin_.count for bin_ in self.bins]
 
     @overload
     def __getitem__(self, at: int) -> Bin: ...
@@ -219,7 +235,7 @@ class Histogram(MeasureScope, Sequence[Bin]):
         return len(self.bins)
 
     def to_arrow(self) -> pa.Table:
-        """One row a bin."""
+        """The bins as an Arrow table, one row per bin."""
         return self.bins.to_arrow()
 
     def to_pandas(self) -> Any:
@@ -232,13 +248,16 @@ class Histogram(MeasureScope, Sequence[Bin]):
 
     def __repr__(self) -> str:
         most = max(1, *self.counts)
-        bars = ["#" * round(40 * one.count / most) for one in self.bins]
+        bars = ["#" * round(40 * bin_.count / most) for bin_ in self.bins]
         names = (*Bin.COLUMNS, "")
-        rows = [[*cells(one, Bin.COLUMNS), bar.ljust(40)] for one, bar in zip(self.bins, bars, strict=True)]
+        rows = [
+            [*field_values(bin_, Bin.COLUMNS), bar.ljust(40)]
+            for bin_, bar in zip(self.bins, bars, strict=True)
+        ]
         return f"{text_table(names, rows)}\n{self.scope_text}"
 
     def _table(self) -> tuple[Sequence[str], Sequence[Any], str]:
         return Bin.COLUMNS, self.bins, self.scope_text
 
     def _document(self) -> Mapping[str, Any]:
-        return {**self.scope_facts, "bins": [named(one, Bin.COLUMNS) for one in self.bins]}
+        return {**self.scope_facts, "bins": [fields_by_name(bin_, Bin.COLUMNS) for bin_ in self.bins]}

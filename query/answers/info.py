@@ -1,16 +1,16 @@
-"""What `info()` shows: the facts of a warehouse as a mapping that prints as a table."""
+"""The result of `info()`: facts about a warehouse as a mapping that prints as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidemark.query.answers.json_values import json_text
 from tidemark.query.answers.rendering import html_table, text_of
+from tidemark.warehouse.columns.json_values import json_text
 
 
 class Info(Mapping[str, Any]):
-    """Facts by name, some of them mappings themselves; read-only."""
+    """A read-only mapping of facts by name; some values are mappings themselves."""
 
     __slots__ = ("_facts",)
 
@@ -31,17 +31,18 @@ class Info(Mapping[str, Any]):
         return json_text(self._facts)
 
     def __repr__(self) -> str:
-        rows = list(_flat("", self._facts))
+        rows = list(_flattened("", self._facts))
         width = max((len(name) for name, _ in rows), default=0)
         return "\n".join(f"{name.ljust(width)}  {text_of(value)}" for name, value in rows)
 
     def _repr_html_(self) -> str:
-        return html_table(("", ""), list(_flat("", self._facts)), "tidemark warehouse")
+        return html_table(("", ""), list(_flattened("", self._facts)), "tidemark warehouse")
 
 
-def _flat(prefix: str, facts: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+def _flattened(prefix: str, facts: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of each fact that is not a mapping."""
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            yield from _flat(f"{prefix}{name}.", value)
+            yield from _flattened(f"{prefix}{name}.", value)
         else:
             yield f"{prefix}{name}", value

@@ -1,7 +1,8 @@
-"""Answers about keys: counts, and what is certain of them.
+"""Answers about keys: counts with certified bounds.
 
-Of the N = n + m rows of a window that have a key, n lie in history and m on the live side; rows whose key is
-NULL are counted apart. Of a tick that the window cuts in the middle, n and m are about what lies inside.
+Of the N = n + m rows of a window that have a key, n are in history and m on the live side. Rows with a NULL
+key are counted separately as `nulls`. Where the window covers a tick only in part, n and m are estimates of
+the rows in that part.
 """
 
 from __future__ import annotations
@@ -11,31 +12,34 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tidemark.query.answers.rendering import text_of
-from tidemark.query.answers.scope import Scope, counts
+from tidemark.query.answers.scope import Scope, nonzero_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class KeyScope(Scope):
-    """What an answer about keys speaks of.
+    """The rows that an answer about keys covers.
 
-    key: the key column. eps, confidence: |count - true| <= eps * m for the live share of an approximate
-    answer, with this probability; exact answers have 0 and 1. The other fields are those of `Scope`.
+    key: the name of the key column.
+    eps, confidence: an approximate answer has |count - true count| <= eps * m on the live side with
+        probability `confidence`. Exact answers have 0 and 1.
+
+    The other fields are those of `Scope`.
     """
 
-    ABOUT: ClassVar = "key"
+    SUBJECT: ClassVar = "key"
     FACTS: ClassVar = ("n", "m", "nulls", "eps", "confidence", "mode", "as_of")
 
     confidence: float
     key: str
 
-    def _aside(self) -> tuple[Sequence[str], Sequence[str]]:
+    def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
         promise = [f"eps = {self.eps:g}", f"confidence {self.confidence:g}"] if self.eps else []
-        return counts(NULL=self.nulls), [self.mode, *promise]
+        return nonzero_counts(NULL=self.nulls), [self.mode, *promise]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class _Counted(KeyScope):
-    """lo <= the true count <= hi; `lo` holds with the answer's confidence, `hi` always."""
+class _CountedRows(KeyScope):
+    """lo <= true count <= hi; `lo` holds with the answer's confidence, `hi` always."""
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("count", "lo", "hi")
     INTERVAL: ClassVar = ("lo", "count", "hi")
@@ -50,14 +54,17 @@ class _Counted(KeyScope):
     def __float__(self) -> float:
         return float(self.count)
 
-    def _told(self) -> str:
+    def _count_text(self) -> str:
         exact = self.lo == self.hi
         return f"{self.count:,} ({'exact' if exact else f'{self.lo:,} to {self.hi:,}'})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class FrequencyAnswer(_Counted):
-    """How often the key `value` is there; `in_history` rows of it lie in history, which is exact."""
+class FrequencyAnswer(_CountedRows):
+    """The number of rows with the key `value`.
+
+    in_history: how many of them are in history's whole ticks, exact.
+    """
 
     COLUMNS: ClassVar = ("value", "count", "lo", "hi", "in_history")
 
@@ -65,14 +72,16 @@ class FrequencyAnswer(_Counted):
     in_history: int
 
     def __repr__(self) -> str:
-        return f"{self._told()} rows with {text_of(self.value)} of {self.scope_text}"
+        return f"{self._count_text()} rows with {text_of(self.value)} of {self.scope_text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class HitterAnswer(_Counted):
-    """A frequent key: `lo` and `hi` always hold, and `certain` says that it surely is what was asked for.
+class HitterAnswer(_CountedRows):
+    """A frequent key; here `lo` and `hi` both hold with certainty.
 
-    `in_history` rows of it lie in history, which is exact.
+    in_history: how many of its rows are in history's whole ticks, exact.
+    certain: whether the key certainly meets the condition of the question (at least phi of the rows, or no
+        omitted key has more).
     """
 
     COLUMNS: ClassVar = ("value", "count", "lo", "hi", "in_history", "share", "certain")
@@ -83,16 +92,16 @@ class HitterAnswer(_Counted):
 
     @property
     def share(self) -> float:
-        """Its part of the rows with a key, about."""
+        """The estimated share of the rows with a key that have this key."""
         return self.count / self.N if self.N else 0.0
 
     def __repr__(self) -> str:
-        return f"{self._told()} rows with {text_of(self.value)} of {self.scope_text}"
+        return f"{self._count_text()} rows with {text_of(self.value)} of {self.scope_text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CountAnswer(_Counted):
-    """A number of rows, or of pairs of rows: of a range of keys, of a join."""
+class CountAnswer(_CountedRows):
+    """A number of rows in a range of keys, or a number of pairs of rows of a join."""
 
     def __repr__(self) -> str:
-        return f"{self._told()} of {self.scope_text}"
+        return f"{self._count_text()} of {self.scope_text}"

@@ -1,4 +1,4 @@
-"""How answers look: aligned text for terminals, a table for notebooks."""
+"""Rendering of answers: aligned text for terminals, HTML tables for notebooks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def text_of(value: Any) -> str:
-    """A value as people read it: thousands apart, times in UTC without saying so, bytes in hexadecimal.
+    """A value as text for people: numbers with thousands separators, bytes in hexadecimal, None as "".
 
-    What text has of line ends, control characters and broken UTF-8 is shown as escapes.
+    Times are in UTC, without a zone. Line ends, control characters and invalid UTF-8 are shown as escapes.
     """
     if isinstance(value, bool) or value is None:
         return "" if value is None else str(value)
@@ -28,7 +28,7 @@ def text_of(value: Any) -> str:
 
 
 def window_text(window: tuple[Any, Any] | None) -> str:
-    """A window in words."""
+    """A window in words: (start, end), the end exclusive, None for an open side or for all rows."""
     if window is None:
         return "all rows"
     start, end = window
@@ -38,7 +38,7 @@ def window_text(window: tuple[Any, Any] | None) -> str:
 
 
 def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """An aligned table; numbers and times to the right."""
+    """A table with columns of equal width, aligned to the right."""
     cells = [list(names), *([text_of(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
@@ -48,7 +48,7 @@ def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def html_table(
     names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, bars: Sequence[str] = ()
 ) -> str:
-    """The same as an HTML table; `bars` are drawings, one at the end of each row."""
+    """An HTML table. `bars` are drawings as SVG, one per row, in a last column; none adds no column."""
     head = "".join(f"<th>{escape(name)}</th>" for name in [*names, *(["within"] if bars else [])])
     lines = ["".join(f"<td>{escape(text_of(cell))}</td>" for cell in row) for row in rows]
     if bars:
@@ -59,25 +59,25 @@ def html_table(
 
 
 def interval_bar(low: Any, value: Any, high: Any) -> str:
-    """A drawing of the value inside its certified interval; nothing where an end is not finite.
+    """An SVG drawing of the value inside its certified interval; empty if an end is not finite.
 
-    It is as wide as the interval, whatever that is in rows: the ends are certain, the dot is the answer. A
-    value that is certain by itself is a dot alone. It has the colour of the text around it, dark or light.
+    The line is the interval, scaled to a fixed width. The dot is the answer; an exact value is a dot alone.
+    The drawing has the colour of the surrounding text.
     """
-    at = _share(low, value, high)
-    if at is None:
+    position = _position(low, value, high)
+    if position is None:
         return ""
-    told = escape(f"{text_of(value)} in [{text_of(low)}, {text_of(high)}]")
+    label = escape(f"{text_of(value)} in [{text_of(low)}, {text_of(high)}]")
     line = "" if low == high else '<path d="M8 3v8M8 7h80M88 3v8" fill="none" stroke-opacity="0.5"/>'
     return (
-        f'<svg width="96" height="14" viewBox="0 0 96 14" role="img" aria-label="{told}" '
-        f'fill="currentColor" stroke="currentColor"><title>{told}</title>{line}'
-        f'<circle cx="{8 + 80 * at:.1f}" cy="7" r="3.5" stroke="none"/></svg>'
+        f'<svg width="96" height="14" viewBox="0 0 96 14" role="img" aria-label="{label}" '
+        f'fill="currentColor" stroke="currentColor"><title>{label}</title>{line}'
+        f'<circle cx="{8 + 80 * position:.1f}" cy="7" r="3.5" stroke="none"/></svg>'
     )
 
 
-def _share(low: Any, value: Any, high: Any) -> float | None:
-    """Where the value lies between the ends, from 0 to 1; the middle where they are one."""
+def _position(low: Any, value: Any, high: Any) -> float | None:
+    """The position of the value between the ends, from 0 to 1; 0.5 if they are equal; None if not finite."""
     if low == high:
         return 0.5
     width = high - low

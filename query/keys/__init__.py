@@ -1,1 +1,1 @@
-"""Frequencies of keys: counts of history, bounds of the live side, put together."""
+"""Frequencies of keys: exact counts of history, bounds of the live side, and scans over all keys."""

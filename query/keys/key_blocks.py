@@ -1,9 +1,13 @@
-"""History's exact counts of keys: which blocks may hold a key, and what they hold of it.
+"""Exact counts of keys in history: which blocks may hold a key, and its rows in them.
 
-A mark separates what lies before its block from what lies in it and after, so the rows of a key in a
-window of ticks lie between the last block whose mark is at or before (key, first tick) and the last one
-whose mark is before (key, last tick): one block, or as many as the key itself fills. All keys of a question
-share one round of reads.
+A run is sorted by (key, tick) and has one mark per block: the first (key, tick) of the block. So the rows of
+a key in a window of ticks start in the last block whose mark is at or before (key, first tick), and end in
+the last block whose mark is before (key, end of the window). That is one block, or as many as the key itself
+fills. All keys of a question share one round of reads.
+
+Worked example. A run has blocks with the marks (A, 1), (B, 3), (B, 9) and (C, 2). The rows of B in ticks 4 to
+6 are in the block of (B, 3) alone. Its rows in all ticks are in the first three blocks: the block of (A, 1)
+may end with rows of B before tick 3.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.reading.block_reader import GROUPS_A_TASK, BlockReader, in_parallel
+from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, in_parallel
 from tidemark.warehouse.columns.keys import Key, Name, Names, count_less, count_tuples_less, name_at, names_of
 from tidemark.warehouse.columns.measures import as_numpy
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
@@ -28,14 +32,18 @@ from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.snapshots.snapshot import KeysView
 
 COLUMNS = ("key", "tick", "count")
-WITHOUT_TICKS = ("key", "count")
+COLUMNS_WITHOUT_TICKS = ("key", "count")
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyShare:
-    """What a run has in a window: rows with a key, and whether these are all of its keys."""
+    """A run that has rows with a key in a window.
+
+    rows: how many there are.
+    whole: whether these are all rows of the run.
+    """
 
     marks: KeyMarks
     rows: int
@@ -43,10 +51,11 @@ class KeyShare:
 
 
 class KeyHistory:
-    """What is asked: the history of a view, in a window, through the blocks' reader.
+    """The history of a view in a window, and the reader of its blocks.
 
-    `shares` are those of the runs that have keys in the window; `rows` and `nulls` the window's rows with a
-    key and without. `live` brings rows that are counted beside it where every key is counted.
+    shares: the runs that have rows with a key in the window.
+    rows, nulls: the window's rows with a key, and with a NULL key.
+    live: returns live rows to add when all keys are scanned (key_scan.py); None adds none.
     """
 
     def __init__(
@@ -57,92 +66,101 @@ class KeyHistory:
         live: Callable[[], Iterator[KeyRows]] | None = None,
     ) -> None:
         self.blocks, self.view, self.window, self.live = blocks, view, window, live
-        found = [(marks, *marks.totals.within(window)) for marks in view.runs]
-        self.shares = tuple(KeyShare(marks, rows, rows == marks.count) for marks, rows, _, _ in found if rows)
-        self.rows, self.nulls = sum(one[1] for one in found), sum(one[3] for one in found)
+        totals = [(marks, *marks.totals.within(window)) for marks in view.runs]
+        self.shares = tuple(
+            KeyShare(marks, rows, rows == marks.count) for marks, rows, _, _ in totals if rows
+        )
+        self.rows, self.nulls = sum(total[1] for total in totals), sum(total[3] for total in totals)
 
 
 def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]:
-    """The rows in the window of each name."""
+    """The number of rows of each name in the window, shape (names,).
+
+    Reads one or two blocks per name and run, and more only where a key fills more blocks in a window that
+    does not cover the run. Raises DamagedWarehouse if a file cannot be read.
+    """
     key, window = history.view.key, history.window
     counts = np.zeros(len(names), dtype=np.int64)
     needs: dict[tuple[int, int], list[int]] = {}
-    for at, share in enumerate(history.shares):
+    for run, share in enumerate(history.shares):
         marks = share.marks
-        for i, (first, last) in enumerate(_blocks_of(marks, names, window)):
+        for i, (first, last) in enumerate(_block_ranges(marks, names, window)):
             blocks: Sequence[int] = range(first, last + 1)
-            if share.whole and len(blocks) > 2:  # those between have no other name
+            if share.whole and len(blocks) > 2:  # the blocks count_rows_between hold no other name
                 counts[i] += marks.before[last] - marks.before[first + 1]
                 blocks = (first, last)
             for block in blocks:
-                needs.setdefault((at, block), []).append(i)
+                needs.setdefault((run, block), []).append(i)
 
-    def count(at: tuple[int, int], block: ColumnsByName) -> list[tuple[int, int]]:
-        return _count(key, block, [(i, names[i]) for i in needs[at]], window)
+    def count(run_block: tuple[int, int], block: ColumnsByName) -> list[tuple[int, int]]:
+        return _count_in_block(key, block, [(i, names[i]) for i in needs[run_block]], window)
 
-    for found in _read(history, list(needs), count, timeless=True):
-        for i, rows in found:
+    for block_counts in _map_blocks(history, list(needs), count, without_ticks=True):
+        for i, rows in block_counts:
             counts[i] += rows
     return counts
 
 
 def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> int:
-    """The rows in the window whose name is at least `low` and less than `high`; None leaves a side open."""
+    """The number of rows in the window with low <= name < high; None leaves a side open.
+
+    Reads two blocks of a run that the window covers, else every block of the range.
+    """
     if low is not None and high is not None and high <= low:
         return 0
     needs: dict[tuple[int, int], None] = {}
     total = 0
-    for at, share in enumerate(history.shares):
+    for run, share in enumerate(history.shares):
         marks = share.marks
         first = 0 if low is None else max(0, count_less(marks.keys, low) - 1)
         last = (len(marks.positions) if high is None else count_less(marks.keys, high)) - 1
         if last - first > 1 and share.whole:
             total += int(marks.before[last] - marks.before[first + 1])
-            needs |= {(at, first): None, (at, last): None}
+            needs |= {(run, first): None, (run, last): None}
         else:
-            needs |= {(at, block): None for block in range(first, last + 1)}
+            needs |= {(run, block): None for block in range(first, last + 1)}
 
     def count(_: tuple[int, int], block: ColumnsByName) -> int:
-        parts = KeyCounts(history.view.key).loaded(block)
-        return sum(between(rows, history.window, low, high) for rows in parts)
+        pieces = KeyCounts(history.view.key).loaded(block)
+        return sum(count_rows_between(rows, history.window, low, high) for rows in pieces)
 
-    return total + sum(_read(history, list(needs), count))
+    return total + sum(_map_blocks(history, list(needs), count))
 
 
-def _blocks_of(marks: KeyMarks, names: Sequence[Name], window: Window) -> list[tuple[int, int]]:
-    """For each name the first and last block that may hold rows of it in the window; none: last < first."""
+def _block_ranges(marks: KeyMarks, names: Sequence[Name], window: Window) -> list[tuple[int, int]]:
+    """For each name the first and last block, inclusive, that may hold its rows; last < first for none."""
     if isinstance(marks.keys, np.ndarray):
         starts = marks.keys.searchsorted(names).tolist()
         stops = marks.keys.searchsorted(names, "right").tolist()
     else:
         starts = [count_less(marks.keys, name) for name in names]
         stops = [count_less(marks.keys, name, equal=True) for name in names]
-    found = [(max(0, start - 1), stop - 1) for start, stop in zip(starts, stops, strict=True)]
+    ranges = [(max(0, start - 1), stop - 1) for start, stop in zip(starts, stops, strict=True)]
     if window == ALL_TIME:
-        return found
+        return ranges
     return [
-        (first, last) if first >= last else _narrowed(marks, name, window)
-        for name, (first, last) in zip(names, found, strict=True)
+        (first, last) if first >= last else _narrow_to_window(marks, name, window)
+        for name, (first, last) in zip(names, ranges, strict=True)
     ]
 
 
-def _narrowed(marks: KeyMarks, name: Name, window: Window) -> tuple[int, int]:
-    """The first and last block of a name in the window, where the name begins some block."""
+def _narrow_to_window(marks: KeyMarks, name: Name, window: Window) -> tuple[int, int]:
+    """The first and last block of a name in the window; the name is the first of at least one block."""
     first = count_tuples_less((marks.keys, marks.ticks), (name, window.start), equal=True) - 1
     return max(0, first), count_tuples_less((marks.keys, marks.ticks), (name, window.stop), equal=False) - 1
 
 
-def _count(
-    key: Key, block: ColumnsByName, asked: Sequence[tuple[int, Name]], window: Window
+def _count_in_block(
+    key: Key, block: ColumnsByName, indexed_names: Sequence[tuple[int, Name]], window: Window
 ) -> list[tuple[int, int]]:
-    """The rows of some names in a block, without more of it in memory than they need.
+    """(index, rows) of the given names in a block; copies no more of the block than the rows of the names.
 
-    A block without ticks lies in the window.
+    A block without ticks lies in the window as a whole.
     """
     keys, counts, ticks = block["key"], block["count"], block.get("tick")
     result, first = [], 0
-    for names, codes in _as_stored(key, keys):
-        for i, name in asked:
+    for names, codes in _names_and_codes(key, keys):
+        for i, name in indexed_names:
             code = name if codes is names else count_less(names, name)
             if codes is not names and (code == len(names) or name_at(names, code) != name):
                 continue
@@ -158,56 +176,60 @@ def _count(
     return result
 
 
-def _as_stored(key: Key, stored: Any) -> list[tuple[Names, NDArray[Any]]]:
-    """Sorted keys as names and codes of them, neither copied, a dictionary each; numbers are their codes."""
+def _names_and_codes(key: Key, stored: Any) -> list[tuple[Names, NDArray[Any]]]:
+    """Sorted keys as (names, codes into them), without a copy.
+
+    One pair per chunk of text keys, which have a dictionary each; numbers are their own codes.
+    """
     if key.is_text:
         return [(chunk.dictionary.view(pa.binary()), as_numpy(chunk.indices)) for chunk in stored.chunks]
     names = names_of(key, stored)
     return [(names, names)]
 
 
-def between(rows: KeyRows, window: Window, low: Name | None, high: Name | None) -> int:
-    """How many of the rows are in the window and have low <= name < high; None leaves a side open."""
+def count_rows_between(rows: KeyRows, window: Window, low: Name | None, high: Name | None) -> int:
+    """The number of rows in the window with low <= name < high; None leaves a side open."""
     start = 0 if low is None else rows.before(low, NO_TICK)
     stop = len(rows) if high is None else rows.before(high, NO_TICK)
     inside = window.holds(rows.ticks[start:stop])
     return int(rows.counts[start:stop][inside].sum())
 
 
-def _read(
+def _map_blocks(
     history: KeyHistory,
     needed: Sequence[tuple[int, int]],
-    take: Callable[[tuple[int, int], ColumnsByName], T],
+    process: Callable[[tuple[int, int], ColumnsByName], T],
     *,
-    timeless: bool = False,
+    without_ticks: bool = False,
 ) -> list[T]:
-    """What `take` makes of the needed blocks, (run, block) each; a few blocks a task.
+    """process(run_block, block) for each needed block; a few blocks per task.
 
-    With `timeless` the ticks of runs that lie in the window are not read.
+    needed: (run, block) pairs; a run is an index into history.shares.
+    without_ticks: do not read the ticks of runs that lie in the window as a whole.
     """
     root, key = history.view.root, history.view.key
     by_file: dict[tuple[int, RunFile], dict[int, int]] = {}
-    for at, block in sorted(needed):
-        file, group = _place(history.shares[at].marks, block)
-        by_file.setdefault((at, file), {})[group] = block
+    for run, block in sorted(needed):
+        file, group = _locate_block(history.shares[run].marks, block)
+        by_file.setdefault((run, file), {})[group] = block
     history.blocks.fetch_footers(root, [file for _, file in by_file])
     tasks = [
-        (at, file, dict(list(groups.items())[i : i + GROUPS_A_TASK]))
-        for (at, file), groups in by_file.items()
-        for i in range(0, len(groups), GROUPS_A_TASK)
+        (run, file, dict(list(groups.items())[i : i + GROUPS_PER_TASK]))
+        for (run, file), groups in by_file.items()
+        for i in range(0, len(groups), GROUPS_PER_TASK)
     ]
 
     def work(task: tuple[int, RunFile, Mapping[int, int]]) -> list[T]:
-        at, file, groups = task
-        columns = WITHOUT_TICKS if timeless and history.shares[at].whole else COLUMNS
-        read = history.blocks.read(root, file, list(groups), columns, KeyCounts(key).dictionaries)
-        return [take((at, place), block) for place, block in zip(groups.values(), read, strict=True)]
+        run, file, groups = task
+        columns = COLUMNS_WITHOUT_TICKS if without_ticks and history.shares[run].whole else COLUMNS
+        decoded = history.blocks.read(root, file, list(groups), columns, KeyCounts(key).dictionaries)
+        return [process((run, number), block) for number, block in zip(groups.values(), decoded, strict=True)]
 
-    return [one for some in in_parallel(work, tasks, history.blocks.threads) for one in some]
+    return [result for results in in_parallel(work, tasks, history.blocks.threads) for result in results]
 
 
-def _place(marks: KeyMarks, block: int) -> tuple[RunFile, int]:
-    """The file of a block of the run, and the row group there: each row group has one mark."""
+def _locate_block(marks: KeyMarks, block: int) -> tuple[RunFile, int]:
+    """The file of a block of the run, and its row group there: each row group has one mark."""
     position = int(marks.positions[block])
     file = next(file for file in marks.files if file.first <= position < file.first + file.rows)
     return file, block - int(marks.positions.searchsorted(file.first))

@@ -1,8 +1,9 @@
-"""Questions about all keys of a window at once: aggregates by DuckDB over the rows of the key runs.
+"""Aggregates over all keys of a window, computed by DuckDB from the rows of the key runs.
 
-Each block is read as every other read reads it, so local disks and object stores are one path and a file
-that cannot be read is told by its name; its rows are summed by key before they reach DuckDB, as names,
-which order and equal one another as keys do. What does not fit into memory DuckDB keeps on disk.
+Blocks are read through BlockReader, so local disks and object stores share one path and an error names the
+file. The rows of a block are summed by key before they reach DuckDB. DuckDB gets keys as names, which compare
+as the keys do. DuckDB spills to disk what does not fit into memory. Cost: a scan of all blocks of the runs
+that have rows in the window.
 """
 
 from __future__ import annotations
@@ -21,90 +22,95 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_rows import KeyRows
 
-GROUPS_A_READ = 32
+GROUPS_PER_READ = 32
 
-# Histories that are counted together, each with the share of its rows that is about inside the window.
-Parts = Sequence[tuple[KeyHistory, float]]
-Bounds = tuple[int, float, int]  # certainly at least, about, at most: what has a share below 1 may be outside
-SUMMED = """
-SELECT name, sum(rows)::HUGEINT AS rows, sum(rows * share) AS about,
-    coalesce(sum(rows) FILTER (share = 1), 0)::HUGEINT AS sure
+# Histories to count together, each with the estimated share of its rows that lies in the window.
+WeightedHistories = Sequence[tuple[KeyHistory, float]]
+# (lower bound, estimate, upper bound). Rows with a share below 1 may lie outside the window: they count fully
+# in the upper bound and not at all in the lower one.
+BoundedEstimate = tuple[int, float, int]
+SUM_BY_NAME = """
+SELECT name, sum(rows)::HUGEINT AS rows, sum(rows * share) AS estimate,
+    coalesce(sum(rows) FILTER (share = 1), 0)::HUGEINT AS certain
 FROM read GROUP BY name
 """
 
 
-def names(history: KeyHistory) -> list[Name]:
+def all_names(history: KeyHistory) -> list[Name]:
     """Every name that has rows in the window, ascending."""
-    return [name for (name,) in _ask({"a": [(history, 1.0)]}, "SELECT name FROM a ORDER BY name")]
+    return [name for (name,) in _query({"a": [(history, 1.0)]}, "SELECT name FROM a ORDER BY name")]
 
 
-def second_moment(parts: Parts) -> Bounds:
-    """The sum over all keys of the square of their rows in the window."""
-    return _bounds({"a": parts}, "a.{0} * a.{0}", "a")
+def second_moment(histories: WeightedHistories) -> BoundedEstimate:
+    """The sum over all keys of the square of their rows in the window (F2, the self-join size)."""
+    return _bounds({"a": histories}, "a.{0} * a.{0}", "a")
 
 
-def inner_product(a: Parts, b: Parts) -> Bounds:
-    """The sum over all keys of their rows in the one window times their rows in the other."""
+def inner_product(a: WeightedHistories, b: WeightedHistories) -> BoundedEstimate:
+    """The sum over all keys of their rows in one window times their rows in the other (the join size)."""
     return _bounds({"a": a, "b": b}, "a.{0} * b.{0}", "a JOIN b ON a.name = b.name")
 
 
-def _bounds(inputs: dict[str, Parts], term: str, tables: str) -> Bounds:
-    sums = ", ".join(f"sum({term.format(column)})" for column in ("sure", "about", "rows"))
-    low, about, high = _ask(inputs, f"SELECT {sums} FROM {tables}")[0]
-    return int(low or 0), float(about or 0), int(high or 0)
+def _bounds(inputs: dict[str, WeightedHistories], term: str, tables: str) -> BoundedEstimate:
+    sums = ", ".join(f"sum({term.format(column)})" for column in ("certain", "estimate", "rows"))
+    low, estimate, high = _query(inputs, f"SELECT {sums} FROM {tables}")[0]
+    return int(low or 0), float(estimate or 0), int(high or 0)
 
 
-def _ask(inputs: dict[str, Parts], question: str) -> list[tuple[Any, ...]]:
-    """The answer over tables (name, rows, sure, about), one an input."""
+def _query(inputs: dict[str, WeightedHistories], statement: str) -> list[tuple[Any, ...]]:
+    """The rows of a SQL statement over tables (name, rows, certain, estimate), one table per input."""
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, duckdb.connect() as connection:
         connection.execute("SET temp_directory = ?", [folder])
-        for table, parts in inputs.items():
-            failed: list[DamagedWarehouse] = []
-            kind = pa.large_binary() if parts[0][0].view.key.is_text else pa.int64()
+        for table, histories in inputs.items():
+            errors: list[DamagedWarehouse] = []
+            kind = pa.large_binary() if histories[0][0].view.key.is_text else pa.int64()
             schema = pa.schema([("name", kind), ("rows", pa.int64()), ("share", pa.float64())])
-            reader = pa.RecordBatchReader.from_batches(schema, _batches(parts, schema, failed))
+            reader = pa.RecordBatchReader.from_batches(schema, _batches(histories, schema, errors))
             connection.register("read", reader)
             try:
-                connection.execute(f"CREATE TEMP TABLE {table} AS {SUMMED}")
+                connection.execute(f"CREATE TEMP TABLE {table} AS {SUM_BY_NAME}")
             except duckdb.Error:
-                if failed:  # what the reader met crosses DuckDB as text
-                    raise failed[0] from None
+                if errors:  # DuckDB passes on only the text of an error in the reader
+                    raise errors[0] from None
                 raise
             connection.unregister("read")
-        return connection.execute(question).fetchall()
+        return connection.execute(statement).fetchall()
 
 
-def _batches(parts: Parts, schema: pa.Schema, failed: list[DamagedWarehouse]) -> Iterator[pa.RecordBatch]:
-    """The rows of all parts by name, a batch a block."""
+def _batches(
+    histories: WeightedHistories, schema: pa.Schema, errors: list[DamagedWarehouse]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of all histories summed by name, one batch per block; errors are appended to `errors`."""
     try:
-        for history, share in parts:
-            for rows in _stored(history):
-                yield _by_name(rows, history.window.holds(rows.ticks), share, schema)
+        for history, share in histories:
+            for rows in _stored_rows(history):
+                yield _sum_by_name(rows, history.window.holds(rows.ticks), share, schema)
             for rows in history.live() if history.live else ():
-                yield _by_name(rows, np.ones(len(rows), dtype=bool), 1.0, schema)
+                yield _sum_by_name(rows, np.ones(len(rows), dtype=bool), 1.0, schema)
     except DamagedWarehouse as error:
-        failed.append(error)
+        errors.append(error)
         raise
 
 
-def _stored(history: KeyHistory) -> Iterator[KeyRows]:
-    """All rows of the runs that have some in the window."""
+def _stored_rows(history: KeyHistory) -> Iterator[KeyRows]:
+    """All rows of the runs that have rows in the window."""
     root, key = history.view.root, history.view.key
     for file in (file for share in history.shares for file in share.marks.files):
         groups = range(len(history.blocks.footer(root, file).edges) - 1)
-        for at in range(0, len(groups), GROUPS_A_READ):
-            some = groups[at : at + GROUPS_A_READ]
-            for block in history.blocks.read(root, file, some, COLUMNS, KeyCounts(key).dictionaries):
+        for first in range(0, len(groups), GROUPS_PER_READ):
+            batch = groups[first : first + GROUPS_PER_READ]
+            for block in history.blocks.read(root, file, batch, COLUMNS, KeyCounts(key).dictionaries):
                 yield from KeyCounts(key).loaded(block)
 
 
-def _by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema: pa.Schema) -> pa.RecordBatch:
+def _sum_by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows that are inside, summed by name; names without such rows are left out."""
     counts = np.where(inside, rows.counts, 0)
     sums = np.add.reduceat(counts, rows.starts()) if len(rows) else counts
-    seen = sums > 0
+    present = sums > 0
     names = arrow_array(rows.names) if isinstance(rows.names, np.ndarray) else rows.names
     columns = [names, arrow_array(sums), arrow_array(np.full(len(sums), share))]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    return batch if seen.all() else batch.take(arrow_array(np.flatnonzero(seen)))
+    return batch if present.all() else batch.take(arrow_array(np.flatnonzero(present)))

@@ -1,7 +1,8 @@
-"""The window of a question about keys: whole ticks, and at its ends ticks that it cuts in the middle.
+"""The window of a question about keys: whole ticks, and at its ends ticks that it covers only in part.
 
-History counts by tick, the live side by event time. So of a tick that the window cuts the live side tells
-the window's part, and history how many rows there may be at most: the answer's interval says what that costs.
+History counts by tick, the live side by event time. In a partial tick the live side counts the window's part.
+History knows only the rows of the whole tick, so its part is between 0 and all of them. The answer's interval
+shows this uncertainty.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from tidemark.warehouse.snapshots.snapshot import KeysView
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A tick of which the window has the times from `since` (inclusive) to before `until`; microseconds.
+class PartialTick:
+    """A tick that the window covers only in part.
 
-    `share` is how much of the tick's time that is.
+    since, until: the covered times in microseconds, `until` exclusive.
+    share: the covered fraction of the tick's time, from 0 to 1.
     """
 
     tick: int
@@ -37,58 +39,71 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class KeyWindow:
-    """`whole` ticks (None where there is none), `cuts` at its ends, and the window as the caller reads it."""
+    """The window of a question about keys.
+
+    whole: the ticks that lie in the window as a whole; None if there are none.
+    partial_ticks: the ticks at its ends that it covers only in part; at most two.
+    shown: (start, end) as answers show it, see `Scope.window`.
+    """
 
     whole: Window | None
-    cuts: tuple[Cut, ...]
+    partial_ticks: tuple[PartialTick, ...]
     shown: tuple[Any, Any] | None
 
     @property
     def since(self) -> int | None:
-        """The first microsecond, where that is inside a tick."""
-        return next((cut.since for cut in self.cuts if cut.tick == self.touched.start), None)
+        """The first microsecond of the window if that is inside a tick, else None."""
+        return next(
+            (partial.since for partial in self.partial_ticks if partial.tick == self.overlapping.start), None
+        )
 
     @property
     def until(self) -> int | None:
-        """The microsecond that it ends before, where that is inside a tick."""
-        return next((cut.until for cut in self.cuts if cut.tick == self.touched.stop - 1), None)
+        """The end of the window in microseconds, exclusive, if that is inside a tick, else None."""
+        return next(
+            (partial.until for partial in self.partial_ticks if partial.tick == self.overlapping.stop - 1),
+            None,
+        )
 
     @property
-    def touched(self) -> Window:
-        """All ticks that have some of the window."""
-        ticks = [cut.tick for cut in self.cuts]
+    def overlapping(self) -> Window:
+        """All ticks that overlap the window."""
+        ticks = [partial.tick for partial in self.partial_ticks]
         if self.whole is None:
             return Window(min(ticks), max(ticks) + 1)
         return Window(min([self.whole.start, *ticks]), max([self.whole.stop, *(tick + 1 for tick in ticks)]))
 
 
 def key_window(view: KeysView, last: Any, between: Any, tick_us: int | None) -> KeyWindow:
-    """The window that `last` or `between` means.
+    """The window that `last` or `between` selects; all rows if neither is given.
 
-    `last` is whole ticks back from the newest tick, as for quantiles, where it is a multiple of the tick.
-    What is not, such as a quarter of an hour with ticks of a day, counts back from the newest event.
+    A `last` that is a multiple of the tick counts whole ticks back from the newest tick, as for quantiles.
+    Any other `last`, such as 15 minutes with ticks of a day, counts back from the newest event.
+
+    Raises InputError for a malformed or empty window.
     """
     edges = _edges(view, last, between, tick_us)
     if edges is None or tick_us is None:
-        window = choose_window(lambda: _ticks(view), last, between, tick_us)
+        window = choose_window(lambda: _tick_range(view), last, between, tick_us)
         return KeyWindow(window, (), shown_window(window, tick_us))
     start, stop = edges
     if start is not None and stop is not None and stop <= start:
         raise InputError(
-            f"the window is empty by itself: {from_epoch_us(start)} to {from_epoch_us(stop)} (exclusive)."
+            f"the window is empty by itself: {from_epoch_us(start)} to {from_epoch_us(stop)} (exclusive). "
+            "Give an end after the start."
         )
     shown = tuple(None if edge is None else from_epoch_us(edge) for edge in edges)
     first = NO_TICK + 1 if start is None else -(-start // tick_us)
     end = ALL_TIME.stop if stop is None else stop // tick_us
     ticks = {edge // tick_us for edge in edges if edge is not None and edge % tick_us}
-    cuts = tuple(_cut(tick, start, stop, tick_us) for tick in sorted(ticks))
-    return KeyWindow(Window(first, end) if first < end else None, cuts, (shown[0], shown[1]))
+    partial_ticks = tuple(_partial_tick(tick, start, stop, tick_us) for tick in sorted(ticks))
+    return KeyWindow(Window(first, end) if first < end else None, partial_ticks, (shown[0], shown[1]))
 
 
 def _edges(
     view: KeysView, last: Any, between: Any, tick_us: int | None
 ) -> tuple[int | None, int | None] | None:
-    """Start and end in microseconds; None where the ticks say it all."""
+    """Start and end in microseconds, the end exclusive; None if the window consists of whole ticks."""
     if tick_us is None or (last is None) == (between is None):
         return None
     if last is not None:
@@ -96,19 +111,23 @@ def _edges(
         stop = _newest(view, tick_us)
         return None if width % tick_us == 0 or stop is None else (stop - width, stop)
     if not isinstance(between, (tuple, list)) or len(between) != 2:
-        return None  # `choose_window` says what is wrong
+        return None  # `choose_window` raises the error
     start, stop = (None if edge is None else epoch_us(edge) for edge in between)
     return start, stop
 
 
-def _ticks(view: KeysView) -> tuple[int, int] | None:
-    found = [tick for run in view.runs for tick in run.totals.ticks[[0, -1]].tolist() if tick != NO_TICK]
-    found += [live.tick for live in view.live if live.tick != NO_TICK]
-    return (min(found), max(found)) if found else None
+def _tick_range(view: KeysView) -> tuple[int, int] | None:
+    """The first and last tick that has rows with a time, both inclusive; None without such rows."""
+    ends = [tick for run in view.runs for tick in run.totals.ticks[[0, -1]].tolist() if tick != NO_TICK]
+    ends += [live.tick for live in view.live if live.tick != NO_TICK]
+    return (min(ends), max(ends)) if ends else None
 
 
 def _newest(view: KeysView, tick_us: int) -> int | None:
-    """Just after the newest event; of history only its tick is known, which ends there. None: no events."""
+    """The time just after the newest event, in microseconds; None without events.
+
+    The newest event of history is known only to its tick, so the end of that tick is taken.
+    """
     ends = [live.times[1] + 1 for live in view.live if live.times]
     ticks = [int(run.totals.ticks[-1]) for run in view.runs if len(run.totals.ticks)]
     newest = max((tick for tick in ticks if tick != NO_TICK), default=None)
@@ -117,7 +136,7 @@ def _newest(view: KeysView, tick_us: int) -> int | None:
     return max(ends, default=None)
 
 
-def _cut(tick: int, start: int | None, stop: int | None, tick_us: int) -> Cut:
+def _partial_tick(tick: int, start: int | None, stop: int | None, tick_us: int) -> PartialTick:
     since = max(tick * tick_us, tick * tick_us if start is None else start)
     until = min((tick + 1) * tick_us, (tick + 1) * tick_us if stop is None else stop)
-    return Cut(tick, since, until, (until - since) / tick_us)
+    return PartialTick(tick, since, until, (until - since) / tick_us)

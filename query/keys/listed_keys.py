@@ -1,13 +1,16 @@
-"""What the marks list of keys in a window of history: counts, and how much may be missing of them.
+"""The keys that the marks list in a window of history: their counts, and how many rows may be missing.
 
-Of a window that is the union of cells (whole runs, or single ticks of runs, see
-warehouse/columns/heavy_keys.py), every key has
+The window is a union of cells: whole runs, or single ticks of runs (warehouse/columns/heavy_keys.py). A cell
+lists every key that has at least `floor` rows in it. So every key satisfies
 
     listed rows  <=  rows of the key  <=  listed rows + the sum of (floor - 1) over cells that do not list it
 
-so a key that may have `least` rows is listed somewhere as long as the sum of (floor - 1) over all cells is
-below `least`. Where it is not, the marks are not complete down to the question, see
-query/keys/frequencies.py.
+A key with `least` rows is listed in at least one cell if the sum of (floor - 1) over all cells is below
+`least`. Otherwise the lists may miss such a key, and query/keys/frequencies.py scans all keys.
+
+Worked example. Two cells have the floors 10 and 4. The first lists A with 50 rows, the second lists A with 6
+and B with 5. A has exactly 56 rows. B has 5 to 5 + 9 = 14 rows. A key that no cell lists has at most 9 + 3 =
+12 rows.
 """
 
 from __future__ import annotations
@@ -24,42 +27,45 @@ from tidemark.warehouse.columns.ticks import Window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Listed:
-    """What the marks say of a window.
+class ListedKeys:
+    """The keys that the marks list in a window.
 
-    Of names (k,), each once: their listed `rows`, and how many `more` they may have. A name that is listed
-    nowhere may have `unseen` rows.
+    names: shape (k,), each once.
+    rows: shape (k,), their listed rows.
+    slack: shape (k,): rows <= rows of the key in the window <= rows + slack.
+    unlisted_max: the most rows that a name can have that is not listed.
     """
 
     names: Names
     rows: NDArray[np.int64]
-    more: NDArray[np.int64]
-    unseen: int
+    slack: NDArray[np.int64]
+    unlisted_max: int
 
 
-def listed_names(history: KeyHistory) -> Listed:
-    """What the marks of the runs say of the window."""
-    cells = [_cells(share, history.window) for share in history.shares]
-    unseen = sum(int((one.floors - 1).sum()) for one in cells)
-    if not cells:
-        return Listed(no_names(history.view.key), np.empty(0, np.int64), np.empty(0, np.int64), 0)
-    names, codes = unify_names([one.keys for one in cells])
+def listed_names(history: KeyHistory) -> ListedKeys:
+    """The keys that the marks of the runs list in the window; reads no blocks."""
+    listings = [_run_listing(share, history.window) for share in history.shares]
+    unlisted_max = sum(int((listing.floors - 1).sum()) for listing in listings)
+    if not listings:
+        return ListedKeys(no_names(history.view.key), np.empty(0, np.int64), np.empty(0, np.int64), 0)
+    names, codes = unify_names([listing.keys for listing in listings])
     code = np.concatenate(codes)
-    listed, known = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
-    np.add.at(listed, code, np.concatenate([one.counts for one in cells]))
-    np.add.at(known, code, np.concatenate([one.floors[one.cells] - 1 for one in cells]))
-    return Listed(names, listed, unseen - known, unseen)
+    rows, excluded = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
+    np.add.at(rows, code, np.concatenate([listing.counts for listing in listings]))
+    # In a cell that lists the name no rows are missing.
+    np.add.at(excluded, code, np.concatenate([listing.floors[listing.cells] - 1 for listing in listings]))
+    return ListedKeys(names, rows, unlisted_max - excluded, unlisted_max)
 
 
-def _cells(share: KeyShare, window: Window) -> HeavyKeys:
-    """The listing of a run's rows in the window that leaves least open: by tick, or of the run as one."""
+def _run_listing(share: KeyShare, window: Window) -> HeavyKeys:
+    """The listing of a run in the window, by tick or as one cell: the one with the tighter bounds."""
     keys, pairs = share.marks.heavy()
     inside = window.holds(share.marks.totals.ticks)
-    place = np.cumsum(inside) - 1
+    new_cell = np.cumsum(inside) - 1
     chosen = inside[pairs.cells]
     by_tick = HeavyKeys(
         take_names(pairs.keys, np.flatnonzero(chosen)),
-        place[pairs.cells[chosen]],
+        new_cell[pairs.cells[chosen]],
         pairs.counts[chosen],
         pairs.floors[inside],
     )

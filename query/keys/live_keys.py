@@ -1,11 +1,16 @@
-"""The live side of frequencies: what the ledger's sketches and listings say of keys in a window.
+"""Counts of keys on the live side, from the ledger's sketches and listings.
 
-Each ledger row is a cell of its own, a tick of a range of batches. Of a row whose tick the window has whole,
-the sketch is a plain Count-Min; of one that is cut, its counters give the part. All of them share the row
-hashes, so they add to the Count-Min of the window, and its lower bound fails with probability delta in all.
+A ledger row is a tick of a range of batches. If the window covers the tick as a whole, the row gives a plain
+Count-Min. If it covers only a part of the tick, the sliding-window counters of the row's ECM sketch give that
+part. All of them share the row hashes, so they add to one Count-Min of the window (O. Papapetrou et al., VLDB
+Journal 2015, see DESIGN.md). Its lower bound fails with probability delta in all, not once per row.
 
-    certain   least <= count <= most: listings, and cells, which never count too little
+    certain   least <= count <= most, from listings and from cells, which never count too little
     likely    likely <= count, with probability 1 - delta
+
+Worked example. Two ledger rows cover the window. The cells of the first give at most 9 rows of key A, and its
+listing says known = 6 and slack = 1. The cells of the second give at most 5, and A is not in its listing,
+whose floor is 4. So least = 6 + 0 and most = min(9, 6 + 1) + min(5, 4 - 1) = 10.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.keys.key_windows import Cut, KeyWindow
+from tidemark.query.keys.key_windows import KeyWindow, PartialTick
 from tidemark.sketches import ECM, FrequencyBounds, combine_frequencies
 from tidemark.sketches.bounds.count_bounds import exact
 from tidemark.warehouse.columns.keys import Key, Names, find_names, no_names, unify_names
@@ -28,7 +33,12 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveCounts:
-    """Of names (k,): the estimate, certain bounds, and the likely lower bound."""
+    """Live rows of names, arrays of shape (k,).
+
+    estimate: the sketches' estimate, within the certain bounds.
+    least, most: certain bounds, both inclusive.
+    likely: a lower bound with probability 1 - delta.
+    """
 
     estimate: NDArray[np.float64]
     least: Ints
@@ -37,8 +47,13 @@ class LiveCounts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """What the window has of one ledger row: its counts, whether that is all of the row, what they keep."""
+class LivePart:
+    """The part of a ledger row that lies in the window.
+
+    bounds: its Count-Min cells with certified bounds.
+    whole: whether all rows of the ledger row lie in the window.
+    eps: the error of a point query, as a fraction of the rows.
+    """
 
     live: LiveKeys
     bounds: FrequencyBounds
@@ -47,52 +62,63 @@ class Part:
 
     @property
     def rows(self) -> float:
-        """The rows with a key, about."""
+        """The rows with a key; an estimate unless `whole`."""
         return self.live.rows if self.whole else float(self.bounds.total().estimate)
 
 
-def parts_of(
+def live_parts(
     live: Sequence[LiveKeys], window: KeyWindow, promise: KeyPromise, sketch: Callable[[LiveKeys], ECM]
-) -> list[Part]:
-    """The window's part of each ledger row that has some; `sketch` reads that of a row that is cut."""
-    cuts = {cut.tick: cut for cut in window.cuts}
+) -> list[LivePart]:
+    """The part in the window of each ledger row that overlaps it.
+
+    sketch: reads the sketch of a ledger row; called only for rows that lie in the window in part.
+    """
+    partial_ticks = {partial.tick: partial for partial in window.partial_ticks}
     hashes = promise.hashes
-    found = []
-    for one in live:
-        cut = cuts.get(one.tick)
-        if cut is None:
-            inside = window.whole is not None and not window.whole.misses(one.tick, one.tick)
+    parts = []
+    for row in live:
+        partial = partial_ticks.get(row.tick)
+        if partial is None:
+            overlaps = window.whole is not None and not window.whole.misses(row.tick, row.tick)
         else:
-            inside = one.times is not None and one.times[0] < cut.until and one.times[1] >= cut.since
-        if not inside:
+            overlaps = (
+                row.times is not None and row.times[0] < partial.until and row.times[1] >= partial.since
+            )
+        if not overlaps:
             continue
-        if cut is None or _holds(cut, one):
-            bounds = FrequencyBounds(hashes, exact(one.cells))
-            found.append(Part(one, bounds, whole=True, eps=hashes.eps))
+        if partial is None or _contains_row(partial, row):
+            bounds = FrequencyBounds(hashes, exact(row.cells))
+            parts.append(LivePart(row, bounds, whole=True, eps=hashes.eps))
         else:
-            over_time = sketch(one)
-            bounds = over_time.bounds(cut.since, cut.until)
-            found.append(Part(one, bounds, whole=False, eps=over_time.point_eps))
-    return found
+            ecm = sketch(row)
+            bounds = ecm.bounds(partial.since, partial.until)
+            parts.append(LivePart(row, bounds, whole=False, eps=ecm.point_eps))
+    return parts
 
 
-def _holds(cut: Cut, one: LiveKeys) -> bool:
-    return one.times is not None and cut.since <= one.times[0] and one.times[1] < cut.until
+def _contains_row(partial: PartialTick, row: LiveKeys) -> bool:
+    """Whether all rows of a ledger row lie in the covered part of the tick."""
+    return row.times is not None and partial.since <= row.times[0] and row.times[1] < partial.until
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveSide:
-    """The window's parts of the live side, laid out once for many questions.
+    """The live side of a window as arrays, computed once for many questions.
 
-    highest: (parts, cells), upper bounds of each part's cells; `together` is the Count-Min of all parts, None
-    where there is none. names: ascending, all that some part lists; name i has the entries starts[i] to
-    starts[i + 1] of owners (the part), known and most. floors: (parts,). rows: with a
-    key, about; nulls: without one, of parts that the window has whole.
+    highest: shape (parts, cells), upper bounds of each part's cells.
+    combined: the Count-Min of all parts; None without parts.
+    names: ascending, every name that at least one part lists. The listing entries of name i are the indices
+        starts[i] to starts[i + 1], the end exclusive, of `owners`, `known` and `most`.
+    owners: the part of each entry.
+    known, most: certain bounds of the name's rows in that part.
+    floors: shape (parts,). A name that a part does not list has at most floor - 1 rows in it.
+    rows: rows with a key; an estimate where a part is not whole.
+    nulls: rows with a NULL key, of parts that are whole.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[LivePart, ...]
     highest: Ints
-    together: FrequencyBounds | None
+    combined: FrequencyBounds | None
     names: Names
     starts: Ints
     owners: Ints
@@ -103,20 +129,20 @@ class LiveSide:
     nulls: int
 
     @classmethod
-    def of(cls, parts: Sequence[Part], key: Key) -> LiveSide:
-        """The parts laid out."""
+    def of(cls, parts: Sequence[LivePart], key: Key) -> LiveSide:
+        """The live side made of these parts."""
         names, places = unify_names([no_names(key), *(part.live.names for part in parts)])
         code = np.concatenate(places)
         order = np.argsort(code, kind="stable")
-        none = [np.empty(0, np.int64)]
-        known = np.concatenate([*none, *(part.live.known for part in parts)])[order]
-        slack = np.concatenate([*none, *(part.live.slack for part in parts)])[order]
+        empty = [np.empty(0, np.int64)]
+        known = np.concatenate([*empty, *(part.live.known for part in parts)])[order]
+        slack = np.concatenate([*empty, *(part.live.slack for part in parts)])[order]
         owners = np.repeat(np.arange(len(parts)), [len(part.live.known) for part in parts])[order]
         whole = np.array([part.whole for part in parts], dtype=bool)
         return cls(
             parts=tuple(parts),
             highest=np.array([part.bounds.cells.hi for part in parts]),
-            together=combine_frequencies([part.bounds for part in parts]) if parts else None,
+            combined=combine_frequencies([part.bounds for part in parts]) if parts else None,
             names=names,
             starts=np.searchsorted(code[order], np.arange(len(names) + 1)),
             owners=owners,
@@ -129,41 +155,44 @@ class LiveSide:
 
     @property
     def eps(self) -> float:
-        """What the estimates keep, as the sketches say it of themselves."""
+        """The largest point-query error of the parts, as a fraction of their rows; 0 without parts."""
         return max((part.eps for part in self.parts), default=0.0)
 
     @property
-    def unseen(self) -> int:
-        """How many rows a name may have that no part lists."""
+    def unlisted_max(self) -> int:
+        """The most rows that a name can have that no part lists."""
         return int((self.floors - 1).sum())
 
     def row_bounds(self) -> tuple[int, int]:
-        """The rows with a key, certainly and at most."""
+        """Certain bounds (least, most) of the number of rows with a key."""
         totals = [part.bounds.total() for part in self.parts]
-        return sum(one.lo for one in totals), sum(one.hi for one in totals)
+        return sum(total.lo for total in totals), sum(total.hi for total in totals)
 
     def count(self, names: Names) -> LiveCounts:
-        """What is known of the rows of names, ascending."""
+        """The live counts of names, which ascend.
+
+        O(parts * names), plus the hashes of the names.
+        """
         zero = np.zeros(len(names), np.int64)
-        if self.together is None or not len(names):
+        if self.combined is None or not len(names):
             return LiveCounts(zero.astype(np.float64), zero, zero, zero)
-        asked = digests(names)
-        cells = self.together.hashes.cells_of(asked)
+        hashed = digests(names)
+        cells = self.combined.hashes.cells_of(hashed)
         highest = self.highest[:, cells].min(axis=1)  # (parts, names)
         most, least = np.minimum(highest, (self.floors - 1)[:, None]), np.zeros_like(highest)
-        entries, column = self._entries(names)
+        entries, column = self._entries_of(names)
         owners = self.owners[entries]
         most[owners, column] = np.minimum(highest[owners, column], self.most[entries])
         least[owners, column] = self.known[entries]
         low, high = least.sum(axis=0), most.sum(axis=0)
-        found = self.together.points(asked)
-        return LiveCounts(np.clip(found.estimate, low, high), low, high, np.clip(found.lo, low, high))
+        sketched = self.combined.points(hashed)
+        return LiveCounts(np.clip(sketched.estimate, low, high), low, high, np.clip(sketched.lo, low, high))
 
-    def _entries(self, names: Names) -> tuple[Ints, Ints]:
-        """All entries of the names, and of which name each is."""
-        at = find_names(self.names, names)
-        listed = np.flatnonzero(at >= 0)
-        first, last = self.starts[at[listed]], self.starts[at[listed] + 1]
+    def _entries_of(self, names: Names) -> tuple[Ints, Ints]:
+        """The indices of all listing entries of the names, and the index of the name of each entry."""
+        places = find_names(self.names, names)
+        listed = np.flatnonzero(places >= 0)
+        first, last = self.starts[places[listed]], self.starts[places[listed] + 1]
         lengths = last - first
         within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.repeat(first, lengths) + within, np.repeat(listed, lengths)

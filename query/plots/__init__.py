@@ -1,1 +1,1 @@
-"""Figures of answers, with their bounds."""
+"""Figures of answers with their certified bounds."""

@@ -1,4 +1,4 @@
-"""The figure of frequent keys: a bar a key, with history's part, the live part and the certain interval."""
+"""The figure of frequent keys: a bar per key with its rows in history, its live rows and its bounds."""
 
 from __future__ import annotations
 
@@ -11,62 +11,67 @@ from tidemark.query.answers.rendering import text_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LETTERS = 24  # of a key that is shown; a longer one loses its middle
-LEGEND_ROOM = 1.6  # bars: the legend stands below them
-FEWEST = 6  # bars that there is room for: a single one is not to fill the figure
+MAX_LABEL_LENGTH = 24  # characters of a key's label; a longer key is shortened in its middle
+LEGEND_BARS = 1.6  # the height of the legend below the bars, in bars
+MIN_BARS = 6  # the figure has room for at least this many bars, so that a single one does not fill it
 
 
-def draw_keys(axes: Axes, found: Sequence[HitterAnswer]) -> None:
-    """Bars from the top down, in the order of the answers.
+def draw_keys(axes: Axes, hitters: Sequence[HitterAnswer]) -> None:
+    """Draws horizontal bars from top to bottom, in the order of the answers; at least one.
 
-    The whiskers are lo to hi. A key of which it is not certain that it belongs here has a question mark.
+    The whiskers are lo to hi. The label of a key that is not `certain` ends with a question mark.
     """
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-    places = range(len(found))
-    past = [one.in_history for one in found]
-    live = [max(0, one.count - one.in_history) for one in found]
-    axes.barh(places, past, height=0.7, label="in history, exact")
-    axes.barh(places, live, height=0.7, left=past, alpha=0.5, label="live, or in a tick that is cut")
-    around = [[one.count - one.lo for one in found], [one.hi - one.count for one in found]]
+    positions = range(len(hitters))
+    in_history = [hitter.in_history for hitter in hitters]
+    live = [max(0, hitter.count - hitter.in_history) for hitter in hitters]
+    axes.barh(positions, in_history, height=0.7, label="in history, exact")
+    axes.barh(positions, live, height=0.7, left=in_history, alpha=0.5, label="live, or in a tick that is cut")
+    whiskers = [
+        [hitter.count - hitter.lo for hitter in hitters],
+        [hitter.hi - hitter.count for hitter in hitters],
+    ]
     axes.errorbar(
-        [one.count for one in found],
-        places,
-        xerr=around,
+        [hitter.count for hitter in hitters],
+        positions,
+        xerr=whiskers,
         fmt="none",
         ecolor="black",
         elinewidth=1.2,
         capsize=3,
         label="certain interval",
     )
-    has_letter = _letters_of_the_font()
-    labels = [_label(one, has_letter) for one in found]
-    axes.set_yticks(places, labels=labels, fontsize="small" if len(found) <= 25 else "xx-small")
+    has_character = _font_has_character()
+    labels = [_label(hitter, has_character) for hitter in hitters]
+    axes.set_yticks(positions, labels=labels, fontsize="small" if len(hitters) <= 25 else "xx-small")
     for label in axes.get_yticklabels():
-        label.set_parse_math(False)  # a key with two dollar signs is no formula
-    axes.set_ylim(max(len(found), FEWEST) - 0.5 + LEGEND_ROOM, -0.6)
-    axes.set_xlim(0, 1.05 * max(one.hi for one in found))
+        label.set_parse_math(False)  # a key with two dollar signs is not a formula
+    axes.set_ylim(max(len(hitters), MIN_BARS) - 0.5 + LEGEND_BARS, -0.6)
+    axes.set_xlim(0, 1.05 * max(hitter.hi for hitter in hitters))
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    unsure = "" if all(one.certain for one in found) else " (?: a key that is not shown may have more)"
-    axes.set(xlabel=f"rows{unsure}", ylabel=found[0].key)
+    unsure = (
+        "" if all(hitter.certain for hitter in hitters) else " (?: a key that is not shown may have more)"
+    )
+    axes.set(xlabel=f"rows{unsure}", ylabel=hitters[0].key)
     axes.set_axisbelow(True)
     axes.legend(loc="lower right", ncols=3, fontsize="small")
 
 
-def _label(one: HitterAnswer, has_letter: Callable[[str], bool]) -> str:
-    """The key in a few letters; what the font cannot draw is shown as escapes, by which keys still differ."""
-    shown = text_of(one.value) or "(empty)"
-    text = "".join(c if has_letter(c) else c.encode("unicode_escape").decode() for c in shown)
-    if len(text) > LETTERS:
-        text = f"{text[: LETTERS // 2]}…{text[1 - LETTERS // 2 :]}"
-    return text if one.certain else f"{text} ?"
+def _label(hitter: HitterAnswer, has_character: Callable[[str], bool]) -> str:
+    """The key as a short label; characters missing from the font become escapes, so keys stay distinct."""
+    shown = text_of(hitter.value) or "(empty)"
+    text = "".join(c if has_character(c) else c.encode("unicode_escape").decode() for c in shown)
+    if len(text) > MAX_LABEL_LENGTH:
+        text = f"{text[: MAX_LABEL_LENGTH // 2]}…{text[1 - MAX_LABEL_LENGTH // 2 :]}"
+    return text if hitter.certain else f"{text} ?"
 
 
-def _letters_of_the_font() -> Callable[[str], bool]:
-    """Whether a letter is in one of the fonts that matplotlib is set to."""
+def _font_has_character() -> Callable[[str], bool]:
+    """A function that tests whether a character is in one of the fonts that matplotlib is set to."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
-    chosen = FontProperties().get_family()
-    fonts = [get_font(findfont(FontProperties(family=[one]))) for one in chosen]
-    return lambda letter: any(font.get_char_index(ord(letter)) for font in fonts)
+    families = FontProperties().get_family()
+    fonts = [get_font(findfont(FontProperties(family=[family]))) for family in families]
+    return lambda character: any(font.get_char_index(ord(character)) for font in fonts)

@@ -1,1 +1,1 @@
-"""Quantiles, ranks and histograms: bounds from memory, then the blocks that must be read."""
+"""Quantiles, ranks and histograms: bounds from memory, then reads of the blocks that are needed."""

@@ -1,28 +1,39 @@
-"""The grid: what is certain about ranks, history's side and the live side over the same values.
+"""Combined bounds: certified ranks of all rows, of the live rows and of history over one array of values.
 
-Model. `both`, `live` and (by subtraction) `history` are staircases of certified ranks over one array of
-unique values, see sketches/bounds/rank_bounds.py. With r the rank that is asked for:
+Model. `total`, `live` and (by subtraction) `history` are staircases over the same unique values, see
+sketches/bounds/rank_bounds.py. For a requested rank r let
 
     a = number of values with hi[a + 1] < r,   b = first value with lo[b + 1] >= r
 
-the exact answer lies in the closed interval [values[a], values[b]]: every x below values[a] has
-rank_le(x) <= hi[a] < r, so it is too small; values[b] is large enough.
+The exact answer lies in the closed interval [values[a], values[b]], the bracket of r. Every x below values[a]
+has rank_le(x) <= hi[a] < r, so it is too small. values[b] is large enough.
 
-Where to read. The live side cannot be read cheaply, so its uncertainty must not widen what history is
-read for. `middle` puts the live rank at the middle of its bounds, a fixed function L(x) with
-|L - true live rank| <= ceil(d / 2) where d <= 2 * eps_R * m is the width of the live bounds. Let x0 be the
-smallest x with rank_history(x) + L(x) >= r. Its certified error is at most ceil(d / 2) <= eps * m, since
+Where to read. Live rows are expensive to read, so the uncertainty of the live side must not widen the
+brackets in which history is read. `centered` therefore fixes each live rank at the midpoint of its bounds: a
+function L(x) with |L - true live rank| <= ceil(d / 2), where d <= 2 * eps_R * m is the width of the live
+bounds. Let x0 be the smallest x with rank_history(x) + L(x) >= r. Its certified error is at most ceil(d / 2)
+<= eps * m:
 
     r - lo_le(x0)      <= L - lo_live            (x0 reaches r)
-    hi_lt(x0) + 1 - r  <= hi_live - L            (nothing before x0 does)
+    hi_lt(x0) + 1 - r  <= hi_live - L            (no smaller x reaches r)
 
-and x0 lies in the bracket of `middle`, whose history rows are fewer than two grains of each run however
-wide the live bounds are: hi[b] - lo[a + 1] < 2 * (sum of the widths of history's bounds).
+x0 lies in the bracket of `centered`. That bracket holds fewer than two grains of history rows per run,
+however wide the live bounds are: hi[b] - lo[a + 1] < 2 * (sum of the widths of history's bounds).
 
-What to answer. `best` takes the value of least certified error, `nearest` the first whose likely rank reaches
-r (see likely.py) where its certified error is allowed.
+Worked example. History is exact, with rows 10, 20, 30, 40. Three live rows are known only by their minimum
+and maximum, 10 and 40. The steps stand before 10 and at 10, 20, 30 and 40:
 
-`splice` replaces the bounds of a staircase inside open intervals by ranks that were read.
+    history    0  1  2  3  4
+    live lo    0  1  1  1  3      hi  0  2  2  2  3      midpoint  0  1  1  1  3
+    total lo   0  2  3  4  7      hi  0  3  4  5  7
+    centered   0  2  3  4  7
+
+For r = 4 the bracket of `total` is [20, 30]: 20 has a total rank of 3 or 4, 30 has one of 4 or 5. The bracket
+of `centered` is the single value 30, so nothing has to be read. Answer 30 has a certified error of
+max(0, 4 - 4, 4 + 1 - 4) = 1 row.
+
+candidates.py chooses the answer among the values. `splice` replaces the bounds of a staircase inside open
+intervals by the exact ranks that were read there.
 """
 
 from __future__ import annotations
@@ -42,178 +53,157 @@ Ranks = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class CombinedBounds:
     """Staircases over the same unique values.
 
-    both: of all rows; live: of the live rows; middle: of all rows, the live ranks at the middle of their
-    bounds.
+    total: of all rows.
+    live: of the live rows.
+    centered: of all rows, with each live rank fixed at the midpoint of its bounds.
     """
 
-    both: RankBounds
+    total: RankBounds
     live: RankBounds
-    middle: RankBounds
+    centered: RankBounds
 
     @property
     def values(self) -> Values:
         """The values, ascending and unique."""
-        return self.both.values
+        return self.total.values
 
     @property
     def history(self) -> RankBounds:
         """The staircase of history alone."""
-        return replace(self.both, lo=self.both.lo - self.live.lo, hi=self.both.hi - self.live.hi)
+        return replace(self.total, lo=self.total.lo - self.live.lo, hi=self.total.hi - self.live.hi)
 
-    def section(self, first: int, last: int) -> Grid:
-        """The part from values[first] to values[last], both inclusive; certain for x between those two."""
-        return Grid(*(_section(bounds, first, last) for bounds in (self.both, self.live, self.middle)))
+    def section(self, first: int, last: int) -> CombinedBounds:
+        """The part from values[first] to values[last], both inclusive; valid for x between those two."""
+        return CombinedBounds(
+            *(_section(bounds, first, last) for bounds in (self.total, self.live, self.centered))
+        )
 
 
-def lay_out(history: RankBounds, live: RankBounds) -> Grid:
-    """The grid of two staircases over disjoint rows."""
+def combine_sides(history: RankBounds, live: RankBounds) -> CombinedBounds:
+    """The combined bounds of history and the live side, which hold disjoint rows.
+
+    O(K log K) for K values in all.
+    """
     if live.hi[-1] == 0:
-        both = combine([history])
-        nothing = np.zeros(len(both.lo), dtype=np.int64)
-        return Grid(both, replace(both, lo=nothing, hi=nothing), both)
-    both = combine([history, live])
-    steps = np.searchsorted(live.values, both.values, side="right")
+        total = combine([history])
+        zeros = np.zeros(len(total.lo), dtype=np.int64)
+        return CombinedBounds(total, replace(total, lo=zeros, hi=zeros), total)
+    total = combine([history, live])
+    steps = np.searchsorted(live.values, total.values, side="right")
     steps = np.concatenate([np.zeros(1, dtype=np.intp), steps])
     lo, hi = live.lo[steps], live.hi[steps]
-    middle = (lo + hi) // 2
-    return Grid(
-        both,
-        replace(both, lo=lo, hi=hi),
-        replace(both, lo=both.lo - lo + middle, hi=both.hi - hi + middle),
+    midpoint = (lo + hi) // 2
+    return CombinedBounds(
+        total,
+        replace(total, lo=lo, hi=hi),
+        replace(total, lo=total.lo - lo + midpoint, hi=total.hi - hi + midpoint),
     )
 
 
 def splice(bounds: RankBounds, readings: Sequence[Reading]) -> RankBounds:
-    """The staircase with exact ranks in the intervals that were read; they are disjoint and ascend."""
+    """The staircase with exact ranks inside the intervals of the readings, which are disjoint and ascend."""
     values, lo, hi = [], [], []
-    at, reached = 0, 0  # values of `bounds` used, and the last exact rank
-    for one in readings:
-        u, v = np.array([[one.interval.u], [one.interval.v]], dtype=bounds.values.dtype)
-        i = max(at, int(np.searchsorted(bounds.values, u[0], side="left")))
-        inside = one.inside
-        exact = one.below + np.arange(len(inside) + 1, dtype=np.int64)
-        values += [bounds.values[at:i], u, inside, v]
-        # Ranks do not fall: between two readings they are what the first reached to what the next starts at.
-        lo += [np.clip(bounds.lo[at : i + 1], reached, one.below), exact]
-        hi += [np.clip(bounds.hi[at : i + 1], reached, one.below), exact]
-        at, reached = max(i, int(np.searchsorted(bounds.values, v[0], side="right"))), int(exact[-1])
+    done, reached = 0, 0  # values of `bounds` copied so far, and the last exact rank
+    for reading in readings:
+        interval = reading.interval
+        lower, upper = np.array([[interval.lower], [interval.upper]], dtype=bounds.values.dtype)
+        i = max(done, int(np.searchsorted(bounds.values, lower[0], side="left")))
+        inside = reading.inside
+        exact = reading.below + np.arange(len(inside) + 1, dtype=np.int64)
+        values += [bounds.values[done:i], lower, inside, upper]
+        # Ranks are monotone: between two readings they are at least the last rank of the first reading and at
+        # most the first rank of the second.
+        lo += [np.clip(bounds.lo[done : i + 1], reached, reading.below), exact]
+        hi += [np.clip(bounds.hi[done : i + 1], reached, reading.below), exact]
+        done = max(i, int(np.searchsorted(bounds.values, upper[0], side="right")))
+        reached = int(exact[-1])
     return RankBounds(
-        np.concatenate([*values, bounds.values[at:]]),
-        np.concatenate([*lo, np.maximum(bounds.lo[at:], reached)]),
-        np.concatenate([*hi, np.maximum(bounds.hi[at:], reached)]),
+        np.concatenate([*values, bounds.values[done:]]),
+        np.concatenate([*lo, np.maximum(bounds.lo[done:], reached)]),
+        np.concatenate([*hi, np.maximum(bounds.hi[done:], reached)]),
     )
 
 
-def middle_rank(
+def midpoint_rank(
     bounds: RankBounds, readings: Sequence[Reading], values: Values, side: Side
 ) -> NDArray[np.float64]:
-    """rank_lt ("left") or rank_le ("right") of values: as it was read, elsewhere the middle of its bounds."""
+    """rank_lt ("left") or rank_le ("right") of each value; shape as `values`.
+
+    Inside the intervals of the readings the rank is exact, elsewhere it is the midpoint of its bounds.
+    """
     lo, hi = bounds.rank_lt(values) if side == "left" else bounds.rank_le(values)
-    middle = (lo + hi) / 2
-    for one in readings:
-        inside = (values > one.interval.u) & (values < one.interval.v)
-        middle[inside] = one.rank(values[inside], side)
-    return middle
+    ranks = (lo + hi) / 2
+    for reading in readings:
+        inside = (values > reading.interval.lower) & (values < reading.interval.upper)
+        ranks[inside] = reading.rank(values[inside], side)
+    return ranks
 
 
-def narrowed(
+def narrow_readings(
     readings: Sequence[Reading], live: RankBounds, ranks: Ranks, brackets: Sequence[tuple[Any, Any]]
 ) -> list[Reading]:
-    """The readings, without the rows that cannot matter to any of the ranks that they were read for.
+    """The readings without the rows that cannot affect the answer to any of the ranks.
 
-    Let (u, v) be an interval with c rows inside, L the live rank there, L_lo(u) <= L <= L_hi(v), and x0 the
-    answer of the middle to r, whose bracket lies in [u, v]. Where u < x0 < v, x0 reaches r and nothing
-    before it does, so
+    live: the staircase of the live rows.
+    brackets: one closed interval (low, high) of `centered` per rank.
 
-        rows inside <= x0   >=  r - below - L_hi(v)          x0 is not before the row at r - below - L_hi - 1
-        rows inside <  x0   <   r - below - L_lo(u)          x0 is not after the row at  r - below - L_lo - 1
+    Proof. Let (lower, upper) be an interval with c rows inside, L the live rank there with
+    L_lo(lower) <= L <= L_hi(upper), and x0 the answer of `centered` to r, whose bracket lies in
+    [lower, upper]. Where lower < x0 < upper, x0 reaches r and no smaller value does, so
 
-    Only the ranks of history at x0 and just before it enter the error of x0, and they stay exact for all
-    values between these two rows. Where x0 = u the first index is below 0, and where x0 = v the last one is
-    c or more: then all rows stay up to that end, whose exact rank is what makes the answer certain. So it
-    matters for whom an interval was read, not whether the answer is one of its rows. What is thrown away
-    falls back to the bounds that it had, which no rank needs. The next value on either side is the
-    narrower end.
+        rows inside <= x0   >=  r - below - L_hi     x0 is not before the row with index r - below - L_hi - 1
+        rows inside <  x0   <   r - below - L_lo     x0 is not after the row with index  r - below - L_lo - 1
+
+    The error of x0 depends only on history's ranks at x0 and just before it. Both stay exact between these
+    two rows. Where x0 = lower the first index is below 0, and where x0 = upper the last index is c or more:
+    then all rows up to that end are kept, because the exact rank of the end certifies the answer. So a
+    reading is narrowed for every rank whose bracket it covers, also for answers that are not one of its rows.
+    Discarded rows fall back to their earlier bounds, which no rank uses. The next value on either side of the
+    kept rows becomes the end of the narrower interval.
+
+    Worked example. The interval (10, 20) holds the history rows 11, 12 ... 19, and below = 100 rows are <=
+    10. The live rank is at least L_lo(10) = 40 and at most L_hi(20) = 42. For r = 145:
+
+        first index = 145 - 100 - 42 - 1 = 2, the row 13;   last index = 145 - 100 - 40 - 1 = 4, the row 15
+
+    Only 13, 14 and 15 can answer: x0 needs a history rank of 103 to 105. The result is the interval (12, 16)
+    with below = 102 and the rows 13, 14, 15. A second rank r = 147 on the same interval would extend it to
+    the row with index 6, which is 17.
+
+    O(c) per reading plus O(log c) per piece.
     """
     lows, highs = (np.array(ends, dtype=live.values.dtype) for ends in zip(*brackets, strict=True))
-    found = []
-    for one in readings:
-        u, v = np.array([one.interval.u, one.interval.v], dtype=live.values.dtype)
-        rows = np.concatenate(one.pieces)
+    narrowed = []
+    for reading in readings:
+        interval = reading.interval
+        lower, upper = np.array([interval.lower, interval.upper], dtype=live.values.dtype)
+        rows = np.concatenate(reading.pieces)
         if not len(rows):
-            found.append(one)
+            narrowed.append(reading)
             continue
-        here = ranks[(u <= lows) & (lows < highs) & (highs <= v)] - one.below
-        first, last = here.min() - live.rank_lt(v)[1] - 1, here.max() - live.rank_le(u)[0] - 1
+        ranks_inside = ranks[(lower <= lows) & (lows < highs) & (highs <= upper)] - reading.below
+        first = ranks_inside.min() - live.rank_lt(upper)[1] - 1
+        last = ranks_inside.max() - live.rank_le(lower)[0] - 1
         ends = np.clip([first, last], 0, len(rows) - 1)
         low, high = np.partition(rows, ends)[ends]
-        cuts = [(p, int(np.searchsorted(p, low)), int(np.searchsorted(p, high, "right"))) for p in one.pieces]
-        below = max([one.interval.u, *(p[i - 1] for p, i, _ in cuts if i)])
-        above = min([one.interval.v, *(p[j] for p, _, j in cuts if j < len(p))])
+        cuts = [
+            (piece, int(np.searchsorted(piece, low)), int(np.searchsorted(piece, high, "right")))
+            for piece in reading.pieces
+        ]
+        before = max([interval.lower, *(piece[i - 1] for piece, i, _ in cuts if i)])
+        after = min([interval.upper, *(piece[j] for piece, _, j in cuts if j < len(piece))])
         skipped = sum(i for _, i, _ in cuts)
-        found.append(
-            Reading(Interval(below, above), one.below + skipped, [p[i:j] for p, i, j in cuts if i < j])
-        )
-    return found
+        kept = [piece[i:j] for piece, i, j in cuts if i < j]
+        narrowed.append(Reading(Interval(before, after), reading.below + skipped, kept))
+    return narrowed
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """Answers to several ranks, all arrays of the same length; low and high are inclusive."""
-
-    values: Values
-    errors: Ranks
-    rank_lo: Ranks
-    rank_hi: Ranks
-    low: Values
-    high: Values
-
-    def put(self, where: NDArray[Any], other: Found) -> Found:
-        """These answers with those at `where` replaced."""
-        columns = {}
-        for name in self.__slots__:
-            columns[name] = getattr(self, name).copy()
-            columns[name][where] = getattr(other, name)
-        return Found(**columns)
-
-
-def best(bounds: RankBounds, ranks: Ranks) -> Found:
-    """For each rank the value of least certified error, and what certainly holds the exact answer."""
-    at, errors = bounds.best_candidate(ranks)
-    a, b = bounds.bracket(ranks)
-    return Found(
-        values=bounds.values[at],
-        errors=errors,
-        rank_lo=bounds.lo[at + 1],
-        rank_hi=bounds.hi[at + 1],
-        low=bounds.values[a],
-        high=bounds.values[b],
-    )
-
-
-def nearest(grid: Grid, likely: NDArray[np.float64], ranks: Ranks, allowed: int) -> Found:
-    """For each rank the first value whose likely rank reaches it, or the best where that errs too much.
-
-    `likely` are the live ranks at the grid's steps; they never leave their bounds.
-    """
-    found = best(grid.both, ranks)
-    lo, hi = grid.both.lo, grid.both.hi
-    history = (grid.history.lo + grid.history.hi) / 2
-    reached = np.maximum.accumulate(history + np.clip(likely, grid.live.lo, grid.live.hi))[1:]
-    at = np.minimum(np.searchsorted(reached, ranks - 0.5), len(reached) - 1)
-    errors = np.maximum(0, np.maximum(ranks - lo[at + 1], hi[at] + 1 - ranks))
-    good = np.flatnonzero(errors <= allowed)
-    at = at[good]
-    chosen = Found(grid.values[at], errors[good], lo[at + 1], hi[at + 1], found.low[good], found.high[good])
-    return found.put(good, chosen)
-
-
-def union(parts: Sequence[RankBounds], dtype: np.dtype[Any]) -> RankBounds:
-    """The staircase of any number of disjoint parts, none included."""
-    return combine([*parts, RankBounds.empty(dtype)])
+def combine_or_empty(staircases: Sequence[RankBounds], dtype: np.dtype[Any]) -> RankBounds:
+    """The staircase of the union of disjoint parts; an empty one for no parts."""
+    return combine([*staircases, RankBounds.empty(dtype)])
 
 
 def _section(bounds: RankBounds, first: int, last: int) -> RankBounds:

@@ -1,7 +1,8 @@
-"""History's exact ranks: reads the rows of all runs in given intervals. The thin shell round plan.py.
+"""Reads history: all rows of all runs inside given intervals. The thin I/O shell around read_plan.py.
 
-One call plans all stretches, reads each row group once in a few threads, cuts it there into what the
-stretches need, and adds up. So memory holds the rows inside the intervals, not the blocks.
+`plan_reads` gives a row range per run and interval. `read_intervals` reads each row group of these ranges
+once, in a few threads. A thread keeps only the rows inside the intervals, so memory holds these rows and not
+the blocks.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.quantiles.read_plan import (
+    BlockRows,
     Interval,
-    Piece,
     Reading,
-    Stretch,
-    cut,
-    groups_of,
-    plan_stretch,
+    RowRange,
+    plan_row_range,
+    row_groups_of,
+    select_rows,
     with_finer_marks,
 )
-from tidemark.query.reading.block_reader import GROUPS_A_TASK, BlockReader, Footer, in_parallel
+from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer, in_parallel
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.value_marks import Anchors, RunMarks
 from tidemark.warehouse.runs.marks import RunFile
@@ -33,7 +34,8 @@ from tidemark.warehouse.runs.marks import RunFile
 class History:
     """The runs that have rows in a window.
 
-    `anchors[i]` is None where the window covers runs[i]; `root` is the runs table's folder.
+    root: the folder of the runs table, relative to the warehouse.
+    anchors: one per run; None where the window covers the run.
     """
 
     root: str
@@ -44,84 +46,93 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """One stretch of one run for one interval, by index."""
+class PlannedRead:
+    """The row range of a run for an interval; run and interval by index."""
 
     run: int
     interval: int
-    stretch: Stretch
+    rows: RowRange
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
-    """A few row groups of one file, where row group g begins (`edges[g]`), and who needs each of them."""
+class _ReadTask:
+    """A few row groups of one file, read by one thread.
+
+    edges: row group g starts at row edges[g] of the file.
+    with_ticks: whether the ticks are read, to filter rows by the window.
+    reads: the planned reads that use each row group, by its number.
+    """
 
     file: RunFile
     edges: NDArray[np.int64]
-    ticks: bool
-    needs: Mapping[int, Sequence[Need]]
+    with_ticks: bool
+    reads: Mapping[int, Sequence[PlannedRead]]
 
 
-def planned_rows(needs: Sequence[Need]) -> int:
-    """How many rows the stretches span."""
-    return sum(need.stretch.stop - need.stretch.start for need in needs)
+def planned_rows(reads: Sequence[PlannedRead]) -> int:
+    """The number of rows in all row ranges."""
+    return sum(read.rows.stop - read.rows.start for read in reads)
 
 
 def read_intervals(
-    blocks: BlockReader, history: History, intervals: Sequence[Interval], needs: Sequence[Need]
+    blocks: BlockReader, history: History, intervals: Sequence[Interval], reads: Sequence[PlannedRead]
 ) -> tuple[list[Reading], int]:
-    """A reading of each interval, and how many row groups were read, each of them once.
+    """One reading per interval, and the number of row groups read; each row group is read once.
 
-    `needs` are what `plan` says of them.
+    reads: what `plan_reads` returned for these intervals.
+
+    Raises DamagedWarehouse if a file is missing or does not match its marks.
     """
-    tasks = _tasks(blocks, history, [need for need in needs if need.stretch.start < need.stretch.stop])
+    tasks = _tasks(blocks, history, [read for read in reads if read.rows.start < read.rows.stop])
 
-    def work(task: _Task) -> list[tuple[int, Piece]]:
-        pieces = []
-        columns = ("value", "tick") if task.ticks else ("value",)
-        read = blocks.read(history.root, task.file, list(task.needs), columns)
-        for (group, needed), block in zip(task.needs.items(), read, strict=True):
+    def work(task: _ReadTask) -> list[tuple[int, BlockRows]]:
+        parts = []
+        columns = ("value", "tick") if task.with_ticks else ("value",)
+        decoded = blocks.read(history.root, task.file, list(task.reads), columns)
+        for (group, using), block in zip(task.reads.items(), decoded, strict=True):
             first = task.file.first + int(task.edges[group])
-            for need in needed:
-                around = intervals[need.interval]
-                piece = cut(first, block["value"], block.get("tick"), need.stretch, around, history.window)
-                pieces.append((need.interval, piece))
-        return pieces
+            for read in using:
+                interval, values, ticks = intervals[read.interval], block["value"], block.get("tick")
+                part = select_rows(first, values, ticks, read.rows, interval, history.window)
+                parts.append((read.interval, part))
+        return parts
 
-    found = [pair for pairs in in_parallel(work, tasks, blocks.threads) for pair in pairs]
+    parts = [part for task_parts in in_parallel(work, tasks, blocks.threads) for part in task_parts]
     below = [0] * len(intervals)
     inside: list[list[NDArray[Any]]] = [[np.empty(0, dtype=history.dtype)] for _ in intervals]
-    for need in needs:
-        below[need.interval] += need.stretch.count
-    for at, piece in found:
-        below[at] += piece.below - piece.before
-        inside[at].append(piece.inside)
-    readings = [Reading(interval, below[at], inside[at]) for at, interval in enumerate(intervals)]
-    return readings, sum(len(task.needs) for task in tasks)
+    for read in reads:
+        below[read.interval] += read.rows.count
+    for i, part in parts:
+        below[i] += part.below - part.before
+        inside[i].append(part.inside)
+    readings = [Reading(interval, below[i], inside[i]) for i, interval in enumerate(intervals)]
+    return readings, sum(len(task.reads) for task in tasks)
 
 
-def with_footers(
+def with_footer_marks(
     blocks: BlockReader, history: History, intervals: Sequence[Interval], needed: Sequence[tuple[Any, Any]]
 ) -> History:
-    """The same history with the ends of its row groups inside the intervals as further marks.
+    """The history with the first and last row of each row group in the intervals as additional marks.
 
-    A very large run has marks further apart than its row groups, whose first and last values stand in the
-    footers. So this costs no read of data. `needed` are the closed intervals in which ranks will be asked.
+    The marks of a very large run are further apart than its row groups. The first and last value of a row
+    group are statistics in the file's footer, so this reads footers and no data.
+
+    needed: the closed intervals in which ranks will be computed.
     """
 
     def finer(run: RunMarks) -> RunMarks:
         positions: list[int] = []
         values: list[Any] = []
-        for stretch in (plan_stretch(run, None, interval) for interval in intervals):
-            for file in _files(run, stretch):
+        for rows in (plan_row_range(run, None, interval) for interval in intervals):
+            for file in _files(run, rows):
                 footer = blocks.footer(history.root, file)
-                for g in _groups(file, footer, stretch):
+                for g in _row_groups(file, footer, rows):
                     positions += [
                         file.first + int(footer.edges[g]),
                         file.first + int(footer.edges[g + 1]) - 1,
                     ]
                     values += blocks.edge_values(history.root, file, g)
-        # Adding 0 makes -0.0, which is how Parquet writes a least value of zero, the 0.0 that is stored.
+        # Parquet writes a minimum of zero as -0.0; runs store 0.0. Adding 0 turns the one into the other.
         numbers = np.array(values, dtype=history.dtype) + history.dtype.type(0)
         return with_finer_marks(run, needed, np.array(positions, dtype=np.int64), numbers)
 
@@ -129,41 +140,43 @@ def with_footers(
     return History(history.root, history.window, history.dtype, runs, history.anchors)
 
 
-def plan(history: History, intervals: Sequence[Interval]) -> list[Need]:
-    """The stretches of all runs that the intervals need."""
+def plan_reads(history: History, intervals: Sequence[Interval]) -> list[PlannedRead]:
+    """The row ranges to read, one per run and interval."""
     return [
-        Need(at, i, plan_stretch(run, anchors, interval))
-        for at, (run, anchors) in enumerate(zip(history.runs, history.anchors, strict=True))
+        PlannedRead(number, i, plan_row_range(run, anchors, interval))
+        for number, (run, anchors) in enumerate(zip(history.runs, history.anchors, strict=True))
         for i, interval in enumerate(intervals)
     ]
 
 
-def _tasks(blocks: BlockReader, history: History, needs: Sequence[Need]) -> list[_Task]:
-    """Every row group that some stretch needs, once."""
-    by_file: dict[tuple[int, RunFile], list[Need]] = {}
-    for need in needs:
-        for file in _files(history.runs[need.run], need.stretch):
-            by_file.setdefault((need.run, file), []).append(need)
+def _tasks(blocks: BlockReader, history: History, reads: Sequence[PlannedRead]) -> list[_ReadTask]:
+    """Tasks that together read every row group of the row ranges once."""
+    by_file: dict[tuple[int, RunFile], list[PlannedRead]] = {}
+    for read in reads:
+        for file in _files(history.runs[read.run], read.rows):
+            by_file.setdefault((read.run, file), []).append(read)
     blocks.fetch_footers(history.root, [file for _, file in by_file])
     tasks = []
-    for (run, file), wanting in by_file.items():
+    for (run, file), file_reads in by_file.items():
         footer = blocks.footer(history.root, file)
-        by_group: dict[int, list[Need]] = {}
-        for need in wanting:
-            for g in _groups(file, footer, need.stretch):
-                by_group.setdefault(g, []).append(need)
+        by_group: dict[int, list[PlannedRead]] = {}
+        for read in file_reads:
+            for g in _row_groups(file, footer, read.rows):
+                by_group.setdefault(g, []).append(read)
         with_ticks = history.anchors[run] is not None
         groups = sorted(by_group)
-        shares = [groups[at : at + GROUPS_A_TASK] for at in range(0, len(groups), GROUPS_A_TASK)]
-        tasks += [_Task(file, footer.edges, with_ticks, {g: by_group[g] for g in share}) for share in shares]
+        shares = [groups[i : i + GROUPS_PER_TASK] for i in range(0, len(groups), GROUPS_PER_TASK)]
+        tasks += [
+            _ReadTask(file, footer.edges, with_ticks, {g: by_group[g] for g in share}) for share in shares
+        ]
     return tasks
 
 
-def _files(run: RunMarks, stretch: Stretch) -> list[RunFile]:
-    """The files that hold rows of the stretch."""
-    start, stop = stretch.start, stretch.stop
+def _files(run: RunMarks, rows: RowRange) -> list[RunFile]:
+    """The files that hold rows of the range."""
+    start, stop = rows.start, rows.stop
     return [file for file in run.files if start < file.first + file.rows and file.first < stop]
 
 
-def _groups(file: RunFile, footer: Footer, stretch: Stretch) -> range:
-    return groups_of(footer.edges, stretch.start - file.first, stretch.stop - file.first)
+def _row_groups(file: RunFile, footer: Footer, rows: RowRange) -> range:
+    return row_groups_of(footer.edges, rows.start - file.first, rows.stop - file.first)

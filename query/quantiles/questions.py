@@ -1,7 +1,7 @@
-"""Questions: what a caller may ask, checked once, and the pure steps from staircases to answers.
+"""Quantile, rank and cdf questions: checks of the arguments, and the pure steps from ranks to answers.
 
-`Question` is a measure's window at one moment with all that is needed to answer from it. Stored values
-become the measure's own type here, and only here.
+`Question` is a measure's window at one moment, with everything that is needed to answer from it. Stored
+values are converted to the measure's own type here and nowhere else.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.answer import Answer, CdfAnswer, RankAnswer
-from tidemark.query.quantiles.rank_search import Source, find_ranks, find_ranks_of
-from tidemark.query.quantiles.window_bounds import Known
+from tidemark.query.quantiles.rank_search import Source, ranks_at_values, values_at_ranks
+from tidemark.query.quantiles.window_bounds import WindowBounds
 from tidemark.sketches import InvalidInput, target_rank
 from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.errors import InputError
@@ -24,12 +24,14 @@ from tidemark.warehouse.errors import InputError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A window of a measure, how it is to be answered, and where rows are read from.
+    """A window of a measure, the mode of its answers, and where rows are read from.
 
-    `window` is the window as the caller reads it, see `MeasureScope`.
+    bounds: the window's counts and certified ranks.
+    eps: the promise of the warehouse.
+    window: the window as answers show it, see `MeasureScope`.
     """
 
-    known: Known
+    bounds: WindowBounds
     source: Source
     mode: str
     eps: float
@@ -37,35 +39,35 @@ class Question:
 
     @property
     def measure(self) -> Measure:
-        """The measure that is asked for."""
-        return self.known.view.measure
+        """The measure that the question is about."""
+        return self.bounds.view.measure
 
     def scope(self, blocks_read: int) -> dict[str, Any]:
-        """The fields of `MeasureScope`."""
-        known = self.known
+        """The fields of `MeasureScope`, by name."""
+        bounds = self.bounds
         return {
-            "n": known.n,
-            "m": known.m,
-            "nans": known.nans,
-            "nulls": known.nulls,
+            "n": bounds.n,
+            "m": bounds.m,
+            "nans": bounds.nans,
+            "nulls": bounds.nulls,
             "eps": self.eps,
             "mode": self.mode,
             "measure": self.measure.name,
             "window": self.window,
-            "as_of": dict(known.view.versions),
+            "as_of": dict(bounds.view.versions),
             "blocks_read": blocks_read,
         }
 
 
 def check_mode(mode: Any, modes: Sequence[str]) -> str:
-    """The mode, if there is such a one."""
+    """The mode. Raises InputError if it is none of `modes`."""
     if mode not in modes:
         raise InputError(f"no mode {mode!r}: mode must be one of {', '.join(modes)}.")
     return str(mode)
 
 
 def check_phis(phis: Iterable[Any]) -> list[Any]:
-    """The quantiles asked for, if each is a number in [0, 1]."""
+    """The quantiles as a list. Raises InputError unless each is a number from 0 to 1, both inclusive."""
     checked = list(phis)
     try:
         for phi in checked:
@@ -75,27 +77,38 @@ def check_phis(phis: Iterable[Any]) -> list[Any]:
     return checked
 
 
-def several(given: Any) -> bool:
-    """Whether the caller asks for several things: anything to iterate over, but not a text."""
+def is_sequence(argument: Any) -> bool:
+    """Whether the argument holds several values: it is iterable, but not text, bytes or a 0-d array."""
     return (
-        isinstance(given, Iterable) and not isinstance(given, (str, bytes)) and getattr(given, "ndim", 1) > 0
+        isinstance(argument, Iterable)
+        and not isinstance(argument, (str, bytes))
+        and getattr(argument, "ndim", 1) > 0
     )
 
 
 def quantiles(question: Question, phis: Sequence[Any]) -> list[Answer]:
-    """The answers to quantiles that `check_phis` has passed."""
-    known = question.known
-    wanted = [target_rank(phi, known.rows) for phi in phis]
-    numbers = np.array([r for r in wanted if r <= known.stored], dtype=np.int64)
-    if not len(numbers):
+    """One answer per quantile; `check_phis` has checked them."""
+    bounds = question.bounds
+    targets = [target_rank(phi, bounds.rows) for phi in phis]
+    number_ranks = np.array([r for r in targets if r <= bounds.stored], dtype=np.int64)
+    if not len(number_ranks):
         return [_nan_answer(question, phi) for phi in phis]
-    found, blocks_read = find_ranks(question.source, known, numbers, question.mode, question.eps)
+    candidates, blocks_read = values_at_ranks(
+        question.source, bounds, number_ranks, question.mode, question.eps
+    )
     scope, decode = question.scope(blocks_read), question.measure.decode
-    columns = (found.values, found.low, found.high, found.rank_lo, found.rank_hi, found.errors)
+    columns = (
+        candidates.values,
+        candidates.low,
+        candidates.high,
+        candidates.rank_lo,
+        candidates.rank_hi,
+        candidates.errors,
+    )
     rows = zip(*(column.tolist() for column in columns), strict=True)
     answers = []
-    for phi, r in zip(phis, wanted, strict=True):
-        if r > known.stored:
+    for phi, r in zip(phis, targets, strict=True):
+        if r > bounds.stored:
             answers.append(_nan_answer(question, phi, blocks_read))
             continue
         value, low, high, rank_lo, rank_hi, error = next(rows)
@@ -115,8 +128,8 @@ def quantiles(question: Question, phis: Sequence[Any]) -> list[Answer]:
 
 
 def _nan_answer(question: Question, phi: Any, blocks_read: int = 0) -> Answer:
-    """NaN ranks after every number: a rank above all numbers is NaN, and that is certain."""
-    rows, scope = question.known.rows, question.scope(blocks_read)
+    """The answer to a rank above those of all numbers: NaN, with certainty."""
+    rows, scope = question.bounds.rows, question.scope(blocks_read)
     return Answer(
         phi=float(phi),
         value=math.nan,
@@ -132,32 +145,37 @@ def _nan_answer(question: Question, phi: Any, blocks_read: int = 0) -> Answer:
 def ranks_le(
     question: Question, points: Sequence[Any | None]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Bounds (lo, hi) of rank_le at stored values, None being below all of them; and the blocks read.
+    """Bounds (lo, hi) of rank_le at stored values, and the number of blocks read.
 
-    Values that are not taken count as the nearest one that is, which is what they are told as.
+    points: stored values; None stands below all of them and has rank 0. A value outside the range of the
+        measure's type is reported as the nearest value in the range, and counted as that value.
     """
     if question.measure.bounds is not None:
-        points = [_told(point, *question.measure.bounds) for point in points]
+        points = [_clamp_to_type(point, *question.measure.bounds) for point in points]
     lo, hi = np.zeros((2, len(points)), dtype=np.int64)
-    at = np.array([i for i, point in enumerate(points) if point is not None], dtype=np.intp)
-    if not len(at):
+    indices = np.array([i for i, point in enumerate(points) if point is not None], dtype=np.intp)
+    if not len(indices):
         return lo, hi, 0
-    stored = np.array([points[i] for i in at], dtype=question.measure.dtype)
-    lo[at], hi[at], blocks_read = find_ranks_of(
-        question.source, question.known, stored, question.mode, question.eps
+    stored = np.array([points[i] for i in indices], dtype=question.measure.dtype)
+    lo[indices], hi[indices], blocks_read = ranks_at_values(
+        question.source, question.bounds, stored, question.mode, question.eps
     )
     return lo, hi, blocks_read
 
 
-def _told(point: int | None, least: int, most: int) -> int | None:
-    """The point with the same rank among all stored values as it has among those that are told."""
+def _clamp_to_type(point: int | None, least: int, most: int) -> int | None:
+    """The point whose rank over stored values is the point's rank over reported values.
+
+    Stored values outside least..most are reported as the nearer of the two. So no reported value is <= a
+    point below `least` (None), and all of them are <= a point from `most` on (2**63 - 1).
+    """
     if point is None or point < least:
         return None
     return point if point < most else 2**63 - 1
 
 
 def ranks(question: Question, points: Sequence[Any]) -> list[RankAnswer]:
-    """How many rows are <= each point."""
+    """One answer per point: the number of rows <= it. The points are of the measure's type."""
     lo, hi, blocks_read = ranks_le(question, [question.measure.floor(point) for point in points])
     scope = question.scope(blocks_read)
     return [
@@ -167,17 +185,17 @@ def ranks(question: Question, points: Sequence[Any]) -> list[RankAnswer]:
 
 
 def cdf(question: Question, points: Sequence[Any]) -> list[CdfAnswer]:
-    """The share of rows that are <= each point."""
-    rows = question.known.rows
-    found = ranks(question, points)
-    scope = question.scope(found[0].blocks_read if found else 0)
+    """One answer per point: the share of rows <= it. The points are of the measure's type."""
+    rows = question.bounds.rows
+    answers = ranks(question, points)
+    scope = question.scope(answers[0].blocks_read if answers else 0)
     return [
         CdfAnswer(
-            value=one.value,
-            cdf=one.rank / rows,
-            cdf_lo=one.rank_lo / rows,
-            cdf_hi=one.rank_hi / rows,
+            value=answer.value,
+            cdf=answer.rank / rows,
+            cdf_lo=answer.rank_lo / rows,
+            cdf_hi=answer.rank_hi / rows,
             **scope,
         )
-        for one in found
+        for answer in answers
     ]

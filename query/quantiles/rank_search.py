@@ -1,14 +1,16 @@
-"""From bounds to answers: which intervals to read for a rank, and what the readings make certain.
+"""Values at given ranks and ranks of given values: which intervals to read, and what the readings certify.
 
     quick      the staircases in memory; error <= eps * N. Where the marks alone are too coarse for that (a
-               narrow window whose rows stand close together), those ranks are read like accurate ones
-    accurate   history is read in the brackets, so its ranks there are exact; error <= eps * m (see grid.py)
-    exact      the live rows are read too, first, and then history; error 0
+               narrow window whose rows lie close together in the run), those ranks are read as in mode
+               accurate
+    accurate   history is read in the brackets, so its ranks there are exact; error <= eps * m, see
+               combined_bounds.py
+    exact      the live rows are read first, then history; error 0
 
-Live before history in exact mode, because an exact live side leaves the narrower brackets to read.
+Mode exact reads the live rows first, because exact live ranks leave narrower brackets to read in history.
 
-Memory. The brackets of a rank hold fewer than two grains of each run. Ranks are answered in rounds of at
-most `rows_a_round` rows; only at the seam of two rounds may a row group be read twice.
+Memory. The bracket of a rank holds fewer than two grains of rows per run. Ranks are answered in rounds of at
+most `rows_a_round` rows. Only the last row group of a round may be read again by the next round.
 """
 
 from __future__ import annotations
@@ -21,183 +23,208 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.quantiles.candidates import Candidates, least_error_candidates, likeliest_candidates
 from tidemark.query.quantiles.combined_bounds import (
-    Found,
-    best,
-    lay_out,
-    middle_rank,
-    narrowed,
-    nearest,
+    Ranks,
+    combine_sides,
+    midpoint_rank,
+    narrow_readings,
     splice,
 )
 from tidemark.query.quantiles.history_ranks import (
     History,
-    Need,
-    plan,
+    PlannedRead,
+    plan_reads,
     planned_rows,
     read_intervals,
-    with_footers,
+    with_footer_marks,
 )
-from tidemark.query.quantiles.read_plan import Interval, Reading, join
-from tidemark.query.quantiles.window_bounds import Known, promise, staircase
+from tidemark.query.quantiles.read_plan import Interval, Reading, merge_intervals
+from tidemark.query.quantiles.window_bounds import WindowBounds, history_staircase, promised_error
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.projections.value_marks import BLOCK_ROWS
+from tidemark.warehouse.tuning import DEFAULT
 
 MODES = ("quick", "accurate", "exact")
 
-Ranks = NDArray[np.int64]
 LiveValues = Callable[[], Iterable[NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where rows are read from: history's blocks, and the live rows of the window in pieces.
+    """Where rows are read from: history's blocks, and the live rows of the window.
 
-    `rows_a_run`: a plan of more rows than this a run and a rank, on average, asks the footers for finer marks
-    first. Four row groups: at the usual grain of a quarter of one, a plan has half of one and never asks.
-    `rows_a_round`: how many rows may be held at once. 2**17 values are 1 MB; to sort and rank them takes a
-    few times that.
+    live_values: returns the live values of the window in arrays, unsorted, without NaN and NULL.
+    rows_a_run: if a plan has more rows than this per run and rank, on average, the footers are read first for
+        finer marks. The default is four row groups. At the usual grain of a quarter of a row group a plan has
+        half a row group, so it never needs the footers.
+    rows_a_round: how many rows may be in memory at once. 2**17 values are 1 MB; sorting and ranking them
+        takes a few times that.
     """
 
     blocks: BlockReader
     live_values: LiveValues
     _: KW_ONLY
-    rows_a_run: int = 4 * BLOCK_ROWS
+    rows_a_run: int = 4 * DEFAULT.block_rows
     rows_a_round: int = 2**17
 
 
-def find_ranks(source: Source, known: Known, ranks: Ranks, mode: str, eps: float) -> tuple[Found, int]:
-    """The answers to ranks of 1..stored, and how many row groups were read."""
+def values_at_ranks(
+    source: Source, bounds: WindowBounds, ranks: Ranks, mode: str, eps: float
+) -> tuple[Candidates, int]:
+    """The answers to ranks from 1 to `bounds.stored`, and how many row groups were read.
+
+    Raises DamagedWarehouse if a file cannot be read, or if the live rows do not match the ledger.
+    """
     if mode == "exact":
-        known = _with_live_read(source, known, join(_brackets(known.grid.both, ranks)))
-        return _read_in_rounds(source, known, ranks, 0)
+        intervals = merge_intervals(_brackets(bounds.combined.total, ranks))
+        return _read_in_rounds(source, _with_exact_live_ranks(source, bounds, intervals), ranks, 0)
     if mode == "accurate":
-        return _read_in_rounds(source, known, ranks, promise(eps, known.m))
-    found = best(known.grid.both, ranks)
-    coarse = np.flatnonzero(found.errors > promise(eps, known.rows))
+        return _read_in_rounds(source, bounds, ranks, promised_error(eps, bounds.m))
+    candidates = least_error_candidates(bounds.combined.total, ranks)
+    coarse = np.flatnonzero(candidates.errors > promised_error(eps, bounds.rows))
     if not len(coarse):
-        return found, 0
-    finer, blocks_read = _read_in_rounds(source, known, ranks[coarse], promise(eps, known.m))
-    return found.put(coarse, finer), blocks_read
+        return candidates, 0
+    finer, blocks_read = _read_in_rounds(source, bounds, ranks[coarse], promised_error(eps, bounds.m))
+    return candidates.replaced(coarse, finer), blocks_read
 
 
-def find_ranks_of(
-    source: Source, known: Known, points: NDArray[Any], mode: str, eps: float
+def ranks_at_values(
+    source: Source, bounds: WindowBounds, points: NDArray[Any], mode: str, eps: float
 ) -> tuple[Ranks, Ranks, int]:
-    """Bounds (lo, hi) of rank_le at stored values, and how many row groups were read."""
-    lo, hi = known.grid.both.rank_le(points)
-    asked = (hi - lo + 1) // 2 > promise(eps, known.rows) if mode == "quick" else lo != hi
-    if not asked.any():
+    """Bounds (lo, hi) of rank_le at stored values, and how many row groups were read.
+
+    Raises DamagedWarehouse if a file cannot be read, or if the live rows do not match the ledger.
+    """
+    combined = bounds.combined
+    lo, hi = combined.total.rank_le(points)
+    uncertain = (hi - lo + 1) // 2 > promised_error(eps, bounds.rows) if mode == "quick" else lo != hi
+    if not uncertain.any():
         return lo, hi, 0
-    # Only the rows between a point and the next storable value can tell; above the greatest there are none.
-    history_lo, history_hi = known.grid.history.rank_le(points)
-    live_lo, live_hi = known.grid.live.rank_le(points)
-    unsure = np.unique(points[asked])
-    intervals = [Interval(point, following(point)) for point in unsure if point < following(point)]
-    readings, blocks_read = _read_around(source, known.history, intervals)
+    # rank_le(point) is what a reading of (point, next storable value) counts as `below`. No row lies inside
+    # that interval. No row lies above the greatest storable value, so it needs no reading.
+    history_lo, history_hi = combined.history.rank_le(points)
+    live_lo, live_hi = combined.live.rank_le(points)
+    unique_points = np.unique(points[uncertain])
+    intervals = [
+        Interval(point, next_storable(point)) for point in unique_points if point < next_storable(point)
+    ]
+    readings, blocks_read = _read_history(source, bounds.history, intervals)
     for reading in readings:
-        at = points == reading.interval.u
+        at = points == reading.interval.lower
         history_lo[at] = history_hi[at] = reading.below
-    if mode == "exact" and known.live_stored:
-        for reading in _read_live(source, known, intervals):
-            at = points == reading.interval.u
+    if mode == "exact" and bounds.live_stored:
+        for reading in _read_live_rows(source, bounds, intervals):
+            at = points == reading.interval.lower
             live_lo[at] = live_hi[at] = reading.below
     return history_lo + live_lo, history_hi + live_hi, blocks_read
 
 
-def following(point: Any) -> Any:
-    """The next storable value above a stored one; the greatest one itself."""
+def next_storable(point: Any) -> Any:
+    """The next storable value above a stored one; the greatest storable value itself."""
     if isinstance(point, np.floating):
         return np.nextafter(point, np.inf)
     return point if point == np.iinfo(np.int64).max else point + 1
 
 
-def _brackets(bounds: RankBounds, ranks: Ranks) -> list[tuple[Any, Any]]:
-    """For each rank the closed interval that holds its answer, see grid.py."""
-    a, b = bounds.bracket(ranks)
-    return list(zip(bounds.values[a], bounds.values[b], strict=True))
+def _brackets(staircase: RankBounds, ranks: Ranks) -> list[tuple[Any, Any]]:
+    """For each rank the closed interval that holds its answer, see combined_bounds.py."""
+    first, last = staircase.bracket(ranks)
+    return list(zip(staircase.values[first], staircase.values[last], strict=True))
 
 
-def _read_in_rounds(source: Source, known: Known, ranks: Ranks, allowed: int) -> tuple[Found, int]:
-    """Answers that err by what is allowed at most, or by the least that can be certified."""
+def _read_in_rounds(
+    source: Source, bounds: WindowBounds, ranks: Ranks, allowed: int
+) -> tuple[Candidates, int]:
+    """Answers that err by at most `allowed` rows, or by the least error that can be certified."""
     order = np.argsort(ranks, kind="stable")
-    a, b = known.grid.middle.bracket(ranks[order])
-    widths = known.grid.middle.hi[b] - known.grid.middle.lo[a + 1]
+    centered = bounds.combined.centered
+    first, last = centered.bracket(ranks[order])
+    widths = centered.hi[last] - centered.lo[first + 1]
     rounds = np.cumsum(np.maximum(widths, 0)) // source.rows_a_round
-    found = best(known.grid.both, ranks)
+    candidates = least_error_candidates(bounds.combined.total, ranks)
     blocks_read = 0
-    for one in np.unique(rounds):
-        at = order[rounds == one]
-        finer, count = _read_round(source, known, ranks[at], allowed)
-        found, blocks_read = found.put(at, finer), blocks_read + count
-    return found, blocks_read
+    for number in np.unique(rounds):
+        indices = order[rounds == number]
+        finer, count = _read_round(source, bounds, ranks[indices], allowed)
+        candidates, blocks_read = candidates.replaced(indices, finer), blocks_read + count
+    return candidates, blocks_read
 
 
-def _read_round(source: Source, known: Known, ranks: Ranks, allowed: int) -> tuple[Found, int]:
-    """Answers with history's ranks exact inside the brackets of the middle."""
-    grid, history = known.grid, known.history
-    brackets = _brackets(grid.middle, ranks)
-    intervals = join(brackets)
-    needs = plan(history, intervals)
-    if _is_much(source, history, needs, len(ranks)):
-        history = with_footers(source.blocks, history, intervals, _brackets(grid.both, ranks))
-        grid = lay_out(staircase(history), grid.live)
-        brackets = _brackets(grid.middle, ranks)
-        intervals = join(brackets)
-        needs = plan(history, intervals)
-    readings, blocks_read = read_intervals(source.blocks, history, intervals, needs)
-    a, b = grid.both.bracket(ranks)
-    section = grid.section(int(a.min()), int(b.max()))
-    exact = lay_out(splice(section.history, narrowed(readings, grid.live, ranks, brackets)), section.live)
-    steps = (exact.history.lo + exact.history.hi) / 2
-    likely = known.gaps.ranks(
-        steps, partial(middle_rank, known.past, readings), section.values[0], section.values[-1]
+def _read_round(source: Source, bounds: WindowBounds, ranks: Ranks, allowed: int) -> tuple[Candidates, int]:
+    """Answers with history's ranks exact inside the brackets of the centered bounds."""
+    combined, history = bounds.combined, bounds.history
+    brackets = _brackets(combined.centered, ranks)
+    intervals = merge_intervals(brackets)
+    reads = plan_reads(history, intervals)
+    if _needs_finer_marks(source, history, reads, len(ranks)):
+        history = with_footer_marks(source.blocks, history, intervals, _brackets(combined.total, ranks))
+        combined = combine_sides(history_staircase(history), combined.live)
+        brackets = _brackets(combined.centered, ranks)
+        intervals = merge_intervals(brackets)
+        reads = plan_reads(history, intervals)
+    readings, blocks_read = read_intervals(source.blocks, history, intervals, reads)
+    first, last = combined.total.bracket(ranks)
+    section = combined.section(int(first.min()), int(last.max()))
+    narrowed = narrow_readings(readings, combined.live, ranks, brackets)
+    exact = combine_sides(splice(section.history, narrowed), section.live)
+    likely = bounds.sketch_gaps.likely_ranks(
+        (exact.history.lo + exact.history.hi) / 2,
+        partial(midpoint_rank, bounds.history_bounds, readings),
+        section.values[0],
+        section.values[-1],
     )
-    return nearest(exact, likely, ranks, allowed), blocks_read
+    return likeliest_candidates(exact, likely, ranks, allowed), blocks_read
 
 
-def _read_around(
+def _read_history(
     source: Source, history: History, intervals: Sequence[Interval]
 ) -> tuple[list[Reading], int]:
-    """The readings of given intervals."""
-    needs = plan(history, intervals)
-    if _is_much(source, history, needs, len(intervals)):
-        history = with_footers(source.blocks, history, intervals, [(one.u, one.v) for one in intervals])
-        needs = plan(history, intervals)
-    return read_intervals(source.blocks, history, intervals, needs)
+    """One reading of history per interval, and how many row groups were read."""
+    reads = plan_reads(history, intervals)
+    if _needs_finer_marks(source, history, reads, len(intervals)):
+        closed = [(interval.lower, interval.upper) for interval in intervals]
+        history = with_footer_marks(source.blocks, history, intervals, closed)
+        reads = plan_reads(history, intervals)
+    return read_intervals(source.blocks, history, intervals, reads)
 
 
-def _is_much(source: Source, history: History, needs: Sequence[Need], asked: int) -> bool:
-    return planned_rows(needs) > source.rows_a_run * len(history.runs) * asked
+def _needs_finer_marks(source: Source, history: History, reads: Sequence[PlannedRead], targets: int) -> bool:
+    """Whether the plan has too many rows for this number of ranks or points."""
+    return planned_rows(reads) > source.rows_a_run * len(history.runs) * targets
 
 
-def _with_live_read(source: Source, known: Known, intervals: Sequence[Interval]) -> Known:
-    """The same with the live ranks exact inside the intervals."""
-    if not known.live_stored or not intervals:
-        return known
-    live = splice(known.grid.live, _read_live(source, known, intervals))
-    return replace(known, grid=lay_out(known.grid.history, live))
+def _with_exact_live_ranks(
+    source: Source, bounds: WindowBounds, intervals: Sequence[Interval]
+) -> WindowBounds:
+    """The bounds with exact live ranks inside the intervals."""
+    if not bounds.live_stored or not intervals:
+        return bounds
+    live = splice(bounds.combined.live, _read_live_rows(source, bounds, intervals))
+    return replace(bounds, combined=combine_sides(bounds.combined.history, live))
 
 
-def _read_live(source: Source, known: Known, intervals: Sequence[Interval]) -> list[Reading]:
-    """The live rows inside each interval and their number up to its start; one pass over the live rows."""
-    us = np.array([one.u for one in intervals], dtype=known.history.dtype)
-    vs = np.array([one.v for one in intervals], dtype=known.history.dtype)
-    below, inside, rows = np.zeros(len(us), dtype=np.int64), [[us[:0]] for _ in intervals], 0
+def _read_live_rows(source: Source, bounds: WindowBounds, intervals: Sequence[Interval]) -> list[Reading]:
+    """One reading of the live rows per interval; one pass over all live rows of the window."""
+    lowers = np.array([interval.lower for interval in intervals], dtype=bounds.history.dtype)
+    uppers = np.array([interval.upper for interval in intervals], dtype=bounds.history.dtype)
+    below, rows = np.zeros(len(lowers), dtype=np.int64), 0
+    pieces = [[lowers[:0]] for _ in intervals]
     for chunk in source.live_values():
         values = np.sort(chunk)
-        first, stop = np.searchsorted(values, us, side="right"), np.searchsorted(values, vs, side="left")
-        below += first
+        starts = np.searchsorted(values, lowers, side="right")
+        stops = np.searchsorted(values, uppers, side="left")
+        below += starts
         rows += len(values)
-        for found, i, j in zip(inside, first, stop, strict=True):
-            found.append(values[i:j].copy())
-    if rows != known.live_stored:
+        for interval_pieces, start, stop in zip(pieces, starts, stops, strict=True):
+            interval_pieces.append(values[start:stop].copy())
+    if rows != bounds.live_stored:
         raise DamagedWarehouse(
-            f"the ledger says that {known.live_stored} live values of {known.view.measure.name!r} lie in the "
-            f"window, the table events has {rows}. Run `tidemark verify`."
+            f"the ledger has {bounds.live_stored} live values of {bounds.view.measure.name!r} in the window, "
+            f"the table events has {rows}. Run `tidemark verify`."
         )
     return [
-        Reading(one, int(count), found) for one, count, found in zip(intervals, below, inside, strict=True)
+        Reading(interval, int(count), interval_pieces)
+        for interval, count, interval_pieces in zip(intervals, below, pieces, strict=True)
     ]

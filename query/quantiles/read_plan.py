@@ -1,16 +1,20 @@
 """Which rows of which runs must be read: a pure planner over plain values.
 
-Model. For an open interval (u, v) we want, of each run, the window's rows inside it and the exact number of
-window rows <= u. The marks bound where those rows stand: after the last mark <= u, before the first mark
->= v. That is a stretch start..stop of the run.
+Model. For an open interval (lower, upper) we need from each run the window's rows inside the interval and the
+exact number of window rows <= lower. The marks bound their positions: they start after the last mark <= lower
+and end before the first mark >= upper. That is the row range start..stop of the run, stop exclusive.
 
-Where the window holds only part of a run, the number of window rows before `start` is known exactly only at
-anchors (the starts of spans). If no anchor lies in the stretch, the stretch grows to the nearer one. With
-`count` window rows before row `anchor`, and everything in the stretch read:
+Where the window covers only some ticks of a run, the number of window rows before `start` is known exactly
+only at anchors (the starts of spans). If no anchor lies in the row range, the range grows to the nearer
+anchor. With `count` window rows before row `anchor`, and the whole range read:
 
-    window rows <= u  =  count - (window rows in start..anchor) + (window rows in start..stop that are <= u)
+    window rows <= lower  =  count - (window rows in start..anchor) + (window rows in start..stop <= lower)
 
-because every window row before `start` is <= u.
+because every window row before `start` is <= lower.
+
+Worked example. The range is rows 100..150, the nearer anchor is row 96 with count = 40 window rows before it.
+The range grows to 96..150. Of the rows read there 5 window rows are <= lower, and none stands before the
+anchor, so 40 - 0 + 5 = 45 window rows are <= lower.
 """
 
 from __future__ import annotations
@@ -30,17 +34,17 @@ Side = Literal["left", "right"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The open interval (u, v) of stored values, u < v."""
+    """The open interval (lower, upper) of stored values, lower < upper; both ends are exclusive."""
 
-    u: Any
-    v: Any
+    lower: Any
+    upper: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Rows start..stop (exclusive) of a run.
+class RowRange:
+    """Rows start..stop (stop exclusive) of a run.
 
-    `count` window rows stand before row `anchor`, which lies in start..stop.
+    `count` window rows stand before row `anchor`, which lies in start..stop (stop inclusive).
     """
 
     start: int
@@ -50,8 +54,13 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """What a part of a stretch holds, window rows only: before the anchor, at or below u, and inside."""
+class BlockRows:
+    """The window rows that one block contributes to a row range.
+
+    before: how many stand before the anchor.
+    below: how many are <= the interval's lower end.
+    inside: the sorted values inside the interval.
+    """
 
     before: int
     below: int
@@ -60,7 +69,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """An interval that was read: the exact number of rows <= u, and all rows inside, in sorted pieces."""
+    """The result of reading an interval.
+
+    below: the exact number of rows <= interval.lower.
+    pieces: all rows inside the interval, as sorted arrays.
+    """
 
     interval: Interval
     below: int
@@ -73,68 +86,68 @@ class Reading:
         return np.sort(np.concatenate(self.pieces), kind="stable")
 
     def rank(self, values: NDArray[Any], side: Side) -> NDArray[np.intp]:
-        """rank_lt ("left") or rank_le ("right") of values inside."""
+        """rank_lt ("left") or rank_le ("right") of values inside the interval; shape as `values`."""
         ranks = np.full(values.shape, self.below, dtype=np.intp)
         for piece in self.pieces:
             ranks += np.searchsorted(piece, values, side)
         return ranks
 
 
-def join(intervals: Iterable[tuple[Any, Any]]) -> list[Interval]:
-    """The union of open intervals as disjoint ones, ascending; empty ones (u == v) vanish."""
-    joined: list[Interval] = []
-    for u, v in sorted(intervals):
-        if u == v:
+def merge_intervals(intervals: Iterable[tuple[Any, Any]]) -> list[Interval]:
+    """The union of open intervals as disjoint ones, ascending; empty ones (lower == upper) are dropped."""
+    merged: list[Interval] = []
+    for lower, upper in sorted(intervals):
+        if lower == upper:
             continue
-        if joined and u < joined[-1].v:
-            joined[-1] = Interval(joined[-1].u, max(joined[-1].v, v))
+        if merged and lower < merged[-1].upper:
+            merged[-1] = Interval(merged[-1].lower, max(merged[-1].upper, upper))
         else:
-            joined.append(Interval(u, v))
-    return joined
+            merged.append(Interval(lower, upper))
+    return merged
 
 
-def plan_stretch(run: RunMarks, anchors: Anchors | None, interval: Interval) -> Stretch:
-    """The rows to read of a run; `anchors` is None where the window covers it."""
+def plan_row_range(run: RunMarks, anchors: Anchors | None, interval: Interval) -> RowRange:
+    """The rows of a run to read for an interval; `anchors` is None where the window covers the run."""
     i, j = _marks_around(run, interval)
     start = int(run.positions[i]) + 1 if i >= 0 else 0
     stop = int(run.positions[j]) if j < len(run.positions) else run.rows
     if anchors is None:
-        return Stretch(start, stop, anchor=start, count=start)
-    return _anchored(start, stop, anchors)
+        return RowRange(start, stop, anchor=start, count=start)
+    return _extend_to_anchor(start, stop, anchors)
 
 
 def _marks_around(run: RunMarks, interval: Interval) -> tuple[int, int]:
-    """The last mark <= u (-1: none) and the first mark >= v (their number: none)."""
-    i = int(np.searchsorted(run.values, interval.u, side="right")) - 1
-    return i, int(np.searchsorted(run.values, interval.v, side="left"))
+    """The last mark <= lower (-1: none) and the first mark >= upper (their number: none)."""
+    i = int(np.searchsorted(run.values, interval.lower, side="right")) - 1
+    return i, int(np.searchsorted(run.values, interval.upper, side="left"))
 
 
-def _anchored(start: int, stop: int, anchors: Anchors) -> Stretch:
-    at, counts = anchors.positions, anchors.counts
+def _extend_to_anchor(start: int, stop: int, anchors: Anchors) -> RowRange:
+    positions, counts = anchors.positions, anchors.counts
     lo, hi = anchors.before(np.array([start, stop]))
-    if lo[0] == hi[1]:  # no window rows between: nothing to read
-        return Stretch(start, start, anchor=start, count=int(lo[0]))
-    known_start, known_stop = lo[0] == hi[0], lo[1] == hi[1]
-    if known_start:  # spans without window rows need no reading, at this end and at the other
-        start = max(start, int(at[np.searchsorted(counts, lo[0], side="right") - 1]))
-    if known_stop:
-        stop = min(stop, int(at[np.searchsorted(counts, hi[1], side="left")]))
-    if known_start:
-        return Stretch(start, stop, anchor=start, count=int(lo[0]))
-    if known_stop:
-        return Stretch(start, stop, anchor=stop, count=int(hi[1]))
-    k = int(np.searchsorted(at, start, side="left"))
-    if at[k] > stop:
-        if start - at[k - 1] < at[k] - stop:
+    if lo[0] == hi[1]:  # no window rows in the range: nothing to read
+        return RowRange(start, start, anchor=start, count=int(lo[0]))
+    is_start_exact, is_stop_exact = lo[0] == hi[0], lo[1] == hi[1]
+    if is_start_exact:  # spans without window rows are skipped, at this end and at the other
+        start = max(start, int(positions[np.searchsorted(counts, lo[0], side="right") - 1]))
+    if is_stop_exact:
+        stop = min(stop, int(positions[np.searchsorted(counts, hi[1], side="left")]))
+    if is_start_exact:
+        return RowRange(start, stop, anchor=start, count=int(lo[0]))
+    if is_stop_exact:
+        return RowRange(start, stop, anchor=stop, count=int(hi[1]))
+    k = int(np.searchsorted(positions, start, side="left"))
+    if positions[k] > stop:
+        if start - positions[k - 1] < positions[k] - stop:
             k -= 1
-            start = int(at[k])
+            start = int(positions[k])
         else:
-            stop = int(at[k])
-    return Stretch(start, stop, anchor=int(at[k]), count=int(counts[k]))
+            stop = int(positions[k])
+    return RowRange(start, stop, anchor=int(positions[k]), count=int(counts[k]))
 
 
-def groups_of(edges: NDArray[np.int64], start: int, stop: int) -> range:
-    """The row groups that hold rows start..stop (exclusive) of a file; group g starts at row edges[g]."""
+def row_groups_of(edges: NDArray[np.int64], start: int, stop: int) -> range:
+    """The row groups with rows start..stop (stop exclusive) of a file; group g starts at row edges[g]."""
     start, stop = max(start, 0), min(stop, int(edges[-1]))
     if start >= stop:
         return range(0)
@@ -142,34 +155,38 @@ def groups_of(edges: NDArray[np.int64], start: int, stop: int) -> range:
     return range(first, int(np.searchsorted(edges, stop, side="left")))
 
 
-def cut(
+def select_rows(
     first: int,
     values: NDArray[Any],
     ticks: NDArray[np.int64] | None,
-    stretch: Stretch,
-    around: Interval,
+    rows: RowRange,
+    interval: Interval,
     window: Window,
-) -> Piece:
-    """What a block, rows first.. of the run, gives to a stretch; no `ticks`: the window covers the run."""
-    lo, hi = max(stretch.start - first, 0), max(stretch.stop - first, 0)
-    values, before = values[lo:hi], max(stretch.anchor - first - lo, 0)
+) -> BlockRows:
+    """The window rows of a block that belong to a row range.
+
+    first: the position in the run of the block's first row.
+    ticks: one per value; None where the window covers the run.
+    """
+    lo, hi = max(rows.start - first, 0), max(rows.stop - first, 0)
+    values, before = values[lo:hi], max(rows.anchor - first - lo, 0)
     if ticks is None:
         before = min(before, len(values))
     else:
-        held = window.holds(ticks[lo:hi])
-        before, values = int(np.count_nonzero(held[:before])), values[held]
-    i = int(np.searchsorted(values, around.u, side="right"))
-    j = int(np.searchsorted(values, around.v, side="left"))
-    return Piece(before, i, values[i:j])
+        in_window = window.holds(ticks[lo:hi])
+        before, values = int(np.count_nonzero(in_window[:before])), values[in_window]
+    i = int(np.searchsorted(values, interval.lower, side="right"))
+    j = int(np.searchsorted(values, interval.upper, side="left"))
+    return BlockRows(before, i, values[i:j])
 
 
 def with_finer_marks(
     run: RunMarks, needed: Sequence[tuple[Any, Any]], positions: NDArray[np.int64], values: NDArray[Any]
 ) -> RunMarks:
-    """The run with rows at `positions`, with `values`, as marks too.
+    """The run with additional marks: the rows at `positions`, which have `values`.
 
-    Of its own marks it keeps those that bound ranks in the `needed` closed intervals. Fewer marks are still
-    true marks: elsewhere they say less.
+    Of the run's own marks only those are kept that bound ranks in the `needed` closed intervals. The result
+    is valid everywhere, but its bounds are wider outside these intervals.
     """
     kept = []
     for low, high in needed:

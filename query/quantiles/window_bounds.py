@@ -1,10 +1,11 @@
-"""What memory knows of a window: its counts and its staircases, before anything is read.
+"""What is known about a window before anything is read: its counts, and its certified ranks.
 
-Of a window (a range of ticks): n rows of history and m live rows, NaN among them and NULL apart. NaN ranks
-after every number, so of the N = n + m rows the first `stored` ranks belong to numbers and the rest to NaN.
+A window is a range of ticks. It has n rows of history and m live rows, with NaN and without NULL. NaN ranks
+after every number, so of the ranks 1 to N = n + m the first `stored` belong to numbers and the rest to NaN.
 
-Kept for the windows asked last: to lay out the staircases of many runs takes milliseconds, to ask them
-takes microseconds. History's own staircase is kept apart, so a new live batch does not lay it out anew.
+The bounds of recently used windows are cached: building the staircases of many runs takes milliseconds,
+answering from them takes microseconds. History's staircase has a cache of its own, so a new live batch does
+not rebuild it.
 """
 
 from __future__ import annotations
@@ -14,26 +15,31 @@ from fractions import Fraction
 
 import numpy as np
 
-from tidemark.query.quantiles.combined_bounds import Grid, lay_out, union
+from tidemark.query.quantiles.combined_bounds import CombinedBounds, combine_or_empty, combine_sides
 from tidemark.query.quantiles.history_ranks import History
-from tidemark.query.quantiles.likely_ranks import Gaps
-from tidemark.query.reading.memory_cache import Recent
+from tidemark.query.quantiles.likely_ranks import SketchGaps
+from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.value_marks import Anchors, RunMarks, Spans
 from tidemark.warehouse.snapshots.snapshot import View
 
-KEPT = 3 * 2**17  # values of the staircases that are kept, about 32 MB: a dashboard's panels
-SPANS_BYTES = 2**25  # of runs' counts by span and tick, about 200 KB for four million rows of 365 ticks
-_LEAST = 2**15  # what a window counts for at least
+CACHED_VALUES = 3 * 2**17  # values of cached staircases, about 32 MB: enough for the panels of a dashboard
+SPAN_CACHE_BYTES = 2**25  # counts by span and tick: about 200 KB for four million rows of 365 ticks
+_MIN_WEIGHT = 2**15  # a window counts as at least this many values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
-    """A window of a view.
+class WindowBounds:
+    """The counts and the certified ranks of a window of a view.
 
-    `n` and `m` count NaN; `stored` is the N rows without them, `live_stored` the m rows without them.
-    `past` is history's staircase by itself, `gaps` are those of the live sketches.
+    n, m: rows of history and live rows, with NaN and without NULL.
+    nans, nulls: rows of both sides that are NaN, and that are NULL.
+    live_stored: the m live rows without NaN.
+    history_bounds: the staircase of history at its own values.
+    combined: the staircases of both sides at all values.
+    sketch_gaps: the gaps of the live sketches.
+    history: the runs that have rows in the window.
     """
 
     view: View
@@ -43,9 +49,9 @@ class Known:
     nans: int
     nulls: int
     live_stored: int
-    past: RankBounds
-    grid: Grid
-    gaps: Gaps
+    history_bounds: RankBounds
+    combined: CombinedBounds
+    sketch_gaps: SketchGaps
     history: History
 
     @property
@@ -55,40 +61,48 @@ class Known:
 
     @property
     def stored(self) -> int:
-        """The rows that are numbers."""
+        """The rows that are numbers: N without NaN."""
         return self.rows - self.nans
 
 
-def promise(eps: float, rows: int) -> int:
-    """floor(eps * rows), exactly: the rank error that is promised."""
+def promised_error(eps: float, rows: int) -> int:
+    """floor(eps * rows), computed exactly: the promised rank error, in rows."""
     return int(Fraction(str(eps)) * rows)
 
 
-class Memory:
-    """Remembers what is known of the windows asked last; safe to share between threads."""
+class WindowBoundsCache:
+    """Caches the bounds of recently used windows; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._spans: Recent[Spans] = Recent(SPANS_BYTES, lambda spans: spans.counts.nbytes)
-        self._windows: Recent[Known] = Recent(KEPT, lambda known: _weight(known.grid))
-        self._histories: Recent[tuple[History, RankBounds]] = Recent(KEPT, lambda known: _weight(known[1]))
+        self._spans: LRUCache[Spans] = LRUCache(SPAN_CACHE_BYTES, lambda spans: spans.counts.nbytes)
+        self._windows: LRUCache[WindowBounds] = LRUCache(
+            CACHED_VALUES, lambda bounds: _weight(bounds.combined)
+        )
+        self._histories: LRUCache[tuple[History, RankBounds]] = LRUCache(
+            CACHED_VALUES, lambda history_and_bounds: _weight(history_and_bounds[1])
+        )
 
-    def of(self, view: View, window: Window) -> Known:
-        """What the view says of a window, from memory where it was asked before.
+    def get(self, view: View, window: Window) -> WindowBounds:
+        """The bounds of a window of the view, from the cache if they are in it.
 
-        Of a measure only the newest view is kept: the staircases of a large warehouse are many megabytes.
+        Only the newest view of each measure stays cached: the staircases of a large warehouse take many
+        megabytes. O(K log K) on a miss, for K marks and sketch values in all.
         """
-        return self._windows.get(window, lambda: self._know(view, window), topic=view.root, of=(view,))
+        return self._windows.get(
+            window, lambda: self._compute(view, window), topic=view.root, sources=(view,)
+        )
 
-    def _know(self, view: View, window: Window) -> Known:
-        # The marks of a run are the same object as long as the run lives.
-        history, past = self._histories.get(
-            window, lambda: self._history(view, window), topic=view.root, of=view.runs
+    def _compute(self, view: View, window: Window) -> WindowBounds:
+        # The marks of a run are the same object as long as the run exists.
+        history, history_bounds = self._histories.get(
+            window, lambda: self._history(view, window), topic=view.root, sources=view.runs
         )
         counts = np.sum([run.totals.within(window) for run in view.runs] or [(0, 0, 0)], axis=0)
         stored, nans, nulls = (int(count) for count in counts)
         live = [row for row in view.live if not window.misses(row.tick, row.tick)]
         sketches = [row.sketch.rank_bounds() for row in live if row.sketch.n]
-        return Known(
+        dtype = view.measure.dtype
+        return WindowBounds(
             view=view,
             window=window,
             n=stored + nans,
@@ -96,9 +110,9 @@ class Memory:
             nans=nans + sum(row.nans for row in live),
             nulls=nulls + sum(row.nulls for row in live),
             live_stored=sum(row.sketch.n for row in live),
-            past=past,
-            grid=lay_out(past, union(sketches, view.measure.dtype)),
-            gaps=Gaps.of(sketches, view.measure.dtype),
+            history_bounds=history_bounds,
+            combined=combine_sides(history_bounds, combine_or_empty(sketches, dtype)),
+            sketch_gaps=SketchGaps.of(sketches, dtype),
             history=history,
         )
 
@@ -106,7 +120,7 @@ class Memory:
         runs = tuple(run for run in view.runs if run.totals.within(window)[0])
         anchors = tuple(self._anchors(view.root, run, window) for run in runs)
         history = History(view.root, window, view.measure.dtype, runs, anchors)
-        return history, staircase(history)
+        return history, history_staircase(history)
 
     def _anchors(self, root: str, run: RunMarks, window: Window) -> Anchors | None:
         if run.covered_by(window):
@@ -115,11 +129,11 @@ class Memory:
         return spans.anchors(window, run.rows)
 
 
-def staircase(history: History) -> RankBounds:
-    """The certified ranks of history, at the marks of all its runs."""
+def history_staircase(history: History) -> RankBounds:
+    """The certified ranks of history at the marks of all its runs."""
     runs = zip(history.runs, history.anchors, strict=True)
-    return union([run.bounds(anchors) for run, anchors in runs], history.dtype)
+    return combine_or_empty([run.bounds(anchors) for run, anchors in runs], history.dtype)
 
 
-def _weight(laid_out: Grid | RankBounds) -> int:
-    return max(_LEAST, len(laid_out.values))
+def _weight(bounds: CombinedBounds | RankBounds) -> int:
+    return max(_MIN_WEIGHT, len(bounds.values))

@@ -1,1 +1,1 @@
-"""Blocks of run files, the caches over them, and the windows of questions."""
+"""Reads of blocks of run files, the LRU cache, and the windows of questions."""

@@ -1,9 +1,9 @@
 """Reading blocks: row groups of run files, with their footers kept in memory.
 
-A run file never changes and its name is never used again, so a footer is parsed once a process, and a local
-file stays mapped until a newer version of its table is asked of, or too many are. The pages that were read
-count as this process's memory, so they are given back every few reads. Blocks themselves are not kept: a read
-costs a fraction of a millisecond. Every failure names the file.
+A run file never changes and its path is never reused. So each footer is parsed once per process, and a local
+file stays mapped until a newer version of its table is read or too many files are mapped. Mapped pages count
+as memory of this process, so they are released after every MAPPED_GROUPS row groups. Blocks are not cached:
+reading one takes a fraction of a millisecond. Every error names the file.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tidemark.query.reading.memory_cache import Recent
+from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import ColumnsByName, columns_by_name
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.marks import RunFile
 
-# Requests that fly at once on an object store. A local block is read before a thread would wake up.
+# Concurrent requests to an object store. A local block is read faster than a thread wakes up.
 THREADS = 8
-FOOTER_BYTES = 2**24  # serialized; about 1,200 files of 100 row groups, or a billion rows
-MAPPED_GROUPS = 64  # row groups whose pages stay, about 128 KB each
-MAPPED_FILES = 256  # that are open at once
-GROUPS_A_TASK = 4  # a long stretch is shared among the threads, a short one is opened once
+FOOTER_BYTES = 2**24  # of serialized footers; about 1,200 files of 100 row groups, or a billion rows
+MAPPED_GROUPS = 64  # row groups whose pages stay in memory, about 128 KB each
+MAPPED_FILES = 256  # files that are mapped at once
+# Threads share a long range of rows; a short range opens its file once.
+GROUPS_PER_TASK = 4
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -41,7 +42,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footer:
-    """A file's Parquet metadata, and its columns' places; row group g is rows edges[g]..edges[g + 1]."""
+    """The Parquet metadata of a file.
+
+    columns: the index of each column by its name.
+    edges: row group g is rows edges[g]..edges[g + 1], the end exclusive.
+    """
 
     metadata: Any
     columns: Mapping[str, int]
@@ -49,8 +54,13 @@ class Footer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Opened:
-    """An open file, and what its name stood for then; on an object store nothing: names are for good."""
+class _OpenFile:
+    """An open file.
+
+    mapped: its memory map; None on an object store.
+    identity: inode, size and modification time of a local file, to notice a replaced file. Empty on an object
+        store, where paths are immutable.
+    """
 
     file: pq.ParquetFile
     mapped: mmap.mmap | None
@@ -62,9 +72,9 @@ def _footer_bytes(footer: Footer) -> int:
     return int(footer.metadata.serialized_size)
 
 
-# Of all readers in the process, by file and what its name stood for. Each keeps its own as well, by name
-# alone: so asking costs it no look at the disk.
-_parsed: Recent[Footer] = Recent(FOOTER_BYTES, _footer_bytes)
+# Shared by all readers of the process, by path and file identity. Each reader has a second cache by path
+# alone, which needs no access to the disk.
+_shared_footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
 
 
 @cache
@@ -72,13 +82,13 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="tidemark-blocks")
 
 
-# A forked child has the pool's record but none of its threads.
+# A forked child inherits the pool object but none of its threads.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def in_parallel(work: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
-    """`work` of every item, in order. The caller's thread takes its share: each waits for the others once."""
+    """work(item) for every item, in order; the calling thread processes one share of the items itself."""
     shares = min(threads, len(items))
 
     def work_share(share: int) -> list[R]:
@@ -98,37 +108,37 @@ class BlockReader:
         self._store = store
         self._filesystem = None if store.is_local else store.filesystem()
         self.threads = 1 if store.is_local else THREADS
-        self._footers: Recent[Footer] = Recent(FOOTER_BYTES, _footer_bytes)
+        self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
         self._versions: dict[str, int] = {}
-        self._opened: dict[str, _Opened] = {}
-        self._groups = 0
+        self._open_files: dict[str, _OpenFile] = {}
+        self._groups_read = 0
 
-    def at(self, root: str, version: int) -> None:
-        """Questions are now of this version of the table: files that it may not have any more are closed."""
+    def use_version(self, root: str, version: int) -> None:
+        """Sets the version of the table at `root` that is read from now on; a new one closes all files."""
         if self._versions.get(root) != version:
             self._versions[root] = version
             self._close()
 
     def _close(self) -> None:
-        self._opened, self._groups = {}, 0
+        self._open_files, self._groups_read = {}, 0
 
-    def _give_back(self, opened: dict[str, _Opened]) -> None:
-        """The pages of files that nobody reads now; a later read takes them from the system again."""
-        if len(opened) > MAPPED_FILES or not hasattr(mmap, "MADV_DONTNEED"):
+    def _release_pages(self, open_files: dict[str, _OpenFile]) -> None:
+        """Releases the memory of mapped pages; a later read maps them again. Closes all files if too many."""
+        if len(open_files) > MAPPED_FILES or not hasattr(mmap, "MADV_DONTNEED"):
             self._close()
             return
-        self._groups = 0
-        for one in list(opened.values()):
-            if one.mapped is not None:
-                one.mapped.madvise(mmap.MADV_DONTNEED)
+        self._groups_read = 0
+        for file in list(open_files.values()):
+            if file.mapped is not None:
+                file.mapped.madvise(mmap.MADV_DONTNEED)
 
     def footer(self, root: str, file: RunFile) -> Footer:
-        """The file's footer. DamagedWarehouse if the file is missing, damaged or of other rows."""
+        """The file's footer. Raises DamagedWarehouse if it is missing, damaged, or its row count is wrong."""
         path = f"{root}/{file.path}"
-        return self._footers.get(path, lambda: self._shared_footer(path, file.rows))
+        return self._footers.get(path, lambda: self._verified_footer(path, file.rows))
 
     def fetch_footers(self, root: str, files: Sequence[RunFile]) -> None:
-        """Reads the footers that are not in memory, several at a time."""
+        """Reads the footers that are not cached, concurrently on an object store."""
         missing = [file for file in files if f"{root}/{file.path}" not in self._footers]
         in_parallel(lambda file: self.footer(root, file), missing, self.threads)
 
@@ -140,36 +150,48 @@ class BlockReader:
         columns: Sequence[str],
         dictionaries: Sequence[str] = (),
     ) -> list[ColumnsByName]:
-        """Columns of whole row groups of one file, those named `dictionaries` as such."""
+        """Columns of whole row groups of one file, one Decoded per row group.
+
+        root: the folder of the table, relative to the warehouse.
+        dictionaries: the columns to decode as dictionaries.
+
+        Raises DamagedWarehouse if the file is missing, damaged, or its checksums differ from those of its
+        marks. Cost: one read per row group.
+        """
         path = f"{root}/{file.path}"
-        opened_now = self._opened
+        open_files = self._open_files  # `_close` on another thread replaces the dict
         with self._reading(path):
-            # Taken out while it is read from: two threads do not share an open file.
-            opened = opened_now.pop(path, None)
+            # Removed while it is in use: two threads must not share an open file.
+            opened = open_files.pop(path, None)
             identity = self._identity(path)
             if opened is None or opened.identity != identity:
                 footer = self.footer(root, file)
-                opened = _Opened(*self._open(path, footer, dictionaries), footer.columns, identity)
-            # The file's own method looks the columns up by name each time: a fifth of the read of a block.
-            read = opened.file.reader.read_row_group
-            places = [opened.columns[name] for name in columns]
-            blocks = [columns_by_name(read(g, column_indices=places, use_threads=False)) for g in groups]
+                opened = _OpenFile(*self._open(path, footer, dictionaries), footer.columns, identity)
+            # ParquetFile.read_row_group looks up the columns by name each time, a fifth of a block's cost.
+            read_group = opened.file.reader.read_row_group
+            indices = [opened.columns[name] for name in columns]
+            blocks = [
+                columns_by_name(read_group(g, column_indices=indices, use_threads=False)) for g in groups
+            ]
             if file.sums is not None:
                 for group, block in zip(groups, blocks, strict=True):
                     file.sums.check(group, block)
-        opened_now[path] = opened
-        self._groups += len(groups)
-        if self._groups > MAPPED_GROUPS:
-            self._give_back(opened_now)
+        open_files[path] = opened
+        self._groups_read += len(groups)
+        if self._groups_read > MAPPED_GROUPS:
+            self._release_pages(open_files)
         return blocks
 
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
-        """The first and the last value of a row group, from the footer alone: it is sorted."""
+        """The first and last value of a sorted row group: its statistics in the footer; reads no data.
+
+        Raises DamagedWarehouse if the footer has no statistics or they differ from the marks' checksums.
+        """
         with self._reading(f"{root}/{file.path}"):
-            held = self.footer(root, file).metadata.row_group(group)
-            statistics = held.column(0).statistics
+            row_group = self.footer(root, file).metadata.row_group(group)
+            statistics = row_group.column(0).statistics
             if file.sums is not None:
-                file.sums.check_ends(group, held)
+                file.sums.check_ends(group, row_group)
             if statistics is None or not statistics.has_min_max:
                 raise ValueError(f"row group {group} has no statistics")
             return statistics.min, statistics.max
@@ -177,28 +199,31 @@ class BlockReader:
     def _identity(self, path: str) -> tuple[int, ...]:
         if self._filesystem is not None:
             return ()
-        found = os.stat(f"{self._store.uri}/{path}")  # noqa: PTH116  Path's takes five times as long
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        status = os.stat(f"{self._store.uri}/{path}")  # noqa: PTH116  Path's takes five times as long
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     def _open(
         self, path: str, footer: Footer | None = None, dictionaries: Sequence[str] = ()
     ) -> tuple[pq.ParquetFile, mmap.mmap | None]:
-        how: dict[str, Any] = {"metadata": footer and footer.metadata, "read_dictionary": list(dictionaries)}
+        options: dict[str, Any] = {
+            "metadata": footer and footer.metadata,
+            "read_dictionary": list(dictionaries),
+        }
         if self._filesystem is None:
             self._store.check_links(path)
-            # Mapped: Arrow reads a file through threads of its own, which takes longer than a block does.
+            # Mapped, because Arrow reads a file through its own threads, which is slower than the read.
             file = os.open(f"{self._store.uri}/{path}", os.O_RDONLY)
             try:
                 mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
             finally:
                 os.close(file)
-            return pq.ParquetFile(pa.BufferReader(pa.py_buffer(mapped)), **how), mapped
-        return pq.ParquetFile(path, filesystem=self._filesystem, **how), None
+            return pq.ParquetFile(pa.BufferReader(pa.py_buffer(mapped)), **options), mapped
+        return pq.ParquetFile(path, filesystem=self._filesystem, **options), None
 
-    def _shared_footer(self, path: str, rows: int) -> Footer:
+    def _verified_footer(self, path: str, rows: int) -> Footer:
         with self._reading(path):
-            place = self._store.uri, path, self._identity(path)
-            footer = _parsed.get(place, lambda: self._read_footer(path))
+            cache_key = self._store.uri, path, self._identity(path)
+            footer = _shared_footers.get(cache_key, lambda: self._read_footer(path))
             if footer.edges[-1] != rows:
                 raise ValueError(f"it holds {footer.edges[-1]} rows, its marks say {rows}")
             return footer

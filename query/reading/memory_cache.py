@@ -1,4 +1,4 @@
-"""What is dear to make and asked for again: kept in memory, the newest, within a budget."""
+"""An LRU cache with a memory budget, for values that are expensive to compute and used repeatedly."""
 
 from __future__ import annotations
 
@@ -11,59 +11,68 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Recent(Generic[T]):
-    """The values asked for last, by name, as many as fit into a budget and one at least.
+class LRUCache(Generic[T]):
+    """The most recently used values by key: as many as fit into a budget, and at least one.
 
-    Threads may share it; two that ask for one name at once may both make the value. A call costs O(1), and
-    O(values) where a topic's objects are new.
+    Safe to share between threads. If two threads miss the same key at once, both may compute the value. A
+    call costs O(1), and O(cached values) when the sources of a topic change.
 
-    room: what all values may weigh together, in the unit of `weight`.
-    weight: what a value weighs, told once, when it is made; 1 where it is left out, so `room` counts values.
+    budget: the total weight of all values, in the unit of `weight`. One value may
+        exceed it.
+    weight: the weight of a value, computed once when the value is made. By default each value weighs 1, so
+        `budget` counts values.
     """
 
-    def __init__(self, room: int, weight: Callable[[T], int] = lambda _: 1) -> None:
-        self._room, self._weight, self._weighs = room, weight, 0
-        self._values: OrderedDict[tuple[Hashable, Hashable], tuple[T, int]] = OrderedDict()
-        self._made_of: dict[Hashable, tuple[object, ...]] = {}
+    def __init__(self, budget: int, weight: Callable[[T], int] = lambda _: 1) -> None:
+        self._budget, self._weight, self._total_weight = budget, weight, 0
+        self._entries: OrderedDict[tuple[Hashable, Hashable], tuple[T, int]] = OrderedDict()
+        self._sources: dict[Hashable, tuple[object, ...]] = {}
         self._lock = threading.Lock()
 
-    def __contains__(self, name: Hashable) -> bool:
-        return (None, name) in self._values
+    def __contains__(self, key: Hashable) -> bool:
+        return (None, key) in self._entries
 
     def get(
-        self, name: Hashable, make: Callable[[], T], *, topic: Hashable = None, of: Sequence[object] = ()
+        self,
+        key: Hashable,
+        compute: Callable[[], T],
+        *,
+        topic: Hashable = None,
+        sources: Sequence[object] = (),
     ) -> T:
-        """The value of a name in a topic, made where it is not kept.
+        """The value of a key in a topic, computed if it is not cached.
 
-        `of` are the objects that the topic's values are made of. Where others come (by identity, not by
-        equality) all values of the topic are forgotten; no value outlives what it was made of.
+        topic: a namespace of keys. `in` tests the topic None.
+        sources: the objects that the values of the topic are computed from. If they differ from those of the
+            previous call (by identity, not by equality), all values of the topic are evicted. So no value
+            outlives its sources. A value whose sources changed while it was computed is returned, not cached.
         """
-        place = (topic, name)
+        entry_key = (topic, key)
         with self._lock:
-            known = self._made_of.get(topic, ())
-            if known is not of and not _same(known, of):
-                self._made_of[topic] = tuple(of)
-                for old in [one for one in self._values if one[0] == topic]:
-                    self._forget(old)
-            kept = self._values.get(place)
-            if kept is not None:
-                self._values.move_to_end(place)
-                return kept[0]
-        made = make()
-        weight = self._weight(made)
+            last_sources = self._sources.get(topic, ())
+            if last_sources is not sources and not _identical(last_sources, sources):
+                self._sources[topic] = tuple(sources)
+                for stale in [entry for entry in self._entries if entry[0] == topic]:
+                    self._evict(stale)
+            entry = self._entries.get(entry_key)
+            if entry is not None:
+                self._entries.move_to_end(entry_key)
+                return entry[0]
+        value = compute()
+        weight = self._weight(value)
         with self._lock:
-            if _same(self._made_of.get(topic, ()), of):  # nobody came with others meanwhile
-                self._forget(place)
-                self._values[place] = made, weight
-                self._weighs += weight
-            while self._weighs > self._room and len(self._values) > 1:
-                self._forget(next(iter(self._values)))
-        return made
+            if _identical(self._sources.get(topic, ()), sources):  # no other thread brought newer sources
+                self._evict(entry_key)
+                self._entries[entry_key] = value, weight
+                self._total_weight += weight
+            while self._total_weight > self._budget and len(self._entries) > 1:
+                self._evict(next(iter(self._entries)))
+        return value
 
-    def _forget(self, place: tuple[Hashable, Hashable]) -> None:
-        _, weight = self._values.pop(place, (None, 0))
-        self._weighs -= weight
+    def _evict(self, entry_key: tuple[Hashable, Hashable]) -> None:
+        _, weight = self._entries.pop(entry_key, (None, 0))
+        self._total_weight -= weight
 
 
-def _same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return len(some) == len(others) and all(map(is_, some, others))
+def _identical(a: Sequence[object], b: Sequence[object]) -> bool:
+    return len(a) == len(b) and all(map(is_, a, b))

@@ -1,4 +1,4 @@
-"""The window of a question: from what the caller says to ticks, and back to what an answer says."""
+"""The window of a question: from the arguments `last` and `between` to ticks, and back to times or steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,15 @@ from tidemark.warehouse.snapshots.snapshot import View
 def choose_window(
     ticks: Callable[[], tuple[int, int] | None], last: Any, between: Any, tick_us: int | None
 ) -> Window:
-    """The ticks that `last` or `between` means, of the data's `ticks`; all rows where neither is given."""
+    """The window of ticks that `last` or `between` selects; all rows if neither is given.
+
+    ticks: returns the first and the last tick of the data, both inclusive; None without data.
+    last: a duration such as "7d" back from the newest tick, or a number of steps without a time column.
+    between: (start, end), the end exclusive, None for an open side.
+    tick_us: the tick width in microseconds; None without a time column.
+
+    Raises InputError if both are given, or one of them is malformed.
+    """
     if last is not None and between is not None:
         raise InputError(f"last={last!r} and between={between!r} exclude each other. Give one of them.")
     if last is not None:
@@ -38,34 +46,34 @@ def choose_window(
 
 
 def shown_window(window: Window, tick_us: int | None) -> tuple[Any, Any] | None:
-    """(start, end) as times or step numbers, None for an open side; None for all rows."""
+    """(start, end) as times or step numbers, the end exclusive, None for an open side; None for all rows."""
     if window == ALL_TIME:
         return None
-    start = None if window.start <= NO_TICK + 1 else _moment(window.start, tick_us)
-    return start, None if window.stop == ALL_TIME.stop else _moment(window.stop, tick_us)
+    start = None if window.start <= NO_TICK + 1 else _time_or_step(window.start, tick_us)
+    return start, None if window.stop == ALL_TIME.stop else _time_or_step(window.stop, tick_us)
 
 
 def empty_window(view: View, window: Window, nulls: int, tick_us: int | None) -> EmptyWindow:
-    """The error for a window without rows that have a rank: it says where there are some."""
+    """The error for a window without rows that have a rank. It names the ticks that have rows."""
     name = view.measure.name
     if nulls:
         return EmptyWindow(f"empty window: its {nulls:,} rows of {name!r} are all NULL, which has no rank.")
     ticks = tick_range(view)
     if ticks is None:
         return EmptyWindow(f"no rows of {name!r} yet. Load or stream some first.")
-    first, after = _moment(ticks[0], tick_us), _moment(ticks[1] + 1, tick_us)
+    first, after = _time_or_step(ticks[0], tick_us), _time_or_step(ticks[1] + 1, tick_us)
     return EmptyWindow(
         f"empty window: no rows of {name!r} {window_text(shown_window(window, tick_us))}. "
         f"The data's ticks span {text_of(first)} to {text_of(after)}, the end exclusive."
     )
 
 
-def _moment(tick: int, tick_us: int | None) -> Any:
+def _time_or_step(tick: int, tick_us: int | None) -> Any:
     return tick if tick_us is None else from_epoch_us(tick * tick_us)
 
 
 def tick_range(view: View) -> tuple[int, int] | None:
-    """The first and the last tick that has rows, rows without a time aside; None where there are none."""
+    """The first and last tick that has rows with a time, both inclusive; None without such rows."""
     ends = [tick for run in view.runs for tick in _ends(run.totals.ticks[run.totals.ticks != NO_TICK])]
     ends += [row.tick for row in view.live if row.tick != NO_TICK]
     return (min(ends), max(ends)) if ends else None

@@ -1,9 +1,9 @@
-"""Calls of SQL functions: what the arguments mean, whatever their order.
+"""Arguments of SQL function calls: which parameter each argument is for, in any order.
 
-The first parameter of a function is its subject (phi, x, a key ...). What else is given by position is told
-by what it is: a measure's name, a mode, a span such as '7d' (the window's `last`). By name, `since` and
-`until` (exclusive) give a window, too. NULL is as good as not given, except as a subject that the function
-needs: of nothing it returns no rows, as SQL's strict functions do.
+The first parameter of a function is its subject (phi, x, a key ...). Other positional arguments are
+recognized by their value: the name of a measure, a mode, a duration such as '7d' (the parameter `last`). The
+named parameters `since` and `until` (exclusive) give a window, too. NULL means that the argument is not
+given. But NULL for a required subject yields no rows, as in SQL's strict functions.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ _WINDOW = ("last", "since", "until", "mode")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes.
+    """The parameters of a function.
 
-    `subjects` are its first parameters; those that are `needed` have no default. Where they are `untold`,
-    any value may be one, so they come first. `of_measure` functions take a measure.
+    subjects: its first parameters.
+    needed: whether the subject is required.
+    of_measure: whether the function is about a measure; otherwise about the key.
+    accepts_any: whether any value can be a subject, so that positional arguments fill the subjects first.
     """
 
     subjects: tuple[str, ...]
     needed: bool
     of_measure: bool
-    untold: bool = False
+    accepts_any: bool = False
 
     @property
     def modes(self) -> Sequence[str]:
-        """The modes there are."""
+        """The valid modes."""
         return MODES if self.of_measure else KEY_MODES
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """All parameters by name."""
+        """The names of all parameters."""
         return (*self.subjects, *(("measure",) if self.of_measure else ()), *_WINDOW)
 
 
@@ -52,66 +54,74 @@ SIGNATURES = {
     "rank": Signature(("x",), needed=True, of_measure=True),
     "cdf": Signature(("x",), needed=False, of_measure=True),
     "histogram": Signature(("bins",), needed=False, of_measure=True),
-    "frequency": Signature(("key",), needed=True, of_measure=False, untold=True),
+    "frequency": Signature(("key",), needed=True, of_measure=False, accepts_any=True),
     "heavy_hitters": Signature(("phi",), needed=True, of_measure=False),
     "top": Signature(("k",), needed=False, of_measure=False),
-    "key_range": Signature(("low", "high"), needed=False, of_measure=False, untold=True),
+    "key_range": Signature(("low", "high"), needed=False, of_measure=False, accepts_any=True),
     "self_join": Signature((), needed=False, of_measure=False),
 }
 
 
-def understood(
+def resolve_arguments(
     name: str, measures: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The arguments by name, those that are NULL left out; None where a subject that is needed is NULL.
+    """The arguments by parameter name, without those that are NULL; None if a required subject is NULL.
 
-    `last` is a number where a number was given; a window by `since` and `until` comes as `between`.
+    measures: the names that a positional argument may have to be the parameter `measure`.
+    args: positional arguments.
+    named: named arguments.
+
+    A number for `last` stays a number. `since` and `until` are returned as `between`. Raises InputError for
+    an unknown parameter, one that is given twice, and a missing required subject.
     """
     signature = SIGNATURES[name]
     needed = signature.subjects[0] if signature.needed else None
-    found = {role: value for role, value in named.items() if value is not None or role == needed}
-    unknown = [one for one in named if one not in signature.parameters]
+    arguments = {
+        parameter: value for parameter, value in named.items() if value is not None or parameter == needed
+    }
+    unknown = [parameter for parameter in named if parameter not in signature.parameters]
     if unknown:
         raise InputError(
             f"{name} has no parameter {unknown[0]!r}. It has: {', '.join(signature.parameters)}."
         )
     for value in args:
-        role = _role(name, signature, measures, value, found)
-        if role:
-            found[role] = value
-    if needed and needed not in found:
+        parameter = _parameter_of(name, signature, measures, value, arguments)
+        if parameter:
+            arguments[parameter] = value
+    if needed and needed not in arguments:
         raise InputError(f"{name} needs {needed}, such as {_EXAMPLES[name]}.")
-    if needed and found[needed] is None:
+    if needed and arguments[needed] is None:
         return None
-    given = {role: _plain(value) for role, value in found.items() if value is not None}
+    given = {parameter: _python_value(value) for parameter, value in arguments.items() if value is not None}
     return _with_window(given)
 
 
 _EXAMPLES = {"quantile": "0.99", "rank": "60", "frequency": "a key", "heavy_hitters": "0.01"}
 
 
-def _role(
-    name: str, signature: Signature, measures: Sequence[str], value: Any, found: Mapping[str, Any]
+def _parameter_of(
+    name: str, signature: Signature, measures: Sequence[str], value: Any, arguments: Mapping[str, Any]
 ) -> str | None:
-    """The parameter that a value by position is for; None for a NULL that is as good as not given."""
-    open_subject = next((one for one in signature.subjects if one not in found), None)
-    if open_subject and (signature.untold or (value is None and signature.needed)):
-        return open_subject
+    """The parameter that a positional value is for; None for a NULL that means not given."""
+    unset_subject = next((subject for subject in signature.subjects if subject not in arguments), None)
+    if unset_subject and (signature.accepts_any or (value is None and signature.needed)):
+        return unset_subject
     if value is None:
         return None
-    role = _told_by(signature, measures, value)
-    if open_subject and (role is None or (role == "last" and isinstance(value, (int, Decimal)))):
-        return open_subject
-    if role is None:
+    parameter = _recognized_parameter(signature, measures, value)
+    if unset_subject and (parameter is None or (parameter == "last" and isinstance(value, (int, Decimal)))):
+        return unset_subject
+    if parameter is None:
         kinds = ["a measure"] * signature.of_measure + ["a mode", "a span such as '7d'"]
         known = ", ".join([*(measures if signature.of_measure else ()), *signature.modes])
         raise InputError(f"{name}: {value!r} is not {', '.join(kinds)}. There are: {known}.")
-    if role in found:
-        raise InputError(f"{name}: {role} is given twice, as {found[role]!r} and as {value!r}.")
-    return role
+    if parameter in arguments:
+        raise InputError(f"{name}: {parameter} is given twice, as {arguments[parameter]!r} and as {value!r}.")
+    return parameter
 
 
-def _told_by(signature: Signature, measures: Sequence[str], value: Any) -> str | None:
+def _recognized_parameter(signature: Signature, measures: Sequence[str], value: Any) -> str | None:
+    """The parameter that a value can be recognized as: measure, mode or last; None if it is none of these."""
     if isinstance(value, str):
         if signature.of_measure and value in measures:
             return "measure"
@@ -125,24 +135,24 @@ def _told_by(signature: Signature, measures: Sequence[str], value: Any) -> str |
     return "last" if number or isinstance(value, timedelta) else None
 
 
-def _plain(value: Any) -> Any:
-    """A value as the Python API takes it: Spark gives a moment in the worker's own time zone."""
+def _python_value(value: Any) -> Any:
+    """A value as the Python API expects it: Spark passes timestamps in the worker's local time zone."""
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_python_value(item) for item in value]
     return value.astimezone() if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 def _with_window(given: dict[str, Any]) -> dict[str, Any]:
     ends = [given.pop(end, None) for end in ("since", "until")]
     if any(end is not None for end in ends):
-        given["between"] = tuple(_whole(end) for end in ends)
+        given["between"] = tuple(_to_int_if_whole(end) for end in ends)
     if "last" in given:
-        given["last"] = _whole(given["last"])
+        given["last"] = _to_int_if_whole(given["last"])
     return given
 
 
-def _whole(value: Any) -> Any:
-    """A whole number as an int: steps, where a warehouse has no time column."""
+def _to_int_if_whole(value: Any) -> Any:
+    """A whole number as an int (steps, in a warehouse without a time column); other values unchanged."""
     if isinstance(value, str) and value.strip().isdecimal():
         return int(value)
     return int(value) if isinstance(value, Decimal) and value == int(value) else value

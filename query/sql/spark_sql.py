@@ -1,16 +1,16 @@
-"""tidemark in Spark's SQL: table functions that answer, and views of what a warehouse holds.
+"""tidemark in Spark SQL: table functions that answer questions, and views of a warehouse's rows.
 
     query.register_views(spark, "/data/flights", name="flights")
     SELECT * FROM flights_quantile(0.99, '7 days')        SELECT count(*) FROM flights_events
 
-A function runs in a Python worker, which keeps the warehouse open. A view is text: Spark reads it anew
-with each query, and with it the tables at their newest versions. Which rows of `events` are visible is
-told by the function NAME_batches. Spark opens `events` before it asks that function, so the batches that a
-query shows are those that were visible when it was planned, and maybe some that became so while it ran,
-each whole and once.
+A function runs in a Python worker, which keeps the warehouse open. A view is a SQL text: Spark resolves it
+for each query, with the tables at their newest versions. The function NAME_batches lists the batches of
+`events` that are visible. Spark opens `events` before it calls that function. So a query sees the batches
+that were visible when it was planned, and possibly some that became visible while it ran; each batch
+completely and once.
 
-What crosses to the workers are classes without a reference to tidemark: where it cannot be imported there
-they say so.
+The classes that are pickled for the workers do not refer to tidemark. Where a worker cannot import tidemark,
+they raise an error that says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.system_tables import BATCHES, RUNS, STEPS
+from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,26 +46,29 @@ def register_views(
 ) -> list[str]:
     """Registers the functions and views of a warehouse in the session, as NAME_quantile, NAME_events ...
 
-    `name` is an identifier; the folder's name where it is left out. Without a `uri` the settings
-    spark.tidemark.NAME say which warehouses there are. Registering again replaces. A session from Spark
-    Connect will do; a path is then one that the server has. `storage_options` are what the workers open the
-    warehouse with, see `query.open`; what Spark reads by itself, it reads with its own settings. Returns the
-    warehouses' names.
+    spark: a session, also one of Spark Connect; a path is then a path on the server.
+    uri: the warehouse. Without it all warehouses of the session's settings spark.tidemark.NAME are
+        registered.
+    name: an identifier; by default the name of the folder.
+    storage_options: what the workers open the warehouse with, see `query.open`. Files that Spark reads itself
+        are read with Spark's own settings.
 
-    InputError for a bad name, NotAWarehouse where there is none, EmptyWindow where the columns are not
-    known yet: all that is told by a worker of Spark's, which also has to have tidemark.
+    Returns the names of the warehouses. Registering a name again replaces its functions and views.
+
+    Raises InputError for an invalid name, NotAWarehouse if there is no warehouse, and EmptyWindow if its
+    columns are not known yet. A Spark worker opens the warehouse, so tidemark must be installed there.
     """
     chosen = warehouses_set(spark, name) if uri is None else {name_of(uri, name): uri}
-    for one, where in chosen.items():
-        store = Store.from_uri(where, storage_options)
-        register_functions(spark, checked_name(one), store)
-        for view, text in views(one, store).items():
+    for chosen_name, address in chosen.items():
+        store = Store.from_uri(address, storage_options)
+        register_functions(spark, checked_name(chosen_name), store)
+        for view, text in views(chosen_name, store).items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text}")
     return list(chosen)
 
 
 def checked_name(name: Any) -> str:
-    """The name, if it can begin the names of functions and views."""
+    """The name. Raises InputError unless it can be the prefix of names of functions and views."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(
             f"name must be an identifier (letters, digits and _, at most 100, no digit first), got {name!r}."
@@ -74,84 +77,92 @@ def checked_name(name: Any) -> str:
 
 
 def warehouses_set(spark: SparkSession, name: str | None = None) -> dict[str, str]:
-    """The warehouses that the session's settings name, or the one of that name; InputError for none."""
-    known = {
+    """Address by name of the warehouses in the session's settings, or of the one with that name.
+
+    Raises InputError if there is none.
+    """
+    configured = {
         key.removeprefix(SETTINGS): value
         for key, value in spark.conf.getAll.items()
         if key.startswith(SETTINGS)
     }
-    chosen = known if name is None else {one: where for one, where in known.items() if one == name}
+    chosen = (
+        configured if name is None else {key: address for key, address in configured.items() if key == name}
+    )
     if not chosen:
         raise InputError(
             f"no warehouse was named. Give its path, or set {SETTINGS}{name or 'NAME'} to it; "
-            f"set are: {', '.join(known) or 'none'}."
+            f"set are: {', '.join(configured) or 'none'}."
         )
     return chosen
 
 
 def name_of(uri: str | os.PathLike[str], name: str | None = None) -> str:
-    """The name, or that of the folder."""
+    """The given name; by default the name of the folder."""
     return os.fspath(uri).rstrip("/").rsplit("/", 1)[-1] if name is None else name
 
 
 def register_functions(spark: SparkSession, name: str, store: Store) -> list[str]:
-    """Registers the functions alone in the session; returns their names."""
-    options, place = _described(spark, store)
-    found = {f"{name}_{function}": told for function, told in _functions(options).items()}
-    for function, (what, args, columns) in found.items():
-        spark.udtf.register(function, table_function(place, what, args, columns))
-    return list(found)
+    """Registers the functions, without views, in the session; returns their names."""
+    options, address = _describe(spark, store)
+    functions = {f"{name}_{suffix}": definition for suffix, definition in _functions(options).items()}
+    for full_name, (function, args, columns) in functions.items():
+        spark.udtf.register(full_name, table_function(address, function, args, columns))
+    return list(functions)
 
 
-def _described(spark: SparkSession, store: Store) -> tuple[Options, tuple[Any, ...]]:
-    """The options of the warehouse, and what a worker opens it by; a worker tells them."""
+def _describe(spark: SparkSession, store: Store) -> tuple[Options, tuple[Any, ...]]:
+    """The options of the warehouse, and the address that workers open it by; a worker reads both."""
     from pyspark.errors import PySparkException
 
-    place = (store.uri, store.storage_options)
+    address = (store.uri, store.storage_options)
     try:
-        spark.udtf.register("tidemark_describe", table_function(place, "describe", (), "facts string"))
-        found = spark.sql("SELECT facts FROM tidemark_describe()").collect()
+        spark.udtf.register("tidemark_describe", table_function(address, "describe", (), "facts string"))
+        rows = spark.sql("SELECT facts FROM tidemark_describe()").collect()
     except PySparkException as error:
-        own = error_in_traceback(str(error))
-        if own is None:
+        tidemark_error = error_in_traceback(str(error))
+        if tidemark_error is None:
             raise
-        raise own from None
+        raise tidemark_error from None
     finally:
         spark.sql("DROP TEMPORARY FUNCTION IF EXISTS tidemark_describe")
-    options, identity = options_of(store.uri, found[0][0])
+    options, identity = options_of(store.uri, rows[0][0])
     options.measure()  # EmptyWindow where the columns are not known yet
-    return options, (*place, identity)
+    return options, (*address, identity)
 
 
 def _functions(options: Options) -> dict[str, tuple[str, tuple[Any, ...], str]]:
-    """By name: what of a worker is asked, with which arguments before the caller's, and the columns."""
-    found: dict[str, tuple[str, tuple[Any, ...], str]] = {}
+    """By name: the worker's function, its arguments before those of the caller, and the columns as DDL."""
+    functions: dict[str, tuple[str, tuple[Any, ...], str]] = {}
     for name in SIGNATURES:
-        found[name] = ("rows", (name, None), ddl(sql_rows.columns(name, options)))
+        functions[name] = ("rows", (name, None), ddl(sql_rows.columns(name, options)))
         for measure in options.measure_names if sql_rows.of_measure(name) else ():
-            own = ddl(sql_rows.columns(name, options, measure))
-            found[f"{measure}_{name}"] = ("rows", (name, measure), own)
-    found["summary"] = ("summary", (), ddl(sql_rows.columns("summary", options)))
-    for name, columns in (("batches", BATCHES), ("steps", STEPS), ("runs", RUNS)):
-        found[name] = (name, (), ddl(columns))
-    found["live"] = ("live", (), ddl([*SYSTEM_COLUMNS.items(), *options.columns]))
-    return found
+            columns_ddl = ddl(sql_rows.columns(name, options, measure))
+            functions[f"{measure}_{name}"] = ("rows", (name, measure), columns_ddl)
+    functions["summary"] = ("summary", (), ddl(sql_rows.columns("summary", options)))
+    for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
+        functions[name] = (name, (), ddl(columns))
+    functions["live"] = ("live", (), ddl([*SYSTEM_COLUMNS.items(), *options.columns]))
+    return functions
 
 
 def views(name: str, store: Store) -> dict[str, str]:
-    """The views' queries, by name; the functions have to be there."""
+    """The SQL text of each view, by name. The functions must be registered before the views."""
     events = f"delta.{quoted(store.spark_path(EVENTS))}"
     visible = (
         f"SELECT /*+ BROADCAST(b) */ e.* FROM {events} e LEFT SEMI JOIN {name}_batches() b "
         "ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
     )
     texts = {"events": visible, "history": f"{visible} AND b.part = 'history'"}
-    texts |= {one: f"SELECT * FROM {name}_{one}()" for one in ("live", "steps", "runs", "summary")}
+    texts |= {view: f"SELECT * FROM {name}_{view}()" for view in ("live", "steps", "runs", "summary")}
     return {f"{name}_{view}": text for view, text in texts.items()}
 
 
-def table_function(place: tuple[Any, ...], what: str, bound: tuple[Any, ...], columns: str) -> Any:
-    """A table function of Spark's. `live` yields Arrow batches; those of answers take arguments."""
+def table_function(address: tuple[Any, ...], function: str, bound: tuple[Any, ...], columns: str) -> Any:
+    """A Spark table function that calls the worker's function `function` with the arguments `bound`.
+
+    The function "rows" takes arguments of the caller, too. "live" yields Arrow batches.
+    """
     from pyspark.sql.functions import arrow_udtf, udtf
 
     missing = (
@@ -159,23 +170,25 @@ def table_function(place: tuple[Any, ...], what: str, bound: tuple[Any, ...], co
         "spark-submit --py-files with the zip of `make dist`"
     )
 
-    class Answering:
+    class AnswerFunction:
         def eval(self, *args: Any, **named: Any) -> Iterator[Any]:
             try:
                 from tidemark.query.sql import spark_worker
             except ImportError as error:
                 raise ImportError(f"{missing}: {error}") from None
-            yield from spark_worker.told(place, what, *bound, args, named)
+            yield from spark_worker.rows_of_call(address, function, *bound, args, named)
 
-    class Telling:
+    class SystemTableFunction:
         def eval(self) -> Iterator[Any]:
             try:
                 from tidemark.query.sql import spark_worker
             except ImportError as error:
                 raise ImportError(f"{missing}: {error}") from None
-            yield from spark_worker.told(place, what)
+            yield from spark_worker.rows_of_call(address, function)
 
-    if what == "live":
-        return arrow_udtf(Telling, returnType=columns)
-    # Without Arrow: a call has few rows, and those pass faster as they are.
-    return udtf(Answering if what == "rows" else Telling, returnType=columns, useArrow=False)
+    if function == "live":
+        return arrow_udtf(SystemTableFunction, returnType=columns)
+    # Without Arrow: a call has few rows, which are faster without the conversion.
+    return udtf(
+        AnswerFunction if function == "rows" else SystemTableFunction, returnType=columns, useArrow=False
+    )

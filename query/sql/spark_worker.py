@@ -1,6 +1,6 @@
-"""Answers in Spark's Python workers: warehouses stay open from one call to the next.
+"""Table functions in Spark's Python workers: warehouses stay open from one call to the next.
 
-A worker is reused, so the second call finds marks and summaries in memory and only looks for newer data.
+Spark reuses a worker process, so later calls have marks and summaries in memory and only look for new data.
 """
 
 from __future__ import annotations
@@ -15,75 +15,83 @@ from tidemark.query.reader import Reader
 from tidemark.query.sql import sql_rows
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.snapshot import open_snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 
-_opened: dict[Place, Reader] = {}
+_open_readers: dict[WarehouseAddress, Reader] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A warehouse: its address, and its identity, so that one made anew at the same place is another."""
+class WarehouseAddress:
+    """The address of a warehouse, and its identity.
+
+    The identity distinguishes a warehouse from an earlier one at the same address; None for any.
+    """
 
     uri: str
     storage_options: tuple[tuple[str, str], ...]
     identity: str | None = None
 
     def open(self) -> Reader:
-        """The warehouse, opened by the first call."""
-        if self not in _opened:
-            _opened[self] = self.opened_anew()
-        return _opened[self]
+        """A reader of the warehouse, opened by the first call and reused by later ones."""
+        if self not in _open_readers:
+            _open_readers[self] = self.open_current()
+        return _open_readers[self]
 
-    def opened_anew(self) -> Reader:
-        """The warehouse as it is at the address now, whatever its identity."""
+    def open_current(self) -> Reader:
+        """A new reader of the warehouse that is at the address now, whatever its identity."""
         return Reader(open_snapshot(self.uri, dict(self.storage_options) or None))
 
 
-def told(place: tuple[Any, ...], what: str, *args: Any) -> Iterator[Any]:
-    """What a table function yields; an error of ours is told by its message alone, without a traceback.
+def rows_of_call(address: tuple[Any, ...], function: str, *args: Any) -> Iterator[Any]:
+    """The rows that a table function yields.
 
-    Spark ends a worker that has failed, so the variable is set for nobody else.
+    A TidemarkError is shown by its message alone, without a traceback. The environment variable for that
+    stays set, but Spark ends a worker that has failed, so no later call is affected.
     """
     try:
-        yield from _TOLD[what](Place(*place), *args)
+        yield from _FUNCTIONS[function](WarehouseAddress(*address), *args)
     except TidemarkError:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise
 
 
-def _described(place: Place) -> Iterator[tuple[str]]:
-    wh = place.opened_anew()
-    _opened[replace(place, identity=wh.identity)] = wh
+def _describe(address: WarehouseAddress) -> Iterator[tuple[str]]:
+    wh = address.open_current()
+    _open_readers[replace(address, identity=wh.identity)] = wh
     options = wh.options
     facts = {"properties": options.properties(), "columns": dict(options.columns), "identity": wh.identity}
     yield (json.dumps(facts),)
 
 
-def options_of(uri: str, described: str) -> tuple[Options, str]:
-    """What `describe` told: the options of a warehouse, and its identity."""
-    facts = json.loads(described)
+def options_of(uri: str, facts_json: str) -> tuple[Options, str]:
+    """The options of a warehouse and its identity, from the JSON text that the function `describe` yields."""
+    facts = json.loads(facts_json)
     return Options.from_properties(uri, facts["properties"], facts["columns"]), facts["identity"]
 
 
 def _rows(
-    place: Place, name: str, measure: str | None, args: Sequence[Any], named: Mapping[str, Any]
+    address: WarehouseAddress, name: str, measure: str | None, args: Sequence[Any], named: Mapping[str, Any]
 ) -> Iterator[tuple[Any, ...]]:
-    return sql_rows.rows(place.open(), name, measure, args, named)
+    return sql_rows.rows(address.open(), name, measure, args, named)
 
 
-def _batches(place: Place) -> Iterator[tuple[Any, ...]]:
-    """The visible ranges. Spark reads `events` by itself: not where it would be led out of the warehouse."""
-    contents = place.open().contents()
+def _batches(address: WarehouseAddress) -> Iterator[tuple[Any, ...]]:
+    """The visible ranges of batches.
+
+    Spark then reads the files of `events` itself, so `event_paths` first refuses paths that leave the
+    warehouse.
+    """
+    contents = address.open().contents()
     contents.event_paths("events")
     return contents.batches()
 
 
-_TOLD: dict[str, Any] = {
-    "describe": _described,
+_FUNCTIONS: dict[str, Any] = {
+    "describe": _describe,
     "rows": _rows,
-    "summary": lambda place: _rows(place, "summary", None, (), {}),
-    "live": lambda place: place.open().contents().live_rows(),
+    "summary": lambda address: _rows(address, "summary", None, (), {}),
+    "live": lambda address: address.open().contents().live_rows(),
     "batches": _batches,
-    "steps": lambda place: place.open().contents().step_rows(),
-    "runs": lambda place: place.open().contents().run_rows(),
+    "steps": lambda address: address.open().contents().step_rows(),
+    "runs": lambda address: address.open().contents().run_rows(),
 }

@@ -1,7 +1,7 @@
-"""Answers as rows of SQL: the columns of each function, and the rows of a call.
+"""Answers as SQL rows: the columns of each function, and the rows of a call.
 
-A row has the answer's own columns, then its scope: n, m, NULLs, the promise, mode, window and as_of. `window`
-is (start, end), the end exclusive, NULL for all rows; `as_of` has the versions of the tables read.
+A row has the answer's own columns, then its scope: n, m, nulls, eps, mode, window and as_of. `window` is
+(start, end), the end exclusive, NULL for all rows. `as_of` has the versions of the tables that were read.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from tidemark.query.answers.answer import Answer, Bin, CdfAnswer, RankAnswer
 from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer
-from tidemark.query.quantiles.questions import several
+from tidemark.query.quantiles.questions import is_sequence
 from tidemark.query.reader import Reader
-from tidemark.query.sql.calls import SIGNATURES, understood
+from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
 from tidemark.query.sql.sql_types import common_type, converter, sql_type
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.measures import Measure
@@ -26,7 +26,7 @@ from tidemark.warehouse.settings.options import Options
 SUMMARY = (0.5, 0.9, 0.95, 0.99, 0.999)
 CDF_POINTS = 100
 _AS_OF = "struct<runs: bigint, steps: bigint, ledger: bigint>"
-_OWN = {
+_ANSWER_COLUMNS = {
     "quantile": Answer.COLUMNS,
     "summary": Answer.COLUMNS,
     "rank": RankAnswer.COLUMNS,
@@ -38,7 +38,7 @@ _OWN = {
     "key_range": CountAnswer.COLUMNS,
     "self_join": CountAnswer.COLUMNS,
 }
-_OF_VALUES = {"value", "low", "high", "left", "right"}
+_VALUE_COLUMNS = {"value", "low", "high", "left", "right"}
 _TYPES = {
     **dict.fromkeys(("phi", "cdf", "cdf_lo", "cdf_hi", "share", "eps", "confidence"), "double"),
     **dict.fromkeys(("mode", "measure", "key"), "string"),
@@ -50,14 +50,17 @@ _KEY_SCOPE = ("n", "m", "nulls", "eps", "confidence", "mode", "key", "window", "
 
 
 def of_measure(name: str) -> bool:
-    """Whether the function, or the summary, is about a measure and not about the key."""
+    """Whether the function, or the view `summary`, is about a measure and not about the key."""
     return name == "summary" or SIGNATURES[name].of_measure
 
 
 def columns(name: str, options: Options, measure: str | None = None) -> list[tuple[str, str]]:
-    """The columns of a function with their types, of one measure, or of whichever is asked for."""
+    """The (name, SQL type) of each column of a function.
+
+    measure: types for this measure; None for types that all measures widen to.
+    """
     if of_measure(name):
-        kinds = [one.type for one in options.measures if measure in (None, one.name)]
+        kinds = [column.type for column in options.measures if measure in (None, column.name)]
         value, scope = common_type(kinds), _MEASURE_SCOPE
     else:
         key = options.key_column
@@ -65,100 +68,112 @@ def columns(name: str, options: Options, measure: str | None = None) -> list[tup
     edge = "bigint" if options.tick_us is None else "timestamp"
     kinds_by_name = {
         **_TYPES,
-        **dict.fromkeys(_OF_VALUES, value),
+        **dict.fromkeys(_VALUE_COLUMNS, value),
         "window": f"struct<`start`: {edge}, `end`: {edge}>",
     }
-    return [(one, kinds_by_name.get(one, "bigint")) for one in (*_OWN[name], *scope)]
+    return [(column, kinds_by_name.get(column, "bigint")) for column in (*_ANSWER_COLUMNS[name], *scope)]
 
 
 def rows(
     wh: Reader, name: str, measure: str | None, args: Sequence[Any], named: Mapping[str, Any]
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a call, in the types of `columns`. A function of one measure takes no other."""
+    """The rows of a call, with the columns and types of `columns`.
+
+    measure: the measure of a function such as NAME_delay_quantile, which accepts no other; None for the
+        others.
+    args, named: the arguments by position and by name, see calls.py.
+    """
     options = wh.options
-    found = columns(name, options, measure)
-    convert = [converter(kind) for _, kind in found]
+    names_and_kinds = columns(name, options, measure)
+    converters = [converter(kind) for _, kind in names_and_kinds]
     for answer, scope in _answers(wh, name, measure, args, named):
-        values = [getattr(answer if hasattr(answer, one) else scope, one) for one, _ in found[:-1]]
+        values = [
+            getattr(answer if hasattr(answer, column) else scope, column)
+            for column, _ in names_and_kinds[:-1]
+        ]
         yield (
-            *(make(value) for make, value in zip(convert, values, strict=False)),
-            tuple(scope.as_of[role] for role in ("runs", "steps", "ledger")),
+            *(convert(value) for convert, value in zip(converters, values, strict=False)),
+            tuple(scope.as_of[table] for table in ("runs", "steps", "ledger")),
         )
 
 
 def _answers(
     wh: Reader, name: str, measure: str | None, args: Sequence[Any], named: Mapping[str, Any]
 ) -> Iterator[tuple[Any, Any]]:
-    """Each answer, with what has its scope."""
+    """Each answer with the object that has its scope: the answer itself, or the histogram of a bin."""
     if name == "summary":
         yield from _summary(wh)
         return
-    measures = [one.name for one in wh.measures]
-    given = understood(name, measures if measure is None else [], args, named)
+    measures = [column.name for column in wh.measures]
+    given = resolve_arguments(name, measures if measure is None else [], args, named)
     if given is None:
         return
     if measure is not None and given.setdefault("measure", measure) != measure:
-        raise InputError(f"this function is about {measure!r}, got measure = {given['measure']!r}.")
-    subjects = [given.pop(one, None) for one in SIGNATURES[name].subjects]
+        raise InputError(
+            f"this function is about {measure!r}, got measure = {given['measure']!r}. Leave the measure out."
+        )
+    subjects = [given.pop(subject, None) for subject in SIGNATURES[name].subjects]
     if name == "histogram":
-        asked = wh.histogram(*[_points(wh, given, one) for one in subjects if one is not None], **given)
-        yield from ((one, asked) for one in asked)
+        bins = [_to_measure_type(wh, given, subject) for subject in subjects if subject is not None]
+        histogram = wh.histogram(*bins, **given)
+        yield from ((bin_, histogram) for bin_ in histogram)
         return
     if name in {"frequency", "key_range"}:
-        subjects = [_like(wh.options.key_column, one) for one in subjects]
-    found = _asked(wh, name, subjects, given)
-    yield from ((one, one) for one in _listed(found))
+        subjects = [_to_column_type(wh.options.key_column, subject) for subject in subjects]
+    answers = _call(wh, name, subjects, given)
+    yield from ((answer, answer) for answer in _as_list(answers))
 
 
 def _summary(wh: Reader) -> Iterator[tuple[Any, Any]]:
-    for one in wh.measures:
+    for measure in wh.measures:
         try:
-            answers = wh.quantile(SUMMARY, one.name)
+            answers = wh.quantile(SUMMARY, measure.name)
         except EmptyWindow:
             continue  # a table without rows has a summary without rows
         yield from ((answer, answer) for answer in answers)
 
 
-def _asked(wh: Reader, name: str, subjects: list[Any], given: dict[str, Any]) -> Any:
+def _call(wh: Reader, name: str, subjects: list[Any], given: dict[str, Any]) -> Any:
+    """The answer or answers of the Reader's method of that name."""
     if name in {"rank", "cdf"}:
-        points = subjects[0] if subjects[0] is not None else _all_over(wh, given)
-        return getattr(wh, name)(_points(wh, given, points), **given)
+        points = subjects[0] if subjects[0] is not None else _spread_points(wh, given)
+        return getattr(wh, name)(_to_measure_type(wh, given, points), **given)
     if name == "top":
-        return wh.top(*[_count(one) for one in subjects if one is not None], **given)
+        return wh.top(*[_to_int(k) for k in subjects if k is not None], **given)
     if name == "frequency":
-        return [_as_stored(wh, one) for one in _listed(wh.frequency(*subjects, **given))]
+        return [_with_stored_key(wh, answer) for answer in _as_list(wh.frequency(*subjects, **given))]
     return getattr(wh, name)(*subjects, **given)
 
 
-def _listed(found: Any) -> list[Any]:
-    return list(found) if several(found) else [found]
+def _as_list(answers: Any) -> list[Any]:
+    return list(answers) if is_sequence(answers) else [answers]
 
 
-def _as_stored(wh: Reader, answer: FrequencyAnswer) -> FrequencyAnswer:
-    """The answer with the key in the column's own type; NULL stands for one that no row can have."""
+def _with_stored_key(wh: Reader, answer: FrequencyAnswer) -> FrequencyAnswer:
+    """The answer with the key converted to the column's type; None for a key that no row can have."""
     key = wh.options.key_column
     name = key.name_of(answer.value) if key else None
     return replace(answer, value=None if key is None or name is None else key.value_of(name))
 
 
-def _all_over(wh: Reader, given: dict[str, Any]) -> list[Any]:
-    """Points at which the whole distribution can be seen, ascending."""
+def _spread_points(wh: Reader, given: dict[str, Any]) -> list[Any]:
+    """The values of CDF_POINTS + 1 evenly spaced quantiles, ascending and unique, without NaN."""
     phis = [Decimal(i) / CDF_POINTS for i in range(CDF_POINTS + 1)]
-    values = [one.value for one in wh.quantile(phis, **given)]
-    return sorted({one for one in values if not (isinstance(one, float) and math.isnan(one))})
+    values = [answer.value for answer in wh.quantile(phis, **given)]
+    return sorted({value for value in values if not (isinstance(value, float) and math.isnan(value))})
 
 
-def _points(wh: Reader, given: Mapping[str, Any], points: Any) -> Any:
-    """Points as the measure has them."""
-    return _like(wh.options.measure(given.get("measure")), points)
+def _to_measure_type(wh: Reader, given: Mapping[str, Any], points: Any) -> Any:
+    """Points converted to the type of the measure."""
+    return _to_column_type(wh.options.measure(given.get("measure")), points)
 
 
-def _like(column: Measure | Key | None, value: Any) -> Any:
-    """A value as the column has it: a literal such as 0.1 is a decimal in SQL, where a double is stored."""
-    if several(value):
-        return [_like(column, one) for one in value]
+def _to_column_type(column: Measure | Key | None, value: Any) -> Any:
+    """A decimal as a float if the column is a double: the SQL literal 0.1 is a decimal. Else unchanged."""
+    if is_sequence(value):
+        return [_to_column_type(column, item) for item in value]
     return float(value) if column is not None and column.is_double and isinstance(value, Decimal) else value
 
 
-def _count(k: Any) -> Any:
+def _to_int(k: Any) -> Any:
     return int(k) if isinstance(k, Decimal) and k == int(k) else k

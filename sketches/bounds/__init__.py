@@ -1,1 +1,1 @@
-"""What is certain of a count or a rank, and how bounds add."""
+"""Certified lower and upper bounds of counts and ranks, and how they add over disjoint streams."""

@@ -1,9 +1,12 @@
-"""Answers with bounds: one count, or an array of them, and how they add and differ.
+"""Counts with certified bounds: one (`Estimate`), an array of them (`Counts`), their sum and difference.
 
     lo <= the true count <= hi
 
-estimate is a float between the two: where a count is known to an interval only, its middle is the best
-guess, and the middle of 1 and 2 is no integer.
+estimate is a float between lo and hi: where only an interval is known, its middle is the best estimate, and
+the middle of 1 and 2 is not an integer.
+
+The three similar names: `Counts` are results (arrays of counts with bounds), `Counting` (counting.py) is the
+configuration of a counter, `WindowCounts` (window_counts.py) is the sketch that counts.
 """
 
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One answer: the estimate and its bounds. float(answer) is the estimate."""
+    """One count: the estimate and its bounds, both inclusive. float(answer) is the estimate."""
 
     estimate: float
     lo: int
@@ -26,7 +29,12 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """Answers of one shape: estimate as float64, lo and hi as int64."""
+    """An array of counts with bounds, both inclusive.
+
+    estimate: float64. lo, hi: int64, the shape of estimate.
+
+    len() and indexing go along the first axis; an index returns an `Estimate`.
+    """
 
     estimate: NDArray[np.float64]
     lo: NDArray[np.int64]
@@ -40,16 +48,16 @@ class Counts:
 
 
 def exact(counts: NDArray[np.int64]) -> Counts:
-    """Counts that are known."""
+    """Counts that are known exactly: lo == estimate == hi."""
     return Counts(counts.astype(np.float64), counts, counts)
 
 
-def plus(a: Counts, b: Counts) -> Counts:
-    """The counts of two disjoint streams together."""
+def add_counts(a: Counts, b: Counts) -> Counts:
+    """The counts of the union of two disjoint streams; the widths of the bounds add."""
     return Counts(a.estimate + b.estimate, a.lo + b.lo, a.hi + b.hi)
 
 
-def minus(whole: Counts, part: Counts) -> Counts:
-    """What is in `whole` and not in `part`, which lies inside it."""
+def subtract_counts(whole: Counts, part: Counts) -> Counts:
+    """The counts of `whole` without `part`, a subset of it; the widths of the bounds add, and lo >= 0."""
     lo, hi = np.maximum(whole.lo - part.hi, 0), np.maximum(whole.hi - part.lo, 0)
     return Counts(np.clip(whole.estimate - part.estimate, lo, hi), lo, hi)

@@ -1,20 +1,20 @@
-"""A staircase: certified bounds of rank over a multiset, the form in which tidemark combines everything.
+"""A staircase: certified lower and upper bounds of rank over a multiset.
 
 Model. A multiset of n elements is known through k of them, `values`, in order. Between two neighbouring
-values the ranks are known to an interval, and the intervals make two staircases, `lo` and `hi`, with k + 1
-steps each.
+values each rank is known to an interval, and the intervals form two step functions, `lo` and `hi`, with k + 1
+steps each: the staircase.
 
-For every x, values or not, with rank_le(x) = #elements <= x and rank_lt(x) = #elements < x:
+Let rank_le(x) = #elements <= x and rank_lt(x) = #elements < x. For every x, one of the values or not:
 
     j = #values <= x  implies  lo[j] <= rank_le(x) <= hi[j]
     j = #values <  x  implies  lo[j] <= rank_lt(x) <= hi[j]
 
-One pair of staircases serves both ranks, because moving from rank_lt(x) to rank_le(x) moves j past the values
-equal to x. A sketch, the marks of a run and an exact array all take this form; disjoint multisets are then
-combined by adding.
+One pair of step functions serves both ranks, because moving from rank_lt(x) to rank_le(x) moves j past the
+values equal to x. A sketch, the marks of a run and an exact array are all converted to this form, and
+disjoint multisets are combined by adding their bounds.
 
-The error of an answer x to rank r is max(0, r - rank_le(x), rank_lt(x) + 1 - r): equal elements cost nothing.
-At unique values[j] the ranks are bounded by lo[j + 1] and hi[j], so its certified error is
+The error of an answer x to rank r is max(0, r - rank_le(x), rank_lt(x) + 1 - r): ties with x add no error. At
+unique values[j] the ranks are bounded by lo[j + 1] and hi[j], so its certified error is
 
     max(0, r - lo[j + 1], hi[j] + 1 - r).
 """
@@ -30,7 +30,7 @@ from tidemark.sketches.errors import BrokenInvariant, EmptySketch, InvalidInput
 from tidemark.sketches.inputs import (
     FLOAT64,
     INT64,
-    Column,
+    ValueArray,
     as_column,
     checked_sorted,
     column_dtype,
@@ -44,60 +44,78 @@ Ranks = NDArray[np.int64]
 class RankBounds:
     """A staircase: certified bounds of rank over a multiset.
 
-    values: shape (k,), float64 or int64, non-decreasing, each an element of the multiset; inf yes, NaN no.
-    lo, hi: shape (k + 1,), int64, non-decreasing, lo <= hi; lo[0] and hi[0] hold where no value qualifies.
-    The number of elements is hi[k], and lo[k] too where the maximum is among the values.
-    unique: whether the values are known to be strictly ascending; where False they are looked through when
-    that is needed.
+    values: shape (k,), float64 or int64, non-decreasing, each an element of the multiset; infinities are
+        allowed, NaN is not.
+    lo, hi: shape (k + 1,), int64, non-decreasing, lo <= hi; lo[j] and hi[j] bound the rank of every x with j
+        values before it.
+    unique: True if the values are known to be strictly ascending; if False, methods that need it check it.
+
+    The number of elements is hi[k]; lo[k] equals it if the maximum is among the values.
+
+    Example: of the elements 1, 3, 3, 7, 9 the values 1, 3 and 9 are kept, and the kept 3 is known to have
+    position 2 or 3. Then no element is <= 0, one or two are <= 2, two to four are <= 5, all five are <= 9.
+
+    >>> bounds = RankBounds(np.array([1, 3, 9]), np.array([0, 1, 2, 5]), np.array([0, 2, 4, 5]))
+    >>> [side.tolist() for side in bounds.rank_le([0, 2, 5, 9])]
+    [[0, 1, 2, 5], [0, 2, 4, 5]]
     """
 
-    values: Column
+    values: ValueArray
     lo: Ranks
     hi: Ranks
     unique: bool = False
 
     @classmethod
     def empty(cls, dtype: DTypeLike) -> "RankBounds":
-        """The staircase of no elements: no values, ranks 0."""
+        """The staircase of an empty multiset: no values, and rank 0 everywhere."""
         zero = np.zeros(1, INT64)
         return cls(np.empty(0, column_dtype(dtype)), zero, zero)
 
     @classmethod
     def from_sorted(cls, values: ArrayLike, dtype: DTypeLike | None = None) -> "RankBounds":
-        """The exact staircase (lo == hi) of a sorted array, at its unique values.
+        """The exact staircase (lo == hi) of a sorted array, at its unique values. O(len(values)).
 
-        Without a dtype, integers become int64 and all else float64. InvalidInput if it is not sorted.
+        dtype: float64 or int64; None means int64 for integers and float64 for everything else.
+
+        Raises InvalidInput if the array is not sorted.
         """
-        given = checked_sorted(values, dtype)
-        ends = _last_of_equals(given)
+        elements = checked_sorted(values, dtype)
+        ends = _last_of_equals(elements)
         ranks = np.concatenate([np.zeros(1, INT64), ends + 1])
-        return cls(positive_zeros(given[ends]), ranks, ranks, unique=True)
+        return cls(positive_zeros(elements[ends]), ranks, ranks, unique=True)
 
     def rank_le(self, xs: ArrayLike) -> tuple[Ranks, Ranks]:
-        """Bounds of the number of elements <= x, for each x; shapes as `xs`. NaN ranks after every number."""
-        return self._at(np.searchsorted(self.values, as_column(xs, self.values.dtype), side="right"))
+        """Bounds (lo, hi) of the number of elements <= x, for each x; both have the shape of `xs`.
+
+        NaN ranks after every number. O(log k) for each x.
+        """
+        return self._bounds_at(np.searchsorted(self.values, as_column(xs, self.values.dtype), side="right"))
 
     def rank_lt(self, xs: ArrayLike) -> tuple[Ranks, Ranks]:
-        """Bounds of the number of elements < x, for each x; shapes as `xs`. NaN ranks after every number."""
-        return self._at(np.searchsorted(self.values, as_column(xs, self.values.dtype), side="left"))
+        """Bounds (lo, hi) of the number of elements < x, for each x; both have the shape of `xs`.
+
+        NaN ranks after every number. O(log k) for each x.
+        """
+        return self._bounds_at(np.searchsorted(self.values, as_column(xs, self.values.dtype), side="left"))
 
     def best_candidate(self, r: ArrayLike) -> tuple[NDArray[np.intp], Ranks]:
         """For each rank r the index of the value with the least certified error, and that error in ranks.
 
-        The values must be unique (`combine` makes them so). Of equally good values the first is taken. Raises
-        EmptySketch if there are no values.
+        Of equally good values the first is returned. Raises InvalidInput if the values are not unique
+        (`combine` makes them unique), EmptySketch if there are no values. O(log k) for each r, plus O(k) if
+        `unique` is False.
         """
         self._require_unique()
         k = len(self.values)
         if k == 0:
-            raise EmptySketch("got a staircase without values; expected at least one; ask where n >= 1")
+            raise EmptySketch("got a staircase without values; expected at least one; check n >= 1 first")
         ranks = np.asarray(r, INT64)
-        # r - lo[j+1] falls with j, hi[j] + 1 - r rises, and the second is the larger one exactly where
+        # r - lo[j+1] falls with j and hi[j] + 1 - r rises. The second is larger exactly where
         # hi[j] + 1 - r > r - lo[j+1]. So the best j is next to that crossing, on one side or the other.
         crossing, end = np.zeros(ranks.shape, np.intp), np.full(ranks.shape, k, np.intp)
-        while np.any(crossing < end):  # by halves: a sum of whole arrays would cost more than the search
+        while np.any(crossing < end):  # binary search: adding whole arrays would cost more than searching
             middle = np.minimum((crossing + end) // 2, k - 1)
-            # No sum of two ranks: those of 2**62 elements would pass int64.
+            # Two ranks are never added: with 2**62 elements the sum would overflow int64.
             beyond = self.hi[middle] + 1 - ranks > ranks - self.lo[middle + 1]
             done = crossing >= end
             crossing = np.where(beyond | done, crossing, middle + 1)
@@ -110,18 +128,20 @@ class RankBounds:
     def bracket(self, r: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """For each rank r the (a, b) such that the exact answer lies in (values[a - 1], values[b]].
 
-        The exact answer is the smallest element x with rank_le(x) >= r. a counts the values j with
-        hi[j + 1] < r: they are certainly too small. b is the first j with lo[j + 1] >= r: it is large enough.
-        a == 0 means no lower end, b == k no upper end. The values must be unique (`combine` makes them so).
+        The exact answer is the smallest element x with rank_le(x) >= r. a is the number of values j with
+        hi[j + 1] < r: they are certainly too small. b is the first j with lo[j + 1] >= r: that value is
+        certainly large enough. a == 0 means no lower end, b == k no upper end. Raises InvalidInput if the
+        values are not unique (`combine` makes them unique). O(log k) for each r, plus O(k) if `unique` is
+        False.
         """
         self._require_unique()
         ranks = np.asarray(r, INT64)
         return np.searchsorted(self.hi[1:], ranks), np.searchsorted(self.lo[1:], ranks)
 
     def check_invariants(self) -> None:
-        """Raises BrokenInvariant if the arrays are no staircase; see the class for what they must be."""
+        """Raises BrokenInvariant if the arrays break the rules that the class docstring states. O(k)."""
         values, lo, hi = self.values, self.lo, self.hi
-        # The order of values can be asked only once the shapes agree, hence two rounds.
+        # The second group of rules can be evaluated only if the shapes of the first are right.
         _raise_broken(
             {
                 "values are one-dimensional": values.ndim == 1,
@@ -141,18 +161,20 @@ class RankBounds:
             }
         )
 
-    def _at(self, steps: NDArray[np.intp]) -> tuple[Ranks, Ranks]:
+    def _bounds_at(self, steps: NDArray[np.intp]) -> tuple[Ranks, Ranks]:
         return self.lo[steps], self.hi[steps]
 
     def _require_unique(self) -> None:
         if not self.unique and not np.all(self.values[:-1] < self.values[1:]):
             raise InvalidInput(
-                "got a staircase that repeats a value; expected unique values; combine([it]) first"
+                "got a staircase that repeats a value; expected unique values; call combine([it]) first"
             )
 
 
 def combine(bounds: Sequence[RankBounds]) -> RankBounds:
-    """The staircase of the union of disjoint multisets, at the unique values of all of them.
+    """The staircase of the union of disjoint multisets, at the unique values of all inputs.
+
+    bounds: at least one, all of one dtype; an input may repeat values.
 
     Ranks add over disjoint multisets: rank(x) = sum of rank_i(x). For a unique value u and any x from u up to
     the next one, #values_i <= x is #values_i <= u in every input i, so its step j_i is the same for all such
@@ -160,23 +182,36 @@ def combine(bounds: Sequence[RankBounds]) -> RankBounds:
 
         sum of lo_i[j_i] <= rank(x) <= sum of hi_i[j_i].
 
-    The same holds for rank_lt with #values_i < x. So nothing is lost and nothing is guessed: hi - lo adds.
+    The same holds for rank_lt with #values_i < x. So the bounds of the union are exactly the sums of the
+    inputs' bounds, and the widths hi - lo add.
 
-    Cost: O(K log K) for K values in all. lo_i[j_i] is lo_i[0] plus the rises of lo_i at the values <= u.
-    Hence one sort of all values together, one running sum of their rises, read at the last of equal values,
-    gives every sum at once.
+    Example: a is exact over 1, 3, 7. b has four elements and knows that from one to three of them are <= 3,
+    and that its maximum is 9. At 3, a has 2 elements and b has 1 to 3, so the union has 3 to 5. At 7, a has
+    3, and b still has 1 to 3, so the union has 4 to 6.
 
-    Raises InvalidInput for no inputs, for mixed dtypes, or for 2**63 elements or more in all.
+    >>> a = RankBounds.from_sorted([1, 3, 7])
+    >>> b = RankBounds(np.array([3, 9]), np.array([0, 1, 4]), np.array([0, 3, 4]))
+    >>> union = combine([a, b])
+    >>> [array.tolist() for array in (union.values, union.lo, union.hi)]
+    [[1, 3, 7, 9], [0, 1, 3, 4, 7], [0, 1, 5, 6, 7]]
+
+    Cost: O(K log K) time and O(K) memory for K values together. lo_i[j_i] is lo_i[0] plus the increments of
+    lo_i at the values <= u. Hence one sort of all values and one running sum of their increments, read at the
+    last of equal values, computes every sum at once.
+
+    Raises InvalidInput for no inputs, for mixed dtypes, or for 2**63 elements or more in total.
     """
     if not bounds:
-        raise InvalidInput("got no staircase to combine; expected at least one; use RankBounds.empty(dtype)")
+        raise InvalidInput("got no staircase to combine; expected at least one; pass RankBounds.empty(dtype)")
     dtypes = {str(b.values.dtype) for b in bounds}
     if len(dtypes) > 1:
-        raise InvalidInput(f"got staircases of dtypes {sorted(dtypes)}; expected one; cast before sketching")
+        raise InvalidInput(
+            f"got staircases of dtypes {sorted(dtypes)}; expected one dtype; cast before sketching"
+        )
     if sum(int(b.hi[-1]) for b in bounds) >= 2**63:
-        raise InvalidInput("got staircases of 2**63 elements or more in all; expected fewer; combine fewer")
+        raise InvalidInput("got staircases of 2**63 elements or more in total; expected fewer; combine fewer")
     values = np.concatenate([b.values for b in bounds])
-    # Stable, because that lets the sort run along inputs that are each in order.
+    # A stable sort is faster here, because it makes use of runs that are already sorted.
     order = np.argsort(values, kind="stable")
     values = values[order]
     ends = _last_of_equals(values)
@@ -189,15 +224,15 @@ def combine(bounds: Sequence[RankBounds]) -> RankBounds:
 
 
 def _sum_of_steps(staircases: list[Ranks], order: NDArray[np.intp], ends: NDArray[np.intp]) -> Ranks:
-    """The sum of several staircases, before the first value and at each unique value."""
-    rises = np.concatenate([np.diff(steps) for steps in staircases])
-    total = np.cumsum(rises[order])[ends]
+    """The sum of several step functions, before the first value and at each unique value."""
+    increments = np.concatenate([np.diff(steps) for steps in staircases])
+    total = np.cumsum(increments[order])[ends]
     base = sum(int(steps[0]) for steps in staircases)
     return np.concatenate([np.zeros(1, INT64), total]) + base
 
 
-def _last_of_equals(values: Column) -> NDArray[np.intp]:
-    """The index of the last of each stretch of equal values in a sorted array."""
+def _last_of_equals(values: ValueArray) -> NDArray[np.intp]:
+    """The index of the last element of each group of equal values in a sorted array."""
     if not values.size:
         return np.empty(0, np.intp)
     return np.append(np.flatnonzero(values[:-1] != values[1:]), values.size - 1)
@@ -206,4 +241,4 @@ def _last_of_equals(values: Column) -> NDArray[np.intp]:
 def _raise_broken(rules: dict[str, Any]) -> None:
     for rule, holds in rules.items():
         if not holds:
-            raise BrokenInvariant(f"a staircase must keep this rule and does not: {rule}")
+            raise BrokenInvariant(f"a staircase breaks this invariant: {rule}")

@@ -1,8 +1,8 @@
-"""The rank that a quantile asks for, in exact arithmetic.
+"""The target rank of a quantile, in exact arithmetic.
 
 For phi in [0, 1] over n >= 1 elements, r = max(1, ceil(phi * n)). The exact phi-quantile is the smallest
 element x with rank_le(x) >= r. A float phi means the decimal number that it prints as: in binary, 0.07 * 100
-is slightly above 7 and its ceiling would be 8.
+is slightly above 7 and its ceiling would be 8. O(1).
 """
 
 import math
@@ -22,9 +22,9 @@ def target_rank(phi: Phi, n: int) -> int:
     >>> target_rank(0.07, 100)
     7
 
-    Raises InvalidInput if phi is no number in [0, 1], EmptySketch if n is 0.
+    Raises InvalidInput if phi is not a number in [0, 1], EmptySketch if n is 0.
     """
-    fraction = _exact(phi)
+    fraction = _exact_fraction(phi)
     if not 0 <= fraction <= 1:
         raise InvalidInput(f"got phi = {phi}; expected 0 <= phi <= 1; divide a percentile by 100")
     if n < 1:
@@ -32,9 +32,9 @@ def target_rank(phi: Phi, n: int) -> int:
     return max(1, math.ceil(fraction * int(n)))
 
 
-def _exact(phi: Phi) -> Fraction:
-    """The fraction that phi denotes, a float by the shortest decimal that denotes it."""
-    # bool is an int to Python, but quantile(True) is a mistake.
+def _exact_fraction(phi: Phi) -> Fraction:
+    """Phi as a fraction; a float is read as the shortest decimal number that rounds to it."""
+    # bool is a subclass of int, but quantile(True) is a mistake.
     if isinstance(phi, bool) or not isinstance(phi, Phi):
         raise InvalidInput(f"got phi of type {type(phi).__name__}; expected a number in [0, 1], such as 0.99")
     try:

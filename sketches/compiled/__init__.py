@@ -1,1 +1,1 @@
-"""Loops that numba compiles; loaded by updates and merges alone."""
+"""Loops compiled by numba; only updates and merges import them."""

@@ -1,6 +1,7 @@
-"""The one place that knows numba. Only modules of loops import it, and those are imported by what updates.
+"""The decorator that compiles a loop with numba. No other module imports numba.
 
-To import numba takes half a second, so a reader, who only asks, never does.
+Importing numba takes half a second, so the modules with loops are imported only inside the functions that
+update or merge. A process that only queries sketches never imports numba.
 """
 
 from collections.abc import Callable
@@ -12,13 +13,14 @@ Loop = TypeVar("Loop", bound=Callable[..., object])
 
 
 def compiled(loop: Loop) -> Loop:
-    """`loop` as machine code, kept on disk beside the module or in the user's cache if one can be written.
+    """`loop` compiled to machine code on its first call.
 
-    The plain function stays reachable as `.py_func`.
+    The machine code is cached on disk, beside the module or in the user's cache folder, whichever can be
+    written. The Python function remains available as `.py_func`.
     """
     try:
         result: Any = njit(cache=True, nogil=True)(loop)
-    except RuntimeError:  # neither place can be written: each process compiles for itself
+    except RuntimeError:  # no cache folder can be written, so every process compiles again
         result = njit(nogil=True)(loop)
-    made: Loop = result
-    return made
+    compiled_loop: Loop = result
+    return compiled_loop

@@ -1,1 +1,1 @@
-"""Sliding-window counters: exponential histograms and waves."""
+"""Sliding-window counters: exponential histograms, deterministic and randomised waves."""

@@ -1,8 +1,8 @@
-"""How arrivals in a window are counted: the choice of counter as a value, and what every counter can do.
+"""The configuration of sliding-window counters (`Counting`), and the interface of every kind of counter.
 
 Three kinds, by the paper's names: "EH" exponential histograms, "DW" deterministic waves, "RW" randomised
-waves. Each has two forms. What updates write are `Counters`, arrays in place. What is asked, merged and
-stored is a value, `Buckets` for the two deterministic kinds and `Samples` for the third.
+waves. Each kind has two representations. Updates write into `CounterArrays`, mutable arrays. Queries, merges
+and storage use a `CounterState`, an immutable value: `Buckets` for EH and DW, `SampledWaves` for RW.
 """
 
 from dataclasses import dataclass
@@ -16,42 +16,57 @@ from tidemark.sketches.counters import (
     whole_streams,
 )
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.deterministic_wave import Waves
-from tidemark.sketches.counters.exponential_histogram import Histograms
-from tidemark.sketches.counters.randomized_wave import RandomizedWaves, Samples
+from tidemark.sketches.counters.deterministic_wave import DeterministicWaves
+from tidemark.sketches.counters.exponential_histogram import ExponentialHistograms
+from tidemark.sketches.counters.randomized_wave import RandomizedWaves, SampledWaves
 from tidemark.sketches.errors import InvalidInput
 
-Kind = Literal["EH", "DW", "RW"]
+CounterKind = Literal["EH", "DW", "RW"]
 Clock = Literal["time", "count"]
-Kept = Buckets | Samples
+CounterState = Buckets | SampledWaves
 
-# So that a difference of two times is no less exact than they are. Microseconds reach 146,000 years.
-FARTHEST = 2**62
+# Times are from -TIME_LIMIT to TIME_LIMIT, so that the difference of two fits int64. In microseconds this is
+# 146,000 years. The number of arrivals is below COUNT_LIMIT.
+TIME_LIMIT = 2**62
+COUNT_LIMIT = 2**62
 
-# Randomised waves are constant * log2(1 / delta) many: what stored bytes claim must not make billions.
+# A counter has constant * log2(1 / delta) randomised waves. These limits keep forged bytes from claiming
+# billions of waves.
 LEAST_DELTA = 1e-13
 MOST_CONSTANT = 1000
 
 
-class Counters(Protocol):
-    """What updates write: the counters of one kind for all cells."""
+class CounterArrays(Protocol):
+    """The counters of one kind for all cells, as arrays that updates write in place."""
 
     def add(self, cells: Ints, times: Ints, counts: Ints) -> None:
-        """Adds arrivals in order of time, each to one cell of every row of `cells`; no counts: each one."""
+        """Adds arrivals in order of time.
 
-    def kept(self) -> Kept:
-        """What they hold, as a value."""
+        cells: shape (rows, n), the cell of each arrival in each row.
+        times: shape (n,), never decreasing.
+        counts: shape (n,), at least 1 each; empty means 1 each.
+        """
+
+    def state(self) -> CounterState:
+        """Their content as an immutable value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """How arrivals are counted: the kind of counter, its eps, the window (None: all) and the clock.
+    """The configuration of a counter: its kind, error, window and clock.
 
-    delta and constant are those of randomised waves, see randomized_wave.py; site tells sketches apart that
-    will be merged, so that no two of them draw the same lots.
+    kind: "EH", "DW" or "RW".
+    eps: the relative error of a count, 1e-6 <= eps < 1.
+    window: how far back from the last arrival counts reach, from 1 to 2**62; None keeps everything.
+    clock: "time", or "count" if the time of an arrival is its number in the stream.
+    delta, constant: of randomised waves, see randomized_wave.py; delta is 0 for EH and DW.
+    site: an integer below 2**64. Randomised waves that will be merged need different sites, so that they draw
+        independent random levels.
+
+    Raises InvalidInput for values outside these ranges.
     """
 
-    kind: Kind
+    kind: CounterKind
     eps: float
     window: int | None = None
     clock: Clock = "time"
@@ -60,18 +75,18 @@ class Counting:
     site: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind) or self.clock not in get_args(Clock):
+        if self.kind not in get_args(CounterKind) or self.clock not in get_args(Clock):
             raise InvalidInput(
                 f"got the kind {self.kind!r} and the clock {self.clock!r}; "
-                f"expected one of {get_args(Kind)} and one of {get_args(Clock)}"
+                f"expected one of {get_args(CounterKind)} and one of {get_args(Clock)}"
             )
         if not 1e-6 <= self.eps < 1:
             raise InvalidInput(f"got eps = {self.eps!r} for the counters; expected 1e-6 <= eps < 1")
-        whole = isinstance(self.window, int) and not isinstance(self.window, bool)
-        if self.window is not None and not (whole and 1 <= self.window <= FARTHEST):
+        is_integer = isinstance(self.window, int) and not isinstance(self.window, bool)
+        if self.window is not None and not (is_integer and 1 <= self.window <= TIME_LIMIT):
             raise InvalidInput(f"got the window {self.window!r}; expected None or an integer from 1 to 2**62")
-        drawn = self.kind == "RW"
-        if drawn != (self.delta != 0) or (drawn and not LEAST_DELTA <= self.delta < 1):
+        randomised = self.kind == "RW"
+        if randomised != (self.delta != 0) or (randomised and not LEAST_DELTA <= self.delta < 1):
             raise InvalidInput(
                 f"got delta = {self.delta!r} for {self.kind}; expected 1e-13 <= delta < 1 for RW, else 0"
             )
@@ -82,29 +97,32 @@ class Counting:
             )
 
     def room(self, cells: int) -> int:
-        """The bytes that counters of `cells` cells take once each has filled its first level; see room.py."""
+        """The memory in bytes of `cells` counters whose first level is full; see memory_limit.py. O(1)."""
         if self.kind == "EH":
             return 8 * cells * (exponential_histogram.most_buckets(self.eps)[0] + 1)
         if self.kind == "DW":
-            return 8 * cells * deterministic_wave.places(self.eps)
+            return 8 * cells * deterministic_wave.slots_per_level(self.eps)
         waves, most = randomized_wave.sizes(self.eps, self.delta, self.constant)
         return randomized_wave.ENTRY_BYTES * cells * waves * most
 
-    def none(self) -> Kept:
-        """What counters of no arrivals hold."""
+    def none(self) -> CounterState:
+        """The state of counters without arrivals."""
         if self.kind == "RW":
-            return randomized_wave.none(self.eps, self.delta, self.constant)
-        return buckets.none()
+            return randomized_wave.no_samples(self.eps, self.delta, self.constant)
+        return buckets.no_buckets()
 
     def buckets_of(self, cells: Ints, times: Ints, counts: Ints) -> Buckets:
-        """What counters that are certain hold of these arrivals alone, given in any order."""
+        """The buckets of exactly these arrivals in new EH or DW counters; see whole_streams.py.
+
+        cells, times, counts: shape (n,), in any order. O(n log n) time.
+        """
         ranks = deterministic_wave.kept_ranks if self.kind == "DW" else exponential_histogram.kept_ranks
         return whole_streams.buckets_of(cells, times, counts, self.eps, ranks)
 
-    def counters(self, kept: Kept, cells: int) -> Counters:
-        """Counters of `cells` cells that go on from `kept`."""
-        if isinstance(kept, Samples):
+    def counters(self, kept: CounterState, cells: int) -> CounterArrays:
+        """Mutable counters of `cells` cells that start from the state `kept`."""
+        if isinstance(kept, SampledWaves):
             return RandomizedWaves(kept, self.site, cells)
         if self.kind == "DW":
-            return Waves(kept, self.eps, cells)
-        return Histograms(kept, self.eps, cells)
+            return DeterministicWaves(kept, self.eps, cells)
+        return ExponentialHistograms(kept, self.eps, cells)

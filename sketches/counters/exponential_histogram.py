@@ -1,22 +1,30 @@
-"""Exponential histograms: buckets of 1, 2, 4 ... arrivals, in arrays that an update writes in place.
+"""Exponential histograms: counters whose buckets hold 1, 2, 4 ... arrivals, in arrays updated in place.
 
-Model. A bucket of level l holds 2**l arrivals. Level 0 keeps at most ceil(1 / eps) of them, every other level
-at most ceil(1 / (2 eps)) + 1. When one more comes, the two oldest of the level become one of the next,
-which ends when the later of them did.
+Model. A bucket of level l holds 2**l arrivals. Level 0 keeps at most ceil(1 / eps) buckets, every other level
+at most ceil(1 / (2 eps)) + 1. When one more is added, the two oldest buckets of the level are merged into one
+of the next level, which ends at the later of their two ends.
 
-Proof of invariant 2 of buckets.py. A pair leaves a level only when it is over-full, so a level below the
-highest keeps at least q0 = ceil(1 / eps) - 1 (level 0) or q = ceil(1 / (2 eps)) buckets. Behind a bucket of
-2**l arrivals, l >= 1, are at least q0 + q * (2 + ... + 2**(l - 1)) = q0 + q * (2**l - 2), so
+Example. eps = 0.5: level 0 keeps at most 2 buckets, other levels too. Arrivals at times 1 to 7 leave buckets
+of 2, 2, 2, 1 arrivals at first; the third bucket of level 1 makes its two oldest merge: 4, 2, 1, which end at
+4, 6, 7.
+
+Proof of invariant 2 of buckets.py. A pair leaves a level only when the level is over its limit, so a level
+below the highest keeps at least q0 = ceil(1 / eps) - 1 (level 0) or q = ceil(1 / (2 eps)) buckets. After a
+bucket of 2**l arrivals, l >= 1, there are at least q0 + q * (2 + ... + 2**(l - 1)) = q0 + q * (2**l - 2), so
 
     eps * (1 + later) >= eps * (1 + q0) + eps * q * (2**l - 2) >= 1 + (2**l - 2) / 2 = 2**l / 2.
 
-Expiry removes the oldest buckets only, and `later` does not hold those.
+Expiry removes only the oldest buckets, and `later` does not include those.
 
-A batch is added level by level: of everything that a level is given, in order, all but the last few leave
-in pairs. What a level holds and passes on depends on that sequence alone, so a batch, a run of equal times
-and single arrivals leave the same buckets. Cost: O(1) an arrival, and O(levels) for a count of any size.
+A batch is added level by level: of all buckets that a level receives, in order, all but the last few leave
+in pairs. What a level keeps and passes on depends on that sequence alone, so a batch, a run of equal times
+and single arrivals leave the same buckets.
 
-Source: Papapetrou et al., section 3; Datar et al. The batch is ours.
+Cost: amortised O(1) an arrival, and O(levels / eps) at most for an arrival with a count of any size. Memory:
+about 8 / eps bytes a cell for level 0 and half of that for each further level, with log2(eps * arrivals)
+levels.
+
+Source: Papapetrou et al., section 3; Datar et al. Adding whole batches is ours.
 """
 
 import math
@@ -25,126 +33,133 @@ from itertools import chain, repeat
 import numpy as np
 
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.whole_streams import stretches
+from tidemark.sketches.counters.whole_streams import expand_ranges
 from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.memory_limit import zeroed
 
 
 def most_buckets(eps: float) -> tuple[int, int]:
-    """How many buckets level 0 and the other levels may hold."""
+    """The largest number of buckets of level 0, and of every other level."""
     return math.ceil(1 / eps), math.ceil(1 / (2 * eps)) + 1
 
 
 def kept_ranks(totals: Ints, eps: float) -> tuple[Ints, Ints]:
-    """Which arrivals of each cell end a bucket once totals[cell] have come: cells, and ranks from 1.
+    """(cells, ranks) of the arrivals that end a bucket after totals[cell] arrivals; ranks start at 1.
 
-    Level l is given the arrivals of the ranks 2**l, 2 * 2**l, 3 * 2**l ...; of these the oldest leave in
-    pairs, no more of them than makes it hold what it may.
+    Level l receives buckets that end at the ranks 2**l, 2 * 2**l, 3 * 2**l ... The oldest of them leave in
+    pairs, the fewest pairs that bring the level within its limit.
     """
-    given, firsts, held = totals, [], []
+    received, firsts, remaining = totals, [], []
     for most in chain(most_buckets(eps)[:1], repeat(most_buckets(eps)[1])):
-        if not given.any():
+        if not received.any():
             break
-        left = np.where(given > most, (given - most + 1) // 2 * 2, 0)
+        left = np.where(received > most, (received - most + 1) // 2 * 2, 0)
         firsts.append(left + 1)
-        held.append(given - left)
-        given = left // 2
-    # By cell, the largest buckets first.
-    owner, number = stretches(np.stack(firsts[::-1], axis=1).ravel(), np.stack(held[::-1], axis=1).ravel())
-    return owner // len(held), number << (len(held) - 1 - owner % len(held))
+        remaining.append(received - left)
+        received = left // 2
+    # By cell, the highest level first: it has the oldest buckets.
+    owners, numbers = expand_ranges(
+        np.stack(firsts[::-1], axis=1).ravel(), np.stack(remaining[::-1], axis=1).ravel()
+    )
+    return owners // len(remaining), numbers << (len(remaining) - 1 - owners % len(remaining))
 
 
-class Histograms:
-    """The histograms of `cells` cells, in rings that updates write.
+class ExponentialHistograms:
+    """The histograms of `cells` cells: a ring buffer of bucket ends for each cell and level.
 
-    ends: level 0 of all cells, then level 1 of all cells, and so on; each ring has one slot more than the
-    level may hold, level 0 of its own size. rings: shape (levels, cells, 2), the slot of the oldest bucket
-    and the number of buckets.
+    ends: the rings of level 0 of all cells, then those of level 1, and so on. A ring has one slot more than
+        the level may keep buckets, so rings of level 0 differ in size from the others.
+    rings: shape (levels, cells, 2), the slot of the oldest bucket and the number of buckets of each ring.
     """
 
     __slots__ = ("_ends", "_most", "_rings")
 
     def __init__(self, kept: Buckets, eps: float, cells: int) -> None:
-        """Takes up `kept`, which histograms of this eps have left."""
+        """Starts from `kept`, the state of histograms of the same eps."""
         self._most = most_buckets(eps)
         self._rings = np.zeros((0, cells, 2), np.int64)
         self._ends = np.empty(0, np.int64)
         level = np.log2(kept.sizes).astype(np.int64)  # sizes are powers of two
-        self._reach(int(level.max(initial=0)) + 1)
+        self._grow_to(int(level.max(initial=0)) + 1)
         if not len(kept):
             return
         cell = np.repeat(kept.cells, np.diff(kept.starts))
-        # Buckets of one cell and level stand side by side, so their numbers count from where they begin.
+        # Buckets of one cell and level are adjacent, so a bucket's slot is its distance from the first one.
         begins = np.flatnonzero(np.diff(cell, prepend=-1) | np.diff(level, prepend=-1))
-        held = np.diff(begins, append=len(kept))
-        slot = np.arange(len(kept)) - np.repeat(begins, held)
-        self._rings[level[begins], cell[begins], 1] = held
-        self._ends[self._slot(level, cell) + slot] = kept.ends
+        bucket_counts = np.diff(begins, append=len(kept))
+        slot = np.arange(len(kept)) - np.repeat(begins, bucket_counts)
+        self._rings[level[begins], cell[begins], 1] = bucket_counts
+        self._ends[self._ring_start(level, cell) + slot] = kept.ends
 
     def add(self, cells: Ints, times: Ints, counts: Ints) -> None:
-        """Adds arrivals in order of time: each to one cell of every row of `cells`; no counts: each one."""
-        from tidemark.sketches.compiled.kernels import add_to_histograms, by_cell
+        """Adds arrivals in order of time; see CounterArrays.add. Amortised O(1) an arrival and row."""
+        from tidemark.sketches.compiled.kernels import add_to_histograms, group_by_cell
 
-        held = np.left_shift(self._rings[:, :, 1], np.arange(len(self._rings))[:, None]).sum(axis=0)
-        most = int(held.max()) + (int(counts.sum()) if len(counts) else len(times))
+        totals = np.left_shift(self._rings[:, :, 1], np.arange(len(self._rings))[:, None]).sum(axis=0)
+        most_arrivals = int(totals.max()) + (int(counts.sum()) if len(counts) else len(times))
         # To reach level t, level t - 1 must overflow: that takes more than (q + 1) * 2**(t - 1) arrivals.
-        self._reach(((most + 2) // self._most[1]).bit_length() + 1)
+        self._grow_to(((most_arrivals + 2) // self._most[1]).bit_length() + 1)
         width = self._rings.shape[1] // len(cells)
-        for row, own in enumerate(cells):
-            arrivals = by_cell(own, row * width, width, times, counts)
+        for row, row_cells in enumerate(cells):
+            arrivals = group_by_cell(row_cells, row * width, width, times, counts)
             add_to_histograms(self._ends, self._rings, row * width, self._most, *arrivals)
 
-    def kept(self) -> Buckets:
+    def state(self) -> Buckets:
         """The buckets of every cell."""
-        heads, held = self._rings[:, :, 0].T[:, ::-1], self._rings[:, :, 1].T[:, ::-1]
-        cell, level = np.nonzero(held)
-        count = held[cell, level]
-        level_of = len(self._rings) - 1 - level
-        slots = np.where(level_of == 0, self._most[0] + 1, self._most[1] + 1)
+        # By cell, the highest level, which has the oldest buckets, first.
+        heads, bucket_counts = self._rings[:, :, 0].T[:, ::-1], self._rings[:, :, 1].T[:, ::-1]
+        cell, column = np.nonzero(bucket_counts)
+        count = bucket_counts[cell, column]
+        level = len(self._rings) - 1 - column
+        slots = np.where(level == 0, self._most[0] + 1, self._most[1] + 1)
         first = np.cumsum(count) - count
-        within = np.arange(int(count.sum())) - np.repeat(first, count)
-        slot = (np.repeat(heads[cell, level], count) + within) % np.repeat(slots, count)
-        ends = self._ends[np.repeat(self._slot(level_of, cell), count) + slot]
-        sizes = np.repeat(np.left_shift(1, level_of), count)
-        cells, at = np.unique(cell, return_index=True)
-        starts = np.append(first[at], len(ends))
+        position = np.arange(int(count.sum())) - np.repeat(first, count)
+        slot = (np.repeat(heads[cell, column], count) + position) % np.repeat(slots, count)
+        ends = self._ends[np.repeat(self._ring_start(level, cell), count) + slot]
+        sizes = np.repeat(np.left_shift(1, level), count)
+        cells, ring_indices = np.unique(cell, return_index=True)
+        starts = np.append(first[ring_indices], len(ends))
         return Buckets(cells, starts, ends, sizes, np.zeros(len(cells), np.int64))
 
-    def _slot(self, level: Ints, cell: Ints) -> Ints:
-        """Where the ring of a cell and level begins."""
+    def _ring_start(self, level: Ints, cell: Ints) -> Ints:
+        """The index in `ends` of the first slot of the ring of each level and cell."""
         cells, (slots, later_slots) = self._rings.shape[1], (self._most[0] + 1, self._most[1] + 1)
-        later = cells * slots + ((level - 1) * cells + cell) * later_slots
-        return np.where(level == 0, cell * slots, later)
+        later_start = cells * slots + ((level - 1) * cells + cell) * later_slots
+        return np.where(level == 0, cell * slots, later_start)
 
-    def _reach(self, levels: int) -> None:
-        """Makes room for this many levels."""
-        held, cells, _ = self._rings.shape
-        if levels <= held:
+    def _grow_to(self, levels: int) -> None:
+        """Allocates the rings of `levels` levels."""
+        old_levels, cells, _ = self._rings.shape
+        if levels <= old_levels:
             return
         rings = np.zeros((levels, cells, 2), np.int64)
-        rings[:held] = self._rings
+        rings[:old_levels] = self._rings
         slots, later_slots = self._most[0] + 1, self._most[1] + 1
         ends = zeroed((cells * (slots + (levels - 1) * later_slots),))
-        at = 0
-        for level in range(held):
+        start = 0
+        for level in range(old_levels):
             size = later_slots if level else slots
-            old, new = (one[at : at + cells * size].reshape(cells, size) for one in (self._ends, ends))
-            some = np.flatnonzero(rings[level, :, 1])  # other rings were never touched, or are read no more
-            new[some] = old[some]
-            at += cells * size
+            old, new = (
+                array[start : start + cells * size].reshape(cells, size) for array in (self._ends, ends)
+            )
+            occupied = np.flatnonzero(rings[level, :, 1])  # empty rings are not copied: they are never read
+            new[occupied] = old[occupied]
+            start += cells * size
         self._rings, self._ends = rings, ends
 
 
 def check_levels(kept: Buckets, eps: float) -> None:
-    """Raises BrokenInvariant unless histograms of `eps` can hold these: powers of two, none too often."""
+    """Raises BrokenInvariant unless sizes are powers of two that do not grow, each within its limit. O(b)."""
     most = most_buckets(eps)
-    powers = kept.sizes & (kept.sizes - 1) == 0
+    is_power = kept.sizes & (kept.sizes - 1) == 0
     inner = np.ones(len(kept), bool)
     inner[kept.starts[:-1]] = False
     rises = (np.diff(kept.sizes, prepend=0) > 0) & inner
-    if not powers.all() or rises.any():
-        raise BrokenInvariant("buckets must be of 1, 2, 4 ... arrivals, the largest first, and are not")
-    change = np.flatnonzero((np.diff(kept.sizes, prepend=0) != 0) | ~inner)
-    often = np.diff(change, append=len(kept))
-    if np.any(often > np.where(kept.sizes[change] == 1, *most)):
-        raise BrokenInvariant(f"a level must hold at most {most} buckets and does not")
+    if not is_power.all() or rises.any():
+        raise BrokenInvariant("got other bucket sizes; expected 1, 2, 4 ... arrivals, the largest first")
+    level_begins = np.flatnonzero((np.diff(kept.sizes, prepend=0) != 0) | ~inner)
+    bucket_counts = np.diff(level_begins, append=len(kept))
+    if np.any(bucket_counts > np.where(kept.sizes[level_begins] == 1, *most)):
+        raise BrokenInvariant(
+            f"got a level with too many buckets; expected at most {most[0]} of size 1 and {most[1]} of others"
+        )

@@ -1,22 +1,25 @@
-"""Randomised waves: samples of the arrivals at halving rates, as many of the last as each rate may keep.
+"""Randomised waves: counters that keep samples of the most recent arrivals at rates 1, 1/2, 1/4 ...
 
-Model. Every arrival draws a level: l or more with probability 2**-l. A wave keeps, for every l, the last m
-= ceil(c / eps**2) arrivals of level l or more. Asked for the arrivals since t, it takes the least l of
-which it holds fewer than m since t, so that none of those is missing, and answers their number times 2**l.
-A counter is ceil(c * log2(1 / delta)) independent waves, its answer their median:
+Model. Every arrival draws a random level: l or more with probability 2**-l. A wave keeps, for every l, the
+last m = ceil(c / eps**2) arrivals of level l or more. To count the arrivals since t, it takes the least l
+for which it holds fewer than m arrivals since t, so that no such arrival is missing; the estimate is their
+number times 2**l. A counter is ceil(c * log2(1 / delta)) independent waves, and its estimate is their median:
 
     |estimate - x| <= eps * x        with probability at least 1 - delta, and exact while x < m.
 
-c is 36 by worst-case analysis. The paper measures with 6: a sixth of the waves of a sixth of the size, no
-less accurate in practice, and nothing proved.
+c is 36 by worst-case analysis. The paper measures with 6: a sixth of the waves of a sixth of the size. In
+practice that is no less accurate, but nothing is proved for it.
 
-An arrival is kept once, with its level, while fewer than m later ones have that level or more. The lot of
-an arrival is a hash of (site, wave, cell, number of the arrival), so equal input leaves equal waves.
-Merging joins the samples of each wave, in order of time, and prunes: no error is added, provided that sites
-drew different lots.
+An arrival is stored once, with its level, while fewer than m later arrivals have that level or more. The
+random draw of an arrival is a hash of (site, wave, cell, number of the arrival), so equal input leaves equal
+waves. Merging concatenates the samples of each wave, sorts them by time, and prunes. It adds no error,
+provided that the sites drew independent levels.
 
-Source: Gibbons and Tirthapura, SPAA 2002; merging as Papapetrou et al., section 5.2. We deviate: levels are
-not limited beforehand, so that no wave has fewer than another and nothing is drawn again at a merge.
+Cost: an update of n arrivals sorts them into the samples of every wave. Memory: ENTRY_BYTES for each arrival
+kept, at most m for each level, wave and cell.
+
+Source: Gibbons and Tirthapura, SPAA 2002; merging as Papapetrou et al., section 5.2. We deviate: the number
+of levels is not limited in advance, so all waves have the same levels and a merge draws no level again.
 """
 
 import math
@@ -29,17 +32,18 @@ from numpy.typing import NDArray
 from tidemark.sketches.bounds.count_bounds import Counts, exact
 from tidemark.sketches.counters.buckets import Ints
 from tidemark.sketches.errors import BrokenInvariant, InvalidInput
-from tidemark.sketches.hashing.row_hashes import mixed, splitmix
+from tidemark.sketches.hashing.row_hashes import splitmix, splitmix_int
 
-MOST_LOTS = 2**24  # of one update with counts
-ENTRY_BYTES = 17  # of an arrival in a wave: cell, time and level
+MOST_DRAWS = 2**24  # random draws in one update with counts
+ENTRY_BYTES = 17  # memory of one arrival in a wave: cell, time and level
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample:
-    """One wave of every cell, one entry an arrival: sorted by cell, then in order of arrival.
+class WaveSample:
+    """One wave of every cell: an entry for each arrival kept, sorted by cell, then in order of arrival.
 
-    cells, times: int64; levels: uint8, the level that each drew.
+    cells, times: int64, the cell and the time of each arrival.
+    levels: uint8, the level that each arrival drew.
     """
 
     cells: Ints
@@ -48,10 +52,16 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Samples:
-    """The waves of all cells. most: m; drawn: how many arrivals have drawn lots so far."""
+class SampledWaves:
+    """The state of randomised waves: the samples of all waves, as an immutable value.
 
-    waves: tuple[Sample, ...]
+    waves: the independent waves, at least one.
+    eps: the relative error of an estimate.
+    most: m in the module docstring, the number of arrivals that a wave keeps for each level and cell.
+    drawn: the number of arrivals so far; it numbers the random draws.
+    """
+
+    waves: tuple[WaveSample, ...]
     eps: float
     most: int
     drawn: int
@@ -60,163 +70,189 @@ class Samples:
         return sum(len(wave.cells) for wave in self.waves)
 
     def since(self, time: int, cells: int) -> Counts:
-        """The arrivals at `time` or later, for each of `cells` cells."""
+        """The number of arrivals at `time` or later in each of `cells` cells.
+
+        lo and hi hold with probability 1 - delta. O(entries * levels) time.
+        """
         if not len(self):
             return exact(np.zeros(cells, np.int64))
-        # Every wave keeps the last arrival of a cell, so all hold the same cells.
-        held = np.unique(self.waves[0].cells)
-        answers = np.stack([self._answers(wave, time, held) for wave in self.waves])
+        # Every wave keeps the last arrival of each cell, so all waves have the same cells.
+        occupied = np.unique(self.waves[0].cells)
+        wave_estimates = np.stack([self._wave_estimates(wave, time, occupied) for wave in self.waves])
         estimate = np.zeros(cells)
-        estimate[held] = np.median(answers, axis=0)
-        known = estimate < self.most
-        lo = np.where(known, estimate, np.maximum(self.most, np.ceil(estimate / (1 + self.eps))))
-        hi = np.where(known, estimate, np.floor(estimate / (1 - self.eps)))
+        estimate[occupied] = np.median(wave_estimates, axis=0)
+        is_exact = estimate < self.most
+        lo = np.where(is_exact, estimate, np.maximum(self.most, np.ceil(estimate / (1 + self.eps))))
+        hi = np.where(is_exact, estimate, np.floor(estimate / (1 - self.eps)))
         return Counts(estimate, lo.astype(np.int64), np.minimum(hi, 2.0**62).astype(np.int64))
 
-    def after(self, time: int) -> "Samples":
-        """What arrived after `time`."""
-        kept = [wave.times > time for wave in self.waves]
+    def drop_expired(self, horizon: int) -> "SampledWaves":
+        """The samples of arrivals after `horizon`. O(entries)."""
+        kept = [wave.times > horizon for wave in self.waves]
         waves = tuple(_take(wave, rows) for wave, rows in zip(self.waves, kept, strict=True))
-        return Samples(waves, self.eps, self.most, self.drawn)
+        return SampledWaves(waves, self.eps, self.most, self.drawn)
 
-    def _answers(self, wave: Sample, time: int, cells: Ints) -> NDArray[np.float64]:
+    def _wave_estimates(self, wave: WaveSample, time: int, cells: Ints) -> NDArray[np.float64]:
+        """The estimate of one wave for each of `cells`, which are the cells that it holds."""
         recent = wave.times >= time
-        # Every wave holds all of these cells, so theirs are counted through.
-        cell, level = np.cumsum(np.diff(wave.cells, prepend=cells[:1]) > 0)[recent], wave.levels[recent]
-        answers = np.zeros(len(cells))
-        open_ = np.ones(len(cells), bool)
-        at = 0
-        while open_.any():
-            held = np.bincount(cell[level >= at], minlength=len(cells))
-            found = open_ & (held < self.most)
-            answers[found] = held[found] * 2.0**at
-            open_ &= ~found
-            at += 1
-        return answers
+        # The wave has all of these cells in this order, so a running count gives the index of each.
+        cell_indices = np.cumsum(np.diff(wave.cells, prepend=cells[:1]) > 0)[recent]
+        levels = wave.levels[recent]
+        estimates = np.zeros(len(cells))
+        unresolved = np.ones(len(cells), bool)
+        level = 0
+        while unresolved.any():
+            sampled = np.bincount(cell_indices[levels >= level], minlength=len(cells))
+            complete = unresolved & (sampled < self.most)
+            estimates[complete] = sampled[complete] * 2.0**level
+            unresolved &= ~complete
+            level += 1
+        return estimates
 
 
-def none(eps: float, delta: float, constant: int) -> Samples:
-    """Waves of no arrivals, as many as eps and delta ask for."""
-    nothing = np.empty(0, np.int64)
-    wave = Sample(nothing, nothing, np.empty(0, np.uint8))
+def no_samples(eps: float, delta: float, constant: int) -> SampledWaves:
+    """The state of randomised waves without arrivals; see `sizes` for the number of waves."""
+    no_entries = np.empty(0, np.int64)
+    wave = WaveSample(no_entries, no_entries, np.empty(0, np.uint8))
     count, most = sizes(eps, delta, constant)
-    return Samples((wave,) * count, eps, most, 0)
+    return SampledWaves((wave,) * count, eps, most, 0)
 
 
 def sizes(eps: float, delta: float, constant: int) -> tuple[int, int]:
-    """How many waves a counter has, and m, how many arrivals each keeps of a level."""
+    """(waves, m): the number of waves of a counter, and how many arrivals each wave keeps for a level."""
     return math.ceil(constant * math.log2(1 / delta)), math.ceil(constant / eps**2)
 
 
-def join(parts: Sequence[Samples]) -> Samples:
-    """The waves of the union of disjoint streams; all parts have one eps and one number of waves."""
+def merge_samples(parts: Sequence[SampledWaves]) -> SampledWaves:
+    """The state of the union of disjoint streams. O(entries * log(entries)).
+
+    parts: at least one, all with the same eps and number of waves, from different sites.
+    """
     first = parts[0]
-    waves = tuple(_joined([part.waves[i] for part in parts], first.most) for i in range(len(first.waves)))
-    return Samples(waves, first.eps, first.most, sum(part.drawn for part in parts))
+    waves = tuple(
+        _merge_waves([part.waves[i] for part in parts], first.most) for i in range(len(first.waves))
+    )
+    return SampledWaves(waves, first.eps, first.most, sum(part.drawn for part in parts))
 
 
 class RandomizedWaves:
-    """Waves that updates add to. Each update sorts what it brings into what is held."""
+    """The mutable counters: each update sorts its arrivals into the samples."""
 
     __slots__ = ("_cells", "_samples", "_site")
 
-    def __init__(self, kept: Samples, site: int, cells: int) -> None:
-        """Takes up `kept`; `site` is below 2**64."""
+    def __init__(self, kept: SampledWaves, site: int, cells: int) -> None:
+        """Starts from the state `kept`; `site` is an integer below 2**64."""
         self._samples, self._site, self._cells = kept, site, cells
 
     def add(self, cells: Ints, times: Ints, counts: Ints) -> None:
-        """Adds arrivals in order of time: each to one cell of every row of `cells`; no counts: each one.
+        """Adds arrivals in order of time; see CounterArrays.add.
 
-        An arrival of count c draws c lots, at the cost of c arrivals.
+        An arrival of count c costs as much as c arrivals. Raises InvalidInput if the counts of one update sum
+        to more than 2**24. O(e log e) time in each wave, for e arrivals and entries together.
         """
         if len(counts):
-            if counts.sum() > MOST_LOTS:
+            if counts.sum() > MOST_DRAWS:
                 raise InvalidInput(
-                    f"got {counts.sum()} arrivals at once; expected at most 2**24: each draws a lot; use EH"
+                    f"got {counts.sum()} arrivals in one update; expected at most 2**24, "
+                    "because each draws a random level; use EH"
                 )
             times, cells = np.repeat(times, counts), np.repeat(cells, counts, axis=1)
-        held = self._samples
-        numbers = np.arange(held.drawn, held.drawn + len(times), dtype=np.uint64)
-        lots = splitmix(np.uint64(mixed(self._site)) + numbers)
+        samples = self._samples
+        numbers = np.arange(samples.drawn, samples.drawn + len(times), dtype=np.uint64)
+        draws = splitmix(np.uint64(splitmix_int(self._site)) + numbers)
         waves = []
-        for i, wave in enumerate(held.waves):
-            rows = [Sample(own, times, _levels(lots, own, mixed(i + 1))) for own in cells]
-            waves.append(_joined([wave, *rows], held.most))
-        self._samples = Samples(tuple(waves), held.eps, held.most, held.drawn + len(times))
+        for i, wave in enumerate(samples.waves):
+            rows = [
+                WaveSample(row_cells, times, _levels(draws, row_cells, splitmix_int(i + 1)))
+                for row_cells in cells
+            ]
+            waves.append(_merge_waves([wave, *rows], samples.most))
+        self._samples = SampledWaves(tuple(waves), samples.eps, samples.most, samples.drawn + len(times))
 
-    def kept(self) -> Samples:
-        """What they hold."""
+    def state(self) -> SampledWaves:
+        """Their samples."""
         return self._samples
 
 
-def _levels(lots: NDArray[np.uint64], cells: Ints, salt: int) -> NDArray[np.uint8]:
-    """The number of zeros at the end of a hash of each lot: at least l in 2**-l of all."""
-    own = splitmix(cells.astype(np.uint64) + np.uint64(salt))
-    drawn = splitmix(lots ^ own)
-    lowest = drawn & (~drawn + np.uint64(1))
-    # A power of two is exact as a double, and 0 comes once in 2**64.
-    return np.where(lowest == 0, 64, np.frexp(lowest.astype(np.float64))[1] - 1).astype(np.uint8)
+def _levels(draws: NDArray[np.uint64], cells: Ints, salt: int) -> NDArray[np.uint8]:
+    """The number of trailing zero bits of a hash of each draw and cell: at least l with probability 2**-l."""
+    cell_hashes = splitmix(cells.astype(np.uint64) + np.uint64(salt))
+    hashes = splitmix(draws ^ cell_hashes)
+    lowest_bit = hashes & (~hashes + np.uint64(1))
+    # A power of two is exact as a double. The hash 0 has no lowest bit and gets level 64.
+    return np.where(lowest_bit == 0, 64, np.frexp(lowest_bit.astype(np.float64))[1] - 1).astype(np.uint8)
 
 
-def _joined(parts: Sequence[Sample], most: int) -> Sample:
+def _merge_waves(parts: Sequence[WaveSample], most: int) -> WaveSample:
     cells, times = np.concatenate([p.cells for p in parts]), np.concatenate([p.times for p in parts])
     levels = np.concatenate([p.levels for p in parts])
-    order = np.lexsort((times, cells))  # stable: of equal times the earlier part comes first
-    return _pruned(Sample(cells[order], times[order], levels[order]), most)
+    order = np.lexsort((times, cells))  # stable: for equal times the earlier part comes first
+    return _prune_wave(WaveSample(cells[order], times[order], levels[order]), most)
 
 
-def _pruned(wave: Sample, most: int) -> Sample:
-    """Keeps an arrival while fewer than `most` later ones of its cell have its level or more."""
+def _prune_wave(wave: WaveSample, most: int) -> WaveSample:
+    """The arrivals that fewer than `most` later arrivals of their cell with the same level or more follow."""
     kept = np.ones(len(wave.cells), bool)
     for level in range(int(wave.levels.max(initial=0)) + 1):
-        at = np.flatnonzero(wave.levels >= level)
-        cell = wave.cells[at]
-        later = np.searchsorted(cell, cell, side="right") - 1 - np.arange(len(at))
-        kept[at[(later >= most) & (wave.levels[at] == level)]] = False
+        indices = np.flatnonzero(wave.levels >= level)
+        cells = wave.cells[indices]
+        later = np.searchsorted(cells, cells, side="right") - 1 - np.arange(len(indices))
+        kept[indices[(later >= most) & (wave.levels[indices] == level)]] = False
     return wave if kept.all() else _take(wave, kept)
 
 
-def _take(wave: Sample, rows: NDArray[np.bool_]) -> Sample:
-    return Sample(wave.cells[rows], wave.times[rows], wave.levels[rows])
+def _take(wave: WaveSample, rows: NDArray[np.bool_]) -> WaveSample:
+    return WaveSample(wave.cells[rows], wave.times[rows], wave.levels[rows])
 
 
-def check_samples(samples: Samples, cells: int, first: int, now: int) -> None:
-    """Raises BrokenInvariant unless waves of `cells` cells can hold this, from `first` to `now`."""
+def check_samples(samples: SampledWaves, cells: int, first: int, now: int) -> None:
+    """Raises BrokenInvariant unless the samples are a state that waves can have. O(entries * log(entries)).
+
+    cells: the number of cells. first, now: the times of the first and the last arrival, inclusive.
+    """
     waves = samples.waves
     cell, times = np.concatenate([w.cells for w in waves]), np.concatenate([w.times for w in waves])
     out_of_range = (cell < 0) | (cell >= cells) | (times < first) | (times > now)
-    # One number for a wave and a cell of it, so that all waves are looked at together.
-    own = cell + np.repeat(np.arange(len(waves)), [len(w.cells) for w in waves]) * cells
-    steps = np.diff(own, prepend=-1)
+    # One number for each pair of wave and cell, so that all waves are checked together.
+    wave_cell = cell + np.repeat(np.arange(len(waves)), [len(w.cells) for w in waves]) * cells
+    steps = np.diff(wave_cell, prepend=-1)
     falls = np.diff(times, prepend=first) < 0
     if np.any(out_of_range | (steps < 0) | (falls & (steps == 0))):
-        raise BrokenInvariant("a wave must be in order of cell and time, within its range, and is not")
+        raise BrokenInvariant(
+            f"got a wave out of order or range; expected cells from 0 to {cells - 1} in order and, in each, "
+            f"times from {first} to {now} in order"
+        )
     begins = np.flatnonzero(steps)
-    # No later arrival drives out the last one of a cell, so all waves have that, and the same cells.
-    last = np.append(begins[1:], len(own)) - 1 if len(own) else begins
-    in_each = len(begins) // len(waves)
-    alike = in_each * len(waves) == len(begins)
-    for at_last in (cell[last], times[last]):
-        alike = alike and bool(np.all(at_last.reshape(len(waves), -1) == at_last[:in_each]))
+    # The last arrival of a cell is never pruned, so every wave has it, and all waves have the same cells.
+    last = np.append(begins[1:], len(wave_cell)) - 1 if len(wave_cell) else begins
+    cells_per_wave = len(begins) // len(waves)
+    alike = cells_per_wave * len(waves) == len(begins)
+    for last_values in (cell[last], times[last]):
+        alike = alike and bool(np.all(last_values.reshape(len(waves), -1) == last_values[:cells_per_wave]))
     if not alike:
-        raise BrokenInvariant("every wave must hold the last arrival of the same cells, and does not")
+        raise BrokenInvariant(
+            "got waves with different cells or last arrivals; expected the same in all waves"
+        )
     levels = np.concatenate([w.levels for w in waves])
-    if _overfull(levels, begins, samples.most):
-        raise BrokenInvariant(f"a wave must keep at most {samples.most} arrivals of a level, and does not")
+    if _is_overfull(levels, begins, samples.most):
+        raise BrokenInvariant(
+            f"got a wave with too many arrivals of a level; expected at most {samples.most} in each cell"
+        )
 
 
-def _overfull(levels: NDArray[np.uint8], begins: NDArray[np.intp], most: int) -> bool:
+def _is_overfull(levels: NDArray[np.uint8], begins: NDArray[np.intp], most: int) -> bool:
     """Whether an arrival is kept although `most` later ones of its wave and cell have its level or more.
 
-    begins: where the arrivals of each wave and cell begin. Of one level's the oldest has most behind it.
+    begins: the index of the first arrival of each wave and cell. Of the arrivals of one level, the oldest has
+        the most arrivals after it, so only that one is checked.
     """
-    held = np.diff(begins, append=len(levels))
-    owner = np.repeat(np.arange(len(begins)), held)
+    lengths = np.diff(begins, append=len(levels))
+    owners = np.repeat(np.arange(len(begins)), lengths)
     for level in np.flatnonzero(np.bincount(levels)):
-        some = levels >= level
-        levels, owner = levels[some], owner[some]
-        at = np.flatnonzero(levels == level)
-        at = at[np.flatnonzero(np.diff(owner[at], prepend=-1))]
-        if np.any(np.searchsorted(owner, owner[at], side="right") - 1 - at >= most):
+        at_least = levels >= level
+        levels, owners = levels[at_least], owners[at_least]
+        of_level = np.flatnonzero(levels == level)
+        oldest = of_level[np.flatnonzero(np.diff(owners[of_level], prepend=-1))]
+        if np.any(np.searchsorted(owners, owners[oldest], side="right") - 1 - oldest >= most):
             return True
     return False

@@ -1,11 +1,11 @@
-"""What deterministic counters hold after a whole stream, found without feeding it to them.
+"""The buckets that a whole stream leaves in deterministic counters, computed without running the counters.
 
-Which arrivals of a cell end a bucket follows from how many there are: exponential histograms and waves each
-tell those ranks (`kept_ranks`). A bucket holds the arrivals behind the one before it, so from the ranks and
-the times follows all that updates would have left. Tests hold the two equal.
+Which arrivals of a cell end a bucket depends only on the number of arrivals in the cell. Exponential
+histograms and waves each have a function for the ranks of those arrivals (`kept_ranks`). A bucket holds the
+arrivals after the end of the bucket before it, so the ranks and the times determine the same buckets that
+updates would leave. Tests assert that both are equal.
 
-Cost: that of sorting the arrivals, and of the buckets they leave. Cells that hold nothing, and the room that
-counters set aside, take no part.
+Cost: O(n log n + b) for n arrivals and b buckets. Empty cells and the capacity of counters cost nothing.
 """
 
 from collections.abc import Callable
@@ -13,44 +13,49 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tidemark.sketches.counters.buckets import Buckets, Ints, none
-from tidemark.sketches.inputs import for_loops
+from tidemark.sketches.counters.buckets import Buckets, Ints, no_buckets
+from tidemark.sketches.inputs import as_contiguous
 
 KeptRanks: TypeAlias = Callable[[Ints, float], tuple[Ints, Ints]]
-"""From how many arrivals each cell had, and eps: the cells and the ranks, from 1, of those that end a bucket.
+"""(arrivals of each cell, eps) -> (cells, ranks): the arrivals that end a bucket, with ranks from 1.
 
-By cell, then rank; the last arrival of a cell always ends one.
+Sorted by cell, then by rank. The last arrival of a cell always ends a bucket.
 """
 
 
 def buckets_of(cells: Ints, times: Ints, counts: Ints, eps: float, kept_ranks: KeptRanks) -> Buckets:
-    """The buckets that these arrivals leave in empty counters of `eps`.
+    """The buckets that these arrivals leave in empty counters of `eps`. O(n log n + b) for b buckets.
 
-    cells, times, counts: shape (n,), in any order; counts are at least 1 and sum to less than 2**62 a cell.
-    Arrivals of one time keep their order.
+    cells, times: shape (n,), in any order; arrivals with equal times keep their order.
+    counts: shape (n,), at least 1, with a sum below 2**62 in each cell.
     """
-    from tidemark.sketches.compiled.kernels import by_cell, times_of_ranks
+    from tidemark.sketches.compiled.kernels import group_by_cell, times_of_ranks
 
     if not len(cells):
-        return none()
-    # Arrivals of one cell mostly stand side by side, so a stretch of them is looked up once.
+        return no_buckets()
+    # Arrivals of one cell are mostly adjacent, so each group of adjacent arrivals is looked up once.
     begins = np.flatnonzero(np.diff(cells, prepend=-1))
-    held, at = np.unique(cells[begins], return_inverse=True)
-    own = np.repeat(at, np.diff(begins, append=len(cells)))
+    occupied, group_indices = np.unique(cells[begins], return_inverse=True)
+    cell_indices = np.repeat(group_indices, np.diff(begins, append=len(cells)))
     order = np.argsort(times, kind="stable")
-    own_times, own_counts, starts = by_cell(own[order], 0, len(held), times[order], counts[order])
-    # A sum over all cells may pass 2**63 and wrap; the difference of two, which is that of a cell, is right.
-    below = np.concatenate([[0], np.cumsum(own_counts)])[starts]
-    cell, ranks = kept_ranks(np.diff(below), eps)
-    first = np.concatenate([[0], np.cumsum(np.bincount(cell))])
+    grouped_times, grouped_counts, starts = group_by_cell(
+        cell_indices[order], 0, len(occupied), times[order], counts[order]
+    )
+    # A sum over all cells may overflow int64 and wrap; the difference of two sums, for one cell, is right.
+    arrivals_before = np.concatenate([[0], np.cumsum(grouped_counts)])[starts]
+    bucket_cells, ranks = kept_ranks(np.diff(arrivals_before), eps)
+    bucket_starts = np.concatenate([[0], np.cumsum(np.bincount(bucket_cells))])
     sizes = np.diff(ranks, prepend=0)
-    sizes[first[:-1]] = ranks[first[:-1]]
-    ends = times_of_ranks(own_times, own_counts, starts, for_loops(ranks), first)
-    return Buckets(held, first, ends, sizes, np.zeros(len(held), np.int64))
+    sizes[bucket_starts[:-1]] = ranks[bucket_starts[:-1]]
+    ends = times_of_ranks(grouped_times, grouped_counts, starts, as_contiguous(ranks), bucket_starts)
+    return Buckets(occupied, bucket_starts, ends, sizes, np.zeros(len(occupied), np.int64))
 
 
-def stretches(first: Ints, held: Ints) -> tuple[Ints, Ints]:
-    """The numbers from first[i] to first[i] + held[i] - 1 for each i, and the i of each."""
-    owner = np.repeat(np.arange(len(first)), held)
-    begins = np.cumsum(held) - held
-    return owner, np.arange(len(owner)) - begins[owner] + first[owner]
+def expand_ranges(first: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+    """(owners, numbers): for each i the numbers first[i] to first[i] + lengths[i] - 1, and i as their owner.
+
+    Example: first [5, 1], lengths [2, 3] gives owners [0, 0, 1, 1, 1] and numbers [5, 6, 1, 2, 3].
+    """
+    owners = np.repeat(np.arange(len(first)), lengths)
+    begins = np.cumsum(lengths) - lengths
+    return owners, np.arange(len(owners)) - begins[owners] + first[owners]

@@ -1,20 +1,23 @@
-"""Sliding-window counters: how many arrivals there were in a stretch of time, for many cells of one stream.
+"""Sliding-window counters: the number of arrivals in an interval of time, for many cells of one stream.
 
-Model. Arrivals come in order of time; times are integers of any unit. A window of W keeps what is later than
-now - W, with now the time of the last arrival of any cell; without a window nothing ever expires. On the
+Model. Arrivals come in order of time; times are integers of any unit. A window of W keeps the arrivals later
+than now - W, where now is the time of the last arrival of any cell; without a window nothing expires. On the
 clock "count" the time of an arrival is its number in the stream, from 0.
 
-For the deterministic kinds of counting.py and any time t that is kept, with x
-the true number of arrivals of a cell at t or later,
+For the kinds "EH" and "DW" of counting.py and any time t that has not expired, with x the true number of
+arrivals of a cell at t or later,
 
     lo <= x <= hi        and        |estimate - x| <= error * x,        error = skew + eps * (1 + skew)
 
-where skew is what merges have done to the times, 0 before the first. Nothing is lost where a window takes
-all: from the first arrival on, counts are exact. "RW" (randomised waves) keeps |estimate - x| <= eps * x
-with probability 1 - delta, and lo and hi are no more certain than that.
+where skew measures how far merges have moved arrivals in time; it is 0 before the first merge. While nothing
+has expired, the count from the first arrival on is exact. For "RW" (randomised waves), |estimate - x| <=
+eps * x and lo <= x <= hi hold with probability 1 - delta.
 
-A count from `since` to `until` is the difference of two such counts, and so are its bounds: their width is
-relative to what arrived since `since`, not to the count itself.
+A count from `since` to `until` is the difference of two such counts, and its bounds are the differences of
+theirs: their width is relative to the number of arrivals since `since`, not to the count itself.
+
+Cost: amortised O(1) an arrival for EH and DW; a query reads the buckets of all cells, O(cells + b) for b
+buckets. With a window, an update also costs O(cells + b). Memory: see the modules of the kinds.
 
 Source: Papapetrou et al., VLDB Journal 2015, sections 3, 4.2 and 5.
 """
@@ -25,20 +28,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tidemark.sketches.bounds.count_bounds import Counts, exact, minus
-from tidemark.sketches.counters.buckets import Buckets, Ints, check
-from tidemark.sketches.counters.counting import FARTHEST, Counters, Counting, Kept
+from tidemark.sketches.bounds.count_bounds import Counts, exact, subtract_counts
+from tidemark.sketches.counters.buckets import Buckets, Ints, check_buckets
+from tidemark.sketches.counters.counting import COUNT_LIMIT, TIME_LIMIT, CounterArrays, CounterState, Counting
 from tidemark.sketches.counters.deterministic_wave import check_ranks
 from tidemark.sketches.counters.exponential_histogram import check_levels
-from tidemark.sketches.counters.randomized_wave import Samples, check_samples
+from tidemark.sketches.counters.randomized_wave import SampledWaves, check_samples
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import MOST_CELLS
-from tidemark.sketches.inputs import INT64, as_column, for_loops
-from tidemark.sketches.memory_limit import checked_room
+from tidemark.sketches.inputs import INT64, as_column, as_contiguous
+from tidemark.sketches.memory_limit import require_memory
 
 
 class WindowCounts:
-    """The counters of `cells` cells, which share one clock. A refused input changes nothing.
+    """Sliding-window counters of `cells` cells that share one clock. A call that raises changes nothing.
+
+    counting: the configuration, see `Counting`.
+    cells: the number of counters, from 1 to 2**22.
 
     >>> counter = WindowCounts(Counting("EH", eps=0.1, window=100))
     >>> counter.update(times=[1, 2, 2, 50, 120])
@@ -49,56 +55,61 @@ class WindowCounts:
     __slots__ = ("_counters", "_first", "_kept", "_n", "_now", "_skew", "cells", "counting")
 
     def __init__(self, counting: Counting, cells: int = 1) -> None:
-        """Counters without an arrival.
+        """Counters without arrivals.
 
-        InvalidInput unless cells is from 1 to 2**22, and where the counters would take more than 4 GiB once
-        they are full, see room.py.
+        Raises InvalidInput unless cells is from 1 to 2**22, and if the counters could take more than 4 GiB,
+        see memory_limit.py.
         """
         if isinstance(cells, bool) or not isinstance(cells, int | np.integer) or not 1 <= cells <= MOST_CELLS:
             raise InvalidInput(f"got {cells!r} cells; expected from 1 to {MOST_CELLS:,}")
-        checked_room(counting.room(int(cells)), f"{cells:,} cells of {counting}")
-        self._hold(counting, int(cells), counting.none(), 0, 0, 0, 0.0)
+        require_memory(counting.room(int(cells)), f"{cells:,} cells of {counting}")
+        self._initialise(counting, int(cells), counting.none(), 0, 0, 0, 0.0)
 
     @classmethod
     def empty(cls, counting: Counting, cells: int) -> "WindowCounts":
-        """Counters without an arrival, however much they would take once they are full."""
+        """Counters without arrivals, without the memory limit of the constructor."""
         return cls.of(counting, cells, counting.none(), n=0, first=0, now=0, skew=0.0)
 
     @classmethod
     def of(
-        cls, counting: Counting, cells: int, kept: Kept, *, n: int, first: int, now: int, skew: float
+        cls, counting: Counting, cells: int, kept: CounterState, *, n: int, first: int, now: int, skew: float
     ) -> "WindowCounts":
-        """Counters that hold `kept`: n arrivals from the time `first` to `now`, with this skew."""
+        """Counters with the state `kept`, which is not checked.
+
+        n: the number of arrivals, expired ones included.
+        first, now: the times of the first and the last arrival; 0 if n is 0.
+        skew: see the property of that name.
+        """
         result = cls.__new__(cls)
-        result._hold(counting, cells, kept, n, first, now, skew)  # noqa: SLF001  made here
+        result._initialise(counting, cells, kept, n, first, now, skew)  # noqa: SLF001  same class
         return result
 
-    def _hold(
-        self, counting: Counting, cells: int, kept: Kept, n: int, first: int, now: int, skew: float
+    def _initialise(
+        self, counting: Counting, cells: int, kept: CounterState, n: int, first: int, now: int, skew: float
     ) -> None:
         self.counting, self.cells = counting, cells
         self._n, self._first, self._now, self._skew = n, first, now, skew
-        self._counters: Counters | None = None
-        self._kept: Kept | None = kept if self.horizon is None else kept.after(self.horizon)
+        self._counters: CounterArrays | None = None
+        self._kept: CounterState | None = kept if self.horizon is None else kept.drop_expired(self.horizon)
 
     @property
     def n(self) -> int:
-        """The number of arrivals so far, expired ones too."""
+        """The number of arrivals so far, expired ones included."""
         return self._n
 
     @property
     def first(self) -> int | None:
-        """The time of the first arrival; None before it."""
+        """The time of the first arrival; None without arrivals."""
         return self._first if self._n else None
 
     @property
     def now(self) -> int | None:
-        """The time of the last arrival; None before it."""
+        """The time of the last arrival; None without arrivals."""
         return self._now if self._n else None
 
     @property
     def horizon(self) -> int | None:
-        """What arrived at this time or earlier has expired; None while nothing has."""
+        """The latest expired time: arrivals at this time or earlier have expired; None if none has."""
         window = self.counting.window
         if window is None or self._n == 0 or self._now - window < self._first:
             return None
@@ -106,73 +117,86 @@ class WindowCounts:
 
     @property
     def skew(self) -> float:
-        """Merges moved at most skew * x arrivals across any time with x arrivals at or after it."""
+        """Merges moved at most skew * x arrivals across any time t, with x the arrivals at t or later."""
         return self._skew
 
     @property
     def error(self) -> float:
-        """The relative error of a count up to now; for RW with probability 1 - delta."""
+        """The largest relative error of a count up to now; for RW with probability 1 - delta."""
         return self._skew + self.counting.eps * (1 + self._skew)
 
     @property
-    def kept(self) -> Kept:
-        """What is held, as a value; what has expired is left out."""
+    def kept(self) -> CounterState:
+        """The state of the counters without expired arrivals, as an immutable value. O(cells + b)."""
         if self._kept is None and self._counters is not None:
-            kept = self._counters.kept()
-            self._kept = kept if self.horizon is None else kept.after(self.horizon)
+            state = self._counters.state()
+            self._kept = state if self.horizon is None else state.drop_expired(self.horizon)
         return self._kept or self.counting.none()
 
     def settle(self) -> None:
-        """Lets go of the arrays that updates write, many times what is held; the next one makes them anew."""
+        """Frees the arrays that updates write, which are much larger than the state.
+
+        The next update allocates them again.
+        """
         self._kept, self._counters = self.kept, None
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
-        """What pickle takes: what is held, without the arrays that updates write."""
+        """The state for pickle, without the arrays that updates write."""
         state = {name: getattr(self, name) for name in self.__slots__}
         return None, {**state, "_kept": self.kept, "_counters": None}
 
     def update(
         self, times: ArrayLike | None = None, counts: ArrayLike | None = None, *, cells: Ints | None = None
     ) -> None:
-        """Adds arrivals in order of time.
+        """Adds arrivals in order of time; no arrivals change nothing.
 
-        times: integers within 2**62 of 0, none before `now` or before the one ahead of it; on the clock
-        "count" there are none, and `cells` tells how many arrive. counts: how often each arrives, from 1;
-        once without. cells: shape (rows, n), a cell for each arrival in every row, where row i owns the
-        i-th equal part of the cells; without it all go to the only cell.
+        times: shape (n,), integers from -2**62 to 2**62, never decreasing and none before `now`; None on the
+            clock "count", where `cells` gives the number of arrivals.
+        counts: shape (n,), how often each arrives, at least 1; None means once.
+        cells: shape (rows, n), the cell of each arrival in every row, where row i owns the i-th equal part of
+            the cells; None adds all arrivals to cell 0.
+
+        Raises InvalidInput for other input. Amortised O(1) for each arrival and row for EH and DW; with a
+        window, O(cells + b) more. For RW see randomized_wave.py.
+
+        Example: with 6 cells and 2 rows, row 0 owns cells 0 to 2, row 1 owns 3 to 5. Two arrivals in cells 2
+        and 0 of the first row and 3 and 4 of the second are cells [[2, 0], [3, 4]].
         """
-        where = None if cells is None else self._checked_cells(cells)
-        given, often = self._checked_times(times, counts, where), self._checked_counts(counts)
-        if where is None:
-            where = np.zeros((1, len(given)), np.int64)
-        if where.shape[1] != len(given) or len(often) not in (0, len(given)):
+        cell_array = None if cells is None else self._checked_cells(cells)
+        time_array = self._checked_times(times, counts, cell_array)
+        count_array = self._checked_counts(counts)
+        if cell_array is None:
+            cell_array = np.zeros((1, len(time_array)), np.int64)
+        if cell_array.shape[1] != len(time_array) or len(count_array) not in (0, len(time_array)):
             raise InvalidInput(
-                f"got {len(given)} times, {len(often)} counts and cells of shape {where.shape}; "
-                "expected one of each an arrival"
+                f"got {len(time_array)} times, {len(count_array)} counts and cells of shape "
+                f"{cell_array.shape}; expected one of each for an arrival"
             )
-        if not len(given):
+        if not len(time_array):
             return
-        n = self._n + (int(often.sum()) if len(often) else len(given))
-        # Expired buckets would take part in merges: they are left behind before anything is added.
+        n = self._n + (int(count_array.sum()) if len(count_array) else len(time_array))
+        # Expired buckets would be merged with others, so they are dropped before anything is added.
         if self._counters is None or self.counting.window is not None:
             self._counters = self.counting.counters(self.kept, self.cells)
-        self._counters.add(for_loops(where), for_loops(given), for_loops(often))
+        self._counters.add(as_contiguous(cell_array), as_contiguous(time_array), as_contiguous(count_array))
         self._kept = None
-        self._first = self._first if self._n else int(given[0])
-        self._n, self._now = n, int(given[-1])
+        self._first = self._first if self._n else int(time_array[0])
+        self._n, self._now = n, int(time_array[-1])
 
     def since(self, time: int | None = None) -> Counts:
-        """The arrivals of each cell at `time` or later; all that the window keeps without a time.
+        """The number of arrivals of each cell at `time` or later, with bounds. O(cells + b).
 
-        InvalidInput for a time that has expired.
+        time: inclusive; None means everything that has not expired.
+
+        Raises InvalidInput for a time that has expired.
         """
         horizon = self.horizon
         if time is None:
             time = self._first if horizon is None else horizon + 1
         if horizon is not None and time <= horizon:
             raise InvalidInput(
-                f"got the time {time}; what arrived at {horizon} or earlier has expired; "
-                f"ask from {horizon + 1}, or build the sketch with a longer window"
+                f"got the time {time}; arrivals at {horizon} or earlier have expired; "
+                f"expected {horizon + 1} or later; build the sketch with a longer window to keep more"
             )
         if self._n == 0 or time > self._now:
             return exact(np.zeros(self.cells, np.int64))
@@ -182,31 +206,33 @@ class WindowCounts:
         return counts if self._skew == 0 else self._widened(counts)
 
     def between(self, since: int | None, until: int | None) -> Counts:
-        """The arrivals of each cell at `since` or later and before `until`; None stands for the window's end.
+        """The number of arrivals of each cell from `since` to before `until`, with bounds. O(cells + b).
 
-        InvalidInput for a time that has expired, or where `until` is before `since`.
+        since: inclusive; None means everything that has not expired. until: exclusive; None means no end.
+
+        Raises InvalidInput for a time that has expired, and if `until` is before `since`.
         """
-        whole = self.since(since)
+        from_since = self.since(since)
         if until is None:
-            return whole
+            return from_since
         if since is not None and until < since:
             raise InvalidInput(f"got until = {until} before since = {since}; expected since <= until")
-        return minus(whole, self.since(until))
+        return subtract_counts(from_since, self.since(until))
 
     def check_invariants(self) -> None:
-        """Raises BrokenInvariant if what is held breaks what buckets.py or randomized_wave.py promise."""
+        """Raises BrokenInvariant if the state breaks the invariants of its kind. O(b) for EH and DW."""
         kept, eps = self.kept, self.counting.eps
-        if isinstance(kept, Samples):
+        if isinstance(kept, SampledWaves):
             check_samples(kept, self.cells, self._first, self._now)
             return
-        check(kept, eps)
+        check_buckets(kept, eps)
         if self.counting.kind == "EH":
             check_levels(kept, eps)
         else:
             check_ranks(kept, eps)
 
     def _widened(self, counts: Counts) -> Counts:
-        """Bounds of x from those of the x' arrivals that merges left behind: |x' - x| <= skew * x.
+        """Bounds of the true number x, from bounds of the number x' after merges: |x' - x| <= skew * x.
 
         So x' / (1 + skew) <= x <= x' / (1 - skew). Divisions are rounded outwards.
         """
@@ -220,21 +246,23 @@ class WindowCounts:
         return Counts(np.clip(counts.estimate, lo, most), lo, most)
 
     def _checked_cells(self, cells: Ints) -> Ints:
-        given = as_column(cells, INT64)
-        if given.ndim != 2 or len(given) == 0 or self.cells % len(given):
+        cell_array = as_column(cells, INT64)
+        if cell_array.ndim != 2 or len(cell_array) == 0 or self.cells % len(cell_array):
             raise InvalidInput(
-                f"got cells of shape {given.shape} for {self.cells} cells; expected two dimensions, "
+                f"got cells of shape {cell_array.shape} for {self.cells} cells; expected two dimensions, "
                 "and rows that share the cells equally"
             )
-        width = self.cells // len(given)
-        first = np.arange(len(given))[:, None] * width
-        # Compiled loops write where they are told.
-        if given.size and (
-            np.any(given.min(axis=1, keepdims=True) < first)
-            or np.any(given.max(axis=1, keepdims=True) >= first + width)
+        width = self.cells // len(cell_array)
+        first = np.arange(len(cell_array))[:, None] * width
+        # Compiled loops do not check array bounds.
+        if cell_array.size and (
+            np.any(cell_array.min(axis=1, keepdims=True) < first)
+            or np.any(cell_array.max(axis=1, keepdims=True) >= first + width)
         ):
-            raise InvalidInput(f"got cells of another row; expected {width} to each row of {self.cells}")
-        return given
+            raise InvalidInput(
+                f"got cells of another row; expected cells {width} * i to {width} * (i + 1) - 1 in row i"
+            )
+        return cell_array
 
     def _checked_times(
         self, times: ArrayLike | None, counts: ArrayLike | None, cells: Ints | None
@@ -242,37 +270,46 @@ class WindowCounts:
         if self.counting.clock == "count":
             if times is not None or counts is not None or cells is None:
                 raise InvalidInput(
-                    "got times or counts for counters of the last arrivals; expected cells alone: "
-                    "an arrival's time is its number; repeat what arrives more than once"
+                    "got times or counts on the clock 'count'; expected cells alone, because the time of an "
+                    "arrival is its number; repeat an arrival instead of counting it"
                 )
             return np.arange(self._n, self._n + cells.shape[1])
         if times is None:
-            raise InvalidInput("got no times; expected one an arrival, or counters on the clock 'count'")
-        given = as_column(times, INT64)
-        if given.ndim != 1:
-            raise InvalidInput(f"got times of shape {given.shape}; expected one dimension, one an arrival")
-        if not len(given):
-            return given
-        falls = np.flatnonzero(given[:-1] > given[1:])
-        if len(falls) or (self._n and given[0] < self._now):
-            at = int(falls[0]) + 1 if len(falls) else 0
-            ahead = int(given[at - 1]) if at else self._now
             raise InvalidInput(
-                f"got the time {int(given[at])} at index {at} after {ahead}; expected times that never "
-                "decrease; sort with in_time_order(), and give late arrivals a sketch of their own"
+                "got no times; expected one for each arrival, or counters on the clock 'count'"
             )
-        if not -FARTHEST <= given[0] <= given[-1] <= FARTHEST:
+        time_array = as_column(times, INT64)
+        if time_array.ndim != 1:
+            raise InvalidInput(f"got times of shape {time_array.shape}; expected one dimension")
+        if not len(time_array):
+            return time_array
+        descents = np.flatnonzero(time_array[:-1] > time_array[1:])
+        if len(descents) or (self._n and time_array[0] < self._now):
+            index = int(descents[0]) + 1 if len(descents) else 0
+            previous = int(time_array[index - 1]) if index else self._now
             raise InvalidInput(
-                f"got times from {int(given[0])} to {int(given[-1])}; expected them within 2**62 of 0"
+                f"got the time {int(time_array[index])} at index {index} after {previous}; "
+                "expected times that never decrease; sort with in_time_order(), and put late arrivals into a "
+                "separate sketch"
             )
-        return given
+        if not -TIME_LIMIT <= time_array[0] <= time_array[-1] <= TIME_LIMIT:
+            raise InvalidInput(
+                f"got times from {int(time_array[0])} to {int(time_array[-1])}; "
+                "expected them within 2**62 of 0"
+            )
+        return time_array
 
     def _checked_counts(self, counts: ArrayLike | None) -> NDArray[np.int64]:
         if counts is None:
             return np.empty(0, np.int64)
-        given = as_column(counts, INT64)
-        if given.ndim != 1 or np.any(given < 1) or math.fsum(given) + self._n >= FARTHEST:
+        count_array = as_column(counts, INT64)
+        if (
+            count_array.ndim != 1
+            or np.any(count_array < 1)
+            or math.fsum(count_array) + self._n >= COUNT_LIMIT
+        ):
             raise InvalidInput(
-                "got counts below 1, or more than 2**62 arrivals; expected how often each arrival came"
+                "got counts below 1, or of 2**62 arrivals or more in total; "
+                "expected how often each arrival came, in one dimension"
             )
-        return given
+        return count_array

@@ -1,17 +1,23 @@
-"""ECM-sketches: how often keys arrived, in any stretch of time, in memory that does not grow with the keys.
+"""ECM-sketches: frequencies of keys in any window of time, in memory independent of the number of keys.
 
-Model. A Count-Min sketch whose cells are sliding-window counters. An arrival goes, with its time, to one
-counter in each row, chosen by the row's hash of its key. Asked for a window, every counter gives its count
-with bounds, and these make a plain Count-Min with bounds, `FrequencyBounds`; every answer comes from that.
+Model. A Count-Min sketch whose cells are sliding-window counters. An arrival is added, with its time, to one
+counter in each row, chosen by the row's hash of its key. For a query window, each counter gives its count
+with bounds. Together these counts are a plain Count-Min sketch with bounds, `FrequencyBounds`, which answers
+every query.
 
-For any window up to the sketch's, with n arrivals in it that reach to now,
+For a window that ends now and lies within the window of the sketch, with n arrivals in it,
 
     |f'(x) - f(x)|  <=  eps * n        with probability at least 1 - delta
-    f(x)            <=  hi             always, with counters that are certain (EH, DW)
+    f(x)            <=  hi             always, with deterministic counters (EH, DW)
     lo <= f(x)                         with probability at least 1 - delta
 
-A window that ends before now is the difference of two: its bounds hold, its error is relative to both. A
-window that takes all arrivals is exact in each cell: then the only error is that of collisions.
+where f(x) is the true frequency of key x and f'(x) the estimate. A window that ends before now is the
+difference of two windows: its bounds hold, but its error is relative to the larger of the two. A window that
+includes all arrivals is exact in each cell: then hash collisions are the only error.
+
+Cost: an update takes amortised O(rows) an arrival. The first query of a window reads all counters, O(cells +
+b) for b buckets; further queries of the same window take O(rows) a key. Memory: that of rows x width
+counters, see ecm_sizes.py and the modules of the counters.
 
 Source: Papapetrou, Garofalakis and Deligiannakis, "Sketching distributed sliding-window data streams", VLDB
 Journal 2015, section 4; the sizes are in ecm_sizes.py.
@@ -23,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidemark.sketches.bounds.count_bounds import Counts, Estimate
-from tidemark.sketches.counters.counting import Clock, Counting, Kind
+from tidemark.sketches.counters.counting import Clock, CounterKind, Counting
 from tidemark.sketches.counters.window_counts import WindowCounts
 from tidemark.sketches.ecm.ecm_bytes import StoredECM, decode_ecm, encode_ecm
 from tidemark.sketches.ecm.ecm_sizes import (
@@ -36,13 +42,13 @@ from tidemark.sketches.ecm.ecm_sizes import (
 from tidemark.sketches.ecm.frequency_bounds import FrequencyBounds, checked_digests
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import (
-    Cells,
+    CellIndices,
     Digests,
     RowHashes,
     checked_hashes,
 )
-from tidemark.sketches.inputs import INT64, as_column, for_loops
-from tidemark.sketches.memory_limit import checked_room
+from tidemark.sketches.inputs import INT64, as_column, as_contiguous
+from tidemark.sketches.memory_limit import require_memory
 
 Purpose = Literal["points", "inner products"]
 
@@ -56,11 +62,11 @@ class ECM:
     >>> sketch.point(digest_one("a"), since=15)
     Estimate(estimate=1.0, lo=1, hi=1)
 
-    Keys are given as digests, see hashing.py. eps and delta are what was asked for; `point_eps` is what
-    is kept after merges. A refused input changes nothing.
+    Keys are passed as digests, see key_digests.py. eps and delta are the values requested at construction;
+    `point_eps` is the error after all merges. A call that raises changes nothing.
     """
 
-    __slots__ = ("_asked", "counts", "delta", "eps", "hashes")
+    __slots__ = ("_cached_bounds", "counts", "delta", "eps", "hashes")
 
     def __init__(
         self,
@@ -69,22 +75,28 @@ class ECM:
         *,
         window: int | None = None,
         purpose: Purpose = "points",
-        kind: Kind = "EH",
+        kind: CounterKind = "EH",
         clock: Clock = "time",
         seed: int = 0,
         site: int = 0,
     ) -> None:
-        """An empty sketch of the least memory that keeps eps and delta for its purpose.
+        """An empty sketch of the smallest size that keeps eps and delta for its purpose.
 
-        eps: from 1e-6, below 1. delta: from 1e-12, below 1. window: how much is kept, in the unit of the
-        times, or on the clock "count" in arrivals; None keeps all. seed: that of the row hashes, below 2**64.
-        site: see Counting. InvalidInput for what is out of range, and where the counters would take more
-        than 4 GiB once they are full, see memory_limit.py.
+        eps: the error as a share of the arrivals, 1e-6 <= eps < 1.
+        delta: the probability that an error is larger, 1e-12 <= delta < 1.
+        window: how far back from the last arrival queries reach, in the unit of the times, or in arrivals on
+            the clock "count"; None keeps everything.
+        purpose: "points", or "inner products" for inner products and self joins within eps.
+        kind, clock, site: see `Counting`.
+        seed: chooses the row hashes, below 2**64; sketches that will be merged or combined need the same one.
+
+        Raises InvalidInput for values out of range, and if the counters could take more than 4 GiB, see
+        memory_limit.py.
         """
         if purpose not in ("points", "inner products") or (purpose == "inner products" and kind == "RW"):
             raise InvalidInput(
                 f"got the purpose {purpose!r} for the kind {kind!r}; expected 'points', or 'inner products' "
-                "with EH or DW: nothing is proved for inner products of randomised waves"
+                "with EH or DW, because nothing is proved for inner products of randomised waves"
             )
         if purpose == "points":
             sizes = sizes_for_points(eps, delta, randomised=kind == "RW")
@@ -93,10 +105,11 @@ class ECM:
         counting = Counting(kind, sizes.eps_sw, window, clock, sizes.delta_sw, site=site)
         self.eps, self.delta = float(eps), float(delta)
         hashes = RowHashes(sizes.rows, sizes.width, seed)
-        checked_room(counting.room(hashes.cells), f"eps = {eps}, delta = {delta} with {kind}")
+        require_memory(counting.room(hashes.cells), f"eps = {eps}, delta = {delta} with {kind}")
         self.hashes = checked_hashes(hashes)
         self.counts = WindowCounts(counting, self.hashes.cells)
-        self._asked: tuple[int | None, int | None, FrequencyBounds] | None = None
+        # The window of the last query and its result, until the next update.
+        self._cached_bounds: tuple[int | None, int | None, FrequencyBounds] | None = None
 
     @classmethod
     def of(
@@ -108,52 +121,61 @@ class ECM:
         delta: float,
         counts: WindowCounts | None = None,
     ) -> "ECM":
-        """A sketch of these hashes and counters, empty unless `counts` are given; eps and delta are told.
+        """A sketch with these hashes and counters, without the memory limit of the constructor.
 
-        InvalidInput for what is out of range. What the counters take once they are full is not looked at.
+        eps, delta: the values that the sketch reports; they do not determine its size.
+        counts: the counters, hashes.cells of them; None means new ones without arrivals.
+
+        Raises InvalidInput for values out of range.
         """
         sketch = cls.__new__(cls)
         sketch.eps, sketch.delta = checked_promise(eps, delta)
         sketch.hashes = checked_hashes(hashes)
         sketch.counts = WindowCounts.empty(counting, hashes.cells) if counts is None else counts
-        sketch._asked = None  # noqa: SLF001  made here
+        sketch._cached_bounds = None  # noqa: SLF001  same class
         return sketch
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "ECM":
-        """The sketch that `to_bytes` stored; CorruptSketch, WrongKind or NewerVersion if there is none."""
+        """The sketch that `to_bytes` stored. Time and memory O(len(data)).
+
+        Raises CorruptSketch, WrongKind or NewerVersion if `data` is not such a sketch.
+        """
         stored = decode_ecm(data)
-        own = stored.counts.counting
-        return cls.of(stored.hashes, own, eps=stored.eps, delta=stored.delta, counts=stored.counts)
+        counting = stored.counts.counting
+        return cls.of(stored.hashes, counting, eps=stored.eps, delta=stored.delta, counts=stored.counts)
 
     def to_bytes(self) -> bytes:
-        """The stored form, see ecm_bytes.py. Equal batches in equal order give equal bytes."""
+        """The stored form, see ecm_bytes.py. Equal batches in equal order give equal bytes.
+
+        O(cells + b) time for b buckets; empty cells take no bytes.
+        """
         return encode_ecm(StoredECM(self.hashes, self.counts, self.eps, self.delta))
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        """Pickled as it is stored, which is a fraction of what it is in memory."""
+        """Pickles the stored form, which is much smaller than the sketch in memory."""
         return ECM.from_bytes, (self.to_bytes(),)
 
     @property
     def n(self) -> int:
-        """The number of arrivals so far, expired ones too."""
+        """The number of arrivals so far, expired ones included."""
         return self.counts.n
 
     @property
     def point_eps(self) -> float:
-        """What point queries up to now keep, after all merges so far."""
+        """The error bound of point queries for windows that end now, after all merges so far."""
         return point_eps(self.hashes.eps, self.counts.error)
 
     @property
     def inner_product_eps(self) -> float:
-        """What inner products up to now keep, after all merges so far."""
+        """The error bound of inner products for windows that end now, after all merges so far."""
         return inner_product_eps(self.hashes.eps, self.counts.error)
 
     def __repr__(self) -> str:
-        own = self.counts.counting
+        counting, hashes = self.counts.counting, self.hashes
         return (
-            f"ECM(eps={self.eps}, delta={self.delta}, {self.hashes.rows} x {self.hashes.width} {own.kind}, "
-            f"window={own.window}, n={self.n})"
+            f"ECM(eps={self.eps}, delta={self.delta}, {hashes.rows} x {hashes.width} {counting.kind}, "
+            f"window={counting.window}, n={self.n})"
         )
 
     def update(
@@ -161,72 +183,92 @@ class ECM:
     ) -> None:
         """Adds arrivals in order of time; an empty array changes nothing.
 
-        times: one an arrival, never decreasing, none before the last one so far; on the clock "count" there
-        are none. counts: how often each arrives, from 1; once without. InvalidInput otherwise: arrivals
-        that come late go into a sketch of their own, and `combine` adds what both know.
+        digests: shape (n,), uint64, the digests of the keys.
+        times: shape (n,), never decreasing, none before the last arrival so far; None on the clock "count".
+        counts: shape (n,), how often each arrives, at least 1; None means once.
 
-        With a window an update also costs as much as the sketch is large, because what expired is left
-        behind: bring arrivals by thousands.
+        Raises InvalidInput for other input. Put late arrivals into a separate sketch and add the answers of
+        both with `combine_frequencies`.
+
+        Amortised O(rows) an arrival. With a window, an update also takes O(cells + b) for b buckets to drop
+        expired ones: pass thousands of arrivals at once.
         """
         self.counts.update(times, counts, cells=self._cells_of(checked_digests(digests, self.hashes)))
-        self._asked = None
+        self._cached_bounds = None
 
     def bounds(self, since: int | None = None, until: int | None = None) -> FrequencyBounds:
-        """What is known of the arrivals at `since` or later and before `until`.
+        """The Count-Min sketch of the arrivals from `since` to before `until`, with bounds.
 
-        None stands for the ends of the window. InvalidInput for a time that has expired.
+        since: inclusive; None means everything that has not expired. until: exclusive; None means no end.
+
+        Raises InvalidInput for a time that has expired. O(cells + b) for b buckets; the result of the last
+        window is cached until the next update.
         """
-        if self._asked is None or self._asked[:2] != (since, until):
-            self._asked = (since, until, FrequencyBounds(self.hashes, self.counts.between(since, until)))
-        return self._asked[2]
+        if self._cached_bounds is None or self._cached_bounds[:2] != (since, until):
+            frequencies = FrequencyBounds(self.hashes, self.counts.between(since, until))
+            self._cached_bounds = (since, until, frequencies)
+        return self._cached_bounds[2]
 
     def point(self, digest: int, since: int | None = None, until: int | None = None) -> Estimate:
-        """How often one key arrived in the window, with bounds; its digest is that of `digest_one`."""
+        """How often one key arrived in the window, with bounds.
+
+        digest: as `digest_one` returns it. since, until: as for `bounds`, also in the methods below.
+
+        O(rows), plus `bounds` of the window.
+        """
         return self.points(np.array([digest], np.uint64), since, until)[0]
 
     def points(self, digests: Digests, since: int | None = None, until: int | None = None) -> Counts:
-        """How often each key arrived in the window, with bounds."""
+        """How often each key arrived in the window, with bounds. O(rows) a key, plus `bounds`."""
         return self.bounds(since, until).points(digests)
 
     def total(self, since: int | None = None, until: int | None = None) -> Estimate:
-        """How many arrivals the window holds, with bounds."""
+        """The number of arrivals in the window, with bounds. O(cells), plus `bounds`."""
         return self.bounds(since, until).total()
 
     def inner_product(self, other: "ECM", since: int | None = None, until: int | None = None) -> Estimate:
-        """The sum over all keys of f(x) here times f(x) there, in the same window of both.
+        """The sum over all keys of their frequency here times that in `other`, in the same window of both.
 
-        InvalidInput unless both have the same row hashes, and for randomised waves.
+        Raises InvalidInput unless both have the same row hashes, and for randomised waves. O(cells), plus
+        `bounds` of both.
         """
-        _require_certain(self)
-        _require_certain(other)
+        _require_deterministic(self)
+        _require_deterministic(other)
         return self.bounds(since, until).inner_product(other.bounds(since, until))
 
     def self_join(self, since: int | None = None, until: int | None = None) -> Estimate:
-        """The sum over all keys of f(x)**2 in the window; InvalidInput for randomised waves."""
-        _require_certain(self)
+        """The sum over all keys of their squared frequency in the window. O(cells), plus `bounds`.
+
+        Raises InvalidInput for randomised waves.
+        """
+        _require_deterministic(self)
         return self.bounds(since, until).self_join()
 
-    def _cells_of(self, digests: Digests) -> Cells:
+    def _cells_of(self, digests: Digests) -> CellIndices:
         if self.hashes.direct:
             return self.hashes.cells_of(digests)
         from tidemark.sketches.compiled.kernels import hash_rows
 
         cells = np.empty((self.hashes.rows, len(digests)), np.int64)
-        hash_rows(for_loops(digests), self.hashes.factors(), self.hashes.width, cells)
+        hash_rows(as_contiguous(digests), self.hashes.factors(), self.hashes.width, cells)
         return cells
 
 
 def in_time_order(
     digests: Digests, times: ArrayLike, counts: ArrayLike | None = None
 ) -> tuple[Digests, NDArray[np.int64], NDArray[np.int64] | None]:
-    """The arrivals sorted by time, those of one time in the order given: what `update` takes."""
-    given = as_column(times, INT64)
-    order = np.argsort(given, kind="stable")
-    return digests[order], given[order], None if counts is None else as_column(counts, INT64)[order]
+    """(digests, times, counts) sorted by time, as `update` expects them. O(n log n).
+
+    Arrivals with equal times keep their order. counts: None stays None.
+    """
+    time_array = as_column(times, INT64)
+    order = np.argsort(time_array, kind="stable")
+    return digests[order], time_array[order], None if counts is None else as_column(counts, INT64)[order]
 
 
-def _require_certain(sketch: ECM) -> None:
+def _require_deterministic(sketch: ECM) -> None:
     if sketch.counts.counting.kind == "RW":
         raise InvalidInput(
-            "got randomised waves; nothing is proved for their inner products; build the sketch with EH"
+            "got randomised waves; expected EH or DW, because nothing is proved for inner products of "
+            "randomised waves; build the sketch with EH"
         )

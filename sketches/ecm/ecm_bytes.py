@@ -3,8 +3,8 @@
     offset  bytes  field (offsets inside the payload; add 20 for the stored bytes)
     0       4 + 4  rows and width, unsigned
     8       8      seed of the row hashes, unsigned
-    16      1      1 where keys are columns themselves, else 0
-    17      8 + 8  eps and delta as asked for, float64
+    16      1      1 if a key is its own column (direct hashes), else 0
+    17      8 + 8  eps and delta as requested at construction, float64
     33      2      kind of counter: b"EH", b"DW" or b"RW"
     35      1      clock: b"t" time, b"c" count
     36      8 + 8  eps_sw and delta_sw of the counters, float64
@@ -13,18 +13,29 @@
     72      8      n, unsigned
     80      8 + 8  first and now, signed
     96      8      skew, float64
-    104     8 * 3  the lengths of three lists, unsigned
-    128     ...    the lists, numbers as varints.py has them
+    104     8 * 3  three lengths, unsigned: (k, s, b) or (w, e, 0), see below
+    128     ...    lists of numbers, encoded as in varints.py
 
-What is deterministic has k cells that hold any, b buckets and s stretches of equal size:
-    k cells, each less the one before and less 1; k numbers of buckets; s sizes; s lengths;
-    b ends, each less the one before it in its cell, the oldest less `first`; for DW k numbers of the expired.
+EH and DW have k cells with buckets, b buckets, and s sequences of consecutive buckets of equal size. The
+lists, one after the other:
+    k cells: the difference from the cell before, or from -1 for the first, minus 1
+    k numbers of buckets of a cell
+    s sizes of the buckets of a sequence
+    s numbers of buckets of a sequence
+    b ends: the difference from the end before in the same cell; for the oldest one, from `first`
+    k numbers of expired arrivals of a cell, for DW only
 
-Randomised waves have w waves of e entries in all (and 0):
-    w numbers of entries; e cells, each less the one before it in its wave; e times, each less the one
-    before in its cell, the oldest less `first`; e levels.
+Randomised waves have w waves with e entries together:
+    w numbers of entries of a wave
+    e cells: the difference from the cell before in the same wave
+    e times: the difference from the time before in the same cell; for the first entry that from `first`
+    e levels
 
-Empty cells take no bytes. All little endian. Equal batches in equal order have equal bytes.
+Empty cells take no bytes. All numbers are little endian. Equal batches in equal order give equal bytes.
+
+Example. EH, first = 100, cells 2 and 5; cell 2 has buckets of 2, 1, 1 arrivals that end at 103, 107, 107, and
+cell 5 has one bucket of 1 that ends at 100. The lengths are (2, 2, 4), and the lists:
+    cells 2, 2; numbers of buckets 3, 1; sizes 2, 1; buckets of each size 1, 3; ends 3, 4, 0, 0
 """
 
 import struct
@@ -34,11 +45,18 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.sketches.counters.buckets import Buckets, Ints, check
-from tidemark.sketches.counters.counting import FARTHEST, Clock, Counting, Kept, Kind
+from tidemark.sketches.counters.buckets import Buckets, Ints, check_buckets, no_buckets
+from tidemark.sketches.counters.counting import (
+    COUNT_LIMIT,
+    TIME_LIMIT,
+    Clock,
+    CounterKind,
+    CounterState,
+    Counting,
+)
 from tidemark.sketches.counters.deterministic_wave import check_ranks
 from tidemark.sketches.counters.exponential_histogram import check_levels
-from tidemark.sketches.counters.randomized_wave import Sample, Samples, check_samples
+from tidemark.sketches.counters.randomized_wave import SampledWaves, WaveSample, check_samples
 from tidemark.sketches.counters.window_counts import WindowCounts
 from tidemark.sketches.ecm.ecm_sizes import checked_promise
 from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, corrupt, unwrap, wrap
@@ -46,15 +64,18 @@ from tidemark.sketches.encoding.varints import decode_varints, encode_varints, e
 from tidemark.sketches.errors import BrokenInvariant, CorruptSketch, InvalidInput
 from tidemark.sketches.hashing.row_hashes import MOST_CELLS, RowHashes, checked_hashes
 
-KIND = b"ECMS"
-VERSION = 1
-_HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ")
+ECM_KIND = b"ECMS"
+ECM_VERSION = 1
+_ECM_HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ")
 _UNSIGNED = np.dtype(np.uint64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredECM:
-    """What is stored of an ECM-sketch. `hashes.cells` counters, and the eps and delta that it states."""
+    """The content of the stored bytes: everything from which an ECM-sketch can be built.
+
+    counts: `hashes.cells` counters. eps, delta: as requested at construction.
+    """
 
     hashes: RowHashes
     counts: WindowCounts
@@ -63,62 +84,68 @@ class StoredECM:
 
 
 def encode_ecm(sketch: StoredECM) -> bytes:
-    """The stored form of a sketch."""
+    """The stored form of a sketch; the inverse of `decode_ecm`. O(cells + b) for b buckets."""
     counts, hashes = sketch.counts, sketch.hashes
-    own, first = counts.counting, counts.first or 0
-    lengths, numbers = _listed(counts.kept, own.kind, first)
-    header = _HEADER.pack(
+    counting, first = counts.counting, counts.first or 0
+    lengths, numbers = _state_lists(counts.kept, counting.kind, first)
+    header = _ECM_HEADER.pack(
         hashes.rows,
         hashes.width,
         hashes.seed,
         hashes.direct,
         sketch.eps,
         sketch.delta,
-        own.kind.encode(),
-        own.clock[:1].encode(),
-        own.eps,
-        own.delta,
-        own.constant,
-        own.site,
-        own.window or 0,
+        counting.kind.encode(),
+        counting.clock[:1].encode(),
+        counting.eps,
+        counting.delta,
+        counting.constant,
+        counting.site,
+        counting.window or 0,
         counts.n,
         first,
         counts.now or 0,
         counts.skew,
         *lengths,
     )
-    return wrap(KIND, VERSION, header + encode_varints(numbers))
+    return wrap(ECM_KIND, ECM_VERSION, header + encode_varints(numbers))
 
 
 def decode_ecm(data: bytes) -> StoredECM:
     """The sketch of stored bytes; the inverse of `encode_ecm`.
 
-    Raises CorruptSketch for any damage, also for whole bytes whose content no sketch can have; WrongKind and
-    NewerVersion as `unwrap` does. Time and memory are in proportion to the bytes, whatever the header says:
-    every cell, bucket, arrival and wave that it claims has bytes of its own.
+    Raises CorruptSketch for damaged bytes and for intact bytes that cannot be the state of a sketch;
+    WrongKind and NewerVersion as `unwrap` does. Time and memory are O(len(data)), whatever the header claims,
+    because every cell, bucket, entry and wave must have bytes.
     """
-    _, payload = unwrap(KIND, data, newest=VERSION)
-    if len(payload) < _HEADER.size:
-        raise _damage(len(payload), f"the payload ends, expected at least {_HEADER.size} bytes")
+    _, payload = unwrap(ECM_KIND, data, newest=ECM_VERSION)
+    if len(payload) < _ECM_HEADER.size:
+        raise _corrupt_payload(
+            len(payload), f"got a payload of {len(payload)} bytes, expected at least {_ECM_HEADER.size}"
+        )
     try:
-        return _decoded(_HEADER.unpack_from(payload), payload[_HEADER.size :])
+        return _decode_content(_ECM_HEADER.unpack_from(payload), payload[_ECM_HEADER.size :])
     except (InvalidInput, BrokenInvariant) as broken:
-        raise _damage(0, f"no sketch has this content: {broken}") from broken
+        raise _corrupt_payload(0, f"got content that no sketch can have: {broken}") from broken
 
 
-def _decoded(header: tuple[Any, ...], body: bytes) -> StoredECM:
+def _decode_content(header: tuple[Any, ...], body: bytes) -> StoredECM:
     (rows, width, seed, direct, eps, delta, kind, clock, eps_sw, delta_sw) = header[:10]
     (constant, site, window, n, first, now, skew, *lengths) = header[10:]
     clocks: dict[bytes, Clock] = {b"t": "time", b"c": "count"}
-    kinds: dict[bytes, Kind] = {name.encode(): name for name in get_args(Kind)}
+    kinds: dict[bytes, CounterKind] = {name.encode(): name for name in get_args(CounterKind)}
     if kind not in kinds or clock not in clocks or direct not in (0, 1) or (direct and rows != 1):
-        raise _damage(
-            16, f"got kind {kind!r}, clock {clock!r}, direct {direct!r}, expected those of a sketch"
+        raise _corrupt_payload(
+            16,
+            f"got kind {kind!r}, clock {clock!r}, direct {direct!r} and {rows} rows, "
+            "expected EH, DW or RW, t or c, and 0, or 1 with one row",
         )
-    if not (0 <= n < FARTHEST and -FARTHEST <= first <= now <= FARTHEST and 0 <= skew < 2**20):
-        raise _damage(72, f"got n = {n}, times {first} to {now}, skew {skew}, expected those of a sketch")
+    if not (0 <= n < COUNT_LIMIT and -TIME_LIMIT <= first <= now <= TIME_LIMIT and 0 <= skew < 2**20):
+        raise _corrupt_payload(
+            72, f"got n = {n}, times {first} to {now}, skew {skew}, expected those of a sketch"
+        )
     if not (0 < eps < 1 and 0 < delta < 1):
-        raise _damage(17, f"got eps = {eps}, delta = {delta}, expected them between 0 and 1")
+        raise _corrupt_payload(17, f"got eps = {eps}, delta = {delta}, expected both above 0 and below 1")
     eps, delta = checked_promise(eps, delta)
     hashes = checked_hashes(RowHashes(rows, width, seed, bool(direct)))
     counting = Counting(kinds[kind], eps_sw, window or None, clocks[clock], delta_sw, constant, site)
@@ -126,104 +153,124 @@ def _decoded(header: tuple[Any, ...], body: bytes) -> StoredECM:
     try:
         numbers = decode_varints(body)
     except CorruptSketch as cut:
-        raise _damage(_HEADER.size, str(cut)) from cut
+        raise _corrupt_payload(_ECM_HEADER.size, str(cut)) from cut
     if n:
         if kind == b"RW":
-            kept: Kept = _samples(lengths, numbers, counting, first, n)
+            kept: CounterState = _decode_samples(lengths, numbers, counting, first, n)
         else:
-            kept = _buckets(lengths, numbers, kind == b"DW", first, n)
-        _check_kept(kept, hashes, counting, n, first, now)
+            kept = _decode_buckets(lengths, numbers, kind == b"DW", first, n)
+        _check_state(kept, hashes, counting, n, first, now)
         counts = WindowCounts.of(counting, hashes.cells, kept, n=n, first=first, now=now, skew=skew)
     else:
-        own_lengths, none = _listed(counts.kept, counting.kind, 0)
-        if (*own_lengths, first, now, skew) != (*lengths, 0, 0, 0) or not np.array_equal(numbers, none):
-            raise _damage(104, "got entries or times of no arrivals, expected none")
+        empty_lengths, empty_numbers = _state_lists(counts.kept, counting.kind, 0)
+        if (*empty_lengths, first, now, skew) != (*lengths, 0, 0, 0) or not np.array_equal(
+            numbers, empty_numbers
+        ):
+            raise _corrupt_payload(104, "got entries or times with n = 0, expected none")
     return StoredECM(hashes, counts, eps, delta)
 
 
-def _listed(kept: Kept, kind: str, first: int) -> tuple[tuple[int, int, int], NDArray[np.uint64]]:
-    """The three lengths and all numbers of the lists."""
-    if isinstance(kept, Samples):
-        held = [len(wave.cells) for wave in kept.waves]
+def _state_lists(
+    kept: CounterState, kind: str, first: int
+) -> tuple[tuple[int, int, int], NDArray[np.uint64]]:
+    """The three lengths, and the numbers of all lists together."""
+    if isinstance(kept, SampledWaves):
+        entries = [len(wave.cells) for wave in kept.waves]
         cells = [np.diff(wave.cells, prepend=0) for wave in kept.waves]
-        times = [_since_the_one_before(w.times, _firsts(w.cells), first) for w in kept.waves]
+        times = [_time_differences(w.times, _group_starts(w.cells), first) for w in kept.waves]
         levels = [wave.levels for wave in kept.waves]
-        parts: list[NDArray[np.generic]] = [np.array(held), *cells, *times, *levels]
-        lengths = (len(kept.waves), sum(held), 0)
+        parts: list[NDArray[np.generic]] = [np.array(entries), *cells, *times, *levels]
+        lengths = (len(kept.waves), sum(entries), 0)
     else:
-        stretches = np.flatnonzero(np.diff(kept.sizes, prepend=0))
+        sequence_starts = np.flatnonzero(np.diff(kept.sizes, prepend=0))
         parts = [
             np.diff(kept.cells, prepend=-1) - 1,
             np.diff(kept.starts),
-            kept.sizes[stretches],
-            np.diff(stretches, append=len(kept)),
-            _since_the_one_before(kept.ends, kept.starts[:-1], first),
-            *([kept.before] if kind == "DW" else []),
+            kept.sizes[sequence_starts],
+            np.diff(sequence_starts, append=len(kept)),
+            _time_differences(kept.ends, kept.starts[:-1], first),
+            *([kept.expired] if kind == "DW" else []),
         ]
-        lengths = (len(kept.cells), len(stretches), len(kept))
+        lengths = (len(kept.cells), len(sequence_starts), len(kept))
     return lengths, np.concatenate([part.astype(_UNSIGNED) for part in parts])
 
 
-def _buckets(lengths: list[int], numbers: NDArray[np.uint64], waves: bool, first: int, n: int) -> Buckets:
+def _decode_buckets(
+    lengths: list[int], numbers: NDArray[np.uint64], waves: bool, first: int, n: int
+) -> Buckets:
     k, s, b = lengths
     if len(numbers) != (3 if waves else 2) * k + 2 * s + b or (k == 0) != (b == 0):
-        raise _damage(104, f"got {len(numbers)} numbers, expected those of {k} cells, {s} sizes, {b} ends")
-    if k == 0:
-        nothing = np.empty(0, np.int64)
-        return Buckets(nothing, np.zeros(1, np.int64), nothing, nothing, nothing)
-    cells, held, sizes, stretches, ends, before = np.split(numbers, np.cumsum([k, k, s, s, b]))
-    if len(before) == 0:
-        before = np.zeros(k, np.uint64)
-    if exact_sum(held) != b or exact_sum(stretches) != b or not np.all(held) or not np.all(stretches):
-        raise _damage(104, f"got numbers of buckets and of sizes that do not make {b}, expected so")
-    if exact_sum(cells) + k > MOST_CELLS or max(int(sizes.max()), int(before.max())) > n:
-        raise _damage(
-            _HEADER.size, f"got a cell, a size or a count above what {n} arrivals have, expected none"
+        raise _corrupt_payload(
+            104, f"got {len(numbers)} numbers, expected those of {k} cells, {s} sizes, {b} ends"
         )
-    starts = np.concatenate([[0], np.cumsum(held.astype(np.int64))])
+    if k == 0:
+        return no_buckets()
+    cells, bucket_counts, sizes, size_counts, ends, expired = np.split(numbers, np.cumsum([k, k, s, s, b]))
+    if len(expired) == 0:
+        expired = np.zeros(k, np.uint64)
+    if not (
+        exact_sum(bucket_counts) == b
+        and exact_sum(size_counts) == b
+        and np.all(bucket_counts)
+        and np.all(size_counts)
+    ):
+        raise _corrupt_payload(
+            104,
+            f"got {b} buckets but other numbers of them by cell or by size, expected equal sums without 0",
+        )
+    if exact_sum(cells) + k > MOST_CELLS or max(int(sizes.max()), int(expired.max())) > n:
+        raise _corrupt_payload(
+            _ECM_HEADER.size, f"got a cell, a size or a count that is too large for {n} arrivals"
+        )
+    starts = np.concatenate([[0], np.cumsum(bucket_counts.astype(np.int64))])
     return Buckets(
         np.cumsum(cells.astype(np.int64) + 1) - 1,
         starts,
-        _times(ends, starts[:-1], first),
-        np.repeat(sizes, stretches.astype(np.int64)).astype(np.int64),
-        before.astype(np.int64),
+        _times_of_differences(ends, starts[:-1], first),
+        np.repeat(sizes, size_counts.astype(np.int64)).astype(np.int64),
+        expired.astype(np.int64),
     )
 
 
-def _samples(
+def _decode_samples(
     lengths: list[int], numbers: NDArray[np.uint64], counting: Counting, first: int, n: int
-) -> Samples:
+) -> SampledWaves:
     w, entries, _ = lengths
-    model = counting.none()
-    if not isinstance(model, Samples) or w != len(model.waves) or len(numbers) != w + 3 * entries:
-        raise _damage(
+    empty = counting.none()
+    if not isinstance(empty, SampledWaves) or w != len(empty.waves) or len(numbers) != w + 3 * entries:
+        raise _corrupt_payload(
             104, f"got {len(numbers)} numbers for {w} waves of {entries} entries, expected them to agree"
         )
-    held, cells, times, levels = np.split(numbers, np.cumsum([w, entries, entries]))
-    most = (int(levels.max(initial=0)), int(cells.max(initial=0)))
-    if exact_sum(held) != entries or most[0] > 64 or most[1] > MOST_CELLS:
-        raise _damage(_HEADER.size, "got entries, levels or cells out of range, expected those of waves")
-    # All waves at once: there may be as many of them as bytes.
-    in_each = held.astype(np.int64)
-    ends = np.cumsum(in_each)
+    wave_lengths, cells, times, levels = np.split(numbers, np.cumsum([w, entries, entries]))
+    largest_level, largest_cell = int(levels.max(initial=0)), int(cells.max(initial=0))
+    if exact_sum(wave_lengths) != entries or largest_level > 64 or largest_cell > MOST_CELLS:
+        raise _corrupt_payload(
+            _ECM_HEADER.size, "got entries, levels or cells out of range, expected those of waves"
+        )
+    # All waves are decoded at once, because there may be as many waves as bytes.
+    lengths_of_waves = wave_lengths.astype(np.int64)
+    wave_ends = np.cumsum(lengths_of_waves)
     sums = np.concatenate([[0], np.cumsum(cells.astype(np.int64))])
-    own = sums[1:] - np.repeat(sums[ends - in_each], in_each)
-    new = np.diff(own, prepend=-1) != 0
-    new[(ends - in_each)[in_each > 0]] = True
-    firsts = np.flatnonzero(new)
-    lists = [np.split(one, ends[:-1]) for one in (own, _times(times, firsts, first), levels.astype(np.uint8))]
-    waves = tuple(Sample(*parts) for parts in zip(*lists, strict=True))
-    return Samples(waves, model.eps, model.most, n)
+    cell_of_entry = sums[1:] - np.repeat(sums[wave_ends - lengths_of_waves], lengths_of_waves)
+    begins_cell = np.diff(cell_of_entry, prepend=-1) != 0
+    begins_cell[(wave_ends - lengths_of_waves)[lengths_of_waves > 0]] = True
+    time_of_entry = _times_of_differences(times, np.flatnonzero(begins_cell), first)
+    columns = (cell_of_entry, time_of_entry, levels.astype(np.uint8))
+    lists = [np.split(column, wave_ends[:-1]) for column in columns]
+    waves = tuple(WaveSample(*parts) for parts in zip(*lists, strict=True))
+    return SampledWaves(waves, empty.eps, empty.most, n)
 
 
-def _check_kept(kept: Kept, hashes: RowHashes, counting: Counting, n: int, first: int, now: int) -> None:
-    """Raises unless counters of n arrivals from `first` to `now` can hold this."""
-    if isinstance(kept, Samples):
+def _check_state(
+    kept: CounterState, hashes: RowHashes, counting: Counting, n: int, first: int, now: int
+) -> None:
+    """Raises BrokenInvariant unless counters of n arrivals from `first` to `now` can have this state."""
+    if isinstance(kept, SampledWaves):
         check_samples(kept, hashes.cells, first, now)
         if max(len(wave.cells) for wave in kept.waves) > n * hashes.rows:
-            raise BrokenInvariant(f"a wave must hold {n} arrivals in each row at most, and holds more")
+            raise BrokenInvariant(f"got a wave with more entries than {n} arrivals in each row")
         return
-    check(kept, counting.eps)
+    check_buckets(kept, counting.eps)
     if counting.kind == "EH":
         check_levels(kept, counting.eps)
     else:
@@ -232,33 +279,46 @@ def _check_kept(kept: Kept, hashes: RowHashes, counting: Counting, n: int, first
         int(kept.cells[-1]) >= hashes.cells or kept.ends.min() < first or kept.ends.max() > now
     ):
         raise BrokenInvariant(
-            f"cells must be below {hashes.cells} and times from {first} to {now}, and are not"
+            f"got a cell or time out of range; "
+            f"expected cells below {hashes.cells} and times from {first} to {now}"
         )
-    # A sum in doubles cannot wrap.
-    of_buckets = np.repeat(kept.cells, np.diff(kept.starts)) // hashes.width
-    rows = np.bincount(of_buckets, kept.sizes, hashes.rows)
-    rows += np.bincount(kept.cells // hashes.width, kept.before, hashes.rows)
-    if np.any(rows > n * (1 + 1e-9)) or (counting.window is None and np.any(rows < n * (1 - 1e-9))):
-        raise BrokenInvariant(f"a row must hold {n} arrivals, less what expired, and does not")
+    # Sums in float64 do not overflow; the factors below allow for their rounding errors.
+    bucket_rows = np.repeat(kept.cells, np.diff(kept.starts)) // hashes.width
+    row_totals = np.bincount(bucket_rows, kept.sizes, hashes.rows)
+    row_totals += np.bincount(kept.cells // hashes.width, kept.expired, hashes.rows)
+    if np.any(row_totals > n * (1 + 1e-9)) or (
+        counting.window is None and np.any(row_totals < n * (1 - 1e-9))
+    ):
+        raise BrokenInvariant(f"got a row with another number of arrivals; expected {n} with expired ones")
 
 
-def _since_the_one_before(times: Ints, firsts: Ints, first: int) -> Ints:
-    steps = np.diff(times, prepend=0)
-    steps[firsts] = times[firsts] - first
-    return steps
+def _time_differences(times: Ints, group_starts: Ints, first: int) -> Ints:
+    """Each time minus the one before it; at the start of a group (a cell) minus `first`.
+
+    Example: times [103, 107, 100], group starts [0, 2], first 100 gives [3, 4, 0].
+    """
+    differences = np.diff(times, prepend=0)
+    differences[group_starts] = times[group_starts] - first
+    return differences
 
 
-def _times(steps: NDArray[np.uint64], firsts: Ints, first: int) -> Ints:
-    """The inverse. Sums of hostile steps wrap, and what comes out is then not in order and refused."""
-    sums = np.cumsum(steps)
-    base = (sums - steps)[firsts]
-    held = np.diff(firsts, append=len(steps))
-    return (sums - np.repeat(base, held)).view(np.int64) + first
+def _times_of_differences(differences: NDArray[np.uint64], group_starts: Ints, first: int) -> Ints:
+    """The inverse of `_time_differences`.
+
+    Sums of forged differences may overflow. The times are then out of order or range, which the checks of the
+    state detect.
+    """
+    sums = np.cumsum(differences)
+    base = (sums - differences)[group_starts]
+    group_lengths = np.diff(group_starts, append=len(differences))
+    return (sums - np.repeat(base, group_lengths)).view(np.int64) + first
 
 
-def _firsts(cells: Ints) -> Ints:
+def _group_starts(cells: Ints) -> Ints:
+    """The index of the first entry of each cell."""
     return np.flatnonzero(np.diff(cells, prepend=-1))
 
 
-def _damage(offset: int, problem: str) -> CorruptSketch:
+def _corrupt_payload(offset: int, problem: str) -> CorruptSketch:
+    """The error for damage at `offset` of the payload."""
     return corrupt(PAYLOAD_OFFSET + offset, problem)

@@ -1,18 +1,22 @@
-"""How large an ECM-sketch must be for what is promised, and what one of a given size promises.
+"""The size of an ECM-sketch for a given error, and the error of a sketch of a given size.
 
-A sketch has rows x width cells, whose counters err by eps_sw of what they hold. Collisions add at most
+A sketch has rows x width cells, whose counters have a relative error of eps_sw. Collisions add at most
 eps_cm = e / width of all arrivals, with probability 1 - e**-rows. n is the number of arrivals in the
-window.
+window. Every function takes O(1) time.
 
     point queries     |f' - f|   <=  eps * n          eps = max(eps_cm (1 + eps_sw), eps_sw)
     inner products    |ab' - ab| <=  eps * n_a * n_b  eps = max(eps_cm (1 + eps_sw)**2, eps_sw**2 + 2 eps_sw)
 
-each with probability 1 - delta. Memory is proportional to 1 / (eps_cm * eps_sw), and for a given eps least at
+each with probability 1 - delta. Memory is proportional to 1 / (eps_cm * eps_sw). For a given eps it is
+smallest at
 
     point queries     eps_cm = eps / (1 + eps)        eps_sw = eps
     inner products    eps_cm = eps / (1 + eps)        eps_sw = sqrt(1 + eps) - 1.
 
 Randomised waves may fail as well, so they and the rows get delta / 2 each.
+
+Example. Points with eps = delta = 0.01: eps_cm = 0.0099, so 275 columns, and 5 rows; 1375 counters of
+eps_sw = 0.01.
 
 Source: Papapetrou et al., VLDB Journal 2015: lemmas 3 and 4, theorems 1 to 3.
 """
@@ -26,8 +30,11 @@ from tidemark.sketches.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """rows x width cells; the counters' eps_sw, and delta_sw, how often one may fail: 0 for certain ones."""
+class ECMSizes:
+    """rows x width cells, and the parameters of their counters.
+
+    eps_sw: the relative error of a counter. delta_sw: the probability that it is larger; 0 for EH and DW.
+    """
 
     rows: int
     width: int
@@ -35,39 +42,40 @@ class Sizes:
     delta_sw: float
 
 
-def sizes_for_points(eps: float, delta: float, *, randomised: bool = False) -> Sizes:
-    """The least memory for point queries within eps * n with probability 1 - delta."""
+def sizes_for_points(eps: float, delta: float, *, randomised: bool = False) -> ECMSizes:
+    """The smallest sketch for point queries within eps * n with probability 1 - delta."""
     return _sizes(eps, delta, eps, randomised)
 
 
-def sizes_for_inner_products(eps: float, delta: float) -> Sizes:
-    """The least memory for inner products within eps * n_a * n_b with probability 1 - delta."""
+def sizes_for_inner_products(eps: float, delta: float) -> ECMSizes:
+    """The smallest sketch for inner products within eps * n_a * n_b with probability 1 - delta."""
     eps, delta = checked_promise(eps, delta)
     return _sizes(eps, delta, math.sqrt(1 + eps) - 1, randomised=False)
 
 
 def point_eps(eps_cm: float, eps_sw: float) -> float:
-    """What point queries keep, lemma 3."""
+    """The error bound of point queries, lemma 3."""
     return max(eps_cm * (1 + eps_sw), eps_sw)
 
 
 def inner_product_eps(eps_cm: float, eps_sw: float) -> float:
-    """What inner products keep, lemma 4."""
+    """The error bound of inner products, lemma 4."""
     return max(eps_cm * (1 + eps_sw) ** 2, eps_sw**2 + 2 * eps_sw)
 
 
 def eps_of_merge_inputs(eps: float, levels: int) -> float:
-    """The eps that counters need so that the error after `levels` merges, one above the other, is within eps.
+    """The eps_sw that counters need so that their error after `levels` levels of merges is within eps.
 
-    Every merge at the inputs' own eps_sw: (1 + eps_sw)**(levels + 1) - 1 = eps, less what rounding adds.
+    Every merge uses the eps_sw of its inputs, so (1 + eps_sw)**(levels + 1) - 1 = eps. The result is smaller
+    by the possible rounding error.
     """
     if not 0 < eps < 1 or levels < 0:
-        raise InvalidInput(f"got eps = {eps} and {levels} levels; expected 0 < eps < 1 and no fewer than 0")
+        raise InvalidInput(f"got eps = {eps} and {levels} levels; expected 0 < eps < 1 and 0 levels or more")
     return math.expm1(math.log1p(eps) / (levels + 1)) * (1 - (levels + 1) * 2**-48)
 
 
 def checked_promise(eps: float, delta: float) -> tuple[float, float]:
-    """Both as floats; InvalidInput unless a sketch can promise them."""
+    """Both as floats; InvalidInput unless 1e-6 <= eps < 1 and 1e-12 <= delta < 1."""
     numbers = all(isinstance(x, int | float | np.number) for x in (eps, delta))
     if not (numbers and 1e-6 <= eps < 1 and 1e-12 <= delta < 1):
         raise InvalidInput(
@@ -76,13 +84,13 @@ def checked_promise(eps: float, delta: float) -> tuple[float, float]:
     return float(eps), float(delta)
 
 
-def _sizes(eps: float, delta: float, eps_sw: float, randomised: bool) -> Sizes:
+def _sizes(eps: float, delta: float, eps_sw: float, randomised: bool) -> ECMSizes:
     eps, delta = checked_promise(eps, delta)
-    own = delta / 2 if randomised else delta
+    delta_each = delta / 2 if randomised else delta
     eps_cm = eps / (1 + eps)
-    return Sizes(
-        rows=max(1, math.ceil(math.log(1 / own))),
+    return ECMSizes(
+        rows=max(1, math.ceil(math.log(1 / delta_each))),
         width=math.ceil(math.e / eps_cm),
         eps_sw=eps_sw,
-        delta_sw=own if randomised else 0.0,
+        delta_sw=delta_each if randomised else 0.0,
     )

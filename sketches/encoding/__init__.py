@@ -1,1 +1,1 @@
-"""How sketches are stored: a checksummed envelope, and short whole numbers."""
+"""Storage of sketches: a checksummed envelope, and variable-length integers."""

@@ -1,4 +1,4 @@
-"""The byte format around every stored sketch: it tells what is inside and notices any damage.
+"""The byte format around every stored sketch: it names the content and detects damage.
 
     offset  bytes  field
     0       4      magic, b"TMSK"
@@ -8,10 +8,10 @@
     20      length payload
     20 + length 4  CRC-32 (zlib) of every byte before it
 
-All numbers are little endian. The envelope has no padding and nothing follows it, so the length of the whole
-is known from its header. The checksum is compared before kind and version are believed: a flipped bit is
-reported as damage and never as a sketch of the future. CRC-32 finds every single flipped byte; it is no
-defence against an attacker, and therefore the reader of a payload still checks each field.
+All numbers are little endian. The envelope has no padding and nothing follows it, so its header determines
+the total length. The checksum is verified before kind and version are used: a flipped bit is reported as
+damage, never as a newer version. CRC-32 detects every change of a single byte. It does not protect against
+forged bytes, so the decoder of each payload still checks every field.
 """
 
 import struct
@@ -20,51 +20,54 @@ import zlib
 from tidemark.sketches.errors import CorruptSketch, InvalidInput, NewerVersion, WrongKind
 
 MAGIC = b"TMSK"
-_HEADER = struct.Struct("<4s4sIQ")
+_ENVELOPE_HEADER = struct.Struct("<4s4sIQ")
 _CHECKSUM = struct.Struct("<I")
-PAYLOAD_OFFSET = _HEADER.size
+PAYLOAD_OFFSET = _ENVELOPE_HEADER.size
 
 
 def wrap(kind: bytes, version: int, payload: bytes) -> bytes:
-    """The stored form of one payload.
+    """The stored form of one payload. O(len(payload)).
 
-    `kind` is four bytes, `version` is from 1 to 2**32 - 1. Raises InvalidInput otherwise.
+    kind: four bytes. version: of the payload's format, from 1 to 2**32 - 1.
+
+    Raises InvalidInput for another kind or version.
     """
     if len(kind) != 4 or not 1 <= version < 2**32:
-        raise InvalidInput(f"got kind {kind!r} and version {version}; expected 4 bytes and 1 to 2**32 - 1")
-    body = _HEADER.pack(MAGIC, kind, version, len(payload)) + payload
+        raise InvalidInput(f"got kind {kind!r} and version {version}; expected 4 bytes, and 1 to 2**32 - 1")
+    body = _ENVELOPE_HEADER.pack(MAGIC, kind, version, len(payload)) + payload
     return body + _CHECKSUM.pack(zlib.crc32(body))
 
 
 def unwrap(kind: bytes, data: bytes | bytearray | memoryview, *, newest: int = 1) -> tuple[int, bytes]:
-    """The version and the payload of stored bytes; the inverse of `wrap`.
+    """(version, payload) of stored bytes; the inverse of `wrap`. O(len(data)).
 
-    `newest` is the highest payload version that the caller can read. Raises CorruptSketch if any byte is
-    missing, changed or too many, WrongKind if the bytes hold another sketch, NewerVersion if the version is
-    above `newest`, InvalidInput if `data` is not bytes.
+    kind: the kind that is expected. newest: the highest payload version that the caller can read.
+
+    Raises CorruptSketch if a byte is missing, changed or added, WrongKind if the bytes contain a sketch of
+    another kind, NewerVersion if the version is above `newest`, InvalidInput if `data` is not bytes.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InvalidInput(f"got {type(data).__name__}; expected the bytes that to_bytes() returned")
     data = bytes(data)
-    found, version = _check_whole(data)
-    if found != kind:
+    stored_kind, version = _checked_header(data)
+    if stored_kind != kind:
         raise WrongKind(
-            f"got a sketch of kind {found!r}, expected {kind!r}; read it with the class of its kind"
+            f"got a sketch of kind {stored_kind!r}, expected {kind!r}; read it with the class of its kind"
         )
     if version > newest:
         raise NewerVersion(
             f"got format version {version} of kind {kind!r}, expected at most {newest}; "
-            "a newer release wrote it: upgrade tidemark on this machine"
+            "a newer release of tidemark wrote it: upgrade tidemark on this machine"
         )
     return version, data[PAYLOAD_OFFSET : -_CHECKSUM.size]
 
 
-def _check_whole(data: bytes) -> tuple[bytes, int]:
-    """Kind and version of bytes that are proved whole."""
+def _checked_header(data: bytes) -> tuple[bytes, int]:
+    """(kind, version) of stored bytes; CorruptSketch unless length, magic and checksum are right."""
     smallest = PAYLOAD_OFFSET + _CHECKSUM.size
     if len(data) < smallest:
-        raise corrupt(len(data), f"the bytes end after {len(data)}, expected at least {smallest}")
-    magic, kind, version, length = _HEADER.unpack_from(data)
+        raise corrupt(len(data), f"got {len(data)} bytes, expected at least {smallest}")
+    magic, kind, version, length = _ENVELOPE_HEADER.unpack_from(data)
     if magic != MAGIC:
         raise corrupt(0, f"got {magic!r}, expected the magic {MAGIC!r}")
     end = PAYLOAD_OFFSET + length

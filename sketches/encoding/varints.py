@@ -1,7 +1,9 @@
-"""Whole numbers in as few bytes as each needs.
+"""Variable-length integers: unsigned LEB128 for arrays of numbers below 2**64.
 
-Seven bits a byte, the lowest first; the top bit tells that more follow. This is LEB128 for numbers below
-2**64, over arrays. A number has one form: the last byte of several is not 0.
+Each byte has seven bits of the number, the lowest first; the top bit is set if more bytes follow. Only the
+shortest form is accepted: the last byte of several is not 0. Example: 5 is 05, 300 is AC 02.
+
+Cost: O(bytes), with one vectorised pass for each byte of the longest number.
 """
 
 import numpy as np
@@ -9,60 +11,64 @@ from numpy.typing import NDArray
 
 from tidemark.sketches.errors import CorruptSketch
 
-_LONGEST = 10  # bytes of a number below 2**64
-_BLOCK = 2**16  # numbers that are decoded at once: what stands between bytes and numbers stays small
+_MOST_BYTES = 10  # of a number below 2**64
+_NUMBERS_AT_ONCE = 2**16  # numbers decoded in one step, to bound the size of temporary arrays
 
 
 def encode_varints(numbers: NDArray[np.uint64]) -> bytes:
-    """The bytes of the numbers, one after the other."""
+    """The encoded numbers, one after the other; the inverse of `decode_varints`."""
     width = np.ones(len(numbers), np.int64)
-    for extra in range(1, _LONGEST):
+    for extra in range(1, _MOST_BYTES):
         width += numbers >= np.uint64(1 << 7 * extra)
     ends = np.cumsum(width)
     result = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-    for at in range(_LONGEST):
-        some = np.flatnonzero(width > at)
-        part = (numbers[some] >> np.uint64(7 * at)) & np.uint64(127)
-        more = np.where(width[some] > at + 1, np.uint64(128), np.uint64(0))
-        result[ends[some] - width[some] + at] = part | more
+    for place in range(_MOST_BYTES):
+        indices = np.flatnonzero(width > place)
+        low_bits = (numbers[indices] >> np.uint64(7 * place)) & np.uint64(127)
+        more_bit = np.where(width[indices] > place + 1, np.uint64(128), np.uint64(0))
+        result[ends[indices] - width[indices] + place] = low_bits | more_bit
     return result.tobytes()
 
 
 def decode_varints(data: bytes) -> NDArray[np.uint64]:
-    """The numbers of such bytes; CorruptSketch if the last is cut, or one is not in its form.
+    """The numbers of encoded bytes; the inverse of `encode_varints`.
 
-    Takes 16 bytes of memory for each number, of which there are no more than bytes.
+    Raises CorruptSketch if the last number is incomplete, if a number is not in its shortest form, or if a
+    number is 2**64 or more. Memory: 16 bytes a number, and there are at most as many numbers as bytes.
     """
     stored = np.frombuffer(data, np.uint8)
     if not len(stored):
         return np.empty(0, np.uint64)
     if stored[-1] >= 128:
-        raise CorruptSketch("the last number is cut")
+        raise CorruptSketch("got an incomplete last number, expected its last byte below 128")
     last = np.flatnonzero(stored < 128)
     numbers = np.empty(len(last), np.uint64)
     begin = 0
-    for at in range(0, len(last), _BLOCK):
-        own = last[at : at + _BLOCK]
-        numbers[at : at + _BLOCK] = _decoded(stored[begin : own[-1] + 1], own - begin)
-        begin = own[-1] + 1
+    for first_number in range(0, len(last), _NUMBERS_AT_ONCE):
+        block_last = last[first_number : first_number + _NUMBERS_AT_ONCE]
+        block = _decode_block(stored[begin : block_last[-1] + 1], block_last - begin)
+        numbers[first_number : first_number + _NUMBERS_AT_ONCE] = block
+        begin = block_last[-1] + 1
     return numbers
 
 
-def _decoded(stored: NDArray[np.uint8], last: NDArray[np.intp]) -> NDArray[np.uint64]:
-    """The numbers that end at the positions `last`."""
+def _decode_block(stored: NDArray[np.uint8], last: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """The numbers whose last bytes are at the positions `last`."""
     first = np.concatenate([[0], last[:-1] + 1])
     width = last - first + 1
-    tail = stored[last]
-    if np.any((width > _LONGEST) | ((width > 1) & (tail == 0)) | ((width == _LONGEST) & (tail > 1))):
-        raise CorruptSketch("a number takes more bytes than it needs, or more than 64 bits")
+    last_bytes = stored[last]
+    too_long = (width > _MOST_BYTES) | ((width == _MOST_BYTES) & (last_bytes > 1))
+    if np.any(too_long | ((width > 1) & (last_bytes == 0))):
+        raise CorruptSketch("got a number of more than 64 bits or not in its shortest form, expected neither")
     numbers = np.zeros(len(last), np.uint64)
-    for at in range(int(width.max())):
-        some = np.flatnonzero(width > at)
-        numbers[some] |= (stored[first[some] + at].astype(np.uint64) & np.uint64(127)) << np.uint64(7 * at)
+    for place in range(int(width.max())):
+        indices = np.flatnonzero(width > place)
+        low_bits = stored[first[indices] + place].astype(np.uint64) & np.uint64(127)
+        numbers[indices] |= low_bits << np.uint64(7 * place)
     return numbers
 
 
 def exact_sum(numbers: NDArray[np.uint64]) -> int:
-    """The sum of fewer than 2**32 numbers as it is: numpy's would wrap."""
+    """The exact sum of fewer than 2**32 numbers; a sum in uint64 could overflow."""
     low = numbers & np.uint64(0xFFFFFFFF)
     return (int((numbers >> np.uint64(32)).sum()) << 32) + int(low.sum())

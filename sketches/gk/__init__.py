@@ -1,1 +1,1 @@
-"""The Greenwald-Khanna summary of quantiles."""
+"""The Greenwald-Khanna quantile summary: model, sketch and stored form."""

@@ -11,8 +11,10 @@
     ...     g * k  gaps: rmin[j] - rmin[j - 1] - 1, with rmin[-1] = 0
     ...     s * k  spreads: rmax[j] - rmin[j]
 
-All little endian. Gaps and spreads are unsigned, each at the narrowest width that holds the largest of them;
-width 0 means that all are 0. Equal sketches have equal bytes.
+All numbers are little endian. Gaps and spreads are unsigned, each at the narrowest width that holds the
+largest of them; width 0 means that all are 0. Equal sketches have equal bytes.
+
+Size: 23 + (8 + g + s) * k bytes of payload. Encoding and decoding take O(k) time.
 """
 
 import struct
@@ -23,86 +25,97 @@ from numpy.typing import NDArray
 from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, corrupt, unwrap, wrap
 from tidemark.sketches.encoding.varints import exact_sum
 from tidemark.sketches.errors import BrokenInvariant, CorruptSketch
-from tidemark.sketches.gk.gk_summary import Summary, check
+from tidemark.sketches.gk.gk_summary import GKSummary, check_summary
 from tidemark.sketches.inputs import FLOAT64, INT64
 
-KIND = b"GKQS"
-VERSION = 1
-_HEADER = struct.Struct("<dQIcBB")
+GK_KIND = b"GKQS"
+GK_VERSION = 1
+_GK_HEADER = struct.Struct("<dQIcBB")
 _DTYPES = {b"f": np.dtype("<f8"), b"i": np.dtype("<i8")}
 _WIDTHS = (0, 1, 2, 4, 8)
 
 
-def encode(summary: Summary, eps: float) -> bytes:
-    """The stored form of a summary that keeps `eps`."""
-    code = b"f" if summary.values.dtype == FLOAT64 else b"i"
+def encode(summary: GKSummary, eps: float) -> bytes:
+    """The stored form of a summary that keeps `eps`; the inverse of `decode`. O(k)."""
+    dtype_code = b"f" if summary.values.dtype == FLOAT64 else b"i"
     gap_width, gaps = _narrow(np.diff(summary.rmin, prepend=0) - 1)
     spread_width, spreads = _narrow(summary.rmax - summary.rmin)
-    header = _HEADER.pack(eps, summary.n, len(summary.values), code, gap_width, spread_width)
-    return wrap(KIND, VERSION, header + summary.values.astype(_DTYPES[code]).tobytes() + gaps + spreads)
+    header = _GK_HEADER.pack(eps, summary.n, len(summary.values), dtype_code, gap_width, spread_width)
+    values = summary.values.astype(_DTYPES[dtype_code]).tobytes()
+    return wrap(GK_KIND, GK_VERSION, header + values + gaps + spreads)
 
 
-def decode(data: bytes) -> tuple[Summary, float]:
-    """The summary and its eps; the inverse of `encode`.
+def decode(data: bytes) -> tuple[GKSummary, float]:
+    """The summary and its eps; the inverse of `encode`. O(len(data)) time and memory.
 
-    Raises CorruptSketch for any damage, also for whole bytes whose content no sketch can have; WrongKind and
-    NewerVersion as `unwrap` does.
+    Raises CorruptSketch for damaged bytes and for intact bytes that break an invariant of the summary;
+    WrongKind and NewerVersion as `unwrap` does.
     """
-    _, payload = unwrap(KIND, data, newest=VERSION)
-    if len(payload) < _HEADER.size:
-        raise _damage(
-            len(payload), f"the payload ends after {len(payload)}, expected at least {_HEADER.size}"
+    _, payload = unwrap(GK_KIND, data, newest=GK_VERSION)
+    if len(payload) < _GK_HEADER.size:
+        raise _corrupt_payload(
+            len(payload), f"got a payload of {len(payload)} bytes, expected at least {_GK_HEADER.size}"
         )
-    eps, n, k, code, gap_width, spread_width = _HEADER.unpack_from(payload)
+    eps, n, k, dtype_code, gap_width, spread_width = _GK_HEADER.unpack_from(payload)
     if not 0 < eps < 0.5:
-        raise _damage(0, f"got eps = {eps}, expected it between 0 and 0.5")
+        raise _corrupt_payload(0, f"got eps = {eps}, expected 0 < eps < 0.5")
     if n >= 2**63 or k > n or (k == 0) != (n == 0):
-        raise _damage(8, f"got n = {n} and {k} tuples, expected 1 to n tuples and n < 2**63, or neither")
-    if code not in _DTYPES or gap_width not in _WIDTHS or spread_width not in _WIDTHS:
-        raise _damage(
-            20, f"got dtype {code!r}, widths {gap_width}, {spread_width}, expected f or i, and {_WIDTHS}"
+        raise _corrupt_payload(
+            8, f"got n = {n} and {k} tuples, expected n < 2**63 and 1 to n tuples, or n = 0 without tuples"
         )
-    gaps_at = _HEADER.size + 8 * k
-    spreads_at = gaps_at + gap_width * k
-    end = spreads_at + spread_width * k
+    if dtype_code not in _DTYPES or gap_width not in _WIDTHS or spread_width not in _WIDTHS:
+        raise _corrupt_payload(
+            20,
+            f"got dtype {dtype_code!r}, widths {gap_width} and {spread_width}, "
+            f"expected dtype f or i and widths of {_WIDTHS}",
+        )
+    gaps_offset = _GK_HEADER.size + 8 * k
+    spreads_offset = gaps_offset + gap_width * k
+    end = spreads_offset + spread_width * k
     if len(payload) != end:
-        raise _damage(16, f"got a payload of {len(payload)} bytes, expected {end} for {k} tuples")
-    values = np.frombuffer(payload, _DTYPES[code], k, _HEADER.size)
-    gaps = _widen(payload, k, gaps_at, gap_width)
-    spreads = _widen(payload, k, spreads_at, spread_width)
-    rmin, rmax = _ranks(gaps, spreads, n, gaps_at, spreads_at)
-    summary = Summary(values.astype(FLOAT64 if code == b"f" else INT64), rmin, rmax)
+        raise _corrupt_payload(16, f"got a payload of {len(payload)} bytes, expected {end} for {k} tuples")
+    values = np.frombuffer(payload, _DTYPES[dtype_code], k, _GK_HEADER.size)
+    gaps = _widen(payload, k, gaps_offset, gap_width)
+    spreads = _widen(payload, k, spreads_offset, spread_width)
+    rmin, rmax = _positions(gaps, spreads, n, gaps_offset, spreads_offset)
+    summary = GKSummary(values.astype(FLOAT64 if dtype_code == b"f" else INT64), rmin, rmax)
     try:
-        check(summary, eps)
+        check_summary(summary, eps)
     except BrokenInvariant as broken:
-        raise _damage(_HEADER.size, str(broken)) from broken
+        raise _corrupt_payload(_GK_HEADER.size, str(broken)) from broken
     return summary, eps
 
 
-def _ranks(
-    gaps: NDArray[np.uint64], spreads: NDArray[np.uint64], n: int, gaps_at: int, spreads_at: int
+def _positions(
+    gaps: NDArray[np.uint64], spreads: NDArray[np.uint64], n: int, gaps_offset: int, spreads_offset: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rmin and rmax of gaps and spreads, proved to fit before numpy adds: hostile gaps would wrap."""
+    """The rmin and rmax of gaps and spreads.
+
+    Their ranges are checked before numpy adds them, because sums of forged gaps would overflow.
+    """
     last = exact_sum(gaps) + len(gaps)
     if last != n:
-        raise _damage(gaps_at, f"got gaps that end at rank {last}, expected n = {n}")
+        raise _corrupt_payload(gaps_offset, f"got gaps that end at rank {last}, expected n = {n}")
     rmin = np.cumsum(gaps.astype(np.int64) + 1)
     if np.any(spreads > (n - rmin).astype(np.uint64)):
-        raise _damage(spreads_at, f"got a tuple above rank n = {n}, expected none")
+        raise _corrupt_payload(spreads_offset, f"got a tuple above rank n = {n}, expected none")
     return rmin, rmin + spreads.astype(np.int64)
 
 
 def _narrow(numbers: NDArray[np.int64]) -> tuple[int, bytes]:
+    """The smallest width that holds all numbers, and the numbers at that width."""
     largest = int(numbers.max(initial=0))
     width = next(w for w in _WIDTHS if largest < 256**w)
     return width, numbers.astype(f"<u{width}").tobytes() if width else b""
 
 
 def _widen(payload: bytes, k: int, offset: int, width: int) -> NDArray[np.uint64]:
+    """The k numbers of `width` bytes at `offset`; the inverse of `_narrow`."""
     if width == 0:
         return np.zeros(k, np.uint64)
     return np.frombuffer(payload, f"<u{width}", k, offset).astype(np.uint64)
 
 
-def _damage(offset: int, problem: str) -> CorruptSketch:
+def _corrupt_payload(offset: int, problem: str) -> CorruptSketch:
+    """The error for damage at `offset` of the payload."""
     return corrupt(PAYLOAD_OFFSET + offset, problem)

@@ -1,1 +1,1 @@
-"""Keys as 64-bit digests, and the rows of a Count-Min sketch."""
+"""64-bit digests of keys, and the row hashes of a Count-Min sketch."""

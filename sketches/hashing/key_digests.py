@@ -1,15 +1,17 @@
-"""Digests: from a column of keys to 64-bit numbers that are the same on every machine and in every version.
+"""Digests: 64-bit numbers for the keys of a column, equal on every machine and in every version.
 
     integers, booleans, dates, times   the number itself (dates in days, times in their own unit, since 1970)
-    text and bytes                     XXH3 with 64 bits of the UTF-8 text or of the bytes, with a seed
+    text and bytes                     64-bit XXH3 of the UTF-8 text or of the bytes, with a seed
 
-An integer needs no mixing: the row hashes take any two different numbers apart equally well. A key has one
-digest whatever holds it: numpy, Arrow, a list; int8 or int64; text or dictionary. Python's hash() is
-another in each process and is never used. Text and bytes of one content share a digest; so do -1 and 2**64
-- 1.
+Integers are not mixed, because the row hashes separate any two different numbers equally well. The digest of
+a key does not depend on its container: numpy, Arrow or a list; int8 or int64; text or dictionary. Python's
+hash() differs between processes and is not used. Text and bytes with the same content have the same digest;
+so have -1 and 2**64 - 1.
 
-NULL is no key and is refused: the caller counts it apart. So are floats, where 0.0, -0.0 and NaN leave open
-what a key is.
+NULL keys raise InvalidInput: the caller counts them separately. Floats raise it too, because 0.0, -0.0 and
+NaN make equality of keys ambiguous.
+
+Cost: O(n) for numbers; for text and bytes O(n) plus the bytes of the different keys of a batch.
 """
 
 from datetime import date
@@ -25,31 +27,37 @@ _ARROW_TEXT = {"string", "large_string", "string_view", "binary", "large_binary"
 
 
 def digest(keys: Any, *, seed: int = 0) -> Digests:
-    """The digests of a column of keys: a numpy array, an Arrow array or chunked array, or a sequence.
+    """The digests of a column of keys: shape (n,), uint64.
 
-    Every sketch that is asked or merged together takes the same `seed`, below 2**64. A text that repeats is
-    hashed once. InvalidInput for NULL, NaT, floats and types that are no keys.
+    keys: a one-dimensional numpy array, an Arrow array or chunked array, or a sequence, of one type.
+    seed: of the hash of text and bytes, below 2**64; use one seed for all sketches that are queried or merged
+        together.
+
+    Raises InvalidInput for NULL, NaT, floats and other types that cannot be keys. O(n) time; a repeated text
+    is hashed once.
     """
     if not 0 <= seed < 2**64:
         raise InvalidInput(f"got seed = {seed}; expected an integer from 0 to 2**64 - 1")
     if type(keys).__module__.partition(".")[0] == "pyarrow":
-        return _of_arrow(keys, seed)
-    given = keys if isinstance(keys, np.ndarray) else _as_array(keys)
-    if isinstance(given, np.ma.MaskedArray):
+        return _digest_arrow(keys, seed)
+    key_array = keys if isinstance(keys, np.ndarray) else _as_array(keys)
+    if isinstance(key_array, np.ma.MaskedArray):
         raise InvalidInput("got a masked array; expected keys only; pass array.compressed()")
-    if given.ndim != 1:
-        raise InvalidInput(f"got keys of shape {given.shape}; expected one dimension; ravel them")
-    kind = given.dtype.kind
-    if kind in "iub":
-        return given.astype(np.uint64) if kind != "i" else given.astype(np.int64).view(np.uint64)
-    if kind == "M":
-        if np.isnat(given).any():
-            raise _null("NaT")
-        return given.astype(np.int64).view(np.uint64)
-    if kind in "USTO":
-        return _of_objects(given.tolist(), seed)
+    if key_array.ndim != 1:
+        raise InvalidInput(f"got keys of shape {key_array.shape}; expected one dimension; ravel them")
+    dtype_kind = key_array.dtype.kind
+    if dtype_kind in "iub":
+        return (
+            key_array.astype(np.uint64) if dtype_kind != "i" else key_array.astype(np.int64).view(np.uint64)
+        )
+    if dtype_kind == "M":
+        if np.isnat(key_array).any():
+            raise _null_error("NaT")
+        return key_array.astype(np.int64).view(np.uint64)
+    if dtype_kind in "USTO":
+        return _digest_objects(key_array.tolist(), seed)
     raise InvalidInput(
-        f"got keys of dtype {given.dtype}; expected integers, booleans, dates, times, text or bytes"
+        f"got keys of dtype {key_array.dtype}; expected integers, booleans, dates, times, text or bytes"
     )
 
 
@@ -58,90 +66,94 @@ def digest_one(key: Any, *, seed: int = 0) -> int:
     return int(digest([key], seed=seed)[0])
 
 
-def _of_arrow(keys: Any, seed: int) -> Digests:
+def _digest_arrow(keys: Any, seed: int) -> Digests:
     import pyarrow as pa
 
     if keys.null_count:
-        raise _null(f"{keys.null_count} NULL")
+        raise _null_error(f"{keys.null_count} NULL")
     if isinstance(keys, pa.ChunkedArray):
-        parts = [_of_arrow(chunk, seed) for chunk in keys.chunks]
-        return np.concatenate([np.empty(0, np.uint64), *parts])
-    kind = keys.type
-    if pa.types.is_dictionary(kind):
-        return _of_dictionary(keys, seed)
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        chunks = [_digest_arrow(chunk, seed) for chunk in keys.chunks]
+        return np.concatenate([np.empty(0, np.uint64), *chunks])
+    key_type = keys.type
+    if pa.types.is_dictionary(key_type):
+        return _digest_dictionary(keys, seed)
+    if pa.types.is_boolean(key_type) or pa.types.is_integer(key_type):
         return digest(keys.to_numpy(zero_copy_only=False), seed=seed)
-    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64) and not pa.types.is_interval(kind):
-        plain = keys.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-        return digest(plain.to_numpy(zero_copy_only=False), seed=seed)
-    if str(kind) in _ARROW_TEXT or pa.types.is_fixed_size_binary(kind):
-        return _of_entries(keys, seed)
+    is_interval = pa.types.is_interval(key_type)
+    if pa.types.is_temporal(key_type) and key_type.bit_width in (32, 64) and not is_interval:
+        integers = keys.cast(pa.int32() if key_type.bit_width == 32 else pa.int64())
+        return digest(integers.to_numpy(zero_copy_only=False), seed=seed)
+    if str(key_type) in _ARROW_TEXT or pa.types.is_fixed_size_binary(key_type):
+        return _digest_arrow_text(keys, seed)
     raise InvalidInput(
-        f"got keys of type {kind}; expected integers, booleans, dates, times, text or bytes; cast them"
+        f"got keys of type {key_type}; expected integers, booleans, dates, times, text or bytes; cast them"
     )
 
 
-def _of_dictionary(keys: Any, seed: int) -> Digests:
-    used = keys.indices.to_numpy(zero_copy_only=False)
-    if not len(used):
+def _digest_dictionary(keys: Any, seed: int) -> Digests:
+    indices = keys.indices.to_numpy(zero_copy_only=False)
+    if not len(indices):
         return np.empty(0, np.uint64)
-    # An entry that no row uses is no key, NULL among them: a slice keeps the whole dictionary.
-    entries, at = np.unique(used, return_inverse=True)
-    return digest(keys.dictionary.take(entries.tolist()), seed=seed)[at]
+    # A slice keeps the whole dictionary. Entries that no row uses, which may be NULL, are ignored.
+    used_entries, inverse = np.unique(indices, return_inverse=True)
+    return digest(keys.dictionary.take(used_entries.tolist()), seed=seed)[inverse]
 
 
-def _of_entries(keys: Any, seed: int) -> Digests:
-    """Text and bytes of Arrow, each different one hashed once."""
-    # Arrow does not encode views.
-    plain = {"string_view": "large_string", "binary_view": "large_binary"}.get(str(keys.type))
-    encoded = (keys.cast(plain) if plain else keys).dictionary_encode()
-    entries = _of_objects(encoded.dictionary.to_pylist(), seed)
-    # Not by to_numpy: it imports pandas, which no reader needs.
-    used: Digests = entries[np.from_dlpack(encoded.indices)]
-    return used
+def _digest_arrow_text(keys: Any, seed: int) -> Digests:
+    """The digests of Arrow text or bytes, with one hash for each different key."""
+    # Arrow cannot dictionary-encode view types.
+    plain_type = {"string_view": "large_string", "binary_view": "large_binary"}.get(str(keys.type))
+    encoded = (keys.cast(plain_type) if plain_type else keys).dictionary_encode()
+    entry_digests = _digest_objects(encoded.dictionary.to_pylist(), seed)
+    # to_numpy would import pandas, which costs time and memory and is not needed here.
+    digests: Digests = entry_digests[np.from_dlpack(encoded.indices)]
+    return digests
 
 
-def _of_objects(keys: list[Any], seed: int) -> Digests:
+def _digest_objects(keys: list[Any], seed: int) -> Digests:
     known: dict[str | bytes, int] = {}
     result = np.empty(len(keys), np.uint64)
     for i, key in enumerate(keys):
-        found = known.get(key) if isinstance(key, str | bytes) else None
-        if found is None:
+        key_digest = known.get(key) if isinstance(key, str | bytes) else None
+        if key_digest is None:
             if key is None:
-                raise _null("None")
+                raise _null_error("None")
             if not isinstance(key, str | bytes):
                 raise InvalidInput(
                     f"got a key of type {type(key).__name__} at index {i}; expected a column of one type: "
                     "integers, booleans, dates, times, text or bytes"
                 )
-            # Seeded XXH3 of the UTF-8 bytes; a lone surrogate has none and is no text.
+            # A lone surrogate cannot be encoded as UTF-8.
             try:
                 data = key.encode() if isinstance(key, str) else key
-            except UnicodeEncodeError as not_text:
+            except UnicodeEncodeError as lone_surrogate:
                 raise InvalidInput(
-                    f"got {key!r} at index {i}; expected text that UTF-8 can hold"
-                ) from not_text
-            found = known[key] = xxhash.xxh3_64_intdigest(data, seed)
-        result[i] = found
+                    f"got {key!r} at index {i}; expected text that can be encoded as UTF-8"
+                ) from lone_surrogate
+            key_digest = known[key] = xxhash.xxh3_64_intdigest(data, seed)
+        result[i] = key_digest
     return result
 
 
 def _as_array(keys: Any) -> Any:
-    """A sequence as an array of its own type; text and bytes stay objects: numpy cuts trailing zeros."""
-    listed = list(keys)
-    if any(key is None for key in listed):
-        raise _null("None")
-    if listed and isinstance(listed[0], str | bytes):
-        return np.array(listed, object)
-    if all(type(key) is date for key in listed):  # a datetime is one too, and its zone and unit are open
-        return np.array(listed, "datetime64[D]")
+    """A sequence as a numpy array; text and bytes stay objects, because numpy drops trailing zero bytes."""
+    key_list = list(keys)
+    if any(key is None for key in key_list):
+        raise _null_error("None")
+    if key_list and isinstance(key_list[0], str | bytes):
+        return np.array(key_list, object)
+    # Not isinstance: datetime is a subclass of date, and its time zone and unit would be ambiguous.
+    if all(type(key) is date for key in key_list):
+        return np.array(key_list, "datetime64[D]")
     try:
-        return np.array(listed) if listed else np.empty(0, np.uint64)
+        return np.array(key_list) if key_list else np.empty(0, np.uint64)
     except (ValueError, OverflowError) as mixed_types:
         raise InvalidInput(
-            f"got keys that make no column; expected keys of one type ({mixed_types})"
+            f"got keys that do not form a column; expected keys of one type ({mixed_types})"
         ) from None
 
 
-def _null(what: str) -> InvalidInput:
-    return InvalidInput(f"got {what} among the keys; expected keys only; the caller counts NULL apart")
+def _null_error(nulls: str) -> InvalidInput:
+    return InvalidInput(
+        f"got {nulls} among the keys; expected keys without NULL; filter them out and count them separately"
+    )

@@ -13,6 +13,7 @@ from bench import report
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
+@pytest.mark.spark
 def test_every_part_asserts_its_answers_and_writes_its_section(tmp_path: Path) -> None:
     out, work = tmp_path / "out", tmp_path / "work"
     work.mkdir()

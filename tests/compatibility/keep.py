@@ -10,7 +10,6 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
-from unittest.mock import patch
 
 from tests.compatibility import rows
 from tidemark import stream, warehouse
@@ -18,11 +17,12 @@ from tidemark.jobs.spark.session import spark_session
 from tidemark.stream.append import append_batch
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange
-from tidemark.warehouse.ingest.row_filter import Sieve
-from tidemark.warehouse.loads import attempt, tasks
-from tidemark.warehouse.projections import key_counts
+from tidemark.warehouse.ingest.row_filter import RowFilter
+from tidemark.warehouse.tuning import Tuning
 
 FOLDER = Path(__file__).parent
+# Sorts, slices and files of a few rows: several files a run and several blocks a file.
+TINY = Tuning(sort_rows=180, slice_rows=64, file_rows=(64, 128), key_block_rows=16)
 
 
 def main(version: str) -> None:
@@ -33,14 +33,7 @@ def main(version: str) -> None:
     spark = spark_session(
         "tidemark-keep", **{"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
     )
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        # Sorts, slices and files of a few rows: several files a run and several blocks a file.
-        patch.object(tasks, "SORT_ROWS", 180),
-        patch.object(attempt, "SLICE_ROWS", 64),
-        patch.object(attempt, "FILE_ROWS", (64, 128)),
-        patch.object(key_counts, "BLOCK_ROWS", 16),
-    ):
+    with tempfile.TemporaryDirectory() as folder:
         timed, plain = Path(folder, "timed"), Path(folder, "plain")
         options = {"eps": 0.02, "kappa": 2, "key_eps": 0.05, "key_delta": 0.05}
         warehouse.create(
@@ -49,11 +42,11 @@ def main(version: str) -> None:
         for (source, name), batch in rows.timed_batches().items():
             frame = spark.createDataFrame(batch, rows.TIMED)
             if source == "bulk":
-                warehouse.load(spark, timed, frame.repartition(2), name)
+                warehouse.load(spark, timed, frame.repartition(2), name, tuning=TINY)
             else:
-                stream.append(spark, timed, frame.coalesce(1), source=source, batch=name)
+                stream.append(spark, timed, frame.coalesce(1), source=source, batch=name, tuning=TINY)
             if (source, name) == ("web", rows.LOADED[-1]):
-                warehouse.load(spark, timed)
+                warehouse.load(spark, timed, tuning=TINY)
         refused = spark.createDataFrame(
             [(*rows.timed_rows("refused", 1)[0], str(at), "{", "no record") for at in range(3)],
             f"{rows.TIMED}, _position string, _raw string, _reason string",
@@ -63,15 +56,15 @@ def main(version: str) -> None:
             Store.from_uri(timed),
             refused,
             BatchRange("partner", 2, 2),
-            sieve=Sieve(latest=None, reasons=True),
+            row_filter=RowFilter(latest=None, reasons=True),
         )
         warehouse.create(spark, plain, ["n"], key="k", kappa=2, grace="0")
         for (source, name), batch in rows.plain_batches().items():
             frame = spark.createDataFrame(batch, rows.PLAIN)
             if source == "bulk":
-                warehouse.load(spark, plain, frame, name)
+                warehouse.load(spark, plain, frame, name, tuning=TINY)
             else:
-                stream.append(spark, plain, frame.coalesce(1), source=source, batch=name)
+                stream.append(spark, plain, frame.coalesce(1), source=source, batch=name, tuning=TINY)
         warehouse.maintain(spark, plain)
         for made in (timed, plain):
             report = warehouse.verify(made)

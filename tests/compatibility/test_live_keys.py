@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tests.compatibility import rows
 from tests.compatibility.kept import unpacked
@@ -17,7 +18,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest.event_files import WriteRows
-from tidemark.warehouse.ingest.row_filter import Sieve
+from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import by_tick
 from tidemark.warehouse.settings.options import SYSTEM_COLUMNS, read_options
@@ -33,7 +34,7 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
     schema, eps = pa.schema(events.schema()), ledger_table.level_eps(options.eps, 0)
     fields = list(schema)[len(SYSTEM_COLUMNS) :]
     columns = [pa.array(values, field.type) for *values, field in zip(*given, fields, strict=True)]
-    work = WriteRows(store, schema, batch, options, 0, Sieve(), eps)
+    work = WriteRows(store, schema, batch, options, 0, RowFilter(), eps)
     made = list(work(iter([pa.RecordBatch.from_arrays(columns, [field.name for field in fields])])))
     files = [one.file.action() for one in made]
     assert tables.commit_once(store, EVENTS, "web", number, lambda _: files)
@@ -41,6 +42,7 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
     assert ledger_table.append_batch(store, options.eps, "web", number, found)
 
 
+@pytest.mark.slow
 def test_new_batches_merge_with_old_ones_and_what_they_keep_is_told(tmp_path: Path) -> None:
     store = Store.from_uri(unpacked(tmp_path, "timed"))
     batches = rows.timed_batches()

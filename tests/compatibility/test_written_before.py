@@ -24,7 +24,7 @@ from tidemark import query, stream, warehouse
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.runs import layout
-from tidemark.warehouse.snapshots.snapshot import rejected_counts
+from tidemark.warehouse.snapshots.system_tables import rejected_counts
 
 ARCHIVES = {"0.1.0": "8d49bcc55b071533a3e4dffecfb333892c662f29a4f7a9406fa08bb08042fc05"}
 PHIS = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)
@@ -142,6 +142,7 @@ def test_what_is_kept_is_small_and_stays_as_it_was_written() -> None:
         assert hashlib.sha256(path.read_bytes()).hexdigest() == ARCHIVES[path.name[8:-7]]
 
 
+@pytest.mark.slow
 def test_a_warehouse_of_before_opens_answers_exactly_and_verifies(timed: Kept, plain: Kept) -> None:
     check_timed(timed)
     check_plain(plain)
@@ -163,7 +164,7 @@ def test_a_version_that_names_its_runs_otherwise_does_not_pass(
 def test_a_version_that_starts_its_sketches_otherwise_does_not_pass(
     timed: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.sketches.gk.gk_bytes.KIND", b"GKS2")
+    monkeypatch.setattr("tidemark.sketches.gk.gk_bytes.GK_KIND", b"GKS2")
     with pytest.raises(DamagedWarehouse):
         check_timed(timed)
 

@@ -28,13 +28,9 @@ from typing import Any
 from tests.warehouse.disk import tables_of
 from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
-from tidemark.warehouse.events import reader
-from tidemark.warehouse.ingest import event_files
 from tidemark.warehouse.integrity import sealed_files
-from tidemark.warehouse.ledger import cascade, ledger_table
-from tidemark.warehouse.loads import attempt, tasks
-from tidemark.warehouse.projections import key_counts, value_marks
 from tidemark.warehouse.runs import marks
+from tidemark.warehouse.tuning import Tuning
 
 LOAD_EVERY = 10  # trials
 WINDOWS: list[dict[str, Any]] = [
@@ -44,22 +40,21 @@ WINDOWS: list[dict[str, Any]] = [
 ]
 PHIS = [i / 150 for i in range(151)]
 KEYS = [f"k{i}" for i in range(7)]
-
-
-def tiny_pieces() -> None:
-    """Blocks, slices and files are small, so that every kind of file has several of all."""
-    value_marks.BLOCK_ROWS = 64
-    key_counts.BLOCK_ROWS = 4
-    tasks.SORT_ROWS = 400
-    attempt.SLICE_ROWS = 128
-    attempt.FILE_ROWS = (256, 512)
-    reader.GROUP_ROWS = event_files.GROUP_ROWS = 100
-    ledger_table.FAN = cascade.FAN = 3
+# Blocks, slices and files are small, so that every kind of file has several of all.
+TINY = Tuning(
+    block_rows=64,
+    key_block_rows=4,
+    sort_rows=400,
+    slice_rows=128,
+    file_rows=(256, 512),
+    group_rows=100,
+    fan=3,
+)
 
 
 def build(folder: Path) -> Loader:
     """A warehouse with runs of two levels, live batches and ranges of them, refused records, joined files."""
-    loader = Loader.create(folder, eps=0.02, kappa=3)
+    loader = Loader.create(folder, TINY, eps=0.02, kappa=3)
     for seed in range(5):
         loader.load(rows_of(seed, 300, 5))
     for seed in range(5, 12):
@@ -149,7 +144,7 @@ def judge(name: str, told: Any, true: Any) -> str:
 
 def load_after(uri: str, path: Path, sound: Path) -> str | None:
     """A load with merges, after which the damaged file is put back; what is wrong then."""
-    loader = Loader(uri, streamed=100, bulk=100, seed=500)
+    loader = Loader(uri, streamed=100, bulk=100, seed=500, tuning=TINY)
     try:
         loader.load(rows_of(77, 300, 5))
     except warehouse.DamagedWarehouse:
@@ -168,7 +163,6 @@ def run(seed: int, trials: int, folder: Path, *, unchecked: bool) -> dict[str, A
     if unchecked:
         sealed_files._check = lambda *_: None  # type: ignore[assignment]
         marks.Sums.check = lambda *_: None  # type: ignore[method-assign, assignment]
-    tiny_pieces()
     chance = random.Random(seed)
     loader = build(folder / "sound")
     true = dict(answers(loader.uri))

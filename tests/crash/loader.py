@@ -24,8 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tidemark import stream
 from tidemark.jobs import load_batch
 from tidemark.jobs.spark.session import spark_session
-from tidemark.warehouse.loads import attempt, tasks
-from tidemark.warehouse.projections import key_counts
+from tidemark.warehouse import tuning
 
 
 @dataclass(frozen=True)
@@ -156,8 +155,9 @@ class Loader:
 
 def main(address: str) -> None:
     # Small shares, so that a few thousand rows are sorted in chunks and merged in slices and files.
-    tasks.SORT_ROWS = 1000
-    attempt.SLICE_ROWS, attempt.FILE_ROWS, key_counts.BLOCK_ROWS = 1000, (1000, 2000), 100
+    tuning.DEFAULT = tuning.Tuning(
+        sort_rows=1000, slice_rows=1000, file_rows=(1000, 2000), key_block_rows=100
+    )
     spark = spark_session(
         "loader",
         **{

@@ -21,10 +21,13 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, Run, plan_merge
 from tidemark.warehouse.runs.run_tables import NewRun
+from tidemark.warehouse.tuning import DEFAULT
+
+pytestmark = pytest.mark.slow
 
 ROUNDS = 60
 RACERS = 4
@@ -140,7 +143,7 @@ def test_of_those_who_plan_the_same_step_one_wins(store: Store) -> None:
 def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: Store) -> None:
     """Beside it other sources bring theirs, which hinders nobody."""
     sketch = GK.from_sorted(np.array([1.0, 2.0]), 0.01, MEASURE.dtype)
-    summary = [TickSummary(0, 2, None, (Summary(MEASURE.name, 0, 0, sketch),))]
+    summary = [TickSummary(0, 2, None, (MeasureSummary(MEASURE.name, 0, 0, sketch),))]
     for batch in range(ROUNDS):
         sources = ["a", "a", "a", "b"]
         results = at_once(
@@ -151,7 +154,7 @@ def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: S
     held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
     ranges = [one for found in held.values() for one in found]
     every = [BatchRange(s, b, b) for s in "ab" for b in range(ROUNDS)]
-    wide = [BatchRange(s, 0, ledger_table.FAN - 1) for s in "ab"]
+    wide = [BatchRange(s, 0, DEFAULT.fan - 1) for s in "ab"]
     assert sorted(ranges) == sorted([*every, *wide])
 
 

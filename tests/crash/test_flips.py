@@ -9,7 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import soak
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 SOAK_FLIPS = int(os.environ.get("TIDEMARK_SOAK_FLIPS", "0"))  # `make soak` sets it

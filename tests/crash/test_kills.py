@@ -29,7 +29,7 @@ from tests.crash.truth import rows_of
 from tidemark import warehouse
 
 SOAK_KILLS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "0"))  # `make soak` sets it
-KILLS = SOAK_KILLS or 20
+KILLS = SOAK_KILLS or 12
 AT_ONCE = 4  # loads that one driver is in the middle of when it is killed at a random moment
 
 ABOUT = """Drivers run bulk loads, batches of a stream and loads of those batches, in several warehouses

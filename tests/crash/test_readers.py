@@ -24,7 +24,7 @@ from tidemark.warehouse.delta.store import LEDGER, STEPS, runs_table
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.snapshots.snapshot import Snapshot, open_snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
 
 LOAD = sys.modules["tidemark.warehouse.load"]  # the package has a function of that name
 
@@ -84,23 +84,23 @@ def _read_while(
 ) -> list[Seen]:
     reader = open_snapshot(one.uri)
     journal = [look(reader, measure) for measure in MEASURES]
-    update = Snapshot._update
+    update = SnapshotReader._update
     done: list[bool] = []
 
-    def interrupted(self: Snapshot, name: str) -> bool:
+    def interrupted(self: SnapshotReader, name: str) -> bool:
         if self is reader and name == before and not done:
             done.append(True)
             happens(one, 30)
         return update(self, name)
 
-    def in_order(self: Snapshot) -> bool:
+    def in_order(self: SnapshotReader) -> bool:
         changed = [self._update(name) for name in order or []]
-        self._views.clear()
+        self._current.views.clear()
         return any(changed)
 
-    patch.setattr(Snapshot, "_update", interrupted)
+    patch.setattr(SnapshotReader, "_update", interrupted)
     if order is not None:
-        patch.setattr(Snapshot, "refresh", in_order)
+        patch.setattr(SnapshotReader, "refresh", in_order)
     for _ in range(2):
         try:
             reader.refresh()

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark import query
-from tidemark.warehouse import Snapshot, open_snapshot, verify
+from tidemark.warehouse import SnapshotReader, open_snapshot, verify
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
 
@@ -241,7 +241,7 @@ def _wrong_events(uri: str, truth: Truth) -> list[str]:
     return [] if counts == true else [f"events holds batches of {counts} rows, true are {true}"]
 
 
-def look(snapshot: Snapshot, measure: str, *, fresh: bool = False) -> Seen:
+def look(snapshot: SnapshotReader, measure: str, *, fresh: bool = False) -> Seen:
     """What a snapshot's view holds, without asking for quantiles."""
     view = snapshot.view(measure)
     totals = [run.totals for run in view.runs]

@@ -119,7 +119,7 @@ def checked(line: str) -> Callable[[], object]:
         return _checked_submit(words[1:])
     if words[0].endswith("python"):
         assert words[1] == "-m"
-        return _checked_job(words[2].removeprefix("jobs."), words[3:])
+        return _checked_job(words[2].removeprefix("tidemark.jobs."), words[3:])
     if words[0] == "eval":
         return checked(re.fullmatch(r"\$\((.*)\)", words[1])[1])  # type: ignore[index]
     assert Path(words[0]).name == "tidemark", line
@@ -139,7 +139,7 @@ def _checked_job(name: str, argv: list[str]) -> Callable[[], object]:
     parser = argparse.ArgumentParser()
     JOBS.get(name, arguments.common)(parser)
     parser.parse_args(argv)
-    main = import_module(f"jobs.{name}").main
+    main = import_module(f"tidemark.jobs.{name}").main
     return lambda: _succeed(main, argv)
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from typing import Any
 
-from tests.docs.pages import ROOT, blocks
+import pytest
+
+from tests.docs.pages import DOCS, ROOT, blocks
+from tests.test_boundaries import FLOORS
 from tidemark import query, stream, warehouse
 from tidemark.query.plots.plots import Plots
 
@@ -41,5 +45,45 @@ def test_every_call_of_the_design_is_there() -> None:
 
 def test_a_call_that_is_not_there_is_caught() -> None:
     assert (
-        len(wrong_calls("wh.quantiles(0.5)\nwh.rank(1, latest='7d')\nwarehouse.loads()\nwh.plot.pie()")) == 4
+        len(wrong_calls("wh.quantiles(0.5)\nwh.rank(1, latest='7d')\nwarehouse.loading()\nwh.plot.pie()"))
+        == 4
     )
+
+
+def missing_files(table: str) -> list[str]:
+    """The files of a table `| concept | room | files |` that are not there.
+
+    A file is named within its room, or with a slash: then within the room or from the root.
+    """
+    rows = re.findall(r"^\| [^|]+ \| ([\w/]+) \| (.+) \|$", table, re.MULTILINE)
+    places = [(room, file) for room, files in rows for file in re.findall(r"`([\w/]+\.py)`", files)]
+    assert places
+    return [f"{room}: {file}" for room, file in places if not any(map(_there, (f"{room}/{file}", file)))]
+
+
+def _there(path: str) -> bool:
+    return "/" in path and (ROOT / path).is_file()
+
+
+def test_every_file_of_the_table_of_concepts_is_there() -> None:
+    section = (ROOT / "DESIGN.md").read_text().split("### 7.2 ")[1].split("\n### ")[0]
+    assert missing_files(section) == []
+
+
+def test_a_file_that_is_not_there_is_caught() -> None:
+    assert missing_files("| a merge | warehouse/runs | `layout.py`, `merge.py` |") == [
+        "warehouse/runs: merge.py"
+    ]
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_the_picture_of_the_house_has_every_room(package: str) -> None:
+    drawn = re.findall(r">([\w ]+)</text>", (DOCS / "pictures" / "house.svg").read_text())
+    assert {package, *" ".join(FLOORS[package]).split()} <= set(drawn)
+
+
+def test_every_decision_is_in_the_index_and_its_links_lead_somewhere() -> None:
+    index = (DOCS / "decisions" / "index.md").read_text()
+    pages = sorted(page.name for page in (DOCS / "decisions").glob("0*.md"))
+    assert sorted(re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", index)) == pages
+    assert [int(name[:4]) for name in pages] == list(range(1, len(pages) + 1))

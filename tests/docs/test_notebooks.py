@@ -16,6 +16,8 @@ from tests.docs.pages import DOCS
 from tests.stream.kafka import Broker, Producer, client_jars
 from tidemark import query, warehouse
 
+pytestmark = pytest.mark.spark
+
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 MOST_BYTES = 150_000
 

@@ -13,6 +13,8 @@ from tests.docs.pages import DOCS, ROOT
 from tidemark import query, sketches, stream, warehouse
 from tidemark.jobs.cli.commands import COMMANDS
 
+pytestmark = pytest.mark.slow
+
 
 def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """As `make docs` does."""

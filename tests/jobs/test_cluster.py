@@ -30,7 +30,8 @@ code = load_batch.main(sys.argv[2:])
 from tidemark.jobs.spark.session import spark_session
 spark = spark_session("where")
 def where(_):
-    import time, warehouse
+    import time
+    from tidemark import warehouse
     time.sleep(0.5)
     return [(os.environ.get("SPARK_EXECUTOR_ID") or os.getcwd(), warehouse.__file__)]
 tasks = spark.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect()

@@ -13,8 +13,8 @@ from tests.jobs.said import tidemark
 from tests.warehouse.disk import files_of
 from tidemark import query
 from tidemark.jobs.cli import arguments
-from tidemark.query.answers.json_values import plain
 from tidemark.query.quantiles.rank_search import MODES
+from tidemark.warehouse.columns.json_values import json_value
 
 ASKED = {
     "all rows": ([], {}),
@@ -42,7 +42,7 @@ def test_json_has_what_python_answers(asked: str, flights: Path, capsys: pytest.
         assert (said.code, said.err, said.out.count("\n")) == (0, "", 1)
         found = said.json
         assert found.pop("answers") == [
-            {name: plain(getattr(one, name)) for name in one.COLUMNS} for one in answers
+            {name: json_value(getattr(one, name)) for name in one.COLUMNS} for one in answers
         ]
         first = answers[0]
         window = found.pop("window")
@@ -72,7 +72,7 @@ def test_text_is_what_python_prints(flights: Path, capsys: pytest.CaptureFixture
         "info": wh.info(),
     }.items():
         assert tidemark(capsys, *line.split(), "-w", flights).out == f"{answers}\n"
-    assert tidemark(capsys, "info", "-w", flights, "--json").json == plain(wh.info())
+    assert tidemark(capsys, "info", "-w", flights, "--json").json == json_value(wh.info())
 
 
 READ_BACK = {
@@ -95,7 +95,7 @@ def test_values_of_every_type_are_read_back_as_they_were(
     answers = query.open(kinds).quantile(phis, measure, mode="exact")
     for one, answer in zip(said.json["answers"], answers, strict=True):
         assert repr(READ_BACK[measure](one["value"])) == repr(answer.value)  # by repr NaN equals NaN
-    point = plain(answers[1].value)
+    point = json_value(answers[1].value)
     said = tidemark(capsys, "rank", point, "-w", kinds, "--measure", measure, "--json", "--mode", "exact")
     assert said.json["answers"][0]["rank"] == 145  # the values are all different, and 0.29 * 500 is 145
 

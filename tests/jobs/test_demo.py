@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.spark
+
 
 def test_the_demo_keeps_every_promise(tmp_path: Path) -> None:
     """It starts from what an earlier run left, and ends with 0 only where all bounds hold."""

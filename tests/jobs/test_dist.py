@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 from tests.jobs.installed import Installed, metadata, required
@@ -89,6 +90,7 @@ def undeclared(needed: set[str], extras: set[str]) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_what_is_imported_is_declared_and_what_is_declared_is_imported(installed: Installed) -> None:
     needed = {one.name for one in required(installed.wheel)}
     told = map(Requirement, metadata(installed.wheel).get_all("Requires-Dist", []))

@@ -14,8 +14,10 @@ import pytest
 from pyspark import SparkConf
 
 from tidemark.jobs.spark import session
-from tidemark.jobs.spark.java_stderr import Said, held_back
+from tidemark.jobs.spark.java_stderr import StartOutput, hold_back
 from tidemark.jobs.spark.session import SessionError
+
+pytestmark = pytest.mark.spark
 
 COUNT = 5000  # lines: more than a pipe holds
 TALK = f"for i in $(seq {COUNT}); do echo noise $i >&2; done; printf 'no end' >&2"
@@ -29,7 +31,7 @@ class Java:
     def __init__(self) -> None:
         self.children: list[subprocess.Popen[bytes]] = []
 
-    def start(self, said: Said) -> None:
+    def start(self, said: StartOutput) -> None:
         line = ["/bin/sh", "-c", f"{TALK}; echo up; read line; printf '{ERRORS}' >&2"]
         child = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said.sink)
         self.children.append(child)
@@ -64,11 +66,11 @@ def check_a_start(holding: Any, java: Java, capfd: pytest.CaptureFixture[str]) -
 
 
 def test_a_start_is_quiet_and_errors_after_it_are_told(java: Java, capfd: pytest.CaptureFixture[str]) -> None:
-    check_a_start(held_back, java, capfd)
+    check_a_start(hold_back, java, capfd)
 
 
 def fails(java: Java, error: BaseException) -> None:
-    with held_back(lambda _: None) as said:
+    with hold_back(lambda _: None) as said:
         java.start(said)
         if isinstance(error, SessionError):
             assert said.show() == NOISE
@@ -98,13 +100,13 @@ def test_a_start_that_shows_or_swallows_what_is_said_is_caught(
     """As pyspark starts Java, with this process's standard error; and with a file that nobody reads."""
 
     @contextmanager
-    def shown(_: object) -> Iterator[Said]:
-        yield Said(2)
+    def shown(_: object) -> Iterator[StartOutput]:
+        yield StartOutput(2)
 
     @contextmanager
-    def swallowed(hear: Callable[[str], None]) -> Iterator[Said]:
+    def swallowed(hear: Callable[[str], None]) -> Iterator[StartOutput]:
         with Path(os.devnull).open("wb") as nobody:
-            yield Said(nobody.fileno())
+            yield StartOutput(nobody.fileno())
         for i in range(1, COUNT + 1):
             hear(f"noise {i}")
 
@@ -121,10 +123,10 @@ STORED = "The jars for the packages stored in: {}"
 
 def test_only_a_first_fetch_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for line in ("found io.delta#delta-storage;4.4.0 in central", STORED.format(tmp_path)):
-        session._tell_of_fetching(line)
+        session._announce_fetch(line)
     assert capsys.readouterr().err == f"Fetching {session.DELTA_PACKAGE} for Spark, once.\n"
     (tmp_path / "io.delta_delta-spark_4.2_2.13-4.4.0.jar").touch()
-    session._tell_of_fetching(STORED.format(tmp_path))
+    session._announce_fetch(STORED.format(tmp_path))
     assert capsys.readouterr().err == ""
 
 
@@ -146,7 +148,7 @@ def test_packages_of_the_command_line_do_not_put_deltas_aside(
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", typed)
     for _ in range(2):  # a second session of the process finds what the first has left
         launch = SparkConf(loadDefaults=False).set("spark.jars.packages", "c:d:2")
-        session._ask_for_delta(launch)
+        session._request_delta(launch)
         assert launch.get("spark.jars.packages") == f"{session.DELTA_PACKAGE},c:d:2"
         found = os.environ["PYSPARK_SUBMIT_ARGS"]
         assert found == becomes.replace("DELTA", session.DELTA_PACKAGE)

@@ -16,9 +16,9 @@ from tests.warehouse.keyworld import TYPES, KeyWorld
 from tests.warehouse.test_keys import VALUES
 from tidemark import query
 from tidemark.jobs.cli import arguments
-from tidemark.query.answers.json_values import json_text, plain
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.keys.frequencies import MODES
+from tidemark.warehouse.columns.json_values import json_text, json_value
 
 ASKED: dict[str, tuple[list[str], dict[str, Any]]] = {
     "all rows": ([], {}),
@@ -50,10 +50,10 @@ def test_json_and_text_are_what_python_answers(
         assert (said.code, said.out.count("\n")) == (0, 1)
         found = said.json
         assert found.pop("answers") == [
-            {name: plain(getattr(one, name)) for name in one.COLUMNS} for one in answers
+            {name: json_value(getattr(one, name)) for name in one.COLUMNS} for one in answers
         ]
         assert {"key", "window", "N", "n", "m", "nulls", "eps", "confidence", "mode", "as_of"} == set(found)
-        assert found == plain(answers.facts)
+        assert found == json_value(answers.facts)
     assert answers.facts["N"] > 0  # also where no key is found
 
 
@@ -115,7 +115,7 @@ def test_text_is_cast_to_the_columns_type(
     said = tidemark(capsys, "freq", "-w", typed[kind].uri, "--json", "--", text)
     (one,) = said.json["answers"]
     answer = query.open(typed[kind].uri).frequency(value)
-    assert (one["value"], one["count"]) == (plain(value), answer.count)
+    assert (one["value"], one["count"]) == (json_value(value), answer.count)
 
 
 REFUSED = {
@@ -124,7 +124,7 @@ REFUSED = {
     ("decimal(18,4)", "12:00"): "not a number",
     ("boolean", "maybe"): "not a boolean: 'maybe'. 'k' is of type boolean: give true or false",
     ("binary", "xyz"): "not hexadecimal: 'xyz'",
-    ("binary", "0"): "two digits a byte",
+    ("binary", "0"): "two digits per byte",
     ("date", "yesterday"): "not a time: 'yesterday'",
     ("timestamp", "noon"): "not a time: 'noon'",
 }

@@ -26,7 +26,7 @@ def test_maintain_says_what_it_did(uri: Path, capsys: pytest.CaptureFixture[str]
     assert orphan.exists()
     assert maintain.main(["--warehouse", str(uri), "--grace", "0 s"]) == 0
     said = capsys.readouterr().out
-    assert "runs/x: 1 files swept" in said
+    assert "runs/x: 1 files deleted" in said
     assert "ledger rows expired: 0; marks expired: 0" in said
     assert not orphan.exists()
 

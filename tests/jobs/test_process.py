@@ -20,8 +20,8 @@ from rich.console import Console
 
 from tests.jobs.said import ROOT, environment, process, to_a_reader_that_ends
 from tidemark import query, warehouse
-from tidemark.jobs.cli.exit_codes import finished
-from tidemark.jobs.cli.progress import shown
+from tidemark.jobs.cli.exit_codes import run_job
+from tidemark.jobs.cli.progress import show_progress
 
 
 def test_a_warehouse_is_made_without_spark(tmp_path: Path) -> None:
@@ -94,7 +94,8 @@ print(*sorted({{"pyspark", "pandas", "matplotlib"}} & set(sys.modules)))
 
 
 @pytest.mark.parametrize(
-    ("how", "loads"), [("", ""), ("tables.no_rows = lambda schema: schema.empty_table()", "pandas")]
+    ("how", "loads"),
+    [("", ""), ("tables.table_without_rows = lambda schema: schema.empty_table()", "pandas")],
 )
 def test_a_reader_loads_no_pandas_whether_rows_are_live_or_not(
     how: str, loads: str, flights: Path, settled: Path
@@ -183,14 +184,14 @@ def test_what_fails_because_of_control_c_is_control_c(
     def fail(_: argparse.Namespace) -> int:
         raise error
 
-    assert finished(run, argparse.Namespace()) == 130
+    assert run_job(run, argparse.Namespace()) == 130
     assert capsys.readouterr() == ("", "")
     error.__context__ = None
     if isinstance(error, RuntimeError):
         with pytest.raises(RuntimeError):
-            finished(fail, argparse.Namespace())
+            run_job(fail, argparse.Namespace())
     else:
-        assert finished(fail, argparse.Namespace()) == 1
+        assert run_job(fail, argparse.Namespace()) == 1
         assert capsys.readouterr() == ("", "error: gone\n")
 
 
@@ -198,7 +199,7 @@ def test_a_bar_on_the_terminal_leaves_what_is_printed_alone(capsys: pytest.Captu
     """`tidemark load > log` has its lines in the log, also while a bar moves on the terminal."""
     tracker = SimpleNamespace(getActiveStageIds=list)
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
-    with shown(spark, Console(stderr=True, force_terminal=True)) as tell:
+    with show_progress(spark, Console(stderr=True, force_terminal=True)) as tell:
         tell("sorting")
         print("b: loaded")
     out, err = capsys.readouterr()

@@ -33,7 +33,7 @@ for line in sys.stdin:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = command.main(json.loads(line))
+            code = main.main(json.loads(line))
         except SystemExit as stopped:
             code = stopped.code
     started = SparkContext._gateway is not None

@@ -56,7 +56,8 @@ def parser_with(spark: SparkSession) -> Callable[[dict[str, set[str]]], Any]:
     session: Any = spark._jsparkSession
 
     def make(lists: dict[str, set[str]]) -> Any:
-        return guard.rules(spark, lists, allow_list.told()).apply(session, session.sessionState().sqlParser())
+        rules = guard.rules(spark, lists, allow_list.allowed_text())
+        return rules.apply(session, session.sessionState().sqlParser())
 
     return make
 
@@ -77,7 +78,7 @@ def reason(parser: Any, text: str) -> str | None:
     try:
         parser.parsePlan(text)
     except (Py4JJavaError, PySparkException) as error:
-        found = re.search(r"refused: (.*?)\. Clients of this server may ask", str(error))
+        found = re.search(r"refused: (.*?)\. Clients of this server may run", str(error))
         return found[1] if found else f"not refused in so many words: {error}"
     return None
 

@@ -20,7 +20,7 @@ from tests.jobs.served import COMMAND, Client, Driver, Server, all_rows, serving
 from tests.query.sqlworld import make
 
 REFUSED = "refused: "
-ALLOWED = "Clients of this server may ask: SELECT from its views and table functions"
+ALLOWED = "Clients of this server may run: SELECT from its views and table functions"
 # The password is "sea level"; made with `openssl passwd -6`.
 ANN = "ann:$6$tidemark$FuCAKogoBWf5w4bRNvYZloKUiiMleX9gw/wYjxxL560xgtA58eKFBYy/uK9uyFOlCo6hPmfy.0myGohGi9Lkh/"
 ATTACKED = "SELECT java_method('java.lang.System', 'getProperty', 'tidemark.attacked')"

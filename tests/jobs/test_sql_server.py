@@ -15,7 +15,7 @@ from tests.jobs.said import ROOT, process, tidemark
 from tests.jobs.served import Client, Driver, Server, all_rows, serving, told
 from tests.query.sqlworld import FLIGHTS, Rows, make, month
 from tidemark import stream, warehouse
-from tidemark.jobs.sql.users import of_this_machine
+from tidemark.jobs.sql.users import is_local_address
 
 ANN = "ann:$6$salt$hash"
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
@@ -173,7 +173,7 @@ def test_beyond_this_machine_it_asks_for_passwords_or_says_so(
         assert "can be reached from outside. Give --users FILE" in said.err
     users = tmp_path / "users"
     for text, problem in (
-        ("", "names nobody"),
+        ("", "has no users"),
         ("ann:secret\n", "line 1: expected NAME:HASH"),
         (f"{ANN}\nbob\n", "line 2: expected NAME:HASH"),
     ):
@@ -191,4 +191,4 @@ def test_beyond_this_machine_it_asks_for_passwords_or_says_so(
     [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("", False)],  # noqa: S104
 )
 def test_which_hosts_are_this_machine_s(host: str, own: bool) -> None:
-    assert of_this_machine(host) is own
+    assert is_local_address(host) is own

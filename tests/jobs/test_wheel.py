@@ -25,6 +25,8 @@ from tests.jobs.conftest import FLIGHTS
 from tests.jobs.installed import Installed, required
 from tidemark.jobs.spark.session import DELTA_PACKAGE, FETCH_REMEDY
 
+pytestmark = pytest.mark.spark
+
 PAGE = blocks(DOCS / "guides" / "wheel.md")
 _, INSTALL, LOAD, PREPARE, SUBMIT = [block.text for block in PAGE if block.kind == "shell"]
 (TYPED,) = [block.text for block in PAGE if block.kind == "python"]
@@ -156,9 +158,72 @@ def test_it_has_all_that_it_needs_and_nothing_else(alone: Place) -> None:
     said(alone.activated("pip check"))
     said(alone.python("from tidemark import jobs, query, sketches, stream, warehouse", "-W", "error"))
     assert said(alone.run("env/bin/tidemark", "--version")) == f"tidemark {VERSION}\n"
-    others = ["matplotlib", "polars", "pytest", "mypy", "grpc", "tests", "bench"]
+    others = [
+        "matplotlib",
+        "polars",
+        "pytest",
+        "mypy",
+        "grpc",
+        "tests",
+        "bench",
+        "tools",
+        "warehouse",
+        "jobs",
+    ]
     look = f"import importlib.util as of; print(*filter(of.find_spec, {others}))"
     assert said(alone.python(look)) == "\n"
+
+
+BESIDE = """
+import json
+import jobs.nightly, query, sketches, stream, warehouse
+from query import quantile as theirs
+from tidemark import query as ours, sketches as our_sketches, stream as our_stream, warehouse as our_warehouse
+import tidemark
+
+table = __import__("pyarrow").table({"x": [float(i) for i in range(100)]})
+tidemark.create(None, "beside", ["x"])
+tidemark.load(None, "beside", table, batch="1")
+our_stream.append(None, "beside", table, source="s", batch=1)
+print(json.dumps([
+    [jobs.nightly.OWNER, query.OWNER, sketches.OWNER, stream.OWNER, warehouse.OWNER, theirs(0.5)],
+    [tidemark.open("beside").quantile(0.5, mode="exact").value, ours.open("beside").info()["steps"]],
+    [module.__name__ for module in (ours, our_sketches, our_stream, our_warehouse)],
+    our_warehouse.verify("beside").ok,
+]))
+"""
+
+
+def test_it_works_beside_packages_and_files_of_the_names_of_its_folders(alone: Place) -> None:
+    """A distribution that installs `query` and `sketches`, and a folder of the user's own with the others."""
+    (site,) = (alone.folder / "env").glob("lib/python3*/site-packages")
+    own = alone.folder / "own"
+    (own / "jobs").mkdir(parents=True)
+    other = [site / "query" / "__init__.py", site / "sketches" / "__init__.py"]
+    user = [
+        own / "jobs" / "__init__.py",
+        own / "jobs" / "nightly.py",
+        own / "stream.py",
+        own / "warehouse.py",
+    ]
+    for path in [*other, *user, own / "query.py"]:
+        path.parent.mkdir(exist_ok=True)
+        owner = "other" if path in other else "user"
+        path.write_text(f"OWNER = {owner!r}\ndef quantile(phi): return 'of the {owner}'\n")
+    (own / "main.py").write_text(BESIDE)
+    try:
+        done = alone.bash("cd own && ../env/bin/python -W error main.py")
+        names = [f"tidemark.{name}" for name in ("query", "sketches", "stream", "warehouse")]
+        owners = ["user", "user", "other", "user", "user", "of the user"]
+        assert json.loads(said(done)) == [owners, [49.0, 1], names, True]
+        answer = alone.bash("cd own && ../env/bin/tidemark quantile 0.5 -w beside --mode exact --json")
+        assert json.loads(said(answer))["answers"][0]["value"] == 49.0
+        # The command finds its own modules, also where Python puts the user's folder first.
+        module = alone.bash("cd own && ../env/bin/python -m tidemark.jobs.cli.main info -w beside --json")
+        assert json.loads(said(module))["steps"] == 1
+    finally:
+        for path in other:
+            shutil.rmtree(path.parent)
 
 
 NOWHERE = """
@@ -231,7 +296,12 @@ def test_every_format_loads_a_folder_streams_and_all_ways_to_ask_agree(loaded: P
     assert done.stderr == ""
 
 
-WITHOUT = "import sys, query\n{}\nprint({{'pyspark', 'pandas', 'matplotlib'}} & sys.modules.keys() or 'none')"
+WITHOUT = """
+import sys
+from tidemark import query
+{}
+print({{'pyspark', 'pandas', 'matplotlib'}} & sys.modules.keys() or 'none')
+"""
 
 
 def test_a_reader_imports_neither_spark_nor_pandas(loaded: Place) -> None:
@@ -240,7 +310,7 @@ def test_a_reader_imports_neither_spark_nor_pandas(loaded: Place) -> None:
 
 
 def test_a_figure_without_matplotlib_is_refused_with_the_remedy(loaded: Place) -> None:
-    words = "plots need matplotlib, which is not here. Install it: pip install 'tidemark[plots]'."
+    words = "plots need matplotlib, which is not installed. Install it: pip install 'tidemark[plots]'."
     done = loaded.activated("tidemark plot cdf -w nightly -o delays.png")
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {words}\n")
     done = loaded.python("from tidemark import query; query.open('nightly').plot.cdf()")
@@ -287,7 +357,7 @@ def test_a_users_script_sees_the_types_strictly(alone: Place) -> None:
 
 def test_a_wrong_call_and_a_package_without_types_are_caught(alone: Place) -> None:
     assert 'error: Argument 1 to "open"' in mypy(alone, "from tidemark import query\nquery.open(1)\n")
-    (marker,) = alone.folder.glob("env/lib/python3*/site-packages/query/py.typed")
+    (marker,) = alone.folder.glob("env/lib/python3*/site-packages/tidemark/py.typed")
     marker.unlink()
     assert "py.typed marker" in mypy(alone, TYPED)
     marker.touch()

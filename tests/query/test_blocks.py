@@ -85,9 +85,9 @@ def test_files_are_closed_with_their_version(wh: HandMade) -> None:
     files = files_of(wh)
     assert any(map(is_mapped, files))
     (view,) = wh.snapshot.views
-    wh._blocks.at(view.root, view.versions["runs"])
+    wh._blocks.use_version(view.root, view.versions["runs"])
     assert any(map(is_mapped, files))
-    wh._blocks.at(view.root, view.versions["runs"] + 1)
+    wh._blocks.use_version(view.root, view.versions["runs"] + 1)
     assert not any(map(is_mapped, files))
 
 
@@ -115,7 +115,7 @@ def test_threads_that_ask_at_once_never_share_an_open_file(
     points = [n + 0.5 for n in range(0, 700, 7)] * 4
     wh.rank(points)  # footers are read by other files
     monkeypatch.setattr(BlockReader, "_open", lambda *args: (Watched(real(*args)[0]), None))
-    wh._blocks.at(wh.snapshot.views[0].root, -1)
+    wh._blocks.use_version(wh.snapshot.views[0].root, -1)
     with ThreadPoolExecutor(8) as pool:
         ranks = list(pool.map(lambda x: wh.rank(x).rank, points))
     assert ranks == [2 * (int(x) + 1) for x in points]

@@ -68,45 +68,45 @@ def test_nothing_is_caught_where_nothing_is_broken(opened: list[HandMade]) -> No
     check_all(opened)
 
 
-def a_stretch_starts_one_row_late(patch: Patch) -> None:
-    right = read_plan.plan_stretch
+def a_row_range_starts_one_row_late(patch: Patch) -> None:
+    right = read_plan.plan_row_range
 
     def wrong(*args: Any) -> Any:
         found = right(*args)
         return replace(found, start=found.start + 1) if found.start < found.stop else found
 
-    patch.setattr(history_ranks, "plan_stretch", wrong)
+    patch.setattr(history_ranks, "plan_row_range", wrong)
 
 
-def a_stretch_ends_one_row_early(patch: Patch) -> None:
-    right = read_plan.plan_stretch
+def a_row_range_ends_one_row_early(patch: Patch) -> None:
+    right = read_plan.plan_row_range
 
     def wrong(*args: Any) -> Any:
         found = right(*args)
         return replace(found, stop=found.stop - 1) if found.start < found.stop else found
 
-    patch.setattr(history_ranks, "plan_stretch", wrong)
+    patch.setattr(history_ranks, "plan_row_range", wrong)
 
 
 def ticks_are_ignored_in_blocks(patch: Patch) -> None:
-    right = read_plan.cut
-    patch.setattr(history_ranks, "cut", lambda a, b, _, *rest: right(a, b, None, *rest))
+    right = read_plan.select_rows
+    patch.setattr(history_ranks, "select_rows", lambda a, b, _, *rest: right(a, b, None, *rest))
 
 
 def a_run_is_left_out(patch: Patch) -> None:
-    right = history_ranks.plan
+    right = history_ranks.plan_reads
     patch.setattr(
         rank_search,
-        "plan",
+        "plan_reads",
         lambda *args: [need for need in right(*args) if need.run],
     )
 
 
 def a_bound_between_anchors_is_taken_for_exact(patch: Patch) -> None:
     def wrong(start: int, stop: int, anchors: Any) -> Any:
-        return read_plan.Stretch(start, stop, start, int(anchors.before(np.array([start]))[0][0]))
+        return read_plan.RowRange(start, stop, start, int(anchors.before(np.array([start]))[0][0]))
 
-    patch.setattr(read_plan, "_anchored", wrong)
+    patch.setattr(read_plan, "_extend_to_anchor", wrong)
 
 
 def live_bounds_are_halved(patch: Patch) -> None:
@@ -123,11 +123,11 @@ def live_bounds_are_halved(patch: Patch) -> None:
 
 
 def nan_is_taken_for_a_number(patch: Patch) -> None:
-    patch.setattr(window_bounds.Known, "stored", property(lambda known: known.rows))
+    patch.setattr(window_bounds.WindowBounds, "stored", property(lambda known: known.rows))
 
 
 def coarse_quick_answers_are_kept(patch: Patch) -> None:
-    patch.setattr(rank_search, "promise", lambda _eps, rows: rows)
+    patch.setattr(rank_search, "promised_error", lambda _eps, rows: rows)
 
 
 def footers_keep_the_marks_of_the_first_rank_alone(patch: Patch) -> None:
@@ -140,21 +140,21 @@ def footers_keep_the_marks_of_the_first_rank_alone(patch: Patch) -> None:
 
 
 def equal_rows_at_the_lower_end_count_as_inside(patch: Patch) -> None:
-    right = read_plan.cut
+    right = read_plan.select_rows
 
-    def wrong(first: int, values: Any, ticks: Any, stretch: Any, around: Any, window: Any) -> Any:
+    def wrong(first: int, values: Any, ticks: Any, rows: Any, interval: Any, window: Any) -> Any:
         return right(
-            first, values, ticks, stretch, replace(around, u=np.nextafter(around.u, -np.inf)), window
+            first, values, ticks, rows, replace(interval, lower=np.nextafter(interval.lower, -np.inf)), window
         )
 
-    patch.setattr(history_ranks, "cut", wrong)
+    patch.setattr(history_ranks, "select_rows", wrong)
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        a_stretch_starts_one_row_late,
-        a_stretch_ends_one_row_early,
+        a_row_range_starts_one_row_late,
+        a_row_range_ends_one_row_early,
         ticks_are_ignored_in_blocks,
         a_run_is_left_out,
         a_bound_between_anchors_is_taken_for_exact,

@@ -11,20 +11,20 @@ import pytest
 
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tidemark import query
+from tidemark.warehouse.tuning import Tuning
 
 FLIGHTS = Path(__file__).resolve().parents[2] / "docs" / "data" / "flights-20k.parquet"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["origin", "destination"])
-def test_airports_are_counted_as_a_counter_counts_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
-) -> None:
-    monkeypatch.setattr("tidemark.warehouse.ledger.ledger_table.FAN", 4)
+def test_airports_are_counted_as_a_counter_counts_them(tmp_path: Path, column: str) -> None:
     table = pq.read_table(FLIGHTS, columns=["time", column])
     times = table.column("time").cast("int64").to_pylist()
     events = list(zip(table.column(column).to_pylist(), times, strict=True))
     half = len(events) // 2
-    world = KeyWorld(tmp_path / "w", options={"key_eps": 0.02, "key_delta": 0.05})
+    options = {"key_eps": 0.02, "key_delta": 0.05}
+    world = KeyWorld(tmp_path / "w", options=options, tuning=Tuning(fan=3))
     past = [(airport, at // DAY_US) for airport, at in events[:half]]
     for first in range(0, half, 2500):
         world.load(past[first : first + 2500])

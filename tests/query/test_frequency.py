@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.warehouse.keyworld import DAY_US, KeyWorld, tiny_pieces
+from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld
 from tidemark import query, warehouse
-from tidemark.query.keys.key_windows import Cut
+from tidemark.query.keys.key_windows import PartialTick
 from tidemark.warehouse import InputError
 from tidemark.warehouse.columns.ticks import from_epoch_us
 from tidemark.warehouse.ledger import key_summaries
@@ -75,7 +74,8 @@ def zipf(r: random.Random, skew: float) -> str:
 def build(folder: Path, skew: float) -> tuple[KeyWorld, Truth]:
     """Two steps of whole days, then 14 batches in a cascade of threes; some events late, some timeless."""
     r = random.Random(int(skew * 10))
-    world = KeyWorld(folder / "w", options={"key_eps": EPS, "key_delta": DELTA})
+    tuning = replace(TINY, sort_rows=500, fan=3)
+    world = KeyWorld(folder / "w", options={"key_eps": EPS, "key_delta": DELTA}, tuning=tuning)
     past: list[Event] = []
     for first in (0, 3):
         rows = [(zipf(r, skew), first + r.randrange(3)) for _ in range(600)]
@@ -93,20 +93,15 @@ def build(folder: Path, skew: float) -> tuple[KeyWorld, Truth]:
 
 
 @pytest.fixture(scope="module", params=[0.8, 1.5], ids=["skew 0.8", "skew 1.5"])
-def made(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[KeyWorld, Truth]]:
-    with pytest.MonkeyPatch.context() as patch:
-        tiny_pieces(patch)
-        patch.setattr("tidemark.warehouse.loads.tasks.SORT_ROWS", 500)
-        patch.setattr("tidemark.warehouse.ledger.ledger_table.FAN", 3)
-        yield build(tmp_path_factory.mktemp("frequency"), request.param)
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[KeyWorld, Truth]:
+    return build(tmp_path_factory.mktemp("frequency"), request.param)
 
 
 def asked(truth: Truth) -> list[str]:
     return [*sorted({key for key, _ in truth.past + truth.live if key is not None})[:400], "never"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("mode", ["approximate", "exact"])
 def test_a_frequency_has_right_bounds_and_keeps_its_promise(
@@ -151,6 +146,7 @@ def _inner(start: int | None, stop: int | None) -> tuple[int | None, int | None]
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("mode", ["approximate", "exact"])
 def test_heavy_hitters_miss_none_and_say_which_are_certain(
@@ -245,7 +241,6 @@ keysummaries_join = key_summaries.join
 @pytest.mark.parametrize("how", ["a floor of one part", "another seed", "a window off by one"])
 def test_mistakes_on_purpose_are_caught(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sketch read with another seed, a listing that says too little, an edge that slips: bounds fail."""
-    monkeypatch.setattr("tidemark.warehouse.ledger.ledger_table.FAN", 3)
     if how == "a floor of one part":
         monkeypatch.setattr("tidemark.warehouse.ledger.batch_summaries.join_keys", broken_floor)
         monkeypatch.setattr("tidemark.warehouse.ledger.key_summaries.THETA", 4)
@@ -255,15 +250,15 @@ def test_mistakes_on_purpose_are_caught(tmp_path: Path, how: str, monkeypatch: p
         monkeypatch.setattr("tidemark.warehouse.ledger.key_summaries.SEED", 7)
     if how == "a window off by one":
         monkeypatch.setattr(
-            Cut, "__post_init__", lambda cut: object.__setattr__(cut, "until", NEWEST), raising=False
+            PartialTick, "__post_init__", lambda cut: object.__setattr__(cut, "until", NEWEST), raising=False
         )
-        original = Cut.__init__
+        original = PartialTick.__init__
 
-        def slipped(cut: Cut, *args: Any, **kwargs: Any) -> None:
+        def slipped(cut: PartialTick, *args: Any, **kwargs: Any) -> None:
             original(cut, *args, **kwargs)
             object.__setattr__(cut, "until", NEWEST)
 
-        monkeypatch.setattr(Cut, "__init__", slipped)
+        monkeypatch.setattr(PartialTick, "__init__", slipped)
     past, live = truth.counts(start, stop)
     answers = query.open(world.uri).frequency(asked(truth), **given)
     assert any(past[one.value] + live[one.value] > one.hi for one in answers)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -17,13 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.warehouse.keyworld import DAY_US, KeyWorld, Row, plain, tiny_pieces
+from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld, Row, plain
 from tests.warehouse.test_damage import HARM
 from tests.warehouse.test_keys import VALUES
 from tidemark import query
 from tidemark.query.keys import key_cache, key_scan, listed_keys
 from tidemark.query.keys.key_blocks import KeyHistory
-from tidemark.query.keys.listed_keys import Listed
+from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.warehouse import DamagedWarehouse, InputError
 from tidemark.warehouse.columns import heavy_keys
 from tidemark.warehouse.columns.keys import no_names
@@ -52,12 +53,9 @@ def zipf(seed: int, count: int = 400, ticks: int = 8) -> list[Row]:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> KeyWorld:
     """Runs of two levels with blocks of 4 rows; late ticks, NULLs and rows without a time."""
-    world = KeyWorld(tmp_path_factory.mktemp("keys") / "w")
-    with pytest.MonkeyPatch.context() as patch:
-        tiny_pieces(patch)
-        patch.setattr("tidemark.warehouse.loads.tasks.SORT_ROWS", 200)
-        for seed in range(4):
-            world.load(zipf(seed), files=2)
+    world = KeyWorld(tmp_path_factory.mktemp("keys") / "w", tuning=replace(TINY, sort_rows=200))
+    for seed in range(4):
+        world.load(zipf(seed), files=2)
     assert [run.run.level for run in world.view().runs] == [1, 0]
     return world
 
@@ -112,11 +110,12 @@ def check(world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch) -> N
                 assert listed(wh.top(k, **where)) == ranked(truth)[:k]
 
 
-def listed_nowhere(history: KeyHistory) -> Listed:
+def listed_nowhere(history: KeyHistory) -> ListedKeys:
     none = np.empty(0, np.int64)
-    return Listed(no_names(history.view.key), none, none, 2**62)
+    return ListedKeys(no_names(history.view.key), none, none, 2**62)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_every_question_about_a_window_is_answered_as_a_counter_would(
     world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch
@@ -124,16 +123,16 @@ def test_every_question_about_a_window_is_answered_as_a_counter_would(
     check(world, window, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("budget", [(5, 2**20), (2**15, 200), (0, 0)], ids=["few", "short", "none"])
 def test_with_any_budget_for_heavy_keys_no_answer_changes(
     tmp_path: Path, window: Window, budget: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Floors rise, and questions below them go to a scan."""
-    tiny_pieces(monkeypatch)
     monkeypatch.setattr(heavy_keys, "ENTRIES", budget[0])
     monkeypatch.setattr(heavy_keys, "BYTES", budget[1])
-    world = KeyWorld(tmp_path / "w", kappa=3)
+    world = KeyWorld(tmp_path / "w", kappa=3, tuning=TINY)
     for seed in range(2):
         world.load(zipf(seed, 60))
     check(world, window, monkeypatch)
@@ -142,7 +141,7 @@ def test_with_any_budget_for_heavy_keys_no_answer_changes(
 def test_heavy_hitters_of_few_come_from_the_marks_alone(
     world: KeyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_scan, "_ask", None)
+    monkeypatch.setattr(key_scan, "_query", None)
     for window in WINDOWS[:3]:
         truth = world.truth(window)
         least = math.ceil(0.05 * sum(truth.values()))
@@ -168,12 +167,10 @@ def test_a_look_up_reads_the_blocks_that_may_hold_the_key_and_no_others(
     assert sum(read) <= 2 * len(view.runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(VALUES))
-def test_keys_of_every_type_are_asked_for_as_the_user_has_them(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tiny_pieces(monkeypatch)
-    world = KeyWorld(tmp_path / "w", kind)
+def test_keys_of_every_type_are_asked_for_as_the_user_has_them(tmp_path: Path, kind: str) -> None:
+    world = KeyWorld(tmp_path / "w", kind, tuning=TINY)
     r = random.Random(3)
     world.load([(r.choice([*VALUES[kind], None]), r.randrange(3)) for _ in range(60)])
     wh, truth = query.open(world.uri), world.truth()
@@ -239,7 +236,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, harm: str, ask
     folder = "key_marks" if ask == "marks" else "keys"
     (path,) = (world.uri / folder).glob("run=*/*.parquet")
     wh = query.open(world.uri)
-    wh._newest_keys()  # the marks are in memory, their lists of frequent keys are not
+    wh._newest_keys_view()  # the marks are in memory, their lists of frequent keys are not
     HARM[harm](path)
     asks: dict[str, Callable[[], Any]] = {
         "counts": lambda: wh.frequency([f"key-{i}" for i in range(5000)]),
@@ -252,7 +249,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, harm: str, ask
 
 def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check above fails on a reader that leaves a cell out: here the first tick of each window."""
-    whole = listed_keys._cells
+    whole = listed_keys._run_listing
 
     def misses(share: Any, window: Window) -> Any:
         found = whole(share, window)
@@ -261,14 +258,15 @@ def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: py
         names = listed_keys.take_names(found.keys, np.flatnonzero(kept))
         return heavy_keys.HeavyKeys(names, found.cells[kept], found.counts[kept], floors)
 
-    monkeypatch.setattr(listed_keys, "_cells", misses)
+    monkeypatch.setattr(listed_keys, "_run_listing", misses)
     with pytest.raises(AssertionError):
         check(world, Window(2, 5), monkeypatch)
 
 
 def test_counts_and_heavy_hitters_need_no_java_no_pandas_and_no_duckdb(world: KeyWorld) -> None:
     script = """
-import sys, query
+import sys
+from tidemark import query
 wh = query.open(sys.argv[1])
 print([wh.frequency("key-1").count], wh.heavy_hitters(0.05)[0].count)
 wh.key_range("a", "key-2")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.query.worlds import ROOT, World, open_world
-from tidemark.query.quantiles.window_bounds import Memory
+from tidemark.query.quantiles.window_bounds import WindowBoundsCache
 from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.snapshots.snapshot import View
@@ -19,20 +19,20 @@ def empty_view(name: str, kind: str) -> View:
 
 
 def test_measures_without_runs_do_not_share_what_is_known() -> None:
-    memory = Memory()
+    cache = WindowBoundsCache()
     one, other = empty_view("a", "double"), empty_view("b", "long")
-    assert memory.of(one, ALL_TIME).grid.values.dtype == "float64"
-    assert memory.of(other, ALL_TIME).grid.values.dtype == "int64"
-    assert memory.of(one, ALL_TIME) is memory.of(one, ALL_TIME)
+    assert cache.get(one, ALL_TIME).combined.values.dtype == "float64"
+    assert cache.get(other, ALL_TIME).combined.values.dtype == "int64"
+    assert cache.get(one, ALL_TIME) is cache.get(one, ALL_TIME)
 
 
 def test_windows_are_known_apart_and_a_newer_view_replaces_the_older(tmp_path: Path) -> None:
-    view = open_world(tmp_path, World((ROWS[:30],), (ROWS[30:],)))._newest(None)
-    memory = Memory()
-    assert memory.of(view, ALL_TIME).rows == 40
-    assert memory.of(view, Window(2, 4)).rows == 20
+    view = open_world(tmp_path, World((ROWS[:30],), (ROWS[30:],)))._newest_view(None)
+    cache = WindowBoundsCache()
+    assert cache.get(view, ALL_TIME).rows == 40
+    assert cache.get(view, Window(2, 4)).rows == 20
     assert view.root == ROOT
     newer = replace(view, live=())
-    assert memory.of(newer, ALL_TIME).rows == 30
-    assert memory.of(newer, ALL_TIME).history is memory.of(newer, ALL_TIME).history
-    assert memory.of(view, ALL_TIME).rows == 40  # a question under way keeps its view
+    assert cache.get(newer, ALL_TIME).rows == 30
+    assert cache.get(newer, ALL_TIME).history is cache.get(newer, ALL_TIME).history
+    assert cache.get(view, ALL_TIME).rows == 40  # a question under way keeps its view

@@ -10,31 +10,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidemark.query.quantiles.combined_bounds import Found, Grid, best, lay_out, middle_rank, nearest
-from tidemark.query.quantiles.likely_ranks import Gaps
+from tidemark.query.quantiles.candidates import Candidates, least_error_candidates, likeliest_candidates
+from tidemark.query.quantiles.combined_bounds import CombinedBounds, combine_sides, midpoint_rank
+from tidemark.query.quantiles.likely_ranks import SketchGaps
 from tidemark.sketches import GK, RankBounds, combine
 
 EPS = 0.02
 
 
-def world_of(history: list[float], batches: list[list[float]]) -> tuple[Grid, NDArray[np.float64]]:
-    """The grid, and the likely live ranks."""
+def world_of(history: list[float], batches: list[list[float]]) -> tuple[CombinedBounds, NDArray[np.float64]]:
+    """The combined bounds, and the likely live ranks."""
     sketches = []
     for batch in batches:
         sketch = GK(EPS / 2, np.float64)
         sketch.update(np.array(batch))
         sketches.append(sketch.rank_bounds())
     past = RankBounds.from_sorted(np.sort(np.array(history, np.float64)), np.float64)
-    grid = lay_out(past, combine(sketches))
-    steps, ends = (grid.history.lo + grid.history.hi) / 2, (grid.values[0], grid.values[-1])
-    likely = Gaps.of(sketches, grid.values.dtype).ranks(steps, partial(middle_rank, past, []), *ends)
-    return grid, likely
+    bounds = combine_sides(past, combine(sketches))
+    steps, ends = (bounds.history.lo + bounds.history.hi) / 2, (bounds.values[0], bounds.values[-1])
+    likely = SketchGaps.of(sketches, bounds.values.dtype).likely_ranks(
+        steps, partial(midpoint_rank, past, []), *ends
+    )
+    return bounds, likely
 
 
-def errors(found: Found, ranks: np.ndarray, rows: list[float]) -> np.ndarray:
+def errors(candidates: Candidates, ranks: np.ndarray, rows: list[float]) -> np.ndarray:
     """The true rank errors of answers."""
     ordered = np.sort(np.array(rows))
-    le, lt = (np.searchsorted(ordered, found.values, side) for side in ("right", "left"))
+    le, lt = (np.searchsorted(ordered, candidates.values, side) for side in ("right", "left"))
     return np.maximum(0, np.maximum(ranks - le, lt + 1 - ranks))
 
 
@@ -42,10 +45,13 @@ def errors(found: Found, ranks: np.ndarray, rows: list[float]) -> np.ndarray:
 def test_recent_rows_like_those_before_are_told_to_a_fraction_of_the_bound(batches: int) -> None:
     random = np.random.default_rng(7)
     history, live = random.normal(size=40_000), random.normal(size=(batches, 8_000 // batches))
-    grid, likely = world_of(history.tolist(), live.tolist())
+    bounds, likely = world_of(history.tolist(), live.tolist())
     rows = [*history.tolist(), *live.ravel().tolist()]
     ranks = np.arange(1, len(rows), 97)
-    near, certified = nearest(grid, likely, ranks, int(EPS * live.size)), best(grid.both, ranks)
+    near, certified = (
+        likeliest_candidates(bounds, likely, ranks, int(EPS * live.size)),
+        least_error_candidates(bounds.total, ranks),
+    )
     assert np.all(errors(near, ranks, rows) <= near.errors)
     assert near.errors.max() <= EPS * live.size
     assert errors(near, ranks, rows).mean() < 0.5 * errors(certified, ranks, rows).mean()
@@ -59,12 +65,17 @@ numbers = st.lists(st.integers(-30, 30).map(float) | st.floats(-5, 5), min_size=
 def test_whatever_the_rows_an_answer_is_as_good_as_it_says(
     history: list[float], batches: list[list[float]], allowed: int
 ) -> None:
-    grid, likely = world_of(history, batches)
+    bounds, likely = world_of(history, batches)
     rows = [*history, *(value for batch in batches for value in batch)]
     ranks = np.arange(1, len(rows) + 1)
-    found, certified = nearest(grid, likely, ranks, allowed), best(grid.both, ranks)
-    assert np.all(errors(found, ranks, rows) <= found.errors)
-    assert np.all(found.errors <= np.maximum(allowed, certified.errors))
+    candidates, certified = (
+        likeliest_candidates(bounds, likely, ranks, allowed),
+        least_error_candidates(bounds.total, ranks),
+    )
+    assert np.all(errors(candidates, ranks, rows) <= candidates.errors)
+    assert np.all(candidates.errors <= np.maximum(allowed, certified.errors))
     assert np.all(
-        (found.rank_lo <= found.rank_hi) & (found.low <= found.values) & (found.values <= found.high)
+        (candidates.rank_lo <= candidates.rank_hi)
+        & (candidates.low <= candidates.values)
+        & (candidates.values <= candidates.high)
     )

@@ -106,7 +106,7 @@ def test_an_open_window_shows_its_open_side(wh: HandMade) -> None:
 
 
 def test_windows_of_time_are_whole_ticks(wh: HandMade) -> None:
-    view = wh._newest(None)
+    view = wh._newest_view(None)
     window = choose_window(lambda: tick_range(view), None, ("1970-01-02 05:00", date(1970, 1, 4)), DAY)
     assert shown_window(window, DAY) == (datetime(1970, 1, 2, tzinfo=UTC), datetime(1970, 1, 4, tzinfo=UTC))
     newest = choose_window(lambda: tick_range(view), "36 hours", None, DAY)
@@ -225,7 +225,7 @@ def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path
     old, new = open_world(tmp_path, world), open_world(tmp_path, world)
     for file in Path(old._snapshot.store.uri).rglob("*.parquet"):
         file.unlink()
-    views = iter([old._newest(None), new._newest(None)])
+    views = iter([old._newest_view(None), new._newest_view(None)])
 
     class Overtaken(FakeSnapshot):
         def view(self, measure: str | None) -> Any:
@@ -233,10 +233,10 @@ def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path
             return next(views)
 
     snapshot = Overtaken(Path(new._snapshot.store.uri), new._snapshot.options, [])
-    old_path = old._newest(None).runs[0].files[0]
+    old_path = old._newest_view(None).runs[0].files[0]
     assert old_path.path  # both have the same names, so the old one's root is made another
-    moved = replace(old._newest(None), root="runs/gone")
-    views = iter([moved, new._newest(None)])
+    moved = replace(old._newest_view(None), root="runs/gone")
+    views = iter([moved, new._newest_view(None)])
     assert HandMade(snapshot, world).rank(4.5).rank == 5
 
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from tests.query.worlds import HandMade, World, open_world
 from tidemark.query.answers.answer import Answers
-from tidemark.query.answers.json_values import json_text
 from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer
 from tidemark.query.answers.rendering import interval_bar
+from tidemark.warehouse.columns.json_values import json_text
 
 ROWS = tuple((float(i * i), i // 10) for i in range(400))
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tests.query.sqlworld import FLIGHTS, ROOT, Rows, make, month
 from tidemark import query, stream, warehouse
 from tidemark.query.keys import key_cache, listed_keys
-from tidemark.query.reading.memory_cache import Recent
+from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.sql import duckdb_sql
 from tidemark.warehouse import InputError
 from tidemark.warehouse.ledger import ledger_table
@@ -115,7 +115,7 @@ def test_questions_are_functions(wh: query.Warehouse) -> None:
 def test_each_statement_is_fresh_and_of_one_moment(
     spark: SparkSession, own: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the moment each part of a statement looks for itself: the broken variant."""
+    """Without the moment each part of a statement readers for itself: the broken variant."""
     query.register_duckdb(connection, own)
     march = month(spark.read.parquet(str(FLIGHTS)), 3)
     parts = ("count(*) FROM own_events", "n + m FROM own_quantile(0.5)", "count(*) FROM own_live")
@@ -132,17 +132,17 @@ def test_each_statement_is_fresh_and_of_one_moment(
     assert connection.sql(text).fetchall() == first
     connection.commit()
     assert relation.fetchall() == [(len(rows), rows.oracle().n, 0)]
-    kept = duckdb_sql._Looks.at
+    kept = duckdb_sql._PinnedReaders.at
 
-    def at_once(looks: duckdb_sql._Looks, moment: int) -> query.Warehouse:
-        found = kept(looks, moment)
-        looks._seen = Recent(duckdb_sql.LOOKS)
+    def at_once(readers: duckdb_sql._PinnedReaders, moment: int) -> query.Warehouse:
+        found = kept(readers, moment)
+        readers._cache = LRUCache(duckdb_sql.CACHED_MOMENTS)
         number = next(numbers)
         stream.append(spark, own, march.limit(3), source="web", batch=number)
         return found
 
     numbers = iter(range(2, 100))
-    monkeypatch.setattr(duckdb_sql._Looks, "at", at_once)
+    monkeypatch.setattr(duckdb_sql._PinnedReaders, "at", at_once)
     events, counted, _ = connection.sql(text).fetchall()[0]
     assert events != counted
 

@@ -167,7 +167,7 @@ def test_a_worker_without_tidemark_says_what_to_do(uri: Path, tmp_path: Path) ->
     (tmp_path / "pickled").write_bytes(dumps(function.func))
     script = (
         "import pickle, sys\n"
-        "sys.modules['query'] = None\n"
+        "sys.modules['tidemark'] = None\n"
         f"kind = pickle.load(open({str(tmp_path / 'pickled')!r}, 'rb'))\n"
         "try:\n    list(kind().eval(0.5))\n"
         "except ImportError as error:\n    print(error)\n"

@@ -101,6 +101,7 @@ def ask_ranks(wh: HandMade, ranks: Sequence[int], rows: int, mode: Any, ask: dic
     return list(wh.quantile([Fraction(rank, rows) for rank in ranks], mode=mode, **ask))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), MODES, st.sampled_from(WINDOWS), st.sampled_from([2, 3, 20, 300]))
 def test_many_quantiles_are_each_what_it_is_alone(
@@ -151,7 +152,7 @@ def narrowed_to_ranks_among_the_rows(
     """Rows are kept for the ranks that are among them alone, not for those inside the tie of an end."""
     found = []
     for one in readings:
-        u, v = np.array([one.interval.u, one.interval.v], dtype=live.values.dtype)
+        u, v = np.array([one.interval.lower, one.interval.upper], dtype=live.values.dtype)
         first = ranks - one.below - live.rank_lt(v)[1] - 1
         last = ranks - one.below - live.rank_le(u)[0] - 1
         rows = one.inside
@@ -169,7 +170,7 @@ def narrowed_to_ranks_among_the_rows(
 def test_rows_kept_for_the_ranks_among_them_alone_are_caught(
     sweep: list[HandMade], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rank_search, "narrowed", narrowed_to_ranks_among_the_rows)
+    monkeypatch.setattr(rank_search, "narrow_readings", narrowed_to_ranks_among_the_rows)
     with pytest.raises(AssertionError):
         check_pairs(sweep, 25)
 

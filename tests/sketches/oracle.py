@@ -6,12 +6,12 @@ import numpy as np
 
 from tidemark.sketches import GK, RankBounds, target_rank
 from tidemark.sketches.gk.gk_summary import allowance
-from tidemark.sketches.inputs import Column
+from tidemark.sketches.inputs import ValueArray
 
 PHIS = (0, 0.001, 0.01, 0.07, 0.25, 1 / 3, 0.5, 0.75, 0.9, 0.99, 0.999, 1)
 
 
-def batches(dtype: type, rng: np.random.Generator, size: int = 3000) -> dict[str, list[Column]]:
+def batches(dtype: type, rng: np.random.Generator, size: int = 3000) -> dict[str, list[ValueArray]]:
     """Named streams of batches, in the orders that sketches find hard."""
     noise = rng.normal(size=size)
     streams = {
@@ -38,7 +38,7 @@ def batches(dtype: type, rng: np.random.Generator, size: int = 3000) -> dict[str
     return result
 
 
-def probes(data: Column) -> Column:
+def probes(data: ValueArray) -> ValueArray:
     """Every element, its neighbours on both sides, and the ends of the dtype."""
     unique = np.unique(data)
     if data.dtype == np.float64:
@@ -51,7 +51,7 @@ def probes(data: Column) -> Column:
     return np.concatenate([unique, below, above, np.array([limits.min, limits.max])])
 
 
-def rank_error(data: Column, answer: object, r: int) -> int:
+def rank_error(data: ValueArray, answer: object, r: int) -> int:
     """max(0, r - rank_le, rank_lt + 1 - r) in sorted data; the answer must be an element."""
     column = np.array([answer], data.dtype)
     lt, le = (int(np.searchsorted(data, column, side)[0]) for side in ("left", "right"))
@@ -59,7 +59,7 @@ def rank_error(data: Column, answer: object, r: int) -> int:
     return max(0, r - le, lt + 1 - r)
 
 
-def assert_staircase(bounds: RankBounds, elements: Column) -> None:
+def assert_staircase(bounds: RankBounds, elements: ValueArray) -> None:
     """The staircase is one, it ends at n, and its bounds hold for every x."""
     bounds.check_invariants()
     data = np.sort(elements)
@@ -72,7 +72,7 @@ def assert_staircase(bounds: RankBounds, elements: Column) -> None:
         assert (exact <= hi).all(), "an upper bound is below the rank"
 
 
-def assert_certified(sketch: GK, elements: Column) -> None:
+def assert_certified(sketch: GK, elements: ValueArray) -> None:
     """Everything that a GK promises, against the elements that really went in."""
     sketch.check_invariants()
     data = np.sort(elements)

@@ -9,8 +9,8 @@ from tests.sketches.oracle import assert_certified, assert_staircase
 from tidemark.sketches import GK, RankBounds, SketchError, combine, merge
 from tidemark.sketches.bounds import rank_bounds
 from tidemark.sketches.gk import gk, gk_summary
-from tidemark.sketches.gk.gk_summary import Summary
-from tidemark.sketches.inputs import Column
+from tidemark.sketches.gk.gk_summary import GKSummary
+from tidemark.sketches.inputs import ValueArray
 
 EPS = 0.01
 EXACT_PRUNE, EXACT_BEST = gk_summary.prune, RankBounds.best_candidate
@@ -36,10 +36,10 @@ def exercise() -> None:
     )
 
 
-def merge_by(own: str, other: str) -> Callable[[Sequence[Summary]], Summary]:
+def merge_by(own: str, other: str) -> Callable[[Sequence[GKSummary]], GKSummary]:
     """The textbook merge by lookups: how elements of earlier and of later inputs are counted at a tie."""
 
-    def broken(summaries: Sequence[Summary]) -> Summary:
+    def broken(summaries: Sequence[GKSummary]) -> GKSummary:
         parts = []
         for i, s in enumerate(summaries):
             rmin, rmax = s.rmin.copy(), s.rmax.copy()
@@ -51,24 +51,24 @@ def merge_by(own: str, other: str) -> Callable[[Sequence[Summary]], Summary]:
             parts.append((s.values, rmin, rmax))
         values, rmin, rmax = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         order = np.argsort(values, kind="stable")
-        return Summary(values[order], rmin[order], rmax[order])
+        return GKSummary(values[order], rmin[order], rmax[order])
 
     return broken
 
 
-def merge_without_adjustment(summaries: Sequence[Summary]) -> Summary:
+def merge_without_adjustment(summaries: Sequence[GKSummary]) -> GKSummary:
     """Keeps g and delta of every tuple as they were, as Spark once did."""
     values = np.concatenate([s.values for s in summaries])
     order = np.argsort(values, kind="stable")
     gaps = np.concatenate([np.diff(s.rmin, prepend=0) for s in summaries])[order]
     spreads = np.concatenate([s.rmax - s.rmin for s in summaries])[order]
-    return Summary(values[order], np.cumsum(gaps), np.cumsum(gaps) + spreads)
+    return GKSummary(values[order], np.cumsum(gaps), np.cumsum(gaps) + spreads)
 
 
-def bounds_with(lo: int = 0, hi: int = 0) -> Callable[[Summary], RankBounds]:
-    exact = Summary.rank_bounds
+def bounds_with(lo: int = 0, hi: int = 0) -> Callable[[GKSummary], RankBounds]:
+    exact = GKSummary.rank_bounds
 
-    def broken(summary: Summary) -> RankBounds:
+    def broken(summary: GKSummary) -> RankBounds:
         bounds = exact(summary)
         low, high = bounds.lo.copy(), bounds.hi.copy()
         low[1:-1] += lo
@@ -78,24 +78,24 @@ def bounds_with(lo: int = 0, hi: int = 0) -> Callable[[Summary], RankBounds]:
     return broken
 
 
-def prune_then_keep(rows: slice) -> Callable[[Summary, float], Summary]:
-    def broken(summary: Summary, eps: float) -> Summary:
+def prune_then_keep(rows: slice) -> Callable[[GKSummary, float], GKSummary]:
+    def broken(summary: GKSummary, eps: float) -> GKSummary:
         pruned = EXACT_PRUNE(summary, eps)
-        return Summary(pruned.values[rows], pruned.rmin[rows], pruned.rmax[rows])
+        return GKSummary(pruned.values[rows], pruned.rmin[rows], pruned.rmax[rows])
 
     return broken
 
 
-def only_last_of_equals(summary: Summary) -> Summary:
+def only_last_of_equals(summary: GKSummary) -> GKSummary:
     last = np.append(summary.values[:-1] != summary.values[1:], True)
-    return Summary(summary.values[last], summary.rmin[last], summary.rmax[last])
+    return GKSummary(summary.values[last], summary.rmin[last], summary.rmax[last])
 
 
-def through_a_double(array: Column, _: object) -> Column:
+def through_a_double(array: ValueArray, _: object) -> ValueArray:
     return np.asarray(array, np.float64).astype(np.int64)
 
 
-def half_a_batch(batch: Column, _: object) -> Column:
+def half_a_batch(batch: ValueArray, _: object) -> ValueArray:
     return np.sort(batch)[: len(batch) // 2 + 1]
 
 
@@ -104,10 +104,10 @@ MISTAKES: dict[str, Patch] = {
     "a tie is counted by neither side": (gk, "merge_summaries", merge_by("rank_lt", "rank_lt")),
     "the other input's uncertainty is left out": (gk, "merge_summaries", merge_without_adjustment),
     "prune to 4 eps n": (gk, "prune", lambda s, eps: EXACT_PRUNE(s, 2 * eps)),
-    "hi is one too low": (Summary, "rank_bounds", bounds_with(hi=-1)),
-    "hi is one too high": (Summary, "rank_bounds", bounds_with(hi=1)),
-    "lo is one too high": (Summary, "rank_bounds", bounds_with(lo=1)),
-    "lo is one too low": (Summary, "rank_bounds", bounds_with(lo=-1)),
+    "hi is one too low": (GKSummary, "rank_bounds", bounds_with(hi=-1)),
+    "hi is one too high": (GKSummary, "rank_bounds", bounds_with(hi=1)),
+    "lo is one too high": (GKSummary, "rank_bounds", bounds_with(lo=1)),
+    "lo is one too low": (GKSummary, "rank_bounds", bounds_with(lo=-1)),
     "the maximum is dropped": (gk, "prune", prune_then_keep(slice(None, -1))),
     "the minimum is dropped": (gk, "prune", prune_then_keep(slice(1, None))),
     "only the last of equals is kept": (gk_summary, "_without_inner_equals", only_last_of_equals),
@@ -144,7 +144,7 @@ def test_a_mistake_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_reading_the_first_of_equal_values_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """`combine` must read the sums at the last of equal values: the first misses the other inputs' share."""
 
-    def first_of_equals(values: Column) -> Column:
+    def first_of_equals(values: ValueArray) -> ValueArray:
         return np.flatnonzero(np.append(True, values[:-1] != values[1:]))
 
     parts = [np.array([1.0, 2.0, 2.0]), np.array([2.0, 3.0])]

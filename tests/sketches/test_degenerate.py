@@ -18,14 +18,14 @@ from tidemark.sketches import (
     merge_dyadic,
     merge_ecm,
 )
-from tidemark.sketches.inputs import Column
+from tidemark.sketches.inputs import ValueArray
 
 DTYPES = [np.float64, np.int64]
 PHIS = [0, 0.25, 0.5, 1]
 COPIES = 1000
 
 
-def staircases(values: Column) -> list[RankBounds]:
+def staircases(values: ValueArray) -> list[RankBounds]:
     """Of the same elements: through a GK that is fed, built, merged, pruned and stored, and exact."""
     fed = GK(0.05, values.dtype)
     for part in np.array_split(values, 3):

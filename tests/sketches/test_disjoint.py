@@ -113,7 +113,7 @@ def test_more_elements_than_are_counted_are_refused() -> None:
 
 @pytest.mark.parametrize("name", MERGES)
 def test_a_merge_that_does_not_look_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gk, "checked_disjoint", lambda _: None)
-    monkeypatch.setattr(ecm_merge, "checked_disjoint", lambda _: None)
+    monkeypatch.setattr(gk, "require_disjoint", lambda _: None)
+    monkeypatch.setattr(ecm_merge, "require_disjoint", lambda _: None)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         test_a_sketch_is_not_merged_with_itself(name, [0, 0])

@@ -5,14 +5,16 @@ from hypothesis import strategies as st
 
 from tests.sketches.arrivals import History, joined, zipf
 from tidemark.sketches import CorruptSketch, DyadicECM, EmptySketch, InvalidInput, merge_dyadic
-from tidemark.sketches.counters.counting import Kind
+from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.encoding.envelope import unwrap, wrap
 
 BITS, EPS, DELTA = 16, 0.02, 0.02
 WINDOWS = [(None, None), (3000, None), (9000, None), (2000, 7000)]
 
 
-def streams(kind: Kind = "EH", window: int | None = None, sites: int = 1) -> tuple[list[DyadicECM], History]:
+def streams(
+    kind: CounterKind = "EH", window: int | None = None, sites: int = 1
+) -> tuple[list[DyadicECM], History]:
     rng, sketches, histories = np.random.default_rng(1), [], []
     for _ in range(sites):
         keys = zipf(rng, 1.2, 20_000 // sites) * 13 % 2**BITS
@@ -61,7 +63,7 @@ def assert_answers(sketch: DyadicECM, history: History) -> None:
 
 
 @pytest.mark.parametrize("kind", ["EH", "DW"])
-def test_ranges_heavy_hitters_and_quantiles_of_any_window(kind: Kind) -> None:
+def test_ranges_heavy_hitters_and_quantiles_of_any_window(kind: CounterKind) -> None:
     (sketch,), history = streams(kind)
     assert_answers(sketch, history)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sketches.arrivals import History, assert_points, joined, zipf
 from tidemark.sketches import ECM, InvalidInput, combine_frequencies, digest, digest_one, in_time_order
-from tidemark.sketches.counters.counting import Kind
+from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.ecm.ecm_sizes import (
     eps_of_merge_inputs,
     inner_product_eps,
@@ -41,14 +41,14 @@ def join_size(a: Counter[int], b: Counter[int]) -> int:
 
 @pytest.mark.parametrize("kind", ["EH", "DW"])
 @pytest.mark.parametrize("skew", [0.8, 1.0, 1.5])
-def test_points_of_any_window_keep_eps_and_bounds(skew: float, kind: Kind) -> None:
+def test_points_of_any_window_keep_eps_and_bounds(skew: float, kind: CounterKind) -> None:
     history = stream(skew)
     for eps, delta in ((0.1, 0.15), (0.01, 0.01)):
         assert_points(sketch_of(history, eps, delta, kind=kind), history, WINDOWS)
 
 
 @pytest.mark.parametrize("kind", ["EH", "DW"])
-def test_a_sliding_window_forgets_what_is_older(kind: Kind) -> None:
+def test_a_sliding_window_forgets_what_is_older(kind: CounterKind) -> None:
     history = stream(1.0)
     sketch = sketch_of(history, 0.05, 0.05, parts=9, kind=kind, window=4000)
     horizon = int(history.times[-1]) - 4000
@@ -129,7 +129,7 @@ def test_one_key_is_answered_as_many_are() -> None:
 
 
 @pytest.mark.parametrize("kind", ["EH", "DW", "RW"])
-def test_a_sketch_survives_the_way_to_a_task_and_back(kind: Kind) -> None:
+def test_a_sketch_survives_the_way_to_a_task_and_back(kind: CounterKind) -> None:
     history = stream(1.0, 500)
     sketch = sketch_of(history, 0.3, 0.3, kind=kind)
     sent = pickle.loads(pickle.dumps(sketch))
@@ -147,7 +147,7 @@ def test_arrivals_in_time_order_keep_the_order_of_equal_times() -> None:
 
 @pytest.mark.parametrize("kind", ["EH", "DW"])
 @pytest.mark.parametrize("skew", [0.8, 1.5])
-def test_inner_products_and_self_joins_keep_eps_and_bounds(skew: float, kind: Kind) -> None:
+def test_inner_products_and_self_joins_keep_eps_and_bounds(skew: float, kind: CounterKind) -> None:
     """Over ten seeds the promise may fail in 1 - delta of the questions; hi never does."""
     a, b = stream(skew, seed=2), stream(skew, seed=3)
     eps, delta, missed, below, asked = 0.05, 0.1, 0, 0, 0
@@ -197,7 +197,7 @@ def test_the_last_arrivals_are_a_window_too() -> None:
 
 
 @pytest.mark.parametrize("kind", ["EH", "DW", "RW"])
-def test_an_empty_sketch_knows_that_it_is(kind: Kind) -> None:
+def test_an_empty_sketch_knows_that_it_is(kind: CounterKind) -> None:
     sketch = ECM(0.5, 0.5, kind=kind)
     sketch.update(digest([]), [])
     found = sketch.points(digest(["a"]), since=5)

@@ -17,12 +17,12 @@ from tidemark.sketches import (
     digest,
     merge_ecm,
 )
-from tidemark.sketches.counters.counting import Kind
-from tidemark.sketches.ecm.ecm_bytes import KIND
+from tidemark.sketches.counters.counting import CounterKind
+from tidemark.sketches.ecm.ecm_bytes import ECM_KIND
 from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, unwrap, wrap
 from tidemark.sketches.encoding.varints import decode_varints, encode_varints
 
-KINDS: list[Kind] = ["EH", "DW", "RW"]
+KINDS: list[CounterKind] = ["EH", "DW", "RW"]
 GOLDEN = {
     "EH None": (
         "544d534b45434d5301000000b8000000000000000200000009000000030000000000000000000000000000e03f9a9999"
@@ -78,7 +78,7 @@ GOLDEN = {
 }
 
 
-def small(kind: Kind, window: int | None = None) -> ECM:
+def small(kind: CounterKind, window: int | None = None) -> ECM:
     sketch = ECM(0.5, 0.2, kind=kind, window=window, seed=3)
     for start in (0, 40):
         keys = digest(["a", "b", "a", "c", "a", "a", "a", "a", "b", "a", "a"])
@@ -86,7 +86,7 @@ def small(kind: Kind, window: int | None = None) -> ECM:
     return sketch
 
 
-def large(kind: Kind, window: int | None = None) -> ECM:
+def large(kind: CounterKind, window: int | None = None) -> ECM:
     rng = np.random.default_rng(4)
     sketch = ECM(0.1, 0.1, kind=kind, window=window)
     for start in (0, 10**9):
@@ -116,7 +116,7 @@ def test_every_kind_has_its_golden_bytes() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("window", [None, 10**8])
-def test_a_reopened_sketch_goes_on_as_if_never_stored(kind: Kind, window: int | None) -> None:
+def test_a_reopened_sketch_goes_on_as_if_never_stored(kind: CounterKind, window: int | None) -> None:
     rng = np.random.default_rng(9)
     options = {"kind": kind, "window": window}
     eps = 0.5 if kind == "RW" else 0.1
@@ -135,7 +135,7 @@ def test_a_reopened_sketch_goes_on_as_if_never_stored(kind: Kind, window: int | 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_empty_sketch_comes_back_and_takes_few_bytes(kind: Kind) -> None:
+def test_an_empty_sketch_comes_back_and_takes_few_bytes(kind: CounterKind) -> None:
     sketch = ECM(0.01, 0.01, kind=kind, window=7) if kind != "RW" else ECM(0.3, 0.3, kind=kind, window=7)
     data = sketch.to_bytes()
     assert len(data) <= 24 + 128 + (0 if kind != "RW" else 200)
@@ -188,7 +188,7 @@ def test_whole_bytes_of_hostile_content_raise_or_make_a_sketch(
     for at, value in changes:
         payload[at % len(payload)] = value
     hostile = wrap(kind, 1, bytes(payload) + tail)
-    opener = ECM if kind == KIND else DyadicECM
+    opener = ECM if kind == ECM_KIND else DyadicECM
     tracemalloc.start()
     try:
         sketch = opener.from_bytes(hostile)
@@ -245,11 +245,11 @@ HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ")
     ],
 )
 def test_a_header_that_no_sketch_has_is_refused(field: int, value: object) -> None:
-    _, payload = unwrap(KIND, small("EH").to_bytes())
+    _, payload = unwrap(ECM_KIND, small("EH").to_bytes())
     fields = list(HEADER.unpack_from(payload))
     fields[field] = value
     with pytest.raises(CorruptSketch, match="at byte"):
-        ECM.from_bytes(wrap(KIND, 1, HEADER.pack(*fields) + payload[HEADER.size :]))
+        ECM.from_bytes(wrap(ECM_KIND, 1, HEADER.pack(*fields) + payload[HEADER.size :]))
 
 
 @pytest.mark.parametrize(
@@ -258,11 +258,11 @@ def test_a_header_that_no_sketch_has_is_refused(field: int, value: object) -> No
 def test_waves_that_would_be_billions_are_refused(field: int, value: float) -> None:
     """Their number follows from delta and the constant: a few bytes must not ask for gigabytes."""
     for sketch in (small("RW"), ECM(0.5, 0.5, kind="RW")):
-        _, payload = unwrap(KIND, sketch.to_bytes())
+        _, payload = unwrap(ECM_KIND, sketch.to_bytes())
         fields = list(HEADER.unpack_from(payload))
         fields[field] = value
         with pytest.raises(CorruptSketch, match="at byte"):
-            ECM.from_bytes(wrap(KIND, 1, HEADER.pack(*fields) + payload[HEADER.size :]))
+            ECM.from_bytes(wrap(ECM_KIND, 1, HEADER.pack(*fields) + payload[HEADER.size :]))
 
 
 def test_another_kind_and_a_newer_version_are_told_apart() -> None:
@@ -270,7 +270,7 @@ def test_another_kind_and_a_newer_version_are_told_apart() -> None:
     with pytest.raises(WrongKind, match="DYAD"):
         DyadicECM.from_bytes(data)
     with pytest.raises(NewerVersion, match="upgrade"):
-        ECM.from_bytes(wrap(KIND, 2, unwrap(KIND, data)[1]))
+        ECM.from_bytes(wrap(ECM_KIND, 2, unwrap(ECM_KIND, data)[1]))
 
 
 @given(st.lists(st.one_of(st.integers(0, 300), st.integers(0, 2**64 - 1)), max_size=50))

@@ -12,19 +12,20 @@ from tidemark.sketches.bounds.count_bounds import Counts
 from tidemark.sketches.counters import deterministic_wave as wave
 from tidemark.sketches.counters import exponential_histogram as histogram
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.counting import Kind
+from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.ecm import ecm_merge, frequency_bounds
 from tidemark.sketches.ecm.ecm_merge import merge_counts
 
-SINCE, AFTER, HALVES, BETWEEN = Buckets.since, Buckets.after, ecm_merge.halves, WindowCounts.between
-MOST, PLACES = histogram.most_buckets, wave.places
+SINCE, DROP_EXPIRED = Buckets.since, Buckets.drop_expired
+HALVES, BETWEEN = ecm_merge.halves, WindowCounts.between
+MOST, SLOTS = histogram.most_buckets, wave.slots_per_level
 Patch = tuple[object, str, Callable[..., object]]
 
 
 def exercise(seeds: tuple[int, int] = (1, 1)) -> None:
     """Counters and sketches with and without a window, updated and merged, each against its arrivals."""
     rng = np.random.default_rng(6)
-    kinds: tuple[Kind, Kind] = ("EH", "DW")
+    kinds: tuple[CounterKind, CounterKind] = ("EH", "DW")
     for kind in kinds:
         for window in (None, 5):
             # So few that every bucket holds one, and every count is exact.
@@ -91,7 +92,11 @@ MISTAKES: dict[str, Patch] = {
     "a merged counter forgets its skew": (WindowCounts, "_widened", lambda _, counts: counts),
     "a window begins one later": (Buckets, "since", since_with(later=1)),
     "a window begins one earlier": (Buckets, "since", since_with(later=-1)),
-    "a window keeps one less": (Buckets, "after", lambda self, time: AFTER(self, time + 1)),
+    "a window keeps one less": (
+        Buckets,
+        "drop_expired",
+        lambda self, horizon: DROP_EXPIRED(self, horizon + 1),
+    ),
     "a window ends one later": (
         WindowCounts,
         "between",
@@ -101,7 +106,7 @@ MISTAKES: dict[str, Patch] = {
     "hi is one too low": (Buckets, "since", since_with(hi=-1)),
     "counts are left out": (WindowCounts, "_checked_counts", counts_left_out),
     "half the buckets": (histogram, "most_buckets", lambda eps: tuple(n // 2 for n in MOST(eps))),
-    "half the places of a wave": (wave, "places", lambda eps: PLACES(eps) // 2),
+    "half the slots of a wave": (wave, "slots_per_level", lambda eps: SLOTS(eps) // 2),
     "collisions are left out of lo": (
         FrequencyBounds,
         "_without_collisions",
@@ -125,7 +130,7 @@ def test_sketches_of_unequal_seeds_would_be_caught(monkeypatch: pytest.MonkeyPat
     """Where nothing refused them, their merge would break the upper bounds."""
     with pytest.raises(SketchError, match="seed"):
         exercise(seeds=(1, 2))
-    monkeypatch.setattr(ecm_merge, "checked_alike", lambda _: None)
-    monkeypatch.setattr(frequency_bounds, "checked_alike", lambda _: None)
+    monkeypatch.setattr(ecm_merge, "require_same_hashes", lambda _: None)
+    monkeypatch.setattr(frequency_bounds, "require_same_hashes", lambda _: None)
     with pytest.raises(AssertionError):
         exercise(seeds=(1, 2))

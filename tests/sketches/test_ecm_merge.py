@@ -4,12 +4,12 @@ import pytest
 from tests.sketches.arrivals import History, assert_points, joined, zipf
 from tests.sketches.test_ecm import WINDOWS, join_size
 from tidemark.sketches import ECM, InvalidInput, digest, merge_ecm
-from tidemark.sketches.counters.counting import Kind
+from tidemark.sketches.counters.counting import CounterKind
 
 EPS, DELTA = 0.05, 0.1
 
 
-def sites(count: int, kind: Kind = "EH", **options: object) -> tuple[list[ECM], list[History]]:
+def sites(count: int, kind: CounterKind = "EH", **options: object) -> tuple[list[ECM], list[History]]:
     """Streams of the same keys that run beside each other."""
     rng, sketches, histories = np.random.default_rng(count), [], []
     for _ in range(count):
@@ -22,7 +22,7 @@ def sites(count: int, kind: Kind = "EH", **options: object) -> tuple[list[ECM], 
 
 @pytest.mark.parametrize("kind", ["EH", "DW"])
 @pytest.mark.parametrize("count", [2, 16, 256])
-def test_a_merge_of_many_sites_keeps_its_bound(count: int, kind: Kind) -> None:
+def test_a_merge_of_many_sites_keeps_its_bound(count: int, kind: CounterKind) -> None:
     sketches, histories = sites(count, kind)
     whole = joined(histories)
     merged = merge_ecm(sketches)
@@ -51,7 +51,7 @@ def test_a_tree_of_merges_keeps_its_bound(count: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["EH", "DW"])
-def test_sliding_windows_merge_to_the_newest(kind: Kind) -> None:
+def test_sliding_windows_merge_to_the_newest(kind: CounterKind) -> None:
     sketches, histories = sites(4, kind, window=3000)
     sketches[0].update(digest([1]), [10_500])
     histories[0].add(np.array([1]), np.array([10_500]))

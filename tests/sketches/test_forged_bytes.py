@@ -8,7 +8,7 @@ import pytest
 from tests.sketches.test_hostile_bytes import ECM_HEADER, GK_HEADER, OPENERS, allowed, assert_paid, peak
 from tidemark.sketches import ECM, CorruptSketch
 from tidemark.sketches.bounds.count_bounds import Counts
-from tidemark.sketches.counters.randomized_wave import Sample, Samples
+from tidemark.sketches.counters.randomized_wave import SampledWaves, WaveSample
 from tidemark.sketches.ecm import ecm, ecm_bytes
 from tidemark.sketches.encoding.envelope import wrap
 from tidemark.sketches.encoding.varints import encode_varints, exact_sum
@@ -127,8 +127,8 @@ class Believed(int):
     __hash__ = int.__hash__
 
 
-def all_cells_of_all_waves(self: Samples, time: int, cells: int) -> Counts:
-    def answers(wave: Sample) -> np.ndarray:
+def all_cells_of_all_waves(self: SampledWaves, time: int, cells: int) -> Counts:
+    def answers(wave: WaveSample) -> np.ndarray:
         return np.bincount(wave.cells[wave.times >= time], minlength=cells).astype(float)
 
     estimate = np.median(np.stack([answers(wave) for wave in self.waves]), axis=0)
@@ -139,17 +139,18 @@ def all_cells_of_all_waves(self: Samples, time: int, cells: int) -> Counts:
 def test_a_reader_that_believes_the_header_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "a stretch of a million":
         monkeypatch.setattr(ecm_bytes, "exact_sum", lambda numbers: Believed(exact_sum(numbers) % 2**20))
-        monkeypatch.setattr(ecm_bytes, "_check_kept", lambda *_: None)
+        monkeypatch.setattr(ecm_bytes, "_check_state", lambda *_: None)
         data = FORGED[name]
     elif name == "two to the 32 cells":
-        monkeypatch.setattr(ecm, "_checked_hashes", lambda hashes: hashes)
+        for module in (ecm, ecm_bytes):
+            monkeypatch.setattr(module, "checked_hashes", lambda hashes: hashes)
         data = FORGED[name]
         assert isinstance(ECM.from_bytes(data).hashes, RowHashes)
         with pytest.raises(pytest.fail.Exception):
             test_what_no_sketch_holds_is_refused_with_an_offset(name)
         return
     else:
-        monkeypatch.setattr(Samples, "since", all_cells_of_all_waves)
+        monkeypatch.setattr(SampledWaves, "since", all_cells_of_all_waves)
         data = ecm_of(b"RW", [np.zeros(87)], (87, 0, 0), constant=2, delta_sw=1e-13, width=90_000, n=1)
     with pytest.raises(AssertionError, match="pay for"):
         assert_paid(data)

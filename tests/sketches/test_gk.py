@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as hnp
 
 from tests.sketches.oracle import PHIS, assert_certified, batches
 from tidemark.sketches import GK, BrokenInvariant, EmptySketch, InvalidInput, merge
-from tidemark.sketches.gk.gk_summary import Summary, allowance, check
-from tidemark.sketches.inputs import Column
+from tidemark.sketches.gk.gk_summary import GKSummary, allowance, check_summary
+from tidemark.sketches.inputs import ValueArray
 
 DTYPES = [np.float64, np.int64]
 EPS = [0.2, 0.01, 1e-9]
@@ -44,7 +44,7 @@ def test_the_fast_path_of_a_sorted_array_keeps_every_promise(dtype: type, eps: f
 
 
 @given(STREAMS, st.floats(1e-4, 0.49))
-def test_every_promise_holds_for_any_batches(parts: list[Column], eps: float) -> None:
+def test_every_promise_holds_for_any_batches(parts: list[ValueArray], eps: float) -> None:
     sketch = GK(eps, parts[0].dtype)
     for part in parts:
         sketch.update(part)
@@ -307,4 +307,4 @@ def test_the_allowance_is_exact_for_every_n(eps: float, n: int) -> None:
 )
 def test_a_broken_summary_is_named(values: list[float], rmin: list[int], rmax: list[int], rule: str) -> None:
     with pytest.raises(BrokenInvariant, match=rule):
-        check(Summary(np.array(values), np.array(rmin), np.array(rmax)), 0.1)
+        check_summary(GKSummary(np.array(values), np.array(rmin), np.array(rmax)), 0.1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.sketches.oracle import assert_certified, batches
 from tidemark.sketches import GK, CorruptSketch, InvalidInput, NewerVersion, WrongKind, merge
 from tidemark.sketches.encoding.envelope import unwrap, wrap
-from tidemark.sketches.gk.gk_bytes import KIND
+from tidemark.sketches.gk.gk_bytes import GK_KIND
 
 # Envelope; eps, n, k, dtype and widths; values; gaps; spreads; checksum.
 GOLDEN_FLOAT64 = (
@@ -67,11 +67,11 @@ def test_a_reopened_sketch_goes_on_as_if_never_stored(dtype: type) -> None:
 def test_ranks_of_every_width_come_back(gap: int) -> None:
     """The gap is made by hand: one value at the ranks 1 and gap + 2."""
     payload = struct.pack("<dQIcBB", 0.1, gap + 2, 2, b"i", 8, 0) + struct.pack("<qqQQ", 5, 5, 0, gap)
-    sketch = GK.from_bytes(wrap(KIND, 1, payload))
+    sketch = GK.from_bytes(wrap(GK_KIND, 1, payload))
     assert sketch.summary.rmin.tolist() == [1, gap + 2]
     again = GK.from_bytes(sketch.to_bytes())
     assert again.summary.rmin.tolist() == again.summary.rmax.tolist() == [1, gap + 2]
-    assert len(sketch.to_bytes()) <= len(wrap(KIND, 1, payload))
+    assert len(sketch.to_bytes()) <= len(wrap(GK_KIND, 1, payload))
 
 
 def test_an_empty_sketch_comes_back() -> None:
@@ -101,29 +101,29 @@ def test_a_flip_of_every_bit_is_noticed() -> None:
 
 def test_damage_under_a_right_checksum_is_refused_or_is_another_sketch() -> None:
     """Each byte of the payload takes every value. What is let through must keep every rule."""
-    _, payload = unwrap(KIND, small_sketch().to_bytes())
+    _, payload = unwrap(GK_KIND, small_sketch().to_bytes())
     for position in range(len(payload)):
         for change in range(1, 256):
             damaged = bytearray(payload)
             damaged[position] ^= change
             try:
-                sketch = GK.from_bytes(wrap(KIND, 1, bytes(damaged)))
+                sketch = GK.from_bytes(wrap(GK_KIND, 1, bytes(damaged)))
             except CorruptSketch:
                 continue
             sketch.check_invariants()
 
 
 def test_a_payload_cut_or_extended_under_a_right_checksum_is_refused() -> None:
-    _, payload = unwrap(KIND, small_sketch().to_bytes())
+    _, payload = unwrap(GK_KIND, small_sketch().to_bytes())
     for wrong in [payload[:end] for end in range(len(payload))] + [payload + b"\0"]:
         with pytest.raises(CorruptSketch):
-            GK.from_bytes(wrap(KIND, 1, wrong))
+            GK.from_bytes(wrap(GK_KIND, 1, wrong))
 
 
 @given(st.binary(max_size=200))
 def test_any_payload_raises_nothing_but_corrupt_sketch(payload: bytes) -> None:
     with pytest.raises(CorruptSketch):
-        GK.from_bytes(wrap(KIND, 1, payload))
+        GK.from_bytes(wrap(GK_KIND, 1, payload))
     with pytest.raises(CorruptSketch):
         GK.from_bytes(payload)
 
@@ -148,14 +148,14 @@ def test_any_payload_raises_nothing_but_corrupt_sketch(payload: bytes) -> None:
 )
 def test_hostile_numbers_are_refused(header: tuple[object, ...], body: bytes) -> None:
     with pytest.raises(CorruptSketch, match="at byte"):
-        GK.from_bytes(wrap(KIND, 1, struct.pack("<dQIcBB", *header) + body))
+        GK.from_bytes(wrap(GK_KIND, 1, struct.pack("<dQIcBB", *header) + body))
 
 
 def test_other_sketches_and_newer_releases_are_named() -> None:
-    _, payload = unwrap(KIND, small_sketch().to_bytes())
+    _, payload = unwrap(GK_KIND, small_sketch().to_bytes())
     with pytest.raises(WrongKind):
         GK.from_bytes(wrap(b"ECMS", 1, payload))
     with pytest.raises(NewerVersion):
-        GK.from_bytes(wrap(KIND, 2, payload))
+        GK.from_bytes(wrap(GK_KIND, 2, payload))
     with pytest.raises(InvalidInput):
         GK.from_bytes(None)  # type: ignore[arg-type]

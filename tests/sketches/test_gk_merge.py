@@ -11,8 +11,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, multipl
 
 from tests.sketches.oracle import assert_certified, batches, rank_error
 from tidemark.sketches import GK, InvalidInput, merge
-from tidemark.sketches.gk.gk_summary import Summary, merge_summaries
-from tidemark.sketches.inputs import Column
+from tidemark.sketches.gk.gk_summary import GKSummary, merge_summaries
+from tidemark.sketches.inputs import ValueArray
 
 DTYPES = [np.float64, np.int64]
 # Few different values: ties between the inputs are where a merge goes wrong.
@@ -23,7 +23,7 @@ def joined(parts: Iterable[list[int]]) -> list[int]:
     return list(chain.from_iterable(parts))
 
 
-def column(values: list[int], dtype: type) -> Column:
+def column(values: list[int], dtype: type) -> ValueArray:
     return np.array(values, dtype)
 
 
@@ -100,8 +100,8 @@ def test_a_merge_leaves_its_inputs_alone() -> None:
 
 
 def test_the_worked_example_of_the_comment() -> None:
-    a = Summary(np.array([1, 3, 9]), np.array([1, 2, 5]), np.array([1, 3, 5]))
-    b = Summary(np.array([3, 9]), np.array([1, 3]), np.array([1, 3]))
+    a = GKSummary(np.array([1, 3, 9]), np.array([1, 2, 5]), np.array([1, 3, 5]))
+    b = GKSummary(np.array([3, 9]), np.array([1, 3]), np.array([1, 3]))
     union = merge_summaries([a, b])
     assert union.values.tolist() == [1, 3, 3, 9, 9]
     assert union.rmin.tolist() == [1, 2, 3, 6, 8]

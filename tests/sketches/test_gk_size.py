@@ -8,10 +8,10 @@ import pytest
 
 from tidemark.sketches import GK
 from tidemark.sketches.gk import gk, gk_summary
-from tidemark.sketches.gk.gk_summary import Summary
-from tidemark.sketches.inputs import Column
+from tidemark.sketches.gk.gk_summary import GKSummary
+from tidemark.sketches.inputs import ValueArray
 
-ORDERS: dict[str, Callable[[int], Column]] = {
+ORDERS: dict[str, Callable[[int], ValueArray]] = {
     "sorted": lambda n: np.arange(n, dtype=float),
     "reversed": lambda n: -np.arange(n, dtype=float),
     "random": lambda n: np.random.default_rng(1).random(n),
@@ -40,6 +40,7 @@ def grow(order: str, eps: float, batch: int) -> None:
     sketch.check_invariants()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [0.1, 0.01, 0.001])
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_size_stays_within_the_documented_one_after_every_batch(order: str, eps: float) -> None:
@@ -47,7 +48,7 @@ def test_the_size_stays_within_the_documented_one_after_every_batch(order: str, 
         grow(order, eps, batch)
 
 
-def half_as_far(summary: Summary, eps: float) -> Summary:
+def half_as_far(summary: GKSummary, eps: float) -> GKSummary:
     return gk_summary.prune(summary, eps / 2)
 
 
@@ -56,7 +57,7 @@ def half_as_far(summary: Summary, eps: float) -> Summary:
     "prune", [half_as_far, lambda summary, _: summary], ids=["half as far", "not at all"]
 )
 def test_a_prune_that_leaves_more_is_caught(
-    order: str, prune: Callable[[Summary, float], Summary], monkeypatch: pytest.MonkeyPatch
+    order: str, prune: Callable[[GKSummary, float], GKSummary], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gk, "prune", prune)
     with pytest.raises(AssertionError, match="after"):

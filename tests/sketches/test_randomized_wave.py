@@ -4,7 +4,7 @@ import pytest
 from tests.sketches.arrivals import Ints, assert_points
 from tests.sketches.test_ecm import WINDOWS, stream
 from tidemark.sketches import ECM, Counting, InvalidInput, WindowCounts, digest, merge_counts, merge_ecm
-from tidemark.sketches.counters.randomized_wave import Samples
+from tidemark.sketches.counters.randomized_wave import SampledWaves
 
 EPS, DELTA, CONSTANT = 0.2, 0.1, 6
 
@@ -57,8 +57,8 @@ def test_a_merge_adds_no_error(sites: int) -> None:
 
 def assert_same(one: WindowCounts, other: WindowCounts) -> None:
     a, b = one.kept, other.kept
-    assert isinstance(a, Samples)
-    assert isinstance(b, Samples)
+    assert isinstance(a, SampledWaves)
+    assert isinstance(b, SampledWaves)
     for x, y in zip(a.waves, b.waves, strict=True):
         assert (x.times.tolist(), x.levels.tolist()) == (y.times.tolist(), y.levels.tolist())
 
@@ -67,7 +67,7 @@ def test_a_wave_is_no_larger_than_its_levels() -> None:
     counts = waves()
     counts.update(np.arange(100_000))
     held = counts.kept
-    assert isinstance(held, Samples)
+    assert isinstance(held, SampledWaves)
     levels = 18
     assert len(held) <= len(held.waves) * held.most * levels
 

@@ -163,5 +163,5 @@ def test_what_cannot_be_combined_is_refused() -> None:
     ],
 )
 def test_a_broken_staircase_is_named(values: list[float], lo: list[int], hi: list[int]) -> None:
-    with pytest.raises(BrokenInvariant, match="must keep this rule"):
+    with pytest.raises(BrokenInvariant, match="breaks this invariant"):
         RankBounds(np.array(values), np.array(lo), np.array(hi)).check_invariants()

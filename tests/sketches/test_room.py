@@ -10,7 +10,7 @@ from tidemark.sketches import ECM, GK, Counting, DyadicECM, InvalidInput, Window
 from tidemark.sketches.ecm import dyadic
 from tidemark.sketches.ecm.ecm_sizes import sizes_for_points
 from tidemark.sketches.hashing.row_hashes import MOST_CELLS, RowHashes
-from tidemark.sketches.memory_limit import MOST_ROOM
+from tidemark.sketches.memory_limit import MOST_COUNTER_BYTES
 
 TOO_LARGE: dict[str, Callable[[], object]] = {
     "dyadic of 62 bits": lambda: DyadicECM(62, 0.001, 1e-10),
@@ -79,7 +79,7 @@ def test_what_is_stored_opens_whatever_its_room() -> None:
     """Warehouses may hold it: the budget is for new sketches, and what is held costs what it holds."""
     sizes = sizes_for_points(2e-4, 0.01)
     counting = Counting("EH", sizes.eps_sw / 6)
-    assert counting.room(sizes.rows * sizes.width) > MOST_ROOM
+    assert counting.room(sizes.rows * sizes.width) > MOST_COUNTER_BYTES
     with pytest.raises(InvalidInput, match="would take"):
         WindowCounts(counting, sizes.rows * sizes.width)
     empty = ECM.of(RowHashes(sizes.rows, sizes.width, 0), counting, eps=2e-4, delta=0.01)
@@ -135,6 +135,6 @@ def test_an_eps_that_is_no_number_is_refused(eps: float) -> None:
 
 
 def test_a_constructor_without_the_budget_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dyadic, "checked_room", lambda *_: None)
+    monkeypatch.setattr(dyadic, "require_memory", lambda *_: None)
     with pytest.raises(pytest.fail.Exception):
         refused_within(TOO_LARGE["dyadic of 62 bits"], 2_000_000)

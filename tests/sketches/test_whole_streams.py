@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tidemark.sketches import ECM, Counting, DyadicECM, merge_dyadic, merge_ecm
 from tidemark.sketches.counters import deterministic_wave, exponential_histogram
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.counting import Kind
+from tidemark.sketches.counters.counting import CounterKind
 
 CELLS = 50
-KINDS: list[Kind] = ["EH", "DW"]
+KINDS: list[CounterKind] = ["EH", "DW"]
 ARRIVALS = st.lists(
     st.tuples(
         st.integers(0, CELLS - 1), st.integers(-5, 60), st.integers(1, 9) | st.sampled_from([10**6, 2**50])
@@ -30,14 +30,14 @@ def fed(counting: Counting, cells: Ints, times: Ints, counts: Ints) -> Buckets:
         counting.none(), CELLS if not len(cells) else max(CELLS, int(cells.max()) + 1)
     )
     counters.add(cells[order][None, :], times[order], counts[order])
-    kept = counters.kept()
+    kept = counters.state()
     assert isinstance(kept, Buckets)
     return kept
 
 
 def assert_as_fed(counting: Counting, cells: Ints, times: Ints, counts: Ints) -> None:
     found, expected = counting.buckets_of(cells, times, counts), fed(counting, cells, times, counts)
-    for name in ("cells", "starts", "ends", "sizes", "before"):
+    for name in ("cells", "starts", "ends", "sizes", "expired"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
 
 
@@ -45,14 +45,14 @@ def assert_as_fed(counting: Counting, cells: Ints, times: Ints, counts: Ints) ->
 @pytest.mark.parametrize("kind", KINDS)
 @given(arrivals=ARRIVALS, eps=st.sampled_from([0.9, 0.5, 0.3, 0.1, 0.01]))
 def test_the_buckets_of_a_whole_stream_are_those_that_updates_leave(
-    kind: Kind, arrivals: list[tuple[int, int, int]], eps: float
+    kind: CounterKind, arrivals: list[tuple[int, int, int]], eps: float
 ) -> None:
     cells, times, counts = np.array(arrivals, np.int64).reshape(-1, 3).T
     assert_as_fed(Counting(kind, eps), cells, times, counts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_buckets_of_many_arrivals_are_those_that_updates_leave(kind: Kind) -> None:
+def test_the_buckets_of_many_arrivals_are_those_that_updates_leave(kind: CounterKind) -> None:
     rng = np.random.default_rng(3)
     cells = np.minimum(rng.zipf(1.5, 20_000) - 1, CELLS - 1)
     for eps in (0.5, 0.02):
@@ -75,21 +75,21 @@ def one_rank_on(
     ("kind", "module"), [("EH", exponential_histogram), ("DW", deterministic_wave)], ids=KINDS
 )
 def test_a_bucket_that_ends_one_arrival_later_is_caught(
-    kind: Kind, module: object, monkeypatch: pytest.MonkeyPatch
+    kind: CounterKind, module: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "kept_ranks", one_rank_on(module.kept_ranks))  # type: ignore[attr-defined]
     with pytest.raises(AssertionError):
         test_the_buckets_of_many_arrivals_are_those_that_updates_leave(kind)
 
 
-def nearly_empty(kind: Kind, seed: int) -> ECM:
+def nearly_empty(kind: CounterKind, seed: int) -> ECM:
     """65,328 cells, of which at most 240 hold an arrival."""
     sketch = ECM(0.001, 1e-10, kind=kind)
     sketch.update(np.random.default_rng(seed).integers(0, 2**60, 10).astype(np.uint64), np.arange(10))
     return ECM.from_bytes(sketch.to_bytes())
 
 
-def merge_peak(kind: Kind) -> int:
+def merge_peak(kind: CounterKind) -> int:
     parts = [nearly_empty(kind, seed) for seed in (1, 2)]
     tracemalloc.start()
     try:
@@ -100,7 +100,7 @@ def merge_peak(kind: Kind) -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_merge_costs_what_its_inputs_hold_and_not_their_cells(kind: Kind) -> None:
+def test_a_merge_costs_what_its_inputs_hold_and_not_their_cells(kind: CounterKind) -> None:
     merge_ecm([nearly_empty(kind, 3)])  # compiles
     assert merge_peak(kind) < 500_000, "65,328 cells, and a byte of each is too much already"
 
@@ -124,7 +124,7 @@ def test_a_merge_through_counters_of_all_cells_is_caught(monkeypatch: pytest.Mon
         order = np.argsort(times, kind="stable")
         counters = self.counters(self.none(), 65_328)
         counters.add(cells[order][None, :], times[order], counts[order])
-        kept = counters.kept()
+        kept = counters.state()
         assert isinstance(kept, Buckets)
         return kept
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.sketches.arrivals import PlainHistogram, PlainWave, assert_counts, history_of, single
 from tidemark.sketches import Counting, InvalidInput, WindowCounts, merge_counts
 from tidemark.sketches.counters.buckets import Buckets
-from tidemark.sketches.counters.deterministic_wave import places
+from tidemark.sketches.counters.deterministic_wave import slots_per_level
 
 KINDS = ["EH", "DW"]
 EPS = [0.9, 0.5, 0.3, 0.1, 0.02]
@@ -52,7 +52,7 @@ def test_a_count_is_as_many_single_arrivals(runs: list[tuple[int, int]], kind: s
 @given(BATCHES, st.sampled_from(EPS))
 def test_batches_leave_the_buckets_of_the_books(batches: list[list[int]], eps: float) -> None:
     histogram, wave = single("EH", eps), single("DW", eps)
-    plain_histogram, plain_wave = PlainHistogram(eps), PlainWave(places(eps))
+    plain_histogram, plain_wave = PlainHistogram(eps), PlainWave(slots_per_level(eps))
     for time in fill(histogram, batches).tolist():
         plain_histogram.add(time)
         plain_wave.add(time)

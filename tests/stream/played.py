@@ -14,7 +14,8 @@ from tidemark import query, warehouse
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
-from tidemark.warehouse.ingest.row_filter import Sieve
+from tidemark.warehouse.ingest.row_filter import RowFilter
+from tidemark.warehouse.tuning import Tuning
 
 append_module: Any = importlib.import_module(
     "tidemark.stream.append"
@@ -24,6 +25,8 @@ _TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema([("at", _TIME), ("value", pa.float64()), ("moment", _TIME), ("seen", _TIME)])
 TOLD = pa.schema([("_position", pa.string()), ("_raw", pa.string()), ("_reason", pa.string())])
 GOOD = 1_000_000_000_000_000  # a time in 2001, in microseconds
+
+TUNING = Tuning(fan=3)  # a few batches have ranges of the cascade
 
 Row = tuple[int | None, float | None, int | None, int | None]
 
@@ -57,12 +60,13 @@ def append(
     batch = BatchRange(source, number, number)
     here = LocalExecutor()
     given = here.input(rows_of(rows, refused))
-    done = append_module.append_batch(here, Store.from_uri(uri), given, batch, sieve=Sieve(reasons=True))
+    store = Store.from_uri(uri, tuning=TUNING)
+    done = append_module.append_batch(here, store, given, batch, row_filter=RowFilter(reasons=True))
     return done is not None
 
 
 def load(uri: Path) -> Any:
-    return warehouse.load(None, uri)
+    return warehouse.load(None, uri, tuning=TUNING)
 
 
 def values_in(uri: Path) -> list[float]:

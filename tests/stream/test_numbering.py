@@ -27,11 +27,6 @@ start_module = importlib.import_module("tidemark.stream.start")  # the package g
 POINTS = ("rejected", "events", "ledger")  # the commits of a batch, in their order
 
 
-@pytest.fixture(autouse=True)
-def _played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_table, "FAN", 3)
-
-
 @pytest.fixture
 def uri(tmp_path: Path) -> Path:
     create(tmp_path / "w")
@@ -248,6 +243,7 @@ def test_batches_at_once_in_the_wrong_order_are_counted_or_refused(uri: Path) ->
     assert warehouse.verify(uri).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(3, 5), (5, 5)])
 @pytest.mark.parametrize("point", ["rejected", "events", "ledger"])
 def test_another_process_comes_between_two_commits(uri: Path, point: str, first: int, second: int) -> None:
@@ -308,6 +304,7 @@ steps = st.lists(
 histories = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @histories
 @given(steps=steps)
 def test_any_order_of_numbers_crashes_loads_and_maintenance_counts_each_batch_once(
@@ -323,7 +320,7 @@ def test_a_rule_that_takes_any_lower_number_for_a_replay_is_caught(
 ) -> None:
     monkeypatch.setattr(
         batch_numbers,
-        "place_of",
+        "state_of",
         lambda store, *_: "known" if batch_numbers.newest(store, "s") >= 5 else "new",
     )
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
@@ -331,7 +328,7 @@ def test_a_rule_that_takes_any_lower_number_for_a_replay_is_caught(
 
 
 def test_a_rule_that_takes_a_replay_for_new_is_caught(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_numbers, "place_of", lambda *_: "new")
+    monkeypatch.setattr(batch_numbers, "state_of", lambda *_: "new")
     monkeypatch.setattr(tables, "has_transaction", lambda *_: False)
     with pytest.raises(AssertionError):
         follow(uri, [("append", 5, 1, ""), ("append", 5, 1, "")])

@@ -23,7 +23,7 @@ from tidemark.warehouse import InputError
 from tidemark.warehouse.columns.measures import Measure, epoch_micros
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, from_epoch_us
 from tidemark.warehouse.ingest import row_filter
-from tidemark.warehouse.ingest.row_filter import Sieve, readable, sift
+from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows, readable
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.settings.options import Options
 
@@ -74,7 +74,7 @@ def test_exactly_the_rows_outside_or_ahead_are_refused_with_a_reason(
     plain = pa.int64() if kind == "timestamp" else pa.int32()
     columns = [pa.array([one[i] for one in rows], plain).cast(arrow) for i in range(3)]
     batch = pa.RecordBatch.from_arrays(columns, ["c0", "c1", "c2"])
-    taken, refused = sift(Sieve(latest), options(kind), NAMES, batch)
+    taken, refused = filter_rows(RowFilter(latest), options(kind), NAMES, batch)
 
     def is_good(one: Any) -> bool:
         inside = all(us is None or FIRST_US <= us * width <= LAST_US for us in one)
@@ -94,7 +94,7 @@ def test_exactly_the_rows_outside_or_ahead_are_refused_with_a_reason(
         assert list(json.loads(told["raw"])) == NAMES
     if refused:
         with pytest.raises(InputError, match=r"a row of the batch cannot be taken: [tmk] lies"):
-            sift(Sieve(latest, whole=True), options(kind), NAMES, batch)
+            filter_rows(RowFilter(latest, all_or_nothing=True), options(kind), NAMES, batch)
 
 
 def test_any_row_can_be_shown() -> None:

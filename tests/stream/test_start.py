@@ -247,7 +247,7 @@ def test_rows_that_do_not_stream_or_lack_a_column_are_refused(stage: Stage) -> N
     start: Callable[..., Any] = stream.start
     with pytest.raises(InputError, match="streaming DataFrame"):
         start(still, stage.uri, source="s", checkpoint=stage.checkpoint)
-    with pytest.raises(InputError, match="only _raw came"):
+    with pytest.raises(InputError, match="got only _raw"):
         start(stage.frame().drop("_position", "_reason"), stage.uri, source="s", checkpoint=stage.checkpoint)
     with pytest.raises(InputError, match="missing"):
         start(stage.frame().drop("value"), stage.uri, source="s", checkpoint=stage.checkpoint)

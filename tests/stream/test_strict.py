@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.stream import strict_text
-from tidemark.stream.strict_text import Strict
+from tidemark.stream.strict_text import StrictParser
 
 KINDS: dict[str, tuple[pa.DataType, str]] = {
     "at": (pa.timestamp("us", tz="UTC"), "timestamp"),
@@ -30,8 +30,8 @@ KINDS: dict[str, tuple[pa.DataType, str]] = {
 NO_JSON = "no json record of the columns at timestamp, value double"
 
 
-def checker(form: str, *names: str) -> Strict:
-    return Strict(form, tuple((name, *KINDS[name]) for name in names or KINDS))
+def checker(form: str, *names: str) -> StrictParser:
+    return StrictParser(form, tuple((name, *KINDS[name]) for name in names or KINDS))
 
 
 def reason(record: bytes | None, form: str = "json", *names: str) -> Any:

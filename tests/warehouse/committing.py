@@ -25,7 +25,7 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_rows, ledger_table
-from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.load import _plan
 from tidemark.warehouse.projections.sorted_values import ValueRows, Values
 from tidemark.warehouse.runs import run_tables
@@ -80,7 +80,7 @@ def add_step(store: Store, step: int = 0) -> bool:
 
 def add_batch(store: Store, source: str = "web", batch: int = 0) -> bool:
     sketch = GK.from_sorted(np.array([1.0, 2.0]), 0.01, MEASURE.dtype)
-    summary = [TickSummary(0, 2, None, (Summary(MEASURE.name, 0, 0, sketch),))]
+    summary = [TickSummary(0, 2, None, (MeasureSummary(MEASURE.name, 0, 0, sketch),))]
     return ledger_table.append_batch(store, 0.1, source, batch, summary)
 
 

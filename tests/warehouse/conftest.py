@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,14 +22,15 @@ from tests.warehouse.committing import Broken, instant, new_store
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.loads import attempt, tasks
-from tidemark.warehouse.projections import key_counts
+from tidemark.warehouse.tuning import Tuning
 
 SCHEMA = "t timestamp, k string, x double, n bigint"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BATCH_ROWS = 90
 HISTORY = [f"night-{number}" for number in range(4)]
 LIVE = [0, 1]
+# Sorts of 60 rows for each of two measures, slices of 32 and files of one slice.
+SMALL = Tuning(sort_rows=120, slice_rows=32, file_rows=(32, 32), key_block_rows=4)
 
 
 def rows_of_batch(seed: int) -> list[tuple[Any, ...]]:
@@ -67,15 +68,11 @@ def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Grow
     """
     uri = tmp_path_factory.mktemp("grown") / "warehouse"
     batches = {name: rows_of_batch(seed) for seed, name in enumerate([*HISTORY, *LIVE])}
-    with pytest.MonkeyPatch.context() as patch:
-        small_pieces(patch)
-        warehouse.create(
-            spark, uri, ["x", "n"], key="k", time="t", tick="1 day", eps=0.1, kappa=2, schema=SCHEMA
-        )
-        for name in HISTORY:
-            warehouse.load(spark, uri, frame(spark, batches[name]).repartition(2), name)
-        for number in LIVE:
-            stream.append(spark, uri, frame(spark, batches[number]), source="s", batch=number)
+    warehouse.create(spark, uri, ["x", "n"], key="k", time="t", tick="1 day", eps=0.1, kappa=2, schema=SCHEMA)
+    for name in HISTORY:
+        warehouse.load(spark, uri, frame(spark, batches[name]).repartition(2), name, tuning=SMALL)
+    for number in LIVE:
+        stream.append(spark, uri, frame(spark, batches[number]), source="s", batch=number, tuning=SMALL)
     return Grown(uri, batches)
 
 
@@ -84,20 +81,6 @@ def copied(grown: Grown, tmp_path: Path) -> Grown:
     """A copy of `grown` that a test may change."""
     shutil.copytree(grown.uri, tmp_path / "copy")
     return Grown(tmp_path / "copy", grown.batches)
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Sorts, slices and files of a few rows."""
-    return lambda: small_pieces(monkeypatch)
-
-
-def small_pieces(patch: pytest.MonkeyPatch) -> None:
-    """Sorts of 60 rows, slices of 32 and files of one slice: all that else needs millions of rows."""
-    patch.setattr(tasks, "SORT_ROWS", 120)  # shared by two measures
-    patch.setattr(attempt, "SLICE_ROWS", 32)
-    patch.setattr(attempt, "FILE_ROWS", (32, 32))
-    patch.setattr(key_counts, "BLOCK_ROWS", 4)
 
 
 def frame(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:

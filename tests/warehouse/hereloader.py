@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.tuning import DEFAULT, Tuning
 
 SCHEMA = pa.schema(
     [("t", pa.timestamp("us", tz="UTC")), ("k", pa.string()), ("x", pa.float64()), ("n", pa.int64())]
@@ -42,35 +43,38 @@ class Loader:
     streamed: int = 0
     bulk: int = 0
     seed: int = 0
+    tuning: Tuning = DEFAULT
 
     @classmethod
-    def create(cls, uri: str | os.PathLike[str], **options: Any) -> Loader:
+    def create(cls, uri: str | os.PathLike[str], tuning: Tuning = DEFAULT, **options: Any) -> Loader:
         """A new warehouse with two measures, a key and a time."""
         chosen = {"key": "k", "time": "t", "eps": 0.1, "kappa": 2, **options}
         warehouse.create(None, uri, ["x", "n"], schema=SCHEMA, **chosen)
-        return cls(os.fspath(uri))
+        return cls(os.fspath(uri), tuning=tuning)
 
     @property
     def store(self) -> Store:
-        return Store.from_uri(self.uri)
+        return Store.from_uri(self.uri, tuning=self.tuning)
 
     def stream(self, rows: pa.Table | None = None) -> None:
         """One batch of the stream 'web'."""
-        assert stream.append(None, self.uri, self._given(rows), source="web", batch=self.streamed)
+        given, number = self._given(rows), self.streamed
+        assert stream.append(None, self.uri, given, source="web", batch=number, tuning=self.tuning)
         self.streamed += 1
 
     def load(self, rows: pa.Table | None = None, progress: Callable[[str], None] | None = None) -> None:
         """One bulk load."""
-        warehouse.load(None, self.uri, self._given(rows), f"night-{self.bulk}", progress=progress)
+        given, name = self._given(rows), f"night-{self.bulk}"
+        warehouse.load(None, self.uri, given, name, progress=progress, tuning=self.tuning)
         self.bulk += 1
 
     def load_live(self, progress: Callable[[str], None] | None = None) -> None:
         """What the stream brought goes into history."""
-        warehouse.load(None, self.uri, progress=progress)
+        warehouse.load(None, self.uri, progress=progress, tuning=self.tuning)
 
     def maintain(self, grace: str = "0 s") -> None:
         """Small files are joined, and what nobody may still see goes at once."""
-        warehouse.maintain(None, self.uri, grace=grace)
+        warehouse.maintain(None, self.uri, grace=grace, tuning=self.tuning)
 
     def round(self) -> None:
         """One of each; every few rounds merge."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from deltalake import write_deltalake
 from pyspark.sql import types as T
 
@@ -27,11 +26,11 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange, decode_rows
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.batch_summaries import Summaries, by_tick
-from tidemark.warehouse.loads import attempt, tasks
-from tidemark.warehouse.projections import key_counts
+from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, by_tick
 from tidemark.warehouse.settings.options import read_options
-from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot
+from tidemark.warehouse.snapshots.snapshot import KeysView
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.tuning import DEFAULT, Tuning
 
 DAY_US = 86_400_000_000
 Row = tuple[Any, int | None]  # a key (None: NULL) and its tick (None: no time)
@@ -54,12 +53,8 @@ TYPES: dict[str, tuple[T.DataType, pa.DataType]] = {
 }
 
 
-def tiny_pieces(patch: pytest.MonkeyPatch) -> None:
-    """Blocks of 4 rows, slices of two blocks, files of a slice, and sorts of 20 rows."""
-    patch.setattr(tasks, "SORT_ROWS", 20)
-    patch.setattr(attempt, "SLICE_ROWS", 8)
-    patch.setattr(attempt, "FILE_ROWS", (8, 16))
-    patch.setattr(key_counts, "BLOCK_ROWS", 4)
+# Blocks of 4 rows, slices of two blocks, files of a slice, and sorts of 20 rows.
+TINY = Tuning(sort_rows=20, slice_rows=8, file_rows=(8, 16), key_block_rows=4)
 
 
 @dataclass
@@ -72,6 +67,7 @@ class KeyWorld:
     loaded: list[list[Row]] = field(default_factory=list)
     streamed: list[list[Event]] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    tuning: Tuning = DEFAULT
 
     def __post_init__(self) -> None:
         schema = T.StructType(
@@ -83,7 +79,7 @@ class KeyWorld:
         )
         how: dict[str, Any] = {"time": "at", "eps": 0.1, "kappa": self.kappa, **self.options}
         warehouse.create(None, self.uri, "x", key="k", schema=schema, **how)  # type: ignore[arg-type]
-        self.store = Store.from_uri(self.uri)
+        self.store = Store.from_uri(self.uri, tuning=self.tuning)
 
     @property
     def key(self) -> Key:
@@ -104,7 +100,7 @@ class KeyWorld:
     def load(self, rows: Sequence[Row], *, files: int = 1) -> Any:
         """One more step in history."""
         self.append(rows, files=files)
-        return warehouse.load(None, self.uri)  # type: ignore[arg-type]
+        return warehouse.load(None, self.uri, tuning=self.tuning)  # type: ignore[arg-type]
 
     def stream(self, events: Sequence[Event], *, shares: int = 1) -> None:
         """One more live batch of the source `s`, summarised by as many tasks as there are shares."""
@@ -113,7 +109,7 @@ class KeyWorld:
         table = self._table(rows, number, "s", [at for _, at in events])
         write_deltalake(self.store.table("events"), table, mode="append")
         eps = ledger_table.level_eps(options.eps, 0)
-        tasks = [Summaries(options, eps) for _ in range(shares)]
+        tasks = [TickSummarizer(options, eps) for _ in range(shares)]
         for piece, at in enumerate(range(0, len(events), 100)):  # in pieces, as rows come
             task = tasks[piece % shares]
             task.add(decode_rows(table.slice(at, 100).combine_chunks(), task.columns, options.key_column))
@@ -124,7 +120,7 @@ class KeyWorld:
 
     def view(self) -> KeysView:
         """As a reader that comes now sees it."""
-        return Snapshot(self.store).keys_view()
+        return SnapshotReader(self.store).keys_view()
 
     def truth(self, window: Window = ALL_TIME) -> Counter[Any]:
         """The rows in the window of each key, as plain values; NaN by the word."""

@@ -20,11 +20,12 @@ from tidemark.warehouse.columns.keys import KeyColumn
 from tidemark.warehouse.columns.ticks import from_epoch_us
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER
-from tidemark.warehouse.ledger import batch_summaries, ledger_table
+from tidemark.warehouse.ledger import batch_summaries
 from tidemark.warehouse.ledger.batch_summaries import TickSummary
 from tidemark.warehouse.ledger.cascade import LEVELS, MERGES
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, digests, join, summarise
 from tidemark.warehouse.settings.options import DEFAULT_KEY_EPS
+from tidemark.warehouse.tuning import Tuning
 
 DELTA = 0.01
 OLD_MERGES = 5  # what warehouses of version 0.1.0 left room for
@@ -102,16 +103,14 @@ def open_frequencies(world: KeyWorld, events: list[Event]) -> list[FrequencyAnsw
     return list(answers)
 
 
-@pytest.fixture
-def deep(monkeypatch: pytest.MonkeyPatch) -> None:
+def deep(folder: Path) -> KeyWorld:
     """A fan of two, so that 16 batches have all levels; pieces are joined by twos."""
-    monkeypatch.setattr(ledger_table, "FAN", 2)
-    monkeypatch.setattr(batch_summaries, "_HELD_PARTS", 2)
+    options = {"key_eps": 0.05, "key_delta": DELTA}
+    return KeyWorld(folder / "w", options=options, tuning=Tuning(fan=2, summary_parts=2))
 
 
-@pytest.mark.usefixtures("deep")
 def test_a_warehouse_of_all_levels_keeps_key_eps(tmp_path: Path) -> None:
-    world = KeyWorld(tmp_path / "w", options={"key_eps": 0.05, "key_delta": DELTA})
+    world = deep(tmp_path)
     events = stream(world, 2**LEVELS)
     said = states(world)
     assert len(said) == 2 ** (LEVELS + 1) - 1
@@ -128,7 +127,6 @@ def chained(found: list[TickSummary], eps: float) -> list[TickSummary]:
     return [whole]
 
 
-@pytest.mark.usefixtures("deep")
 def test_merges_of_what_was_merged_at_the_same_place_would_not_keep_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,11 +135,10 @@ def test_merges_of_what_was_merged_at_the_same_place_would_not_keep_it(
         test_a_warehouse_of_all_levels_keeps_key_eps(tmp_path)
 
 
-@pytest.mark.usefixtures("deep")
 def test_rows_from_before_are_merged_with_new_ones_and_told_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = KeyWorld(tmp_path / "w", options={"key_eps": 0.05, "key_delta": DELTA})
+    world = deep(tmp_path)
     with monkeypatch.context() as before:
         before.setattr("tidemark.warehouse.ledger.key_summaries.MERGES", OLD_MERGES)
         events = stream(world, 2**LEVELS - 3)

@@ -44,6 +44,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS, ids=kinds)
 @pytest.mark.parametrize("what", COMMITS)
 def test_a_commit_whose_answer_was_lost_is_done_once(
@@ -63,6 +64,7 @@ def test_a_commit_whose_answer_was_lost_is_done_once(
     assert shape(store) == shape(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS, ids=kinds)
 @pytest.mark.parametrize("what", COMMITS)
 def test_a_commit_that_nobody_made_fails_at_once_and_changes_nothing(

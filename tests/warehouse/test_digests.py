@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark import warehouse
-from tidemark.warehouse.ingest.column_casts import fitted
+from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.same_rows import DigestRows
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 
@@ -86,13 +86,13 @@ def digest_of(rows: pa.Table, schema: pa.Schema, cut: int = 2) -> Fingerprint:
 @given(tables(), st.data())
 def test_the_digest_asks_for_no_order_and_no_types(drawn: tuple[pa.Table, list[Any]], data: Any) -> None:
     rows, _ = drawn
-    whole = fingerprint(fitted(rows, rows.schema))
+    whole = fingerprint(cast_rows(rows, rows.schema))
     assert whole.rows == len(rows)
     order = data.draw(st.permutations(range(len(rows))))
     assert digest_of(rows.take(pa.array(order, pa.int64())), rows.schema) == whole
     # A slice has the values of others beside its own in memory.
     beside = pa.concat_tables([rows, rows, rows]).combine_chunks().slice(len(rows), len(rows))
-    assert fingerprint(fitted(beside, rows.schema)) == whole
+    assert fingerprint(cast_rows(beside, rows.schema)) == whole
     assert (
         digest_of(pa.table([other_type(one) for one in rows.columns], rows.column_names), rows.schema)
         == whole
@@ -186,6 +186,7 @@ def test_entries_of_a_map_have_no_order() -> None:
     assert first == second
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(tables())
 def test_stored_rows_have_the_digest_of_those_that_came(drawn: tuple[pa.Table, list[Any]]) -> None:

@@ -147,7 +147,8 @@ def test_the_folder_of_a_run_is_its_partition(grown: Grown) -> None:
 def test_a_reader_needs_no_java_and_no_pandas(grown: Grown) -> None:
     """Pyarrow imports pandas where it can, for half a second and 40 MB: our own reads never let it."""
     script = """
-import sys, query
+import sys
+from tidemark import query
 wh = query.open(sys.argv[1])
 for mode in ("quick", "accurate"):
     wh.quantile([0.1, 0.9], "x", mode=mode, between=(None, "1970-01-02"))

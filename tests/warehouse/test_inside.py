@@ -120,6 +120,7 @@ CLIMBING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 def test_a_log_that_names_a_file_outside_is_refused_with_table_and_path(here: Path, table: str) -> None:
     path = "../" * (table.count("/") + 2) + "outside/it.parquet"
@@ -196,6 +197,7 @@ LINKED: dict[str, tuple[str, Callable[[Path], Path]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", LINKED)
 def test_a_link_in_a_table_is_refused_by_all_and_what_it_leads_to_stays(here: Path, what: str) -> None:
     word, find = LINKED[what]

@@ -6,6 +6,7 @@ import math
 import random
 import shutil
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,14 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as T
 
-from tests.warehouse.keyworld import TYPES, KeyWorld, Row, plain, tiny_pieces
+from tests.warehouse.keyworld import TINY, TYPES, KeyWorld, Row, plain
 from tidemark import query, warehouse
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
 from tidemark.warehouse.columns.keys import Key, name_at
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import KEYS
 from tidemark.warehouse.integrity.digests import columns_by_name
-from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.projections import key_counts, key_rows
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
@@ -58,11 +58,6 @@ VALUES: dict[str, list[Any]] = {
     "timestamp": [datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), datetime(2024, 5, 1, tzinfo=UTC)],
     "decimal(18,4)": [Decimal("-0.0001"), Decimal("99999999999999.9999"), Decimal("1.5000")],
 }
-
-
-@pytest.fixture(autouse=True)
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny_pieces(monkeypatch)
 
 
 def rows_of(kind: str, seed: int, count: int = 45) -> list[Row]:
@@ -129,10 +124,11 @@ def listing(world: KeyWorld, heavy: HeavyKeys) -> dict[tuple[Any, int], int]:
     return dict(zip(zip(names, heavy.cells.tolist(), strict=True), heavy.counts.tolist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPES)
 def test_every_type_is_counted_by_key_and_tick_through_loads_and_merges(tmp_path: Path, kind: str) -> None:
     """Four steps at kappa = 2, so level 0 overflows; steps in several chunks, merged into several files."""
-    world = KeyWorld(tmp_path / "w", kind)
+    world = KeyWorld(tmp_path / "w", kind, tuning=TINY)
     for seed in range(4):
         world.load(rows_of(kind, seed), files=3)
     levels = [(run.run.level, run.run.first, run.run.last) for run in world.view().runs]
@@ -141,16 +137,17 @@ def test_every_type_is_counted_by_key_and_tick_through_loads_and_merges(tmp_path
 
 
 def test_one_step_that_fits_a_task_is_one_file_with_its_marks(tmp_path: Path) -> None:
-    world = KeyWorld(tmp_path / "w")
+    world = KeyWorld(tmp_path / "w", tuning=TINY)
     world.load([("b", 1), ("a", 1), ("b", 1), (None, 1), ("a", 0)])
     (run,) = world.view().runs
     assert stored(world, run) == [("a", 0, 1), ("a", 1, 1), ("b", 1, 2)]
     check(world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [[], [(None, 3)] * 7, [("only", 1)]], ids=["none", "all NULL", "one"])
 def test_a_step_with_few_keys_or_none_is_a_run_too(tmp_path: Path, rows: list[Row]) -> None:
-    world = KeyWorld(tmp_path / "w")
+    world = KeyWorld(tmp_path / "w", tuning=TINY)
     world.load(rows or [(None, 0)])
     for number in range(3):
         world.load([(f"k{number}", number)])
@@ -158,16 +155,16 @@ def test_a_step_with_few_keys_or_none_is_a_run_too(tmp_path: Path, rows: list[Ro
 
 
 def test_the_same_load_again_changes_nothing(tmp_path: Path) -> None:
-    world = KeyWorld(tmp_path / "w")
+    world = KeyWorld(tmp_path / "w", tuning=TINY)
     world.load(rows_of("string", 1), files=2)
     before = {file.path for file in tables.list_files(tables.open_table(world.store, KEYS))}
-    warehouse.load(None, world.uri)  # type: ignore[arg-type]
+    warehouse.load(None, world.uri, tuning=TINY)  # type: ignore[arg-type]
     assert {file.path for file in tables.list_files(tables.open_table(world.store, KEYS))} == before
 
 
 @pytest.mark.parametrize("share", [0.9, 1.0])
 def test_a_key_that_most_rows_have_is_as_short_as_its_ticks(tmp_path: Path, share: float) -> None:
-    world = KeyWorld(tmp_path / "w", "long")
+    world = KeyWorld(tmp_path / "w", "long", tuning=TINY)
     r = random.Random(7)
     for _ in range(3):
         world.load(
@@ -179,7 +176,7 @@ def test_a_key_that_most_rows_have_is_as_short_as_its_ticks(tmp_path: Path, shar
 
 
 def test_all_keys_apart_are_merged_in_slices_of_their_share(tmp_path: Path) -> None:
-    world = KeyWorld(tmp_path / "w", "long")
+    world = KeyWorld(tmp_path / "w", "long", tuning=TINY)
     for step in range(3):
         world.load([(i * 7919 % 2**20, 0) for i in range(step * 100, step * 100 + 100)], files=5)
     check(world)
@@ -191,7 +188,7 @@ def test_all_keys_apart_are_merged_in_slices_of_their_share(tmp_path: Path) -> N
 
 def without_keys(folder: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> KeyWorld:
     """A warehouse as one that was loaded before there were runs of keys."""
-    world = KeyWorld(folder / "w", kappa=4)
+    world = KeyWorld(folder / "w", kappa=4, tuning=TINY)
 
     def values_alone(options: Options) -> tuple[Values, ...]:
         return tuple(map(Values, options.measures))
@@ -229,7 +226,7 @@ def test_a_warehouse_that_had_no_keys_table_says_so_and_catches_up(
             except warehouse.InputError as error:
                 said.append(str(error))
 
-    warehouse.load(None, world.uri, progress=look)  # type: ignore[arg-type]
+    warehouse.load(None, world.uri, progress=look, tuning=TINY)  # type: ignore[arg-type]
     assert [text[:26] for text in said] == ["the keys of steps 1 to 2 a"][: steps - 1]
     assert [run.run.name[:3] for run in world.view().runs] == ["L00"] * steps
     assert wh.frequency("a").in_history == world.truth()["a"]
@@ -239,7 +236,7 @@ def test_a_warehouse_that_had_no_keys_table_says_so_and_catches_up(
 def test_keys_are_asked_while_they_are_one_step_behind_in_a_load(
     tmp_path: Path,
 ) -> None:
-    world = KeyWorld(tmp_path / "w", kappa=4)
+    world = KeyWorld(tmp_path / "w", kappa=4, tuning=TINY)
     world.load([("a", 0)] * 3)
     world.append([("a", 0)] * 4)
     seen = []
@@ -249,17 +246,13 @@ def test_keys_are_asked_while_they_are_one_step_behind_in_a_load(
             wh = query.open(world.uri)
             seen.append((wh.quantile(0.5).n, wh.frequency("a").in_history))
 
-    warehouse.load(None, world.uri, progress=look)  # type: ignore[arg-type]
+    warehouse.load(None, world.uri, progress=look, tuning=TINY)  # type: ignore[arg-type]
     assert seen == [(7, 3), (7, 7)]
 
 
-def test_keys_that_do_not_fit_a_task_at_once_become_chunks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_that_do_not_fit_a_task_at_once_become_chunks(tmp_path: Path) -> None:
     """One share of `events`, of several row groups, and more distinct keys than a task may hold."""
-    monkeypatch.setattr(tasks, "SORT_ROWS", 10_000)
-    monkeypatch.setattr(tasks, "HELD_BYTES", 2_000)
-    world = KeyWorld(tmp_path / "w")
+    world = KeyWorld(tmp_path / "w", tuning=replace(TINY, sort_rows=10_000, held_bytes=2_000))
     world.load([(f"key-{i % 70}", i % 3) for i in range(400)], files=4)
     (run,) = world.view().runs
     assert len(run.files) > 1
@@ -268,7 +261,7 @@ def test_keys_that_do_not_fit_a_task_at_once_become_chunks(
 
 
 def test_info_tells_of_the_keys_what_it_tells_of_measures(tmp_path: Path) -> None:
-    world = KeyWorld(tmp_path / "w")
+    world = KeyWorld(tmp_path / "w", tuning=TINY)
     for step in range(4):
         world.load([("a", 0), ("b", step), (None, 0)])
     told = query.open(world.uri).info()["keys"]
@@ -291,7 +284,7 @@ def test_a_warehouse_is_not_made_with_such_a_key(tmp_path: Path) -> None:
 
 
 def test_the_statistics_of_long_text_are_short_and_bound_it(tmp_path: Path) -> None:
-    world = KeyWorld(tmp_path / "w", kappa=4)
+    world = KeyWorld(tmp_path / "w", kappa=4, tuning=TINY)
     world.load([(key, 0) for key in VALUES["string"]])
     (file,) = tables.list_files(tables.open_table(world.store, KEYS))
     assert file.stats["min.key"] == ""
@@ -314,7 +307,7 @@ def test_a_merge_that_does_not_sum_across_inputs_is_found(
         merged = key_rows.summed(parts)
         return key_rows.KeyRows(merged.names, merged.codes, merged.ticks, merged.counts // merged.counts)
 
-    world = KeyWorld(tmp_path / "w")
+    world = KeyWorld(tmp_path / "w", tuning=TINY)
     monkeypatch.setattr(key_counts, "summed", takes_the_newest)
     with pytest.raises(warehouse.DamagedWarehouse, match="Nothing was committed"):
         world.load(rows_of("string", 0), files=3)
@@ -322,14 +315,14 @@ def test_a_merge_that_does_not_sum_across_inputs_is_found(
 
 def test_marks_that_miss_a_heavy_key_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first key of a file has rows in two files; here its share next door is forgotten."""
-    whole = key_counts.keymarks._heavy_of_run
+    whole = key_counts.key_marks._heavy_of_run
 
     def forgets(key: Any, files: Any, totals: Any) -> Any:
         keys, pairs = whole(key, files, totals)
         return HeavyKeys(keys.keys[1:], keys.cells[1:], keys.counts[1:], keys.floors), pairs
 
-    monkeypatch.setattr(key_counts.keymarks, "_heavy_of_run", forgets)
-    world = KeyWorld(tmp_path / "w")
+    monkeypatch.setattr(key_counts.key_marks, "_heavy_of_run", forgets)
+    world = KeyWorld(tmp_path / "w", tuning=TINY)
     world.load(rows_of("string", 0))
     with pytest.raises(AssertionError):
         check(world)

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.warehouse.keyworld import KeyWorld, tiny_pieces
+from tests.warehouse.keyworld import TINY, KeyWorld
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import KEYS
 
@@ -36,15 +36,13 @@ KEYS_OF: dict[str, list[Any]] = {
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KeyWorld]:
     """One of each type, in several files of a few row groups."""
     found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        tiny_pieces(patch)
-        for kind, keys in KEYS_OF.items():
-            world = found[kind] = KeyWorld(
-                tmp_path_factory.mktemp(kind) / "w", "double" if kind == "NaN" else kind
-            )
-            r = random.Random(1)
-            for step in range(4):
-                world.load([(r.choice(keys), step + r.randrange(3)) for _ in range(50)], files=2)
+    for kind, keys in KEYS_OF.items():
+        world = found[kind] = KeyWorld(
+            tmp_path_factory.mktemp(kind) / "w", "double" if kind == "NaN" else kind, tuning=TINY
+        )
+        r = random.Random(1)
+        for step in range(4):
+            world.load([(r.choice(keys), step + r.randrange(3)) for _ in range(50)], files=2)
     return found
 
 

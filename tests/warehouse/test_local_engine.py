@@ -25,6 +25,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.execution import arrow_inputs
 from tidemark.warehouse.execution.executors import SparkExecutor
 from tidemark.warehouse.ingest import same_rows
+from tidemark.warehouse.tuning import Tuning
 
 OPTIONS: dict[str, Any] = {"key": "k", "time": "t", "eps": 0.1, "kappa": 2}
 POINTS = ["appended", "planned", "sorted", "marked", "committed", "merge sorted", "merge marked", "merged"]
@@ -100,6 +101,7 @@ def test_both_engines_make_equal_tables(spark: SparkSession, tmp_path: Path) -> 
     assert [one.value for one in asked[0]] == [one.value for one in asked[1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_load_that_was_killed_is_finished_in_this_process(uri: Path, tmp_path: Path, point: str) -> None:
     truth = created(tmp_path / "truth")
@@ -270,10 +272,9 @@ def test_the_first_batch_fixes_the_columns_without_spark(tmp_path: Path) -> None
     assert warehouse.load(None, tmp_path, rows.slice(0, 0), "none").outcome == "empty"
 
 
-def test_memory_is_bounded_by_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_by_batches(tmp_path: Path) -> None:
     """Rows are read, cast and written in batches of so many rows, fewer where rows are wide."""
-    monkeypatch.setattr(arrow_inputs, "BATCH_ROWS", 64)
-    monkeypatch.setattr(arrow_inputs, "_BATCH_BYTES", 10_000)
+    tuning = Tuning(batch_rows=64, batch_bytes=10_000)
     pq.write_table(rows_of(0, 1000), tmp_path / "narrow.parquet")
     wide = pa.table({"s": [f"{i}" * 400 for i in range(1000)]})
     pq.write_table(wide, tmp_path / "wide.parquet", use_dictionary=False)
@@ -282,7 +283,7 @@ def test_memory_is_bounded_by_batches(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / "narrow.parquet", 64),
         (tmp_path / "wide.parquet", 20),
     ):
-        sizes = [batch.num_rows for batch in arrow_inputs.arrow_rows(given).read()]
+        sizes = [batch.num_rows for batch in arrow_inputs.arrow_rows(given, tuning).read()]
         assert (sum(sizes), max(sizes) <= most) == (1000, True)
 
 
@@ -324,6 +325,7 @@ BAD_ROWS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", BAD_ROWS)
 def test_rows_that_do_not_fit_are_refused_and_change_no_table(uri: Path, reason: str) -> None:
     """Where a value is what does not fit, a file may be left that no table names; else no file changes."""

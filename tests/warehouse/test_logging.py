@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.warehouse.hereloader import Loader
-from tidemark.jobs.cli.exit_codes import finished
+from tidemark.jobs.cli.exit_codes import run_job
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ("sketches", "warehouse", "stream", "query")
@@ -51,6 +51,7 @@ def test_loads_merges_maintenance_and_creation_are_told_at_info(logged: list[log
     assert re.search(r"maintained: \d+ files swept", text)
 
 
+@pytest.mark.slow
 def test_no_row_is_told(logged: list[logging.LogRecord]) -> None:
     text = "\n".join(record.getMessage() for record in logged)
     assert not re.search(r"\bk[0-5]\b", text)  # a key of the rows
@@ -75,7 +76,8 @@ def test_a_module_that_prints_is_caught() -> None:
 
 def test_without_a_handler_of_the_caller_s_warnings_go_nowhere() -> None:
     """In a fresh process, where no test framework has put a handler of its own."""
-    script = "import logging, warehouse; logging.getLogger('tidemark.commits').warning('lost a race')"
+    warn = "logging.getLogger('tidemark.commits').warning('lost a race')"
+    script = f"import logging; from tidemark import warehouse; {warn}"
     found = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -98,7 +100,7 @@ def test_a_job_shows_warnings_on_stderr_while_it_runs(
     capsys: pytest.CaptureFixture[str], run: Callable[[argparse.Namespace], int], code: int
 ) -> None:
     before = list(logging.getLogger("tidemark").handlers)
-    assert finished(run, argparse.Namespace()) == code
+    assert run_job(run, argparse.Namespace()) == code
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[0] == "warning: steps: try 1 lost the race"

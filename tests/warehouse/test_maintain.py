@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.warehouse.conftest import HISTORY, LIVE, Grown, frame, rows_of_batch
+from tests.warehouse.conftest import HISTORY, LIVE, SMALL, Grown, frame, rows_of_batch
 from tests.warehouse.disk import backdate, files_of, rows_of, tables_of
 from tidemark import query, stream, warehouse
 from tidemark.warehouse.delta import tables
@@ -151,17 +151,14 @@ def test_a_reader_from_before_sees_all_its_files_within_the_grace(spark: SparkSe
             assert len(run.spans().starts) > 0
 
 
-def test_many_small_files_become_few_and_say_the_same(
-    spark: SparkSession, copied: Grown, small: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_small_files_become_few_and_say_the_same(spark: SparkSession, copied: Grown) -> None:
     """Ten batches more, a cascade of threes; runs and marks are left in their order."""
-    small()
-    monkeypatch.setattr("tidemark.warehouse.ledger.ledger_table.FAN", 3)
-    uri = copied.uri
+    uri, tuning = copied.uri, replace(SMALL, fan=3)
     for number in range(2, 12):
-        stream.append(spark, uri, frame(spark, rows_of_batch(number)[:12]), source="s", batch=number)
+        rows = frame(spark, rows_of_batch(number)[:12])
+        stream.append(spark, uri, rows, source="s", batch=number, tuning=tuning)
     before, runs, ledger = answers(uri), current(uri, "runs/x"), rows_of(uri, "ledger")
-    report = warehouse.maintain(spark, uri)
+    report = warehouse.maintain(spark, uri, tuning=tuning)
     # Twelve batches, four ranges of three and one of nine; 0..8 and 9..11 are what readers take.
     assert report.compacted["ledger"] == (17, 3)
     assert report.compacted["events"][1] < report.compacted["events"][0]
@@ -173,10 +170,10 @@ def test_many_small_files_become_few_and_say_the_same(
     assert current(uri, "runs/x") == runs
     assert answers(uri) == before
     assert DeltaTable(uri / "events").metadata().configuration["tidemark.kappa"] == "2"
-    report = warehouse.maintain(spark, uri, grace="0 s")
+    report = warehouse.maintain(spark, uri, grace="0 s", tuning=tuning)
     assert report.compacted["ledger"] == (3, 2)
     assert answers(uri) == before
-    warehouse.load(spark, uri)
+    warehouse.load(spark, uri, tuning=tuning)
     assert answers(uri) == before
     report_of_checks = warehouse.verify(uri)
     assert report_of_checks.ok, str(report_of_checks)

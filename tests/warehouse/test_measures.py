@@ -58,6 +58,7 @@ def as_fraction(value: Any) -> Fraction:
     return Fraction(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPES)
 @given(data=st.data())
 def test_values_are_stored_as_the_numbers_they_are_and_come_back_as_themselves(

@@ -22,7 +22,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.snapshots.live_rows import live_values
-from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 WHOLE = "events: each batch has the rows that came"
 KEYS: dict[str, list[Any]] = {"string": ["a", "é", None, "ccc"], "binary": [b"a", b"\xff", None, b""]}
@@ -66,6 +66,7 @@ def check_missed(world: KeyWorld, words: str) -> None:
     assert words in failures(world.uri)[WHOLE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KEYS)
 def test_deleted_rows_of_live_batches_are_missed_and_can_be_restored(tmp_path: Path, kind: str) -> None:
     world = make(tmp_path, kind)
@@ -113,6 +114,7 @@ def test_rows_added_by_hand_are_told_with_their_batch(tmp_path: Path) -> None:
     check_missed(world, "batch 1 of 's' has 3 more rows than the 24 that came. Restore the version")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KEYS)
 def test_deleted_rows_of_a_planned_step_stop_its_load(tmp_path: Path, kind: str) -> None:
     world = make(tmp_path, kind)
@@ -265,7 +267,7 @@ def live_notes(store: Store) -> list[Any]:
 
 
 def test_live_values_are_missed_even_where_they_are_nan_or_null(timed: Store) -> None:
-    snapshot = Snapshot(timed)
+    snapshot = SnapshotReader(timed)
     before, view = DeltaTable(timed.table(EVENTS)).version(), snapshot.view("x")
     values = sum(len(chunk) for chunk in live_values(snapshot, view, ALL_TIME))
     for number, note in enumerate(("web-9:3", "web-9:4", "web-9:7")):  # NULL, NaN and a number

@@ -14,8 +14,9 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.cascade import FAN
+from tidemark.warehouse.tuning import DEFAULT
 
+FAN = DEFAULT.fan
 ROWS = 5
 
 
@@ -41,6 +42,7 @@ def seen(loader: Loader) -> int:
     return int(answer.N + answer.nulls)
 
 
+@pytest.mark.slow
 def test_no_batch_is_lost_by_maintenance_between_a_plan_and_its_load(planned: Loader) -> None:
     assert seen(planned) == FAN * ROWS
     planned.maintain(grace="0")
@@ -56,7 +58,7 @@ def test_no_batch_is_lost_by_maintenance_between_a_plan_and_its_load(planned: Lo
 def test_maintenance_that_looks_at_finished_loads_alone_is_caught(
     planned: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_table, "in_part", lambda *_: False)
+    monkeypatch.setattr(ledger_table, "partly_planned", lambda *_: False)
     planned.maintain(grace="0")
     planned.load_live()
     assert seen(planned) != FAN * ROWS

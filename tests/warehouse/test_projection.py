@@ -26,17 +26,18 @@ from tidemark.warehouse.columns.measures import Measure, as_numpy, encode_values
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.loads import attempt, run_builder, tasks
+from tidemark.warehouse.loads import run_builder
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.marks import HEADER, MARKS, RunFile, below_table, flat, named_files
 from tidemark.warehouse.runs.projection import Columns, Later, Place, Projection, Shape, WrittenFile
 from tidemark.warehouse.runs.run_files import equal_blocks, read_blocks
 from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.tuning import Tuning
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = 8
 LISTS = ("ticks", "counts", "nans", "nulls")
+TINY = Tuning(sort_rows=50, slice_rows=40, file_rows=(40, 80), fan=3)  # shares, slices and files
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,17 +212,13 @@ class Checker:
 
 
 def with_ticks(kind: type[ByTick], patch: pytest.MonkeyPatch) -> None:
-    """Warehouses have the projection, too; shares, slices and files are tiny."""
+    """Warehouses have the projection, too."""
     usual = Options.projections.fget  # type: ignore[attr-defined]
 
     def all_of(options: Options) -> tuple[Projection[Any], ...]:
         return (*usual(options), *(kind(one) for one in options.measures[:1]))
 
     patch.setattr(Options, "projections", property(all_of))
-    patch.setattr(ledger_table, "FAN", 3)
-    patch.setattr(tasks, "SORT_ROWS", 50)
-    patch.setattr(attempt, "SLICE_ROWS", 40)
-    patch.setattr(attempt, "FILE_ROWS", (40, 80))
 
 
 @pytest.fixture
@@ -231,7 +228,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def loader(toy: None, tmp_path: Path) -> Loader:  # noqa: ARG001
-    return Loader.create(tmp_path / "w")
+    return Loader.create(tmp_path / "w", TINY)
 
 
 def stored(uri: str) -> list[Place]:
@@ -267,6 +264,7 @@ def check(uri: str) -> None:
     assert sum(name.startswith("by tick: ") for name in names) == 3
 
 
+@pytest.mark.slow
 def test_it_is_loaded_streamed_merged_and_maintained(loader: Loader) -> None:
     levels = set()
     for _ in range(4):
@@ -295,6 +293,7 @@ def test_a_warehouse_from_before_it_catches_up(tmp_path: Path, monkeypatch: pyte
         old.load()
     old.stream()
     with_ticks(ByTick, monkeypatch)
+    old.tuning = TINY
     old.load_live()
     check(old.uri)
 
@@ -321,9 +320,9 @@ def child(uri: str, what: str, kill_at: int) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     if what == "live":
-        Loader(uri).load_live(progress)
+        Loader(uri, tuning=TINY).load_live(progress)
     else:
-        Loader(uri, bulk=int(what), seed=100 + int(what)).load(progress=progress)
+        Loader(uri, bulk=int(what), seed=100 + int(what), tuning=TINY).load(progress=progress)
     print("points", next(points) - 1)
 
 
@@ -341,6 +340,7 @@ def finish(*running: subprocess.Popen[str]) -> list[str]:
     return [one.communicate(timeout=300)[0].strip() for one in running]
 
 
+@pytest.mark.slow
 def test_a_load_that_is_killed_anywhere_is_mended_by_the_next(loader: Loader, tmp_path: Path) -> None:
     """The load merges; a driver dies at points from its first to its last."""
     for _ in range(2):
@@ -354,7 +354,7 @@ def test_a_load_that_is_killed_anywhere_is_mended_by_the_next(loader: Loader, tm
     assert finish(*attacked.values()) == [""] * 8
     assert {one.returncode for one in attacked.values()} == {-signal.SIGKILL}
     for uri in attacked:
-        Loader(str(uri), bulk=2, seed=102).load()
+        Loader(str(uri), bulk=2, seed=102, tuning=TINY).load()
         check(str(uri))
     assert len({tuple(stored(str(uri))) for uri in copies}) == 1
 
@@ -394,7 +394,7 @@ class Swaps(ByTick):
 
 
 def load_four(uri: Path) -> None:
-    loader = Loader.create(uri)
+    loader = Loader.create(uri, TINY)
     for _ in range(4):
         loader.load()
 

@@ -64,6 +64,7 @@ def test_a_warehouse_that_finds_no_room_is_told_so_and_made_once_there_is_some(h
     assert warehouse.verify(here / "w").ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["no room", "no rights"])
 def test_maintenance_that_is_refused_says_so_and_loses_nothing(kept: Path, here: Path, why: str) -> None:
     uri = here / "w"

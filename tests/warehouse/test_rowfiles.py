@@ -21,6 +21,7 @@ from tidemark import stream, warehouse
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ingest import event_files
 from tidemark.warehouse.ingest.event_files import RowFile
+from tidemark.warehouse.tuning import Tuning
 
 # Each file of two rows or three, hard cases beside plain ones.
 ROWS = """
@@ -137,13 +138,12 @@ def read(name: str, bound: Any) -> Any:
     return Decimal(str(bound)) if name == "amount" else bound
 
 
-def test_a_row_group_ends_by_rows_or_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_group_ends_by_rows_or_by_bytes(tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
-    monkeypatch.setattr(event_files, "GROUP_ROWS", 10)
-    monkeypatch.setattr(event_files, "GROUP_BYTES", 1000)
+    store = Store.from_uri(tmp_path, tuning=Tuning(group_rows=10, group_bytes=1000))
     schema = pa.schema([("s", pa.string())])
     texts = ["a"] * 25 + ["b" * 600] * 12
-    with RowFile(Store.from_uri(tmp_path), schema) as file:
+    with RowFile(store, schema) as file:
         for at in range(0, len(texts), 7):
             file.write(pa.table({"s": texts[at : at + 7]}, schema))
     written = pq.ParquetFile(tmp_path / "events" / file.written().path)

@@ -18,10 +18,12 @@ from pyarrow import fs
 from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.projections.sorted_values import MarkCollector, ValueRows, Values
-from tidemark.warehouse.projections.value_marks import BLOCK_ROWS, Spans
+from tidemark.warehouse.projections.value_marks import Spans
 from tidemark.warehouse.runs.projection import WrittenFile
 from tidemark.warehouse.runs.run_files import write_rows
+from tidemark.warehouse.tuning import DEFAULT
 
+BLOCK_ROWS = DEFAULT.block_rows
 Rows = tuple[NDArray[Any], NDArray[np.int64]]
 
 

@@ -21,9 +21,8 @@ from tidemark import warehouse
 from tidemark.warehouse import read_options
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.runs.marks import SPANS
-from tidemark.warehouse.snapshots import snapshot
+from tidemark.warehouse.snapshots import snapshot_reader
 
 
 def failures(uri: Path) -> dict[str, str]:
@@ -199,7 +198,7 @@ def test_a_run_that_is_there_twice_is_an_overlap_of_steps(copied: Grown) -> None
 
 def test_more_than_kappa_runs_at_a_level_are_found(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same tables under a smaller kappa."""
-    monkeypatch.setattr(snapshot, "read_options", lambda *of: replace(read_options(*of), kappa=0))
+    monkeypatch.setattr(snapshot_reader, "read_options", lambda *of: replace(read_options(*of), kappa=0))
     assert "more than 0 runs" in failures(grown.uri)["x: runs partition the steps, at most kappa a level"]
 
 
@@ -253,10 +252,7 @@ def test_a_ledger_row_that_is_there_twice_is_found(copied: Grown) -> None:
     assert "more than once" in failures(copied.uri)["ledger: each tick once, wide ranges add up"]
 
 
-def test_a_wide_range_without_the_rows_of_a_part_is_found(
-    copied: Grown, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ledger_table, "FAN", 2)
+def test_a_wide_range_without_the_rows_of_a_part_is_found(copied: Grown) -> None:
     rows = rows_of(copied.uri, "ledger")
     of_first = [row for row in rows.to_pylist() if row["last_batch"] == 0]
     wide = pa.Table.from_pylist([{**row, "last_batch": 1} for row in of_first], schema=rows.schema)

@@ -27,25 +27,27 @@ from tidemark.warehouse import Check, Report
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.tuning import Tuning
 from tidemark.warehouse.verification.pinned_tables import Moment
+
+pytestmark = pytest.mark.slow
 
 module = importlib.import_module("tidemark.warehouse.verify")  # the package has the function by this name
 load = importlib.import_module("tidemark.warehouse.load")
 maintenance = importlib.import_module("tidemark.warehouse.maintain")
 Act = Callable[[], object]
+FIVES = Tuning(fan=5)
 
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse with a merged run, newer ones, and live batches with ranges of the cascade."""
     uri = tmp_path_factory.mktemp("beside") / "w"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger_table, "FAN", 4)
-        loader = Loader.create(uri)
-        for _ in range(4):
-            loader.load()
-        for _ in range(9):
-            loader.stream()
+    loader = Loader.create(uri, FIVES)
+    for _ in range(4):
+        loader.load()
+    for _ in range(9):
+        loader.stream()
     return uri
 
 
@@ -56,11 +58,10 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def loader(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
+def loader(begun: Path, tmp_path: Path) -> Loader:
     """A copy of the warehouse, and who goes on with it."""
-    monkeypatch.setattr(ledger_table, "FAN", 4)
     shutil.copytree(begun, tmp_path / "w")
-    return Loader(str(tmp_path / "w"), streamed=9, bulk=4, seed=100)
+    return Loader(str(tmp_path / "w"), streamed=9, bulk=4, seed=100, tuning=FIVES)
 
 
 def states(report: Report) -> set[str]:

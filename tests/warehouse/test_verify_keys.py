@@ -53,6 +53,7 @@ def other_key(rows: pa.Table) -> pa.Table:
     return rows.set_column(0, "key", pa.array(keys))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "check"),
     [

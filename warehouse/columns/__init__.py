@@ -1,1 +1,1 @@
-"""Columns: event time and ticks, measures, keys and their types. Nothing here reads a file."""
+"""Columns: event time and ticks, measures, keys, their types and values. Nothing here reads a file."""

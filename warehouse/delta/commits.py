@@ -176,8 +176,8 @@ def create_and_confirm(make: Write, here: Callable[[], bool], name: str) -> None
             if as_system_refused(f"the creation of the table {name}", error):
                 raise
             raise CommitFailed(
-                f"the table {name} could not be created: {first_line(error)}. Nothing was changed. Mend what is "
-                "named and run the same again."
+                f"the table {name} could not be created: {first_line(error)}. Nothing was changed. "
+                "Remove the cause and run the same again."
             ) from error
 
 
@@ -196,8 +196,9 @@ class _Log:
             return _look(lambda: self._has(planned, own, added, error))
         except (OSError, DeltaError) as unread:
             raise CommitFailed(
-                f"whether the commit to {self.place} is done is not known: it raised {first_line(error)}, and the "
-                f"log cannot be read: {first_line(unread)}. Run the same again: what is done is not done twice."
+                f"whether the commit to {self.place} is done is not known: it raised {first_line(error)}, "
+                f"and the log cannot be read: {first_line(unread)}. Run the same again: what is done is not "
+                "done twice."
             ) from error
 
     def _has(self, planned: int, own: str, added: Collection[str], error: Exception) -> bool:

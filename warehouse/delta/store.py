@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -13,6 +13,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta import containment
 from tidemark.warehouse.errors import InputError, NotAWarehouse
+from tidemark.warehouse.tuning import DEFAULT, Tuning, tuning_of
 
 # In a local path delta-rs takes these for escapes, or refuses them.
 _UNFIT = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")
@@ -31,15 +32,22 @@ class Store:
     """A warehouse's folder. Plain text and options, so it travels to Spark's tasks.
 
     `uri` is an absolute path, or the address of an object store as delta-rs takes it; what
-    `storage_options` means is delta-rs's business.
+    `storage_options` means is delta-rs's business. `tuning` is that of the call that works on the folder.
     """
 
     uri: str
     storage_options: tuple[tuple[str, str], ...] = ()
+    tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @classmethod
-    def from_uri(cls, uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Store:
+    def from_uri(
+        cls,
+        uri: str | os.PathLike[str],
+        storage_options: dict[str, str] | None = None,
+        tuning: Tuning | None = None,
+    ) -> Store:
         """The store at a path or address; a relative path is taken from the working folder."""
+        tuning = tuning_of(tuning)
         text = os.fspath(uri)
         parsed = urlparse(text)
         if parsed.scheme == "file":
@@ -51,7 +59,7 @@ class Store:
             unfit = _UNFIT.search(text)
             if unfit:
                 raise InputError(f"a local path cannot hold {unfit[0]!r}, got {text!r}. Choose another.")
-        return cls(text.rstrip("/") or "/", tuple(sorted((storage_options or {}).items())))
+        return cls(text.rstrip("/") or "/", tuple(sorted((storage_options or {}).items())), tuning)
 
     @property
     def is_local(self) -> bool:

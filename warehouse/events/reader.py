@@ -1,6 +1,6 @@
 """Reading `events` without a JVM: the values or the keys of given batches, in bounded pieces.
 
-Loads sort these rows, streams sketch them, exact answers count them: all through `read_columns`,
+Loads sort these rows, streams sketch them, exact answers count them: all through `read_decoded_rows`,
 so a value is stored, sketched and counted as the same number. Files are pruned by their
 statistics, rows are always told by their own `_source` and `_batch`.
 """
@@ -27,8 +27,6 @@ from tidemark.warehouse.delta.store import EVENTS
 from tidemark.warehouse.delta.tables import DataFile, list_files
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
-
-GROUP_ROWS = 2**20  # rows of a row group of events at most
 
 
 @dataclass(frozen=True, slots=True, order=True)

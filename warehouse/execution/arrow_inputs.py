@@ -1,6 +1,7 @@
 """Rows that are given without Spark: Arrow's own, or Parquet files on this machine, in bounded batches.
 
-A batch has at most `BATCH_ROWS` rows, and fewer where rows are wide, so memory does not grow with the input.
+A batch has at most `batch_rows` rows (see `Tuning`), and fewer where rows are wide, so memory does not grow
+with the input.
 The files of a folder are read in the order of their names; names that begin with '_' or '.' are passed by, as
 Spark does. What Spark would read in a way of its own (folders below, columns that differ from file to file)
 is refused.
@@ -21,9 +22,8 @@ import pyarrow.parquet as pq
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.os_errors import as_system_refused
+from tidemark.warehouse.tuning import DEFAULT, Tuning
 
-BATCH_ROWS = 2**16
-_BATCH_BYTES = 2**26  # of a batch that is read from a file, as its footer tells
 _REMOTE = "://"
 
 
@@ -39,7 +39,7 @@ class ArrowRows:
 LocalRows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | ArrowRows"
 
 
-def arrow_rows(given: Any) -> ArrowRows:
+def arrow_rows(given: Any, tuning: Tuning = DEFAULT) -> ArrowRows:
     """The rows that a caller gave.
 
     A pyarrow Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or of a folder of
@@ -51,11 +51,11 @@ def arrow_rows(given: Any) -> ArrowRows:
         given = pa.Table.from_batches([given])
     if isinstance(given, pa.Table):
         table = given
-        return ArrowRows(table.schema, lambda: iter(table.to_batches(max_chunksize=BATCH_ROWS)))
+        return ArrowRows(table.schema, lambda: iter(table.to_batches(max_chunksize=tuning.batch_rows)))
     if isinstance(given, pa.RecordBatchReader):
-        return ArrowRows(given.schema, _once(given))
+        return ArrowRows(given.schema, _once(given, tuning.batch_rows))
     if isinstance(given, str | os.PathLike):
-        return parquet_rows(input_files(given))
+        return parquet_rows(input_files(given), tuning)
     raise InputError(
         "without a Spark session rows are a pyarrow Table, RecordBatch or RecordBatchReader, or the path of "
         f"a Parquet file or folder; got {type(given).__module__}.{type(given).__name__}. A DataFrame of "
@@ -63,7 +63,7 @@ def arrow_rows(given: Any) -> ArrowRows:
     )
 
 
-def parquet_rows(paths: list[Path]) -> ArrowRows:
+def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:
     """The rows of Parquet files, one after the other; InputError where their columns differ."""
     schemas = []
     for path in paths:
@@ -82,7 +82,7 @@ def parquet_rows(paths: list[Path]) -> ArrowRows:
     def read() -> Iterator[pa.RecordBatch]:
         for path in paths:
             with report_unreadable_input(path), _opened(path) as file:
-                yield from file.iter_batches(_batch_rows(file.metadata))
+                yield from file.iter_batches(_batch_rows(file.metadata, tuning))
 
     return ArrowRows(schemas[0], read)
 
@@ -129,14 +129,14 @@ def _opened(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
 
 
-def _batch_rows(footer: pq.FileMetaData) -> int:
+def _batch_rows(footer: pq.FileMetaData, tuning: Tuning) -> int:
     """How many rows of the file are read at a time."""
     groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
     widest = max((g.total_byte_size // max(1, g.num_rows) for g in groups), default=0)
-    return max(1, min(BATCH_ROWS, _BATCH_BYTES // max(1, widest)))
+    return max(1, min(tuning.batch_rows, tuning.batch_bytes // max(1, widest)))
 
 
-def _once(reader: pa.RecordBatchReader) -> Callable[[], Iterator[pa.RecordBatch]]:
+def _once(reader: pa.RecordBatchReader, rows: int) -> Callable[[], Iterator[pa.RecordBatch]]:
     unread = [reader]
 
     def read() -> Iterator[pa.RecordBatch]:
@@ -147,6 +147,6 @@ def _once(reader: pa.RecordBatchReader) -> Callable[[], Iterator[pa.RecordBatch]
                 "give a Table or a path."
             )
         for batch in unread.pop():
-            yield from (batch.slice(at, BATCH_ROWS) for at in range(0, batch.num_rows, BATCH_ROWS))
+            yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
 
     return read

@@ -23,6 +23,7 @@ from deltalake import Field
 from tidemark.warehouse.columns.schema import delta_fields, quoted
 from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, arrow_rows
+from tidemark.warehouse.tuning import DEFAULT, Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,14 +55,16 @@ class Executor(Protocol):
         """The rows that the caller gave; InputError where they are not of this executor's kind."""
 
 
-def executor_for(spark: SparkSession | None) -> Executor:
+def executor_for(spark: SparkSession | None, tuning: Tuning = DEFAULT) -> Executor:
     """Spark's executor for a session, this process for None."""
-    return LocalExecutor() if spark is None else SparkExecutor(spark)
+    return LocalExecutor(tuning) if spark is None else SparkExecutor(spark)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalExecutor:
     """Tasks run in this process, one after the other: memory is that of one task at a time."""
+
+    tuning: Tuning = DEFAULT
 
     @property
     def cores(self) -> int:
@@ -74,7 +77,7 @@ class LocalExecutor:
 
     def input(self, rows: Any) -> Input:
         """Arrow's rows, or Parquet files: see `arrowrows.arrow_rows`."""
-        return LocalInput(arrow_rows(rows))
+        return LocalInput(arrow_rows(rows, self.tuning))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Writing the table `events`: which rows are taken, with which types, once a batch."""
+"""Writes batches of rows into the table `events`: each once, with the types of the warehouse."""

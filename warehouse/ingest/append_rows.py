@@ -1,8 +1,9 @@
-"""Ingest: the rows of one batch into `events`, once.
+"""Appends the rows of one batch to `events`, once.
 
-Tasks write the rows as they come, one file a task, and one commit adds them all. It carries
-(source, batch) as the table's application transaction and succeeds only as the very next version,
-so a batch that comes again, or twice at once, finds itself there.
+Tasks write the rows in the order they come, one file per task. One commit adds all the files. It records
+(source, batch) as an application transaction of the table, and it succeeds only as the version after the one
+it was planned for (optimistic concurrency). A batch that is appended again, or by two processes at once,
+finds its transaction in the table and is not added twice.
 """
 
 from __future__ import annotations
@@ -25,22 +26,26 @@ from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import Input
 from tidemark.warehouse.ingest.column_casts import check_columns
-from tidemark.warehouse.ingest.event_files import WriteRows, Written
+from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
 from tidemark.warehouse.ingest.rejected import has_rejected
-from tidemark.warehouse.ingest.row_filter import TAKE_ALL, Sieve
+from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RowFilter
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.settings.options import Options, read_options
 
-TOLD = ("_position", "_raw", "_reason")  # what a parser tells of a record beside its columns
+RECORD_COLUMNS = ("_position", "_raw", "_reason")  # columns that a parser adds: see `RowFilter.reasons`
 
 
 @dataclass(slots=True)
 class Appended:
-    """What an append did: how many rows were taken and refused, and the summaries of those taken.
+    """What an append did.
 
-    `outcome` is 'known' where `events` had the batch already, or a later one of its source: then nothing is
-    known of its rows. `nulls` says in how many of the rows taken each column is NULL, of those that are so
-    in any. `after` is the newest batch of the source that `events` had before; -1 where there was none.
+    outcome    'appended'; 'empty' if no row was taken; 'known' if `events` had the batch or a later one of
+               its source already: then nothing was added
+    rows       how many rows were taken
+    rejected   how many rows were refused
+    summaries  those of the rows taken, by tick, for a batch of a stream
+    nulls      by column, how many of the rows taken are NULL there; columns without NULL are left out
+    after      the newest batch of the source in `events` before this one; -1 if there was none
     """
 
     outcome: Literal["appended", "known", "empty"]
@@ -58,32 +63,37 @@ def append_rows(
     step: int,
     *,
     eps: float | None = None,
-    sieve: Sieve = TAKE_ALL,
+    row_filter: RowFilter = DEFAULT_FILTER,
     check: Callable[[Appended], None] = lambda _: None,
 ) -> Appended:
-    """Appends the rows as that batch, unless `events` has it already, or a later one of its source.
+    """Appends the rows as a batch, unless `events` has it or a later one of its source already.
 
-    A warehouse without columns gets those of the rows first. `step` is the tick where there is no
-    time. With `eps` it is a batch of a stream: its rows are summarised on the way, and its number is
-    committed though there are no rows. What the sieve keeps back goes to `rejected`, once. `check` is told
-    what is about to be committed and may refuse it, by an error.
+    A warehouse without columns gets the columns of the rows first.
+
+    step        the tick of the rows if the warehouse has no time column
+    eps         the rank error of the summaries, for a batch of a stream: its rows are summarised while they
+                are written, and its number is committed even if there are no rows; None for a bulk load
+    row_filter  decides which rows are taken; the others are added to `rejected`, once
+    check       called before the commits with what they will add; it stops them by raising an error
+
+    Raises InputError for rows that do not fit the warehouse's columns.
     """
 
     def attempt() -> Appended:
         events = tables.open_table(store, EVENTS)
         options = read_options(store, events)
-        check_rows(options, rows, sieve)
-        new = [] if options.columns else _own(rows, sieve)
+        check_rows(options, rows, row_filter)
+        new = [] if options.columns else _user_fields(rows, row_filter)
         known = replace(options, columns=tuple(column_types(new).items())) if new else options
         schema = pa.schema(Schema([*events.schema().fields, *new]))
-        done, files, refused = _write(store, known, schema, rows, batch, step, eps, sieve)
+        done, files, refused = _write(store, known, schema, rows, batch, step, eps, row_filter)
         check(done)
         if refused:
             _reject(store, batch, refused)
         if not files and eps is None:
             return done
         if new and files:
-            tables.add_columns(events, new)  # a lost race: another first batch has brought its columns
+            tables.add_columns(events, new)  # fails if another first batch added its columns: then we retry
         if not _commit(store, batch, files, done):
             done.outcome = "known"
         return done
@@ -91,11 +101,11 @@ def append_rows(
     return retry_lost_races(EVENTS, attempt)
 
 
-def try_rows(store: Store, rows: Input, batch: BatchRange, step: int, sieve: Sieve) -> Appended:
-    """What an append of the rows would do; nothing is committed."""
+def dry_run(store: Store, rows: Input, batch: BatchRange, step: int, row_filter: RowFilter) -> Appended:
+    """What `append_rows` would do with the rows. Files are written, nothing is committed."""
     events = tables.open_table(store, EVENTS)
     schema = pa.schema(events.schema())
-    return _write(store, read_options(store, events), schema, rows, batch, step, None, sieve)[0]
+    return _write(store, read_options(store, events), schema, rows, batch, step, None, row_filter)[0]
 
 
 def _commit(store: Store, batch: BatchRange, files: list[AddAction], done: Appended) -> bool:
@@ -121,34 +131,34 @@ def _write(
     batch: BatchRange,
     step: int,
     eps: float | None,
-    sieve: Sieve,
+    row_filter: RowFilter,
 ) -> tuple[Appended, list[AddAction], list[AddAction]]:
-    """Writes the files of the rows, and of those refused; their add actions."""
-    work = WriteRows(store, schema, batch, options, step, sieve, eps)
-    names = [*(name for name, _ in options.columns), *(TOLD if sieve.reasons else ())]
-    found: list[Written] = rows.each(names, work)
-    files = {kind: [one.file for one in found if one.kind == kind] for kind in (EVENTS, REJECTED)}
-    counts = {kind: sum(one.rows for one in files[kind]) for kind in files}
+    """Writes the files of the rows taken and refused; returns the outcome and the add actions of both."""
+    work = WriteRows(store, schema, batch, options, step, row_filter, eps)
+    names = [*(name for name, _ in options.columns), *(RECORD_COLUMNS if row_filter.reasons else ())]
+    written: list[WrittenFile] = rows.each(names, work)
+    files = {kind: [output.file for output in written if output.kind == kind] for kind in (EVENTS, REJECTED)}
+    counts = {kind: sum(file.rows for file in files[kind]) for kind in files}
     done = Appended(
         outcome="appended" if counts[EVENTS] else "empty",
         rows=counts[EVENTS],
         rejected=counts[REJECTED],
-        summaries=by_tick(chain.from_iterable(one.summaries for one in found), eps or 0.0),
-        nulls=dict(sum((Counter(json.loads(one.nulls)) for one in files[EVENTS]), Counter())),
+        summaries=by_tick(chain.from_iterable(output.summaries for output in written), eps or 0.0),
+        nulls=dict(sum((Counter(json.loads(file.nulls)) for file in files[EVENTS]), Counter())),
     )
-    return done, [one.action() for one in files[EVENTS]], [one.action() for one in files[REJECTED]]
+    return done, [file.action() for file in files[EVENTS]], [file.action() for file in files[REJECTED]]
 
 
-def _own(rows: Input, sieve: Sieve) -> list[Field]:
-    """The columns of the rows without what is told of their records."""
-    return rows.fields(*(TOLD if sieve.reasons else ()))
+def _user_fields(rows: Input, row_filter: RowFilter) -> list[Field]:
+    """The columns of the rows without RECORD_COLUMNS, where the rows have these."""
+    return rows.fields(*(RECORD_COLUMNS if row_filter.reasons else ()))
 
 
-def check_rows(options: Options, rows: Input, sieve: Sieve = TAKE_ALL) -> None:
-    """The rows have the warehouse's columns, in any order, of types that fit without loss."""
-    check_columns(options, _own(rows, sieve))
+def check_rows(options: Options, rows: Input, row_filter: RowFilter = DEFAULT_FILTER) -> None:
+    """InputError unless the rows have the warehouse's columns, in any order, of types that fit."""
+    check_columns(options, _user_fields(rows, row_filter))
 
 
 def has_batch(store: Store, batch: BatchRange) -> bool:
-    """Whether `events` holds the batch."""
+    """Whether `events` has the batch."""
     return tables.has_transaction(tables.open_table(store, EVENTS), batch.source, batch.first)

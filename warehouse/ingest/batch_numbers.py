@@ -1,15 +1,18 @@
-"""The numbers of a stream's batches: each brings its rows once, and none that was not seen is taken for seen.
+"""Decides from the number of a stream's batch whether the batch is new, a replay or unfinished.
 
-The numbers of a source rise, and `events` decides: a batch, with rows or without, is committed there only
-under a number above all that are there. Its ledger row follows, after those of the batches before it: where a
-crash left one without, whoever comes next writes it. So of a number that is not new
+The numbers of a source rise. A batch, with rows or without, is committed to `events` only under a number
+above all numbers that are there. Its ledger row follows, after those of the batches before it. A crash can
+leave a batch without its ledger row; the next append to the source then writes it. So a number that is not
+new is in one of these states:
 
-    the ledger has a row, or `events` has its rows          it was seen, and is a replay
-    `events` has its rows and the ledger does not know it   it was not finished
-    neither, but it lies in a range or a plan, or `rejected` has records of it
-                                                            it had no rows, or was passed over: only a batch
-                                                            without rows is a replay
-    nothing has it                                          it was passed over, and cannot come any more
+    the ledger has a row of the batch                        known: a replay
+    `events` has its rows, and a ledger range or a plan contains it
+                                                             known: a replay
+    `events` has its rows, the ledger and the plans lack it  unfinished: a crash came between the two commits
+    `events` has no rows; a ledger range or a plan contains it, or `rejected` has records of it
+                                                             unproved: it had no rows, or its number was left
+                                                             out; only a batch without rows is a replay
+    no table has it                                          its number was left out: InputError
 """
 
 from __future__ import annotations
@@ -24,42 +27,44 @@ from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.ledger_rows import RANGE
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 
-Place = Literal["new", "known", "unfinished", "unproved"]
+BatchState = Literal["new", "known", "unfinished", "unproved"]
 
 
-def place_of(store: Store, events: DeltaTable, held: DeltaTable, batch: BatchRange) -> Place:
-    """What is known of the batch, from `events` and the ledger.
+def state_of(store: Store, events: DeltaTable, ledger: DeltaTable, batch: BatchRange) -> BatchState:
+    """The state of the batch, from `events` and the ledger.
 
-    InputError where its number was passed over: nothing has it, and later ones are there.
+    InputError if its number was left out: no table has it, and the source has later batches.
     """
-    written, settled = (tables.newest_transaction(table, batch.source) for table in (events, held))
-    if batch.last > max(written, settled):
+    newest_event, newest_ledger = (
+        tables.newest_transaction(table, batch.source) for table in (events, ledger)
+    )
+    if batch.last > max(newest_event, newest_ledger):
         return "new"
-    if batch.last == settled:
+    if batch.last == newest_ledger:
         return "known"
-    if batch.last == written > settled:
+    if batch.last == newest_event > newest_ledger:
         return "unfinished"
-    ranges = ledger_table.holding(store, held, batch)
+    ranges = ledger_table.ranges_containing(store, ledger, batch)
     if batch in ranges:
         return "known"
     if rows_by_batch(store.filesystem(), events, batch):
         if ranges:
-            _check_counted(store, events, held, ranges)
+            _check_counts(store, events, ledger, ranges)
         return "known" if ranges else "unfinished"
     if ranges or rejected.has_rejected(tables.open_table(store, REJECTED), batch):
         return "unproved"
-    raise passed_over(batch, max(written, settled))
+    raise passed_over(batch, max(newest_event, newest_ledger))
 
 
 def newest(store: Store, source: str) -> int:
-    """The newest number of the source, -1 where there is none."""
-    return max(tables.newest_transaction(tables.open_table(store, one), source) for one in (EVENTS, LEDGER))
+    """The newest number of the source in `events` and the ledger; -1 if there is none."""
+    return max(tables.newest_transaction(tables.open_table(store, name), source) for name in (EVENTS, LEDGER))
 
 
 def passed_over(batch: BatchRange, newest: int) -> InputError:
-    """The error for rows under a number below the newest that nothing has."""
+    """The error for rows whose number is below the newest one and was left out before."""
     return InputError(
         f"batch {batch.last} of {batch.source!r} was never appended, and its newest batch is {newest}: "
         "the numbers of a source have to rise. Nothing was changed. Append these rows under a number above "
@@ -67,14 +72,14 @@ def passed_over(batch: BatchRange, newest: int) -> InputError:
     )
 
 
-def _check_counted(store: Store, events: DeltaTable, held: DeltaTable, ranges: list[BatchRange]) -> None:
-    """The ranges of the ledger among these count every row of theirs in `events`."""
-    found = ledger_table.ranges_by_file(store, held)
-    counts = ledger_table.row_counts(ledger_table.read_rows(store, found, ranges, [*RANGE, "rows"]))
-    for one, rows in counts.items():
-        there = rows_by_batch(store.filesystem(), events, one).total()
-        if there != rows:
+def _check_counts(store: Store, events: DeltaTable, ledger: DeltaTable, ranges: list[BatchRange]) -> None:
+    """DamagedWarehouse unless the ledger rows of these ranges count all their rows in `events`."""
+    files = ledger_table.ranges_by_file(store, ledger)
+    counts = ledger_table.row_counts(ledger_table.read_rows(store, files, ranges, [*RANGE_COLUMNS, "rows"]))
+    for batches, rows in counts.items():
+        in_events = rows_by_batch(store.filesystem(), events, batches).total()
+        if in_events != rows:
             raise DamagedWarehouse(
-                f"the ledger counts {rows} rows of {one}, events holds {there}: a batch among them crashed "
-                "and was passed over. Load a new warehouse from the rows of events."
+                f"the ledger counts {rows} rows of {batches}, events holds {in_events}: a batch among them "
+                "crashed and was passed over. Load a new warehouse from the rows of events."
             )

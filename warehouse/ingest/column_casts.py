@@ -1,11 +1,11 @@
-"""How rows fit a warehouse: which columns of which types are taken, and how they get the stored types.
+"""Schema checks and casts: which input columns a warehouse accepts, and how they get the stored types.
 
-One rule for every engine: `check_columns` looks at Delta's types before a row is read, `fitted` casts
-Arrow's batches where rows are written or compared. Nothing is cast with loss:
+The rules are the same for every engine. `check_columns` compares Delta types before any row is read.
+`cast_rows` casts Arrow batches when rows are written or compared. No cast loses information:
 
-    byte, short, integer, float         are taken as a wider number of their kind
-    timestamps without a zone           are taken as UTC
-    finer units, dictionaries, views    are taken as Delta's type where every value fits it
+    byte, short, integer, float         may be stored as a wider number of their kind
+    timestamps without a zone           are stored as UTC
+    finer units, dictionaries, views    are stored as Delta's type if every value fits it
 
 Anything else is an InputError.
 """
@@ -20,7 +20,7 @@ from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
 
-# What a column may be read as without loss, beside its own type.
+# The wider types that a column may be stored as without loss.
 _WIDER = {
     "byte": {"short", "integer", "long"},
     "short": {"integer", "long"},
@@ -30,7 +30,7 @@ _WIDER = {
 
 
 def check_columns(options: Options, fields: list[Field]) -> None:
-    """The columns are the warehouse's, in any order, of types that fit without loss; InputError otherwise."""
+    """InputError unless the columns are the warehouse's, in any order, of types that fit without loss."""
     columns = column_types(fields)
     if not options.columns:
         options.check_columns(columns)
@@ -47,20 +47,20 @@ def check_columns(options: Options, fields: list[Field]) -> None:
             )
 
 
-def fitted(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows with their first columns, by their order, in the names and types of the schema.
+def cast_rows(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with their first columns renamed and cast, by position, to the fields of the schema.
 
-    Columns after these stay as they are. InputError where a value does not fit.
+    Columns after these are unchanged. InputError if a value does not fit its type.
     """
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     count = len(schema)
     try:
-        own = with_plain_types(table.select(range(count)).rename_columns(schema.names))
+        first = with_plain_types(table.select(range(count)).rename_columns(schema.names))
         typed = [
             column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(own.columns, schema, strict=True)
+            for column, field in zip(first.columns, schema, strict=True)
         ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InputError(f"the rows do not fit the warehouse's columns: {error}.") from error
-    whole = [column.combine_chunks() for column in [*typed, *table.columns[count:]]]
-    return pa.RecordBatch.from_arrays(whole, [*schema.names, *table.schema.names[count:]])
+    arrays = [column.combine_chunks() for column in [*typed, *table.columns[count:]]]
+    return pa.RecordBatch.from_arrays(arrays, [*schema.names, *table.schema.names[count:]])

@@ -1,7 +1,8 @@
-"""Files of `events`, written in tasks: any rows, in the order they come, with exact statistics.
+"""Writes files of `events` in tasks: the rows in the order they come, with exact statistics.
 
-A task writes the rows of its partition into one file and says what the add action needs. The two
-columns that name the batch are constant: they are added here, where they cost next to nothing.
+A task writes the rows of its partition into one file and returns what the add action needs. Rows that the
+filter refuses go into one file of `rejected`. The columns of source and batch are constant in a file and are
+added here.
 """
 
 from __future__ import annotations
@@ -25,27 +26,26 @@ from tidemark.warehouse.columns.text_bounds import text_bounds
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import unique_name
-from tidemark.warehouse.events.reader import GROUP_ROWS, BatchRange, decode_rows
-from tidemark.warehouse.ingest.column_casts import fitted
-from tidemark.warehouse.ingest.new_files import NewRows
+from tidemark.warehouse.events.reader import BatchRange, decode_rows
+from tidemark.warehouse.ingest.column_casts import cast_rows
+from tidemark.warehouse.ingest.new_files import NewFile
 from tidemark.warehouse.ingest.rejected import write_rejected
-from tidemark.warehouse.ingest.row_filter import Sieve, sift
+from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows
 from tidemark.warehouse.integrity.sealed_files import SealedWriter, open_sealed
-from tidemark.warehouse.ledger.batch_summaries import Summaries, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 
-GROUP_BYTES = 2**27  # a row group ends at this size in memory, or at GROUP_ROWS
 STATISTICS_COLUMNS = 35  # Delta's own 32 and the three system columns
-_DIGITS = 15  # of a decimal: so many survive the float that JSON makes of it
+_DIGITS = 15  # a decimal with at most 15 digits survives as a float, as JSON readers parse it
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A file of the table `kind`, and the summaries of its rows by tick where they were asked for."""
+class WrittenFile:
+    """A new file of the table `kind`, and the summaries of its rows by tick, if they were requested."""
 
     kind: Literal["events", "rejected"]
-    file: NewRows
+    file: NewFile
     summaries: tuple[TickSummary, ...] = ()
 
 
@@ -53,9 +53,9 @@ class Written:
 class WriteRows:
     """Writes the rows of one partition of a batch as a file of `events`.
 
-    `schema` is that of `events`, system columns first; the rows have the others, in that order, by
-    whatever name, of types that fit (`column_casts.py`). Where there is no time column every row has the
-    tick `step`. With `eps`, the rows are summarised by tick on the way.
+    `schema` is that of `events`, system columns first. The rows have its other columns, in the same order,
+    under any names, of types that fit (`column_casts.py`). `step` is the tick of all rows if the warehouse
+    has no time column. With `eps`, the rows are summarised by tick while they are written.
     """
 
     store: Store
@@ -63,34 +63,35 @@ class WriteRows:
     batch: BatchRange
     options: Options
     step: int
-    sieve: Sieve
+    row_filter: RowFilter
     eps: float | None
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Written]:
-        """The file, where there are rows, and one of the rows that are refused."""
-        summaries = None if self.eps is None else Summaries(self.options, self.eps)
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile]:
+        """A file of the rows taken, if any, and a file of the rows refused, if any."""
+        summaries = None if self.eps is None else TickSummarizer(self.options, self.eps)
         refused: list[dict[str, Any]] = []
-        own = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
+        user_schema = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
         with RowFile(self.store, self.schema) as file:
             for batch in batches:
-                taken, more = sift(self.sieve, self.options, own.names, fitted(batch, own))
-                refused += more
+                rows = cast_rows(batch, user_schema)
+                taken, left_out = filter_rows(self.row_filter, self.options, user_schema.names, rows)
+                refused += left_out
                 if taken.num_rows:
                     table = self._complete(taken)
                     file.write(table)
                     if summaries is not None:
                         summaries.add(decode_rows(table, summaries.columns, self.options.key_column))
         if file.rows:
-            found = () if summaries is None else tuple(summaries.finish())
-            yield Written("events", file.written(), found)
+            by_tick = () if summaries is None else tuple(summaries.finish())
+            yield WrittenFile("events", file.written(), by_tick)
         if refused:
-            yield Written("rejected", write_rejected(self.store, self.batch, refused))
+            yield WrittenFile("rejected", write_rejected(self.store, self.batch, refused))
 
     def _complete(self, batch: pa.RecordBatch) -> pa.Table:
         rows = batch.num_rows
         system = [pa.repeat(self.batch.source, rows), pa.repeat(self.batch.first, rows), self._ticks(batch)]
-        own = batch.columns[: len(self.schema) - len(system)]
-        return pa.Table.from_arrays([*system, *own], names=self.schema.names).cast(self.schema)
+        user = batch.columns[: len(self.schema) - len(system)]
+        return pa.Table.from_arrays([*system, *user], names=self.schema.names).cast(self.schema)
 
     def _ticks(self, batch: pa.RecordBatch) -> pa.Array:
         time, tick_us = self.options.time_column, self.options.tick_us
@@ -103,13 +104,13 @@ class WriteRows:
 
 @dataclass(frozen=True, slots=True)
 class JoinFiles:
-    """Writes the rows of some files of `events` as one."""
+    """Writes the rows of several files of `events` into one file. `paths` are relative to the table."""
 
     store: Store
     schema: pa.Schema
     paths: tuple[str, ...]
 
-    def __call__(self) -> NewRows:
+    def __call__(self) -> NewFile:
         """The file written."""
         filesystem = self.store.filesystem()
         with RowFile(self.store, self.schema) as file:
@@ -122,18 +123,19 @@ class JoinFiles:
 
 
 class RowFile:
-    """A new file of `events`, written row group by row group."""
+    """A new file of `events`, written row group by row group, on disk from the first row group on."""
 
     def __init__(self, store: Store, schema: pa.Schema) -> None:
         self.rows = 0
         self._filesystem = store.filesystem()
+        self._group_rows, self._group_bytes = store.tuning.group_rows, store.tuning.group_bytes
         self._schema = schema
         self._path = f"{unique_name()}.parquet"
         self._footers: list[pq.FileMetaData] = []
         self._writer: SealedWriter | None = None
-        self._held: list[pa.Table] = []
+        self._buffer: list[pa.Table] = []
         self._nulls = Counter[str]()
-        self._floats = {field.name: _Floats() for field in schema if pa.types.is_floating(field.type)}
+        self._floats = {field.name: _FloatRange() for field in schema if pa.types.is_floating(field.type)}
 
     def __enter__(self) -> RowFile:
         return self
@@ -150,14 +152,15 @@ class RowFile:
             bounds.add(table.column(name))
         self._nulls.update({name: table.column(name).null_count for name in table.column_names})
         while table.num_rows:
-            room = GROUP_ROWS - sum(held.num_rows for held in self._held)
-            self._held.append(table.slice(0, room))
+            room = self._group_rows - sum(rows.num_rows for rows in self._buffer)
+            self._buffer.append(table.slice(0, room))
             table = table.slice(room)
-            if self._held[-1].num_rows == room or sum(held.nbytes for held in self._held) >= GROUP_BYTES:
+            size = sum(rows.nbytes for rows in self._buffer)
+            if self._buffer[-1].num_rows == room or size >= self._group_bytes:
                 self._flush()
 
     def _flush(self) -> None:
-        if not self._held:
+        if not self._buffer:
             return
         if self._writer is None:
             self._writer = SealedWriter(
@@ -166,27 +169,30 @@ class RowFile:
                 self._schema,
                 compression="zstd",
                 store_decimal_as_integer=True,
-                # NaN is not in Parquet's statistics, nor 0.0 in a dictionary that holds -0.0: a filter that
-                # asks them would lose rows.
+                # Parquet's statistics leave out NaN, and a dictionary with -0.0 has no 0.0. An engine that
+                # prunes row groups by them would lose rows.
                 write_statistics=_not_floats(self._schema),
                 use_dictionary=_not_floats(self._schema),
                 metadata_collector=self._footers,
             )
-        group = pa.concat_tables(self._held)
+        group = pa.concat_tables(self._buffer)
         self._writer.write(group)
         self.rows += group.num_rows
-        self._held = []
+        self._buffer = []
 
-    def written(self) -> NewRows:
-        """What the add action needs; for a file that is closed and has rows."""
+    def written(self) -> NewFile:
+        """What the add action needs. The file must be closed and have rows."""
         size = self._filesystem.get_file_info(f"{EVENTS}/{self._path}").size
         stats = json.dumps(statistics(self._footers[0], self._schema, self._floats))
-        return NewRows(self._path, size, self.rows, stats, json.dumps(+self._nulls))
+        return NewFile(self._path, size, self.rows, stats, json.dumps(+self._nulls))
 
 
 @dataclass(slots=True)
-class _Floats:
-    """The range of a column of floats. NaN is the greatest, as Spark has it, and no bound in JSON."""
+class _FloatRange:
+    """The range of a column of floats. NaN is greater than every number, as in Spark.
+
+    `most` is NaN if the column has one; JSON cannot express NaN, so the file then has no upper bound.
+    """
 
     nulls: int = 0
     least: float = math.inf
@@ -195,37 +201,39 @@ class _Floats:
     def add(self, column: pa.ChunkedArray) -> None:
         self.nulls += column.null_count
         if column.null_count < len(column):
-            found = pc.min_max(column)
+            ends = pc.min_max(column)
             if pc.any(pc.is_nan(column)).as_py():
                 self.most = math.nan
             else:
-                self.most = max(self.most, found["max"].as_py())
-            if not math.isnan(found["min"].as_py()):
-                self.least = min(self.least, found["min"].as_py())
+                self.most = max(self.most, ends["max"].as_py())
+            if not math.isnan(ends["min"].as_py()):
+                self.least = min(self.least, ends["min"].as_py())
 
 
-def _not_floats(fields: Iterable[pa.Field], above: str = "") -> list[str]:
-    """The Parquet columns that hold no floats, by their paths."""
+def _not_floats(fields: Iterable[pa.Field], parent: str = "") -> list[str]:
+    """The paths of the Parquet columns that are not floats; `parent` is the prefix of nested ones."""
     paths: list[str] = []
     for field in fields:
-        path, kind = above + field.name, field.type
+        path, kind = parent + field.name, field.type
         if pa.types.is_struct(kind):
             paths += _not_floats(kind.fields, path + ".")
         elif pa.types.is_list(kind):
             paths += _not_floats([kind.value_field.with_name("element")], path + ".list.")
         elif pa.types.is_map(kind):
-            ends = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
-            paths += _not_floats(ends, path + ".key_value.")
+            entry = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+            paths += _not_floats(entry, path + ".key_value.")
         elif not pa.types.is_floating(kind):
             paths.append(path)
     return paths
 
 
-def statistics(footer: pq.FileMetaData, schema: pa.Schema, floats: Mapping[str, _Floats]) -> dict[str, Any]:
-    """Delta's statistics of a file, of its first columns, as far as they are plain.
+def statistics(
+    footer: pq.FileMetaData, schema: pa.Schema, floats: Mapping[str, _FloatRange]
+) -> dict[str, Any]:
+    """Delta's statistics of a file, for its first STATISTICS_COLUMNS columns that are not nested.
 
-    A bound that JSON cannot say is left out; those of text and of times are cut and rounded
-    outwards, as Delta's readers expect.
+    A bound that JSON cannot express is left out. Bounds of text are truncated and bounds of times are rounded
+    to milliseconds, both outwards, as Delta's readers expect.
     """
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
@@ -243,7 +251,7 @@ def statistics(footer: pq.FileMetaData, schema: pa.Schema, floats: Mapping[str, 
                 continue
             nulls[field.name] = sum(chunk.statistics.null_count for chunk in chunks)
             filled = [chunk.statistics for chunk in chunks if chunk.statistics.null_count < chunk.num_values]
-            if filled and all(one.has_min_max for one in filled):
+            if filled and all(group.has_min_max for group in filled):
                 low, high = _range(filled, field.type)
         if low is not None:
             least[field.name] = low
@@ -257,19 +265,21 @@ def _finite(bound: float) -> float | None:
 
 
 def _range(groups: Sequence[pq.Statistics], kind: pa.DataType) -> tuple[Any, Any]:
-    """The least and the greatest value as JSON says them; None for what it cannot say."""
+    """The least and the greatest value as JSON expresses them; None for what JSON cannot express."""
     if pa.types.is_timestamp(kind):
         # In milliseconds, the upper bound rounded up.
-        low, high = min(one.min_raw for one in groups) // 1000, -(-max(one.max_raw for one in groups) // 1000)
+        low = min(group.min_raw for group in groups) // 1000
+        high = -(-max(group.max_raw for group in groups) // 1000)
         return _time(low, "ms", "Z"), _time(high, "ms", "Z")
     if pa.types.is_date(kind):
-        return _time(min(one.min_raw for one in groups), "D"), _time(max(one.max_raw for one in groups), "D")
-    plain = pa.types.is_integer(kind) or pa.types.is_string(kind)
-    if not plain and not (pa.types.is_decimal(kind) and kind.precision <= _DIGITS):
+        first, last = min(group.min_raw for group in groups), max(group.max_raw for group in groups)
+        return _time(first, "D"), _time(last, "D")
+    exact = pa.types.is_integer(kind) or pa.types.is_string(kind)
+    if not exact and not (pa.types.is_decimal(kind) and kind.precision <= _DIGITS):
         return None, None
     try:
-        low, high = min(one.min for one in groups), max(one.max for one in groups)
-    except UnicodeDecodeError:  # bytes that an engine took for text
+        low, high = min(group.min for group in groups), max(group.max for group in groups)
+    except UnicodeDecodeError:  # an engine wrote bytes that are not UTF-8 into a text column
         return None, None
     if isinstance(low, str):
         return text_bounds(low, high)
@@ -279,7 +289,7 @@ def _range(groups: Sequence[pq.Statistics], kind: pa.DataType) -> tuple[Any, Any
 
 
 def _time(count: int, unit: Literal["ms", "D"], zone: str = "") -> str | None:
-    """A count of units since 1970 in ISO form; None outside the years 1 to 9999, which have no such form."""
+    """A count of units since 1970 in ISO form; None outside the years 1 to 9999, which ISO form needs."""
     text = str(np.datetime64(count, unit))
     year = text.split("-", maxsplit=1)[0]
     return text + zone if len(year) == len("9999") and year != "0000" else None

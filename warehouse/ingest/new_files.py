@@ -1,4 +1,4 @@
-"""Files that a task wrote for `events` or `rejected`: what their add actions need."""
+"""New files of `events` or `rejected`: what a task returns so that the driver can commit them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from tidemark.warehouse.delta.tables import add_action
 
 
 @dataclass(frozen=True, slots=True)
-class NewRows:
-    """A file written: its path below its table, size in bytes, rows, and statistics as JSON.
+class NewFile:
+    """A file that was written and is not committed: its path relative to its table, and its size in bytes.
 
-    `nulls` says, as JSON, in how many rows each column is NULL, of those that are so in any.
+    `stats` are Delta's statistics, as JSON. `nulls` is a JSON object: by column, how many rows are NULL
+    there; columns without NULL are left out.
     """
 
     path: str
@@ -24,5 +25,5 @@ class NewRows:
     nulls: str = "{}"
 
     def action(self, *, new_rows: bool = True) -> AddAction:
-        """Its add action; `new_rows` is false where it holds rows that the table has."""
+        """The add action of the file; `new_rows` is False if its rows are in the table already."""
         return add_action(self.path, self.size, self.rows, json.loads(self.stats), {}, new_rows=new_rows)

@@ -1,4 +1,4 @@
-"""The table `rejected`: records of a stream that no row could be made of, with their text and the reason."""
+"""The table `rejected`: records of a stream that could not be taken, with their text and the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import REJECTED, Store
 from tidemark.warehouse.events.reader import BatchRange
-from tidemark.warehouse.ingest.new_files import NewRows
+from tidemark.warehouse.ingest.new_files import NewFile
 
 SCHEMA = pa.schema(
     [
@@ -27,14 +27,14 @@ SCHEMA = pa.schema(
 )
 
 
-def write_rejected(store: Store, batch: BatchRange, records: Sequence[Mapping[str, Any]]) -> NewRows:
-    """Writes the records of a batch, each with position, raw and reason, as one file of `rejected`."""
-    own = {"source": batch.source, "batch": batch.first, "rejected_at": datetime.now(UTC)}
-    rows = pa.Table.from_pylist([{**own, **record} for record in records], SCHEMA)
+def write_rejected(store: Store, batch: BatchRange, records: Sequence[Mapping[str, Any]]) -> NewFile:
+    """Writes the refused records of a batch, each with position, raw and reason, into one new file."""
+    common = {"source": batch.source, "batch": batch.first, "rejected_at": datetime.now(UTC)}
+    rows = pa.Table.from_pylist([{**common, **record} for record in records], SCHEMA)
     bound = {"source": batch.source, "batch": batch.first}
     stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
     action = tables.write_file(store, REJECTED, rows, f"{tables.unique_name()}.parquet")
-    return NewRows(action.path, action.size, len(records), json.dumps(stats))
+    return NewFile(action.path, action.size, len(records), json.dumps(stats))
 
 
 def has_rejected(table: DeltaTable, batch: BatchRange) -> bool:

@@ -1,8 +1,8 @@
-"""Which rows of a batch are taken, and what is told of those that are not.
+"""Decides which rows of a batch are taken, and gives the reason for each row that is refused.
 
-A row is refused where its parser says so, where a time, a measure or the key is a timestamp or a date
-outside the years 1 to 9999, and where its time is further ahead of the clock than a stream allows. Rows of a
-stream that are refused go to `rejected`; a bulk batch is taken whole or not at all.
+A row is refused if its parser gives a reason; if its time, a measure or its key is a timestamp or a date
+outside the years 1 to 9999; or if its time is further ahead of the clock than the stream allows. Refused rows
+of a stream go to the table `rejected`. A bulk batch with a refused row is refused as a whole.
 """
 
 from __future__ import annotations
@@ -26,76 +26,78 @@ _SHOWN = 200  # characters of a record in an error
 
 
 @dataclass(frozen=True, slots=True)
-class Sieve:
-    """Which rows are refused, beside those of times that no warehouse takes.
+class RowFilter:
+    """Which rows are refused, in addition to those outside the years 1 to 9999.
 
-    `latest` is the last time that is taken, in microseconds since 1970; None takes any. Where
-    `reasons` is set the rows have three columns more: where the source has the record, the record
-    itself, and why it is refused, NULL where it is not. With `whole` a row that is refused is an
-    InputError.
+    latest          the last event time that is taken, in microseconds since 1970, inclusive; None takes any
+    reasons         the rows have three more columns at the end: the position of the record in its source, the
+                    record itself, and the reason why it is refused, NULL if it is taken
+    all_or_nothing  a refused row raises InputError
     """
 
     latest: int | None = None
     reasons: bool = False
-    whole: bool = False
+    all_or_nothing: bool = False
 
 
-TAKE_ALL = Sieve()
-WHOLE = Sieve(whole=True)
+DEFAULT_FILTER = RowFilter()
+ALL_OR_NOTHING = RowFilter(all_or_nothing=True)
 
 
-def sift(
-    sieve: Sieve, options: Options, names: list[str], rows: pa.RecordBatch
+def filter_rows(
+    row_filter: RowFilter, options: Options, names: list[str], rows: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, list[dict[str, Any]]]:
-    """The rows that are taken, and of the others where each was, what it was and why it is refused.
+    """Splits rows into those taken and those refused.
 
-    `names` are those of the warehouse's columns, which come first in `rows`, by whatever name.
+    The warehouse's columns, called `names`, come first in `rows`, in that order, under any names. Each
+    refused row is a dict of position, raw (the record, or the row as JSON) and reason. InputError for a
+    refused row if the filter is all_or_nothing.
     """
-    found = list(_refusals(sieve, options, names, rows))
-    bad = reduce(pc.or_, (mask for mask, _ in found)) if found else None
+    refusals = list(_refusals(row_filter, options, names, rows))
+    bad = reduce(pc.or_, (mask for mask, _ in refusals)) if refusals else None
     if bad is None or not pc.any(bad).as_py():
         return rows, []
     refused: list[dict[str, Any]] = []
     for i in np.flatnonzero(np.asarray(bad)).tolist():
-        told = rows.columns[-3:] if sieve.reasons else [pa.nulls(rows.num_rows)] * 3
-        position, raw, reason = (_text(readable(column[i])) for column in told)
+        record = rows.columns[-3:] if row_filter.reasons else [pa.nulls(rows.num_rows)] * 3
+        position, raw, reason = (_text(readable(column[i])) for column in record)
         if raw is None:
-            own = {name: readable(column[i]) for name, column in zip(names, rows.columns, strict=False)}
-            raw = json.dumps(own, default=str)
-        reason = reason or next(why for mask, why in found if why and mask[i].as_py())
+            values = {name: readable(column[i]) for name, column in zip(names, rows.columns, strict=False)}
+            raw = json.dumps(values, default=str)
+        reason = reason or next(text for mask, text in refusals if text and mask[i].as_py())
         refused.append({"position": position, "raw": raw, "reason": reason})
-    if sieve.whole:
+    if row_filter.all_or_nothing:
         raise InputError(
             f"a row of the batch cannot be taken: {refused[0]['reason']}: {refused[0]['raw'][:_SHOWN]}. "
-            "Nothing was changed. Mend such rows in the input, or leave them out."
+            "Nothing was changed. Correct such rows in the input, or leave them out."
         )
     return rows.filter(pc.invert(bad)), refused
 
 
 def _refusals(
-    sieve: Sieve, options: Options, names: list[str], rows: pa.RecordBatch
+    row_filter: RowFilter, options: Options, names: list[str], rows: pa.RecordBatch
 ) -> Iterator[tuple[pa.BooleanArray, str]]:
-    """Which rows are refused, and why; no text where the rows tell it themselves."""
-    if sieve.reasons:
+    """Masks of refused rows, each with the reason; an empty reason if the rows have their own."""
+    if row_filter.reasons:
         yield rows.column(rows.num_columns - 1).is_valid(), ""
-    for one in _bounded(options):
-        least, most = one.bounds or (0, 0)
-        column = encode_values(one, rows.column(names.index(one.name)))
+    for measure in _bounded(options):
+        least, most = measure.bounds or (0, 0)
+        column = encode_values(measure, rows.column(names.index(measure.name)))
         outside = ~column.null & ((column.stored < least) | (column.stored > most))
-        yield pa.array(outside), f"{one.name} lies outside the years 1 to 9999"
-    if sieve.latest is not None and options.time_column is not None:
+        yield pa.array(outside), f"{measure.name} lies outside the years 1 to 9999"
+    if row_filter.latest is not None and options.time_column is not None:
         yield _too_far_ahead(
-            sieve.latest, options.time_column, rows.column(names.index(options.time_column.name))
+            row_filter.latest, options.time_column, rows.column(names.index(options.time_column.name))
         )
 
 
 def _bounded(options: Options) -> list[Measure]:
-    """The columns of which not every value is taken."""
+    """The columns that accept only a part of the values of their type: times and dates."""
     key = options.key_column
-    ordered = [options.time_column, *options.measures]
+    columns = [options.time_column, *options.measures]
     if key is not None and key.type in {"date", "timestamp"}:
-        ordered.append(Measure(key.name, key.type))
-    return list(dict.fromkeys(one for one in ordered if one is not None and one.bounds))
+        columns.append(Measure(key.name, key.type))
+    return list(dict.fromkeys(column for column in columns if column is not None and column.bounds))
 
 
 def _too_far_ahead(latest: int, time: Measure, array: pa.Array) -> tuple[pa.BooleanArray, str]:
@@ -105,13 +107,13 @@ def _too_far_ahead(latest: int, time: Measure, array: pa.Array) -> tuple[pa.Bool
 
 
 def readable(value: pa.Scalar) -> Any:
-    """A value as Python has it; as text what Python has no value for, such as the year 12000."""
+    """The value as a Python object; as text if Python has no such value, for example the year 12000."""
     if not value.is_valid:
         return None
     if isinstance(value, pa.StructScalar):
-        return {name: readable(value[at]) for at, name in enumerate(field.name for field in value.type)}
-    if isinstance(value, pa.ListScalar):  # a map is one too
-        return [readable(one) for one in value.values]
+        return {name: readable(value[i]) for i, name in enumerate(field.name for field in value.type)}
+    if isinstance(value, pa.ListScalar):  # maps are lists too
+        return [readable(item) for item in value.values]
     if pa.types.is_temporal(value.type):
         unit: Any = "D" if pa.types.is_date(value.type) else value.type.unit
         return str(np.datetime64(value.value, unit))
@@ -121,7 +123,7 @@ def readable(value: pa.Scalar) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Text; bytes that are none are written as escapes."""
+    """The value as text, None as None; bytes that are not UTF-8 are written as escapes."""
     if isinstance(value, bytes | bytearray):
         return value.decode(errors="backslashreplace")
     return value if value is None else str(value)

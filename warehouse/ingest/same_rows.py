@@ -1,8 +1,8 @@
-"""Whether a batch that comes again has the rows that `events` has of it, in any order.
+"""Checks that a batch that is loaded again has the same rows as in `events`, in any order.
 
-Both are digested in tasks (digests.py), the rows of `events` once they have the warehouse's types
-(`fitting.fitted`): so it does not matter in what types they came, and either executor says the same. The
-digest is stored nowhere.
+Tasks compute an order-independent fingerprint of both (integrity/digests.py). Rows of the input are cast to
+the warehouse's types first (`column_casts.cast_rows`), so their input types and the executor do not matter.
+The fingerprint is stored nowhere.
 """
 
 from __future__ import annotations
@@ -23,27 +23,25 @@ from tidemark.warehouse.events.reader import (
     split_row_groups,
 )
 from tidemark.warehouse.execution.executors import Executor, Input
-from tidemark.warehouse.ingest.column_casts import fitted
+from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.settings.options import Options
-
-SHARE_ROWS = 2**21  # of `events` that a task digests
 
 
 @dataclass(frozen=True, slots=True)
 class DigestRows:
-    """The fingerprint of one partition of given rows, whose columns are those of `schema` by their order."""
+    """Computes the fingerprint of one partition of the input; its columns match `schema` by position."""
 
     schema: pa.Schema
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Fingerprint]:
-        """One fingerprint."""
-        yield sum((fingerprint(fitted(batch, self.schema)) for batch in batches), Fingerprint())
+        """Yields one fingerprint."""
+        yield sum((fingerprint(cast_rows(batch, self.schema)) for batch in batches), Fingerprint())
 
 
 @dataclass(frozen=True, slots=True)
 class DigestTask:
-    """The fingerprint of a batch's rows in some shares of `events`; `schema` has the user's columns."""
+    """Computes the fingerprint of a batch's rows in shares of `events`; `schema` has the user's columns."""
 
     store: Store
     schema: pa.Schema
@@ -51,21 +49,21 @@ class DigestTask:
     shares: tuple[EventRowGroups, ...]
 
     def __call__(self) -> Fingerprint:
-        """The rows are read a row group at a time."""
+        """Reads the rows one row group at a time; returns their fingerprint."""
         names = self.schema.names
-        found = read_event_rows(self.store.filesystem(), self.shares, names, [self.batch])
-        rows = (fitted(table.select(names), self.schema) for table in found)
+        groups = read_event_rows(self.store.filesystem(), self.shares, names, [self.batch])
+        rows = (cast_rows(table.select(names), self.schema) for table in groups)
         return sum(map(fingerprint, rows), Fingerprint())
 
 
 def check_same_rows(
     executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange
 ) -> None:
-    """BatchMismatch unless the batch in `events` has these very rows. Both are read once."""
+    """BatchMismatch unless the batch in `events` has the same rows. Both are read once."""
     events = tables.open_table(store, EVENTS)
     names = [name for name, _ in options.columns]
     schema = pa.schema([pa.schema(events.schema()).field(name) for name in names])
-    shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), SHARE_ROWS)
+    shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), store.tuning.digest_rows)
     stored = [DigestTask(store, schema, batch, tuple(share)) for share in shares]
     now = sum(rows.each(names, DigestRows(schema)), Fingerprint())
     was = sum(executor.run(stored), Fingerprint())

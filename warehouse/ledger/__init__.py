@@ -1,1 +1,1 @@
-"""The live side: summaries of every batch that is not loaded yet."""
+"""The ledger: summaries of the rows of every batch that is not loaded yet."""

@@ -1,8 +1,8 @@
-"""How many rows each batch has in `events`, beside how many came: what another tool took out or put in.
+"""Finds the batches whose rows in `events` another tool deleted or added.
 
-A batch's rows are never changed by tidemark. Where a load or an exact answer meets other rows than were
-planned or streamed, or `verify` looks, this tells which batches they are of and which version of the
-table has them still.
+tidemark never changes the rows of a batch. A load, an exact answer or `verify` may find another number of
+rows than was planned or streamed. This module compares the row count of each batch in `events` with the
+expected one, and finds the version of the table that still has the rows.
 """
 
 from __future__ import annotations
@@ -19,97 +19,112 @@ from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, count_rows, files_of_batches
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.ledger_rows import RANGE
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 
-_TOLD = 5  # batches that a message names
-_OTHERS = {"DELETE", "UPDATE", "MERGE", "TRUNCATE"}  # what no part of tidemark does to a table
+_SHOWN_RANGES = 5  # that a message names
+_FOREIGN = {"DELETE", "UPDATE", "MERGE", "TRUNCATE"}  # operations that tidemark never uses
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """A range of batches that had `came` rows and has `here`."""
+class ChangedRange:
+    """A range of batches of which `events` should have `expected` rows and has `actual`."""
 
     batches: BatchRange
-    came: int
-    here: int
+    expected: int
+    actual: int
 
     def __str__(self) -> str:
-        if self.here < self.came:
-            return f"{self.batches.text} lost {self.came - self.here} of its {self.came} rows"
-        return f"{self.batches.text} has {self.here - self.came} more rows than the {self.came} that came"
+        if self.actual < self.expected:
+            return f"{self.batches.text} lost {self.expected - self.actual} of its {self.expected} rows"
+        extra = self.actual - self.expected
+        return f"{self.batches.text} has {extra} more rows than the {self.expected} that came"
 
 
-def changed(store: Store, came: Mapping[BatchRange, int]) -> list[Changed]:
-    """Where `events` has other rows, by the narrowest ranges that the ledger knows inside those given."""
-    here = _Counts(store, came)
-    told = _in_ledger(store, came) | dict(came)
-    wrong = [Changed(one, rows, here.of(one)) for one, rows in told.items()]
-    wrong = [one for one in wrong if one.came != one.here]
-    wrong.sort(key=lambda one: (one.batches.source, one.batches.first, -one.batches.last))
+def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[ChangedRange]:
+    """The ranges of which `events` has another number of rows than expected, by source and first batch.
+
+    `expected` has the rows of each range to check. The ledger has counts of narrower ranges inside those:
+    where a narrower range is wrong, the wider range around it is left out.
+    """
+    actual = _EventCounts(store, expected)
+    counts = _ledger_counts(store, expected) | dict(expected)
+    changed = [ChangedRange(batches, rows, actual.of(batches)) for batches, rows in counts.items()]
+    changed = [change for change in changed if change.expected != change.actual]
+    changed.sort(key=lambda change: (change.batches.source, change.batches.first, -change.batches.last))
     return [
-        one
-        for one, after in zip_longest(wrong, wrong[1:])
-        if after is None or not after.batches.within(one.batches)
+        change
+        for change, following in zip_longest(changed, changed[1:])
+        if following is None or not following.batches.within(change.batches)
     ]
 
 
-def told(store: Store, found: Iterable[Changed]) -> str:
-    """What was changed in `events`, and what to do."""
-    some = [str(one) for one in found]
-    more = f", and {len(some) - _TOLD} more" if len(some) > _TOLD else ""
-    which = "; ".join(some[:_TOLD]) + more or "no batch has another number of rows, but other rows"
-    return f"rows of the table {EVENTS} were changed by another tool: {which}. {_remedy(store)}"
+def describe_changes(store: Store, changes: Iterable[ChangedRange]) -> str:
+    """The changed ranges in words, and how to restore the rows."""
+    texts = [str(change) for change in changes]
+    more = f", and {len(texts) - _SHOWN_RANGES} more" if len(texts) > _SHOWN_RANGES else ""
+    shown = "; ".join(texts[:_SHOWN_RANGES]) + more or "each batch has its number of rows, but other rows"
+    return f"rows of the table {EVENTS} were changed by another tool: {shown}. {_remedy(store)}"
 
 
-def not_those_that_came(store: Store, came: Mapping[BatchRange, int], said: str) -> DamagedWarehouse:
-    """The error for rows of `events` that are not those that came; `said` tells where they were missed."""
-    return DamagedWarehouse(f"{said}: {told(store, changed(store, came))}")
+def changed_rows_error(store: Store, expected: Mapping[BatchRange, int], reason: str) -> DamagedWarehouse:
+    """The error for rows of `events` that were changed; `reason` says where that was noticed."""
+    return DamagedWarehouse(f"{reason}: {describe_changes(store, changed_ranges(store, expected))}")
 
 
 def _remedy(store: Store) -> str:
-    """Which version of `events` has the rows, as far as the table's log says."""
-    history = tables.open_table(store, EVENTS).history()  # the newest first
-    newer = list(takewhile(lambda commit: commit.get("operation") != "RESTORE", history))
-    others = [at for at, commit in enumerate(newer) if commit.get("operation") in _OTHERS]
-    if not others:
+    """How to restore the rows: names the version of `events` that has them, if the table's log shows it."""
+    commits = tables.open_table(store, EVENTS).history()  # the newest first
+    newer = list(takewhile(lambda commit: commit.get("operation") != "RESTORE", commits))
+    foreign = [i for i, commit in enumerate(newer) if commit.get("operation") in _FOREIGN]
+    if not foreign:
         return "Restore the version of the table from before that, or put back what it had."
-    before = newer[others[-1]]["version"] - 1
-    did = f"Its version {before + 1} is a {newer[others[-1]]['operation']}"
-    if any(commit.get("operation") == "WRITE" for commit in newer[: others[-1]]):
-        return f"{did}, and rows came after it: append those that version {before} has and the table has not."
-    return f"{did}: restore version {before}, with deltalake: DeltaTable(path).restore({before})."
+    oldest = foreign[-1]
+    before = newer[oldest]["version"] - 1
+    change = f"Its version {before + 1} is a {newer[oldest]['operation']}"
+    if any(commit.get("operation") == "WRITE" for commit in newer[:oldest]):
+        return (
+            f"{change}, and rows came after it: append those that version {before} has and the table lacks."
+        )
+    return f"{change}: restore version {before}, with deltalake: DeltaTable(path).restore({before})."
 
 
-class _Counts:
-    """The rows of each batch of some ranges, by source."""
+class _EventCounts:
+    """The rows that `events` has of the batches of some ranges. The files are read once.
+
+    Each source has its batches, ascending, and the prefix sums of their rows: batches [2, 5] with 10 and 4
+    rows are stored as ([2, 5], [0, 10, 14]).
+    """
 
     def __init__(self, store: Store, ranges: Iterable[BatchRange]) -> None:
         wanted, filesystem = list(ranges), store.filesystem()
-        found = files_of_batches(tables.open_table(store, EVENTS), wanted)
-        counts = count_rows(filesystem, map(EventRowGroups.whole_file, found), wanted)
+        files = files_of_batches(tables.open_table(store, EVENTS), wanted)
+        counts = count_rows(filesystem, map(EventRowGroups.whole_file, files), wanted)
         self._sources: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         for source in {name for name, _ in counts}:
-            mine = sorted((batch, count) for (name, batch), count in counts.items() if name == source)
-            batches, rows = np.array(mine, dtype=np.int64).T
+            pairs = sorted((batch, count) for (name, batch), count in counts.items() if name == source)
+            batches, rows = np.array(pairs, dtype=np.int64).T
             self._sources[source] = batches, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
 
-    def of(self, one: BatchRange) -> int:
+    def of(self, batches: BatchRange) -> int:
         """The rows of a range."""
-        if one.source not in self._sources:
+        if batches.source not in self._sources:
             return 0
-        batches, before = self._sources[one.source]
-        first, stop = np.searchsorted(batches, [one.first, one.last + 1])
-        return int(before[stop] - before[first])
+        numbers, rows_before = self._sources[batches.source]
+        first, stop = np.searchsorted(numbers, [batches.first, batches.last + 1])
+        return int(rows_before[stop] - rows_before[first])
 
 
-def _in_ledger(store: Store, came: Iterable[BatchRange]) -> dict[BatchRange, int]:
-    """What the ledger says of the ranges inside these."""
-    wanted: dict[str, list[BatchRange]] = {}
-    for one in came:
-        wanted.setdefault(one.source, []).append(one)
-    held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
-    ranges = chain.from_iterable(held.values())
-    inside = [one for one in ranges if any(one.within(whole) for whole in wanted.get(one.source, ()))]
+def _ledger_counts(store: Store, ranges: Iterable[BatchRange]) -> dict[BatchRange, int]:
+    """The row counts of the ledger, for its ranges inside the given ones."""
+    by_source: dict[str, list[BatchRange]] = {}
+    for batches in ranges:
+        by_source.setdefault(batches.source, []).append(batches)
+    files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
+    inside = [
+        batches
+        for batches in chain.from_iterable(files.values())
+        if any(batches.within(whole) for whole in by_source.get(batches.source, ()))
+    ]
     if not inside:
         return {}
-    return ledger_table.row_counts(ledger_table.read_rows(store, held, inside, [*RANGE, "rows"]))
+    return ledger_table.row_counts(ledger_table.read_rows(store, files, inside, [*RANGE_COLUMNS, "rows"]))

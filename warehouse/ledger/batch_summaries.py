@@ -1,4 +1,8 @@
-"""Summaries of a batch by tick: what the ledger keeps of its rows."""
+"""Summaries of the rows of a batch, by tick: the content of the ledger rows.
+
+A tick of a batch has, for each measure, a GK summary and the counts of NaN and NULL, and for the key an ECM
+summary (key_summaries.py). Source: Greenwald and Khanna, SIGMOD 2001 (summary) and PODS 2004 (merge).
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,10 @@ from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, summ
 from tidemark.warehouse.ledger.key_summaries import join as join_keys
 from tidemark.warehouse.settings.options import Options
 
-_HELD_ROWS = 2**20  # rows that are summarised at once
-_HELD_PARTS = 64  # pieces of a tick whose summaries are held before they are joined
-
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What a ledger row says of one measure."""
+class MeasureSummary:
+    """One measure in one tick: its counts of NaN and NULL, and the GK summary of its other values."""
 
     measure: str
     nans: int
@@ -34,60 +35,62 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class TickSummary:
-    """What a batch brought to one tick. The time range is in microseconds, inclusive; None: no times.
+    """The rows of a batch, or of a range of batches, in one tick.
 
-    `keys` is None where the warehouse has no key.
+    `times` is the range of event times in microseconds, both ends inclusive; None if no row has a time.
+    `measures` are in the order of the warehouse's measures. `keys` is None if the warehouse has no key.
     """
 
     tick: int
     rows: int
     times: tuple[int, int] | None
-    measures: tuple[Summary, ...]
+    measures: tuple[MeasureSummary, ...]
     keys: KeySummary | None = None
 
 
 @dataclass(slots=True)
-class Summaries:
-    """Grows piece by piece; summaries of the rows by tick, each certified to `eps` of its rows.
+class TickSummarizer:
+    """Summarises rows by tick, piece by piece, with a rank error of at most `eps` of a summary's rows.
 
-    Each is of pieces, none of other summaries: more than are held of one tick make one more summary.
+    Merges are not nested here: each summary is one merge of at most `_HELD_PARTS` partial summaries. A tick
+    with more of them gets several summaries. Memory is bounded by the buffers, not by the number of rows.
     """
 
     options: Options
     eps: float
-    _pieces: dict[int, list[TickSummary]] = field(default_factory=dict)
-    _joined: list[TickSummary] = field(default_factory=list)
-    _held: list[DecodedRows] = field(default_factory=list)
+    _partial: dict[int, list[TickSummary]] = field(default_factory=dict)
+    _finished: list[TickSummary] = field(default_factory=list)
+    _buffer: list[DecodedRows] = field(default_factory=list)
 
     @property
     def columns(self) -> tuple[Measure, ...]:
-        """What a piece has to hold beside the keys: the measures, then the time."""
+        """The columns that a piece must have: the measures, then the time if there is one."""
         time = self.options.time_column
         return (*self.options.measures, *([time] if time else []))
 
     def add(self, piece: DecodedRows) -> None:
-        """Takes the rows of a piece with `columns`, and the keys where there is a key."""
-        self._held.append(piece)
-        if sum(len(held.ticks) for held in self._held) >= _HELD_ROWS:
+        """Adds the rows of a piece. It has the columns `columns`, and the keys if the warehouse has a key."""
+        self._buffer.append(piece)
+        if sum(len(waiting.ticks) for waiting in self._buffer) >= self.options.tuning.summary_rows:
             self._summarise()
 
     def finish(self) -> list[TickSummary]:
-        """The summaries; several of a tick that has very many rows."""
+        """The summaries of all rows added; a tick with very many rows has several."""
         self._summarise()
-        return [*self._joined, *(join(parts, self.eps) for parts in self._pieces.values())]
+        return [*self._finished, *(join(parts, self.eps) for parts in self._partial.values())]
 
     def _summarise(self) -> None:
-        if not self._held:
+        if not self._buffer:
             return
-        piece = self._held[0] if len(self._held) == 1 else _joined(self._held)
-        self._held = []
+        piece = self._buffer[0] if len(self._buffer) == 1 else _concatenate(self._buffer)
+        self._buffer = []
         order = np.argsort(piece.ticks, kind="stable")
         ticks, starts = np.unique(piece.ticks[order], return_index=True)
         for tick, rows in zip(ticks.tolist(), np.split(order, starts[1:]), strict=True):
-            parts = self._pieces.setdefault(tick, [])
+            parts = self._partial.setdefault(tick, [])
             parts.append(self._summary(tick, rows, piece))
-            if len(parts) == _HELD_PARTS:
-                self._joined.append(join(self._pieces.pop(tick), self.eps))
+            if len(parts) == self.options.tuning.summary_parts:
+                self._finished.append(join(self._partial.pop(tick), self.eps))
 
     def _summary(self, tick: int, rows: Any, piece: DecodedRows) -> TickSummary:
         measures = []
@@ -95,34 +98,34 @@ class Summaries:
             nan, null = column.nan[rows], column.null[rows]
             values = np.sort(column.stored[rows][~(nan | null)])
             sketch = GK.from_sorted(values, self.eps, measure.dtype)
-            measures.append(Summary(measure.name, int(nan.sum()), int(null.sum()), sketch))
+            measures.append(MeasureSummary(measure.name, int(nan.sum()), int(null.sum()), sketch))
         moments, times = np.zeros(len(rows), np.int64), None
         time = self.options.time_column
         if time:
             column = piece.columns[-1]
-            known = ~column.null[rows]
-            moments[known] = epoch_micros(time, column.stored[rows][known])
-            times = (int(moments[known].min()), int(moments[known].max())) if known.any() else None
+            valid = ~column.null[rows]
+            moments[valid] = epoch_micros(time, column.stored[rows][valid])
+            times = (int(moments[valid].min()), int(moments[valid].max())) if valid.any() else None
         keys = None
         if piece.keys is not None:
-            mine = KeyColumn(piece.keys.names, _codes(piece.keys)[rows], piece.keys.null[rows])
-            keys = summarise(mine, moments, KeyPromise.of(self.options))
+            column_rows = KeyColumn(piece.keys.names, _codes(piece.keys)[rows], piece.keys.null[rows])
+            keys = summarise(column_rows, moments, KeyPromise.of(self.options))
         return TickSummary(tick, len(rows), times, tuple(measures), keys)
 
 
-def _joined(pieces: Sequence[DecodedRows]) -> DecodedRows:
+def _concatenate(pieces: Sequence[DecodedRows]) -> DecodedRows:
     columns = tuple(
         DecodedColumn(
-            *(np.concatenate([getattr(one, part) for one in same]) for part in ("stored", "nan", "null"))
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("stored", "nan", "null"))
         )
-        for same in zip(*(piece.columns for piece in pieces), strict=True)
+        for parts in zip(*(piece.columns for piece in pieces), strict=True)
     )
-    parts = [piece.keys for piece in pieces if piece.keys is not None]
+    key_parts = [piece.keys for piece in pieces if piece.keys is not None]
     keys = None
-    if parts:
-        names, places = unify_names([one.names for one in parts])
-        codes = [place[_codes(one)] for one, place in zip(parts, places, strict=True)]
-        keys = KeyColumn(names, np.concatenate(codes), np.concatenate([one.null for one in parts]))
+    if key_parts:
+        names, places = unify_names([part.names for part in key_parts])
+        codes = [place[_codes(part)] for part, place in zip(key_parts, places, strict=True)]
+        keys = KeyColumn(names, np.concatenate(codes), np.concatenate([part.null for part in key_parts]))
     return DecodedRows(np.concatenate([piece.ticks for piece in pieces]), columns, keys)
 
 
@@ -131,31 +134,34 @@ def _codes(keys: KeyColumn) -> NDArray[np.int64]:
 
 
 def by_tick(parts: Iterable[TickSummary], eps: float) -> list[TickSummary]:
-    """The summaries of a batch, ascending: those of its tasks, all of a tick joined at once.
+    """The summaries of a batch from those of its tasks: one per tick, ascending.
 
-    One of no rows where there are none.
+    A batch without rows has one summary, of zero rows, with the tick NO_TICK.
     """
-    found: dict[int, list[TickSummary]] = {}
+    groups: dict[int, list[TickSummary]] = {}
     for part in parts:
-        found.setdefault(part.tick, []).append(part)
-    return [join(same, eps) for _, same in sorted(found.items())] or [TickSummary(NO_TICK, 0, None, ())]
+        groups.setdefault(part.tick, []).append(part)
+    return [join(group, eps) for _, group in sorted(groups.items())] or [TickSummary(NO_TICK, 0, None, ())]
 
 
 def join(parts: Sequence[TickSummary], eps: float) -> TickSummary:
-    """The summary of several of one tick, pruned no further than `eps`, which each keeps."""
+    """The summary of all rows of several summaries of one tick, at least one.
+
+    Each of the parts has a rank error of at most `eps` of its rows, and so has the result.
+    """
     filled = [part for part in parts if part.rows]
     if len(filled) < 2:
-        return filled[0] if filled else parts[0]  # empty batches have no sketches
+        return filled[0] if filled else parts[0]  # a summary of zero rows has no sketches
     measures = tuple(
-        Summary(
-            same[0].measure,
-            sum(one.nans for one in same),
-            sum(one.nulls for one in same),
-            merge([one.sketch for one in same], eps),
+        MeasureSummary(
+            summaries[0].measure,
+            sum(summary.nans for summary in summaries),
+            sum(summary.nulls for summary in summaries),
+            merge([summary.sketch for summary in summaries], eps),
         )
-        for same in zip(*(part.measures for part in filled), strict=True)
+        for summaries in zip(*(part.measures for part in filled), strict=True)
     )
-    ends = [part.times for part in filled if part.times]
-    times = (min(t[0] for t in ends), max(t[1] for t in ends)) if ends else None
+    spans = [part.times for part in filled if part.times]
+    times = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
     keys = join_keys([part.keys for part in filled if part.keys is not None])
     return TickSummary(filled[0].tick, sum(part.rows for part in filled), times, measures, keys)

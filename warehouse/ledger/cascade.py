@@ -1,14 +1,15 @@
-"""The cascade of the ledger: how wide its ranges are, and how often a summary is merged on the way there.
+"""The cascade of the ledger: the widths of its ranges of batches, and the depth of its merges.
 
-Of one tick, the rows of a batch come to a task in pieces, to the driver from the tasks, and to a reader
-in ranges of batches, each of which may lie in wider ones. At each of these places summaries are merged
-once, all together, so that no summary is the result of more than MERGES merges above one another. What
-a sketch loses in each is taken from its error beforehand, see keysummaries.py.
+The cascade is a size-tiered merge: rows for `fan` batches repeat what the rows of each batch say, rows for
+fan**2 batches repeat those, and so on (`fan` is the writer's, see `Tuning`; a range is made of ranges of the
+same fan alone). Summaries of one tick are merged at each of these places, all inputs at once: in a task
+(pieces of a batch), on the driver (tasks of a batch), and once per level of the cascade. So no summary is the
+result of more than MERGES nested merges. Each merge loses some accuracy of an ECM-sketch; the sketches are
+built that much more accurate (`eps_of_merge_inputs` in key_summaries.py).
 """
 
 from __future__ import annotations
 
-FAN = 32  # batches, or ranges of the level below, that one range of the cascade repeats
-LEVELS = 4  # the widest range holds a million batches
+LEVELS = 4  # by default, with a fan of 32, the widest range holds a million batches
 IN_A_BATCH = 2  # merges of pieces to a task's summary, and of tasks' summaries to the batch's
 MERGES = IN_A_BATCH + LEVELS

@@ -1,21 +1,23 @@
-"""What the ledger keeps of the keys of one tick of a batch: counts by hash and time, and the frequent names.
+"""Summaries of the keys of one tick: an ECM-sketch of the counts by hash and time, and the frequent names.
 
-Model. Of the tick's rows with a key there is an ECM-sketch over event time, which gives an upper
-bound of any key's count in any stretch of time, and a listing of names with what is known of
-their counts in the whole tick:
+Model. The sketch covers the tick's rows that have a key. It gives an upper bound of any key's count in any
+interval of event time. The listing has names with bounds of their counts in the whole tick:
 
     known <= count <= known + slack        of a listed name
              count <  floor                of any other name
 
-Of a batch's own tick the listing is exact (slack 0, every name with 1/THETA of the rows). Of a
-range of the cascade it holds every name that may have reached the floor: a name has at most
+In a batch's own tick the listing is exact: slack is 0, and every name whose count reaches the floor, about
+1/THETA of the rows, is listed. A range of the cascade joins the listings of its parts. A name's count in the
+range is at most
 
-    the sum over the parts of (known + slack where listed, floor - 1 where not)
+    the sum over the parts of (known + slack if the part lists it, floor - 1 if not)
 
-and no more than the sketch's upper bound. A name that no part lists has at most the sum of all
-(floor - 1), so the floor of the range lies above that sum, and nothing frequent is left out.
+and at most the sketch's upper bound. The range lists every name for which this bound reaches the floor of the
+range. A name that no part lists has at most the sum of all (floor - 1). The floor of the range is above that
+sum, so no name that reaches it is missing.
 
-Sources: ECM-sketches as in `sketches`; bounds of listed names that add are those of Misra and Gries.
+Sources: O. Papapetrou, M. Garofalakis and A. Deligiannakis, VLDB Journal 2015 (ECM-sketches); J. Misra and
+D. Gries, Science of Computer Programming 1982 (bounds of listed names that add).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.sketches import ECM, Counting, digest, merge_ecm
-from tidemark.sketches.counters.counting import FARTHEST
+from tidemark.sketches.counters.counting import TIME_LIMIT
 from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs, sizes_for_points
 from tidemark.sketches.hashing.row_hashes import RowHashes
 from tidemark.warehouse.columns.heavy_keys import BYTES as LISTED_BYTES
@@ -37,36 +39,43 @@ from tidemark.warehouse.columns.keys import KeyColumn, Names, find_names, name_s
 from tidemark.warehouse.ledger.cascade import MERGES
 from tidemark.warehouse.settings.options import Options
 
-SEED = 0  # of the row hashes: the same in all warehouses, so that their sketches have inner products
+SEED = 0  # of the row hashes: equal in all warehouses, because an inner product needs equal hashes
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPromise:
-    """A live count errs by at most eps * m with probability 1 - delta."""
+    """The guarantee of a live count: an error of at most eps * m with probability at least 1 - delta."""
 
     eps: float
     delta: float
 
     @classmethod
     def of(cls, options: Options) -> KeyPromise:
-        """What live counts of keys promise in a warehouse of these options."""
+        """The guarantee of a warehouse with these options."""
         return cls(options.key_eps, options.key_delta)
 
     @property
     def hashes(self) -> RowHashes:
         """The row hashes of every sketch of the warehouse."""
-        wanted = sizes_for_points(self.eps, self.delta)
-        return RowHashes(wanted.rows, wanted.width, SEED)
+        sizes_needed = sizes_for_points(self.eps, self.delta)
+        return RowHashes(sizes_needed.rows, sizes_needed.width, SEED)
 
     def sketch(self) -> ECM:
-        """An empty sketch, whose counters keep eps through all merges."""
+        """An empty sketch. Its counters are so accurate that eps still holds after MERGES nested merges."""
         counting = Counting("EH", eps_of_merge_inputs(self.eps, MERGES))
         return ECM.of(self.hashes, counting, eps=self.eps, delta=self.delta)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySummary:
-    """The keys of one tick; `nulls` rows have none. Of names (k,), ascending, `known` and `slack`."""
+    """The keys of one tick.
+
+    `nulls` is the number of rows with a NULL key. `names`, `known` and `slack` have shape (k,), by name,
+    ascending; with `floor` they are the listing (see the module).
+
+    Example: names [a, b], known [5, 3], slack [0, 2], floor 2 say that a has 5 rows, b has 3 to 5, and every
+    other key has at most 1.
+    """
 
     nulls: int
     sketch: ECM
@@ -82,19 +91,23 @@ class KeySummary:
 
 
 def digests(names: Names) -> NDArray[np.uint64]:
-    """The digest of each name."""
-    found: NDArray[np.uint64] = digest(names)
-    return found
+    """The digest of each name, shape (k,)."""
+    hashed: NDArray[np.uint64] = digest(names)
+    return hashed
 
 
 def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) -> KeySummary:
-    """The summary of rows of one tick; `times` (rows,) in microseconds, in any order."""
+    """The summary of the keys of one tick.
+
+    `times`, shape (rows,), are the event times in microseconds, in any order.
+    """
     kept = ~column.null
     codes = np.flatnonzero(kept) if column.codes is None else column.codes[kept]
     used = np.bincount(codes, minlength=len(column.names)) > 0
     names, (place,) = unify_names([take_names(column.names, np.flatnonzero(used))])
     code = place[np.cumsum(used)[codes] - 1]
-    moments = np.clip(times[kept], -FARTHEST, FARTHEST)  # a time of another geological age stays in its tick
+    # Out-of-range times count at the nearest time that a sketch takes.
+    moments = np.clip(times[kept], -TIME_LIMIT, TIME_LIMIT)
     order = np.argsort(moments, kind="stable")
     sketch = promise.sketch()
     if len(code):
@@ -106,7 +119,7 @@ def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) 
 
 
 def join(parts: Sequence[KeySummary]) -> KeySummary | None:
-    """The summary of several of one tick; None of none, which a warehouse without a key has."""
+    """The summary of all rows of several summaries of one tick; None for no summaries (there is no key)."""
     if len(parts) < 2:
         return parts[0] if parts else None
     sketch = merge_ecm([part.sketch for part in parts])
@@ -126,7 +139,10 @@ def join(parts: Sequence[KeySummary]) -> KeySummary | None:
 def _listed(
     nulls: int, sketch: ECM, names: Names, known: NDArray[np.int64], slack: NDArray[np.int64], floor: int
 ) -> KeySummary:
-    """With the names that may reach the floor, this raised until they fit the budget."""
+    """The summary that lists the names which may reach the floor.
+
+    The floor is raised until the names fit: ENTRIES names and LISTED_BYTES bytes at most.
+    """
     most = known + slack
     order = np.argsort(-most, kind="stable")
     fits = int(
@@ -139,11 +155,14 @@ def _listed(
     return KeySummary(nulls, sketch, take_names(names, kept), known[kept], slack[kept], floor)
 
 
-def most_of(one: Any, asked: Names) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What a listing (`names`, `known`, `slack`, `floor`) says of names, ascending: least and most."""
-    at = find_names(one.names, asked)
+def listed_bounds(listing: Any, names: Names) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The lower and upper bounds of the counts of some names, each of shape (k,), both inclusive.
+
+    `listing` has the fields `names`, `known`, `slack` and `floor`: a KeySummary or a LiveKeys.
+    """
+    at = find_names(listing.names, names)
     listed = at >= 0
-    least, most = np.zeros(len(at), np.int64), np.full(len(at), one.floor - 1, dtype=np.int64)
-    least[listed] = one.known[at[listed]]
-    most[listed] = least[listed] + one.slack[at[listed]]
+    least, most = np.zeros(len(at), np.int64), np.full(len(at), listing.floor - 1, dtype=np.int64)
+    least[listed] = listing.known[at[listed]]
+    most[listed] = least[listed] + listing.slack[at[listed]]
     return least, most

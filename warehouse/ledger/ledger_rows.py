@@ -1,9 +1,10 @@
-"""The rows of the ledger: what they hold, and how summaries become rows and rows summaries.
+"""The rows of the ledger: their schema, and the conversion from summaries to rows and back.
 
-A row says, for the batches first..last of a source and one tick: how many rows, their time range,
-for each measure its NaN and NULL counts and the GK summary of its values, and of the keys what
-keysummaries.py keeps. `cells` repeat the sketch of the keys for the whole tick, so that a reader
-reads the sketch itself only where a window cuts the tick.
+A row stands for the batches first_batch..last_batch (inclusive) of a source in one tick. It has the number of
+rows, their time range, for each measure the counts of NaN and NULL and the GK summary of the other values,
+and for the key the summary of key_summaries.py. `cells` are the upper bounds of the sketch's cells for the
+whole tick. They repeat what the sketch says, so that a reader needs the sketch itself only for a window that
+starts or ends inside the tick.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from tidemark.sketches import ECM, GK, SketchError
 from tidemark.warehouse.columns.keys import Names, names_from_bytes
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
-from tidemark.warehouse.ledger.batch_summaries import Summary, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.ledger.key_summaries import KeySummary
 
-RANGE = ("source", "first_batch", "last_batch")  # the columns that name a batch range
+RANGE_COLUMNS = ("source", "first_batch", "last_batch")  # they identify a range of batches
 
 _TIME = pa.timestamp("us", tz="UTC")
-KEYS = pa.struct(
+KEYS_TYPE = pa.struct(
     [
         ("nulls", pa.int64()),
         ("floor", pa.int64()),
@@ -60,32 +61,32 @@ SCHEMA = pa.schema(
                 )
             ),
         ),
-        ("keys", KEYS),
+        ("keys", KEYS_TYPE),
         ("arrived", _TIME),
     ]
 )
 
 
 def to_arrow(batches: BatchRange, summaries: Iterable[TickSummary]) -> pa.Table:
-    """The ledger rows of a batch range."""
+    """The ledger rows of a range of batches, one per summary."""
     now = datetime.now(UTC)
     rows = [
         {
             "source": batches.source,
             "first_batch": batches.first,
             "last_batch": batches.last,
-            "tick": one.tick,
-            "rows": one.rows,
-            "min_time": one.times[0] if one.times else None,
-            "max_time": one.times[1] if one.times else None,
+            "tick": summary.tick,
+            "rows": summary.rows,
+            "min_time": summary.times[0] if summary.times else None,
+            "max_time": summary.times[1] if summary.times else None,
             "measures": [
                 {"measure": m.measure, "nans": m.nans, "nulls": m.nulls, "sketch": m.sketch.to_bytes()}
-                for m in one.measures
+                for m in summary.measures
             ],
-            "keys": None if one.keys is None else _keys_row(one.keys),
+            "keys": None if summary.keys is None else _keys_row(summary.keys),
             "arrived": now,
         }
-        for one in summaries
+        for summary in summaries
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
@@ -105,13 +106,13 @@ def _keys_row(keys: KeySummary) -> dict[str, Any]:
 
 
 def names_in(keys: Mapping[str, Any]) -> Names:
-    """The names that a row lists."""
+    """The listed names of the value of a row's column `keys`."""
     if keys["numbers"] is None:
         return names_from_bytes(keys["texts"])
     return np.array(keys["numbers"], dtype=np.int64)
 
 
-def _keys(keys: Mapping[str, Any], batches: BatchRange, tick: int) -> KeySummary:
+def _key_summary(keys: Mapping[str, Any], batches: BatchRange, tick: int) -> KeySummary:
     known, slack = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack"))
     with intact("keys", batches, tick):
         sketch = ECM.from_bytes(keys["sketch"])
@@ -119,43 +120,43 @@ def _keys(keys: Mapping[str, Any], batches: BatchRange, tick: int) -> KeySummary
 
 
 def from_arrow(rows: pa.Table) -> list[TickSummary]:
-    """The summaries of ledger rows."""
-    found = []
+    """The summaries in ledger rows, in the rows' order; DamagedWarehouse if a sketch cannot be read."""
+    summaries = []
     for row in plain_rows(rows):
         batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
         times = None if row["min_time"] is None else (row["min_time"], row["max_time"])
         measures = tuple(
-            Summary(
-                one["measure"],
-                one["nans"],
-                one["nulls"],
-                sketch_of(one["sketch"], batches, row["tick"], one["measure"]),
+            MeasureSummary(
+                measure["measure"],
+                measure["nans"],
+                measure["nulls"],
+                sketch_of(measure["sketch"], batches, row["tick"], measure["measure"]),
             )
-            for one in row["measures"]
+            for measure in row["measures"]
         )
-        keys = None if row["keys"] is None else _keys(row["keys"], batches, row["tick"])
-        found.append(TickSummary(row["tick"], row["rows"], times, measures, keys))
-    return found
+        keys = None if row["keys"] is None else _key_summary(row["keys"], batches, row["tick"])
+        summaries.append(TickSummary(row["tick"], row["rows"], times, measures, keys))
+    return summaries
 
 
 def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """The rows with times in microseconds: datetimes do not reach as far, and would import pandas."""
+    """The rows as dicts, times as microseconds: datetime has a smaller range, and would import pandas."""
     for name in ("min_time", "max_time"):
         micros = rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         rows = rows.set_column(rows.schema.get_field_index(name), name, micros)
-    found: list[dict[str, Any]] = rows.to_pylist()
-    return found
+    dicts: list[dict[str, Any]] = rows.to_pylist()
+    return dicts
 
 
 def sketch_of(data: bytes, batches: BatchRange, tick: int, measure: str) -> GK:
-    """The stored summary of a measure; DamagedWarehouse where it is none."""
+    """The stored GK summary of a measure; DamagedWarehouse if the bytes cannot be read."""
     with intact(repr(measure), batches, tick):
         return GK.from_bytes(data)
 
 
 @contextmanager
 def intact(what: str, batches: BatchRange, tick: int) -> Iterator[None]:
-    """A stored sketch that cannot be read is told with its place."""
+    """Turns a SketchError into DamagedWarehouse with the range and the tick; `what` names the summary."""
     try:
         yield
     except SketchError as error:

@@ -1,15 +1,17 @@
-"""The ledger, S(R): summaries of every batch that streamed in, by batch range and tick.
+"""The ledger, S(R): summaries of every batch of a stream, by range of batches and tick.
 
-What a row holds is told in ledgerrows.py. A batch exists for readers and loads from the moment
-its rows exist; they are appended in one commit, which a second append of the same batch finds and
-leaves alone.
+ledger_rows.py describes a row. A batch exists for readers and loads from the commit of its ledger rows on.
+The rows of a batch are appended in one commit; appending the same batch again finds that commit and changes
+nothing. A batch without rows has one ledger row, of zero rows.
 
-The cascade. With every 32nd batch of a source go rows for all of those 32, with every 32nd of
-these rows for 1,024, and so on: they repeat what their parts say with fewer rows. Readers take
-the fewest ranges that hold what is not in history, at most 31 a level, and read no other files.
-A range's rows are in a file of their own, and its statistics name the range.
+The cascade (cascade.py) is a size-tiered merge. The commit of the batch that completes a range of `fan`
+batches also adds rows for the whole range, likewise for `fan` of these ranges, and so on for LEVELS levels.
+Rows of a wide range repeat what its parts say, in fewer rows. Readers take the fewest ranges that cover the
+batches outside history: fewer than 2 * fan per source and level, except at the widest level.
 
-A batch without rows has one ledger row of zero rows.
+Files. An append writes one file per range, and the file's statistics name the range, so a reader opens only
+the files that it needs. Maintenance joins the rows of ranges that few readers need into one file of several
+ranges, whose statistics do not name them; readers get its ranges from its columns.
 """
 
 from __future__ import annotations
@@ -30,36 +32,46 @@ from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import planned_batches, read_step_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
-from tidemark.warehouse.ledger.cascade import FAN, LEVELS
-from tidemark.warehouse.ledger.ledger_rows import RANGE, SCHEMA, from_arrow, to_arrow
+from tidemark.warehouse.ledger.cascade import LEVELS
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, SCHEMA, from_arrow, to_arrow
 
-_LEAST, _MOST = ([f"{end}.{name}" for name in RANGE] for end in ("min", "max"))  # statistics of a file
+# The names of a file's statistics.
+_LEAST, _MOST = ([f"{bound}.{name}" for name in RANGE_COLUMNS] for bound in ("min", "max"))
 
-RangeCache = dict[str, list[BatchRange]]  # the ranges of files that hold several, by path
+RangeCache = dict[str, list[BatchRange]]  # by path, the ranges of each file that has several
 
 
 def level_eps(eps: float, level: int) -> float:
-    """What the summaries of a level promise: eps/8 those of a batch, below eps/4 however wide the range."""
+    """The rank error, as a fraction of their rows, of the summaries of a level of the cascade.
+
+    `level` is 0 for a batch. The error is eps/8 there, and stays below eps/4 at every level.
+    """
     return eps * (0.25 - 0.125 * 0.5**level)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Ledger rows of a batch, written and not yet committed.
+    """Ledger rows of a batch that are written but not committed.
 
-    They come after the source's batch `newest`, and were made where `planned` were planned to be loaded.
+    newest    the source's newest batch in the ledger when they were written; -1 if there was none
+    planned   the ranges that plans covered then; empty where that did not matter (see `fits`)
+    action    adds the file of the batch
+    wide      add the files of the ranges that the batch completes
     """
 
     newest: int
     planned: tuple[BatchRange, ...]
     action: AddAction
-    wider: tuple[AddAction, ...]
+    wide: tuple[AddAction, ...]
 
     def fits(self, store: Store, table: DeltaTable, source: str) -> bool:
-        """Whether they would be made alike for this snapshot of the ledger."""
+        """Whether the same rows would be written for this version of the ledger.
+
+        The plans matter only where there are wide ranges: these leave out planned batches.
+        """
         if self.newest != tables.newest_transaction(table, source):
             return False
-        return not self.wider or self.planned == _planned(store)
+        return not self.wide or self.planned == _planned(store)
 
 
 def prepare(
@@ -70,16 +82,16 @@ def prepare(
     batch: int,
     summaries: Sequence[TickSummary],
 ) -> Prepared:
-    """Writes the batch's rows, and those of every range that it completes, and commits nothing.
+    """Writes the files of the batch's rows and of every range that it completes; commits nothing.
 
-    `table` is the ledger; `eps` is the warehouse's; the summaries promise `level_eps(eps, 0)`.
+    `table` is the ledger. `eps` is the warehouse's. The summaries have the rank error `level_eps(eps, 0)`.
     """
-    one, newest = BatchRange(source, batch, batch), tables.newest_transaction(table, source)
-    action = write_rows(store, one, to_arrow(one, summaries))
-    due = _due(newest, one)
-    planned = _planned(store) if due else ()
-    wider = _wider(store, table, eps, one, summaries, due, planned) if due else []
-    return Prepared(newest, planned, action, tuple(wider))
+    batches, newest = BatchRange(source, batch, batch), tables.newest_transaction(table, source)
+    action = write_rows(store, batches, to_arrow(batches, summaries))
+    completed = _completed_ranges(newest, batches, store.tuning.fan)
+    planned = _planned(store) if completed else ()
+    wide = _write_wide(store, table, eps, batches, summaries, completed, planned) if completed else []
+    return Prepared(newest, planned, action, tuple(wide))
 
 
 def append_batch(
@@ -90,93 +102,132 @@ def append_batch(
     summaries: Sequence[TickSummary],
     prepared: Prepared | None = None,
 ) -> bool:
-    """Adds the batch's rows in one commit, with those of every range that it completes.
+    """Adds the rows of the batch and of every range that it completes, in one commit.
 
-    False where the ledger or a plan has the batch already. `prepared` is what `prepare` made of the same.
+    `prepared` is what `prepare` returned for the same batch; it is written anew if the ledger has changed.
+    Returns False if the ledger or a plan has the batch already.
     """
-    one = BatchRange(source, batch, batch)
+    batches = BatchRange(source, batch, batch)
 
     def actions(table: DeltaTable) -> list[AddAction]:
         ready = prepared
         if ready is None or not ready.fits(store, table, source):
             ready = prepare(store, table, eps, source, batch, summaries)
-        return [ready.action, *ready.wider]
+        return [ready.action, *ready.wide]
 
-    return tables.commit_once(
-        store, LEDGER, source, batch, actions, known=lambda table: bool(holding(store, table, one))
-    )
+    def known(table: DeltaTable) -> bool:
+        return bool(ranges_containing(store, table, batches))
+
+    return tables.commit_once(store, LEDGER, source, batch, actions, known=known)
 
 
-def holding(store: Store, table: DeltaTable, one: BatchRange) -> list[BatchRange]:
-    """The ranges of the ledger, and of the plans, that the batch lies in."""
-    held = chain.from_iterable(ranges_by_file(store, table).values())
-    return [other for other in (*held, *_planned(store)) if one.within(other)]
+def ranges_containing(store: Store, table: DeltaTable, batches: BatchRange) -> list[BatchRange]:
+    """The ranges of the ledger, and those of the plans, that contain all of these batches."""
+    in_ledger = chain.from_iterable(ranges_by_file(store, table).values())
+    return [ranges for ranges in (*in_ledger, *_planned(store)) if batches.within(ranges)]
 
 
 def _planned(store: Store) -> tuple[BatchRange, ...]:
+    """The ranges that plans cover, loaded or not."""
     return tuple(planned_batches(read_step_plans(store, tables.open_table(store, STEPS))))
 
 
-def _wider(
+def _write_wide(
     store: Store,
     table: DeltaTable,
     eps: float,
-    one: BatchRange,
+    batches: BatchRange,
     summaries: Sequence[TickSummary],
-    due: Sequence[tuple[int, BatchRange]],
+    completed: Sequence[tuple[int, BatchRange]],
     planned: Sequence[BatchRange],
 ) -> list[AddAction]:
-    """Rows of the ranges that end with the batch or were passed over by its number: those that are `due`.
+    """Writes a file of rows for each `completed` range, narrow ones first; wide ones reuse narrow ones.
 
-    Ranges of which a part is planned to be loaded are left out: nobody would take them.
+    A range that plans cover, wholly or in part, is left out: readers would never take it. So is a range with
+    fewer than two parts, which would only repeat one part, and a range that does not nest with those that
+    writers of another fan have made.
     """
-    found = ranges_by_file(store, table)
-    made: dict[BatchRange, Sequence[TickSummary]] = {one: summaries}
+    files = ranges_by_file(store, table)
+    written: dict[BatchRange, Sequence[TickSummary]] = {batches: summaries}
     actions = []
-    for level, whole in due:
-        inside = [r for ranges in [*found.values(), list(made)] for r in ranges if r.within(whole)]
-        parts = live_ranges(inside, [])
-        if len(parts) < 2 or not live_ranges([whole], planned):
+    for level, whole in completed:
+        known = list(chain(chain.from_iterable(files.values()), written))
+        parts = live_ranges([part for part in known if part.within(whole)], [])
+        narrower = {store.tuning.fan**lower for lower in range(level)}
+        if len(parts) < 2 or not live_ranges([whole], planned) or not _fits_cascade(whole, known, narrower):
             continue
-        missing = [part for part in parts if part not in made]
-        rows = [one for part in parts if part in made for one in made[part]]
-        rows += from_arrow(read_rows(store, found, missing))
+        to_read = [part for part in parts if part not in written]
+        tick_summaries = [summary for part in parts if part in written for summary in written[part]]
+        tick_summaries += from_arrow(read_rows(store, files, to_read))
         by_tick: dict[int, list[TickSummary]] = {}
-        for row in rows:
-            by_tick.setdefault(row.tick, []).append(row)
-        made[whole] = [join(same, level_eps(eps, level)) for same in by_tick.values()]
-        actions.append(write_rows(store, whole, to_arrow(whole, made[whole])))
+        for summary in tick_summaries:
+            by_tick.setdefault(summary.tick, []).append(summary)
+        written[whole] = [join(group, level_eps(eps, level)) for group in by_tick.values()]
+        actions.append(write_rows(store, whole, to_arrow(whole, written[whole])))
     return actions
 
 
-def _due(newest: int, one: BatchRange) -> list[tuple[int, BatchRange]]:
-    """The ranges, with their levels, that end after the newest batch so far and no later than this one."""
-    found = []
+def _fits_cascade(whole: BatchRange, known: Iterable[BatchRange], narrower: Set[int]) -> bool:
+    """Whether every known range that overlaps `whole` lies inside it and has one of the widths.
+
+    So ranges nest, and no summary is merged more often than `MERGES` says, also where the fan was another
+    before: the width of a range tells which fan made it (see `Tuning`).
+    """
+    overlapping = [
+        batches
+        for batches in known
+        if batches.source == whole.source and batches.first <= whole.last and whole.first <= batches.last
+    ]
+    return all(
+        batches.within(whole) and batches.last - batches.first + 1 in narrower for batches in overlapping
+    )
+
+
+def _completed_ranges(newest: int, batches: BatchRange, fan: int) -> list[tuple[int, BatchRange]]:
+    """The ranges of the cascade that a new batch completes, as (level, range), by level.
+
+    A range is complete when its last number is reached or, because a source may leave numbers out, passed:
+    newest < last <= the new batch. `newest` is the newest batch before; -1 if there was none. Only ranges
+    that contain one of the two batches are looked at: those between them have no batches.
+
+    Example with fan = 4: batch 9 after batch 6 completes (1, 4..7), and no range of level 2.
+    """
+    completed = []
     for level in range(1, LEVELS + 1):
-        width = FAN**level
-        for batch in sorted({newest, one.last} - {-1}):
+        width = fan**level
+        for batch in sorted({newest, batches.last} - {-1}):
             first = batch // width * width
-            if newest < first + width - 1 <= one.last:
-                found.append((level, BatchRange(one.source, first, first + width - 1)))
-    return found
+            if newest < first + width - 1 <= batches.last:
+                completed.append((level, BatchRange(batches.source, first, first + width - 1)))
+    return completed
 
 
-def wider(one: BatchRange) -> list[BatchRange]:
-    """The ranges of the cascade that a range lies in, itself left out."""
-    firsts = [(width, one.first // width * width) for width in (FAN**level for level in range(1, LEVELS + 1))]
-    found = [BatchRange(one.source, first, first + width - 1) for width, first in firsts]
-    return [other for other in found if one.within(other) and other != one]
+def enclosing_ranges(known: Iterable[BatchRange]) -> dict[BatchRange, list[BatchRange]]:
+    """For each range the known ranges that contain it, the narrowest first, without the range itself.
+
+    Ranges nest, whatever the fan of their writers: see `_fits_cascade`. O(n log n) for n ranges.
+    """
+    enclosing: dict[BatchRange, list[BatchRange]] = {}
+    around: list[BatchRange] = []  # the ranges that contain the previous one, the narrowest last
+    for batches in sorted(set(known), key=lambda ends: (ends.source, ends.first, -ends.last)):
+        while around and not batches.within(around[-1]):
+            around.pop()
+        enclosing[batches] = around[::-1]
+        around.append(batches)
+    return enclosing
 
 
-def in_part(whole: BatchRange, planned: Iterable[BatchRange]) -> bool:
-    """Whether plans take some of the range's batches: readers then take its parts, and never the range."""
-    same = [one for one in planned if one.source == whole.source]
-    near = [one for one in same if one.first <= whole.last and whole.first <= one.last]
-    return bool(near) and not any(whole.within(one) for one in near)
+def partly_planned(whole: BatchRange, planned: Iterable[BatchRange]) -> bool:
+    """Whether plans cover some but not all batches of the range. Readers then take its parts instead."""
+    same_source = [batches for batches in planned if batches.source == whole.source]
+    overlapping = [
+        batches for batches in same_source if batches.first <= whole.last and whole.first <= batches.last
+    ]
+    return bool(overlapping) and not any(whole.within(batches) for batches in overlapping)
 
 
 def write_rows(store: Store, batches: BatchRange, rows: pa.Table) -> AddAction:
-    """A file of the ledger for one range; its statistics name it, so a reader knows without a look."""
+    """Writes a file of one range, with statistics that name the range; returns its add action."""
     bound = {"source": batches.source, "first_batch": batches.first, "last_batch": batches.last}
     stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
     return tables.write_file(store, LEDGER, rows, f"{tables.unique_name()}.parquet", stats=stats)
@@ -185,101 +236,108 @@ def write_rows(store: Store, batches: BatchRange, rows: pa.Table) -> AddAction:
 def ranges_by_file(
     store: Store, table: DeltaTable, cache: RangeCache | None = None
 ) -> dict[str, list[BatchRange]]:
-    """The ranges of each file: from its statistics, or its own columns where it holds several.
+    """The ranges of each file of the ledger, by path.
 
-    `cache` keeps the ranges of the latter from one call to the next.
+    They come from the file's statistics, or from its columns if it has several ranges. `cache` keeps the
+    latter from one call to the next; those of files that left the table are removed from it.
     """
-    known = cache if cache is not None else {}
-    found = {}
+    cached = cache if cache is not None else {}
+    ranges = {}
     for file in tables.list_files(table):
         least, most = tuple(map(file.stats.get, _LEAST)), tuple(map(file.stats.get, _MOST))
         source, first, last = least
         if source is not None and first is not None and last is not None and least == most:
-            found[file.path] = [BatchRange(source, first, last)]
+            ranges[file.path] = [BatchRange(source, first, last)]
         else:
-            if file.path not in known:
-                known[file.path] = sorted(
-                    set(_range_of_each(tables.read_file(store, LEDGER, file.path, RANGE)))
-                )
-            found[file.path] = known[file.path]
-    for path in set(known) - set(found):
-        del known[path]
-    return found
+            if file.path not in cached:
+                rows = tables.read_file(store, LEDGER, file.path, RANGE_COLUMNS)
+                cached[file.path] = sorted(set(_range_of_each(rows)))
+            ranges[file.path] = cached[file.path]
+    for path in set(cached) - set(ranges):
+        del cached[path]
+    return ranges
 
 
 def read_rows(
     store: Store,
-    found: Mapping[str, list[BatchRange]],
+    files: Mapping[str, list[BatchRange]],
     wanted: Iterable[BatchRange],
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """The ledger rows of these ranges, of files whose ranges are known; all columns where none are named.
+    """Reads the ledger rows of the wanted ranges.
 
-    The columns of the range have to be among them.
+    `files` are the ranges of each file, by path (`ranges_by_file`); files without wanted ranges are not read.
+    `columns` must include RANGE_COLUMNS; None reads all columns.
     """
     ranges = set(wanted)
     parts = [] if columns else [tables.table_without_rows(SCHEMA)]
-    for path, held in found.items():
-        here = ranges.intersection(held)
-        if here:
+    for path, in_file in files.items():
+        wanted_here = ranges.intersection(in_file)
+        if wanted_here:
             rows = tables.read_file(store, LEDGER, path, columns)
-            if len(here) < len(held):
-                rows = only(rows, *here)
+            if len(wanted_here) < len(in_file):
+                rows = rows_of_ranges(rows, *wanted_here)
             parts.append(rows)
     return pa.concat_tables(parts) if parts else tables.table_without_rows(SCHEMA)
 
 
 def row_counts(rows: pa.Table) -> dict[BatchRange, int]:
-    """How many rows of `events` each range of ledger rows stands for."""
+    """How many rows of `events` the ledger rows of each range stand for."""
     counts: dict[BatchRange, int] = {}
-    for one, count in zip(_range_of_each(rows), rows.column("rows").to_pylist(), strict=True):
-        counts[one] = counts.get(one, 0) + count
+    for batches, count in zip(_range_of_each(rows), rows.column("rows").to_pylist(), strict=True):
+        counts[batches] = counts.get(batches, 0) + count
     return counts
 
 
-def only(rows: pa.Table, *ranges: BatchRange) -> pa.Table:
-    """The ledger rows of these ranges."""
+def rows_of_ranges(rows: pa.Table, *ranges: BatchRange) -> pa.Table:
+    """The ledger rows whose range is one of these."""
     wanted = set(ranges)
-    mine = [i for i, one in enumerate(_range_of_each(rows)) if one in wanted]
-    return rows.take(arrow_array(np.array(mine, dtype=np.int64)))
+    kept = [i for i, batches in enumerate(_range_of_each(rows)) if batches in wanted]
+    return rows.take(arrow_array(np.array(kept, dtype=np.int64)))
 
 
-def without(rows: pa.Table, ranges: Set[BatchRange]) -> pa.Table:
-    """The ledger rows of other ranges."""
-    kept = [i for i, one in enumerate(_range_of_each(rows)) if one not in ranges]
+def rows_outside(rows: pa.Table, ranges: Set[BatchRange]) -> pa.Table:
+    """The ledger rows whose range is none of these."""
+    kept = [i for i, batches in enumerate(_range_of_each(rows)) if batches not in ranges]
     return rows.take(pa.array(kept, pa.int64()))
 
 
 def _range_of_each(rows: pa.Table) -> list[BatchRange]:
-    names = [rows.column(name).to_pylist() for name in RANGE]
-    return [BatchRange(*one) for one in zip(*names, strict=True)]
+    columns = [rows.column(name).to_pylist() for name in RANGE_COLUMNS]
+    return [BatchRange(*row) for row in zip(*columns, strict=True)]
 
 
 def live_ranges(known: Iterable[BatchRange], covered: Iterable[BatchRange]) -> list[BatchRange]:
-    """The fewest ranges that hold every batch which no covered range holds.
+    """The fewest of the known ranges that contain every batch outside the covered ones, disjoint and sorted.
 
-    Ranges nest (a wide one repeats narrow ones), so the widest at each place, from left to
-    right, is the fewest. A range that is partly covered is left to its parts.
+    Known ranges nest: a wide one repeats narrow ones. So the widest range at each place, from left to right,
+    gives the fewest. A range that is partly covered is replaced by its parts.
+
+    Example: known 0..3, 0, 1, 2, 3, 4 and covered nothing give 0..3, 4; covered 0 gives 1, 2, 3, 4.
+    Complexity: O(k log k) for k ranges.
     """
-    gone = _merged(covered)
+    covered_intervals = _disjoint(covered)
     chosen: list[BatchRange] = []
-    for one in sorted(set(known), key=lambda r: (r.source, r.first, -r.last)):
-        repeated = chosen and chosen[-1].source == one.source and one.first <= chosen[-1].last
-        firsts, lasts = gone.get(one.source, ((), ()))
-        before = bisect_right(firsts, one.last) - 1  # the last covered stretch that begins up to its end
-        if not repeated and (before < 0 or lasts[before] < one.first):
-            chosen.append(one)
+    for batches in sorted(set(known), key=lambda r: (r.source, r.first, -r.last)):
+        repeated = chosen and chosen[-1].source == batches.source and batches.first <= chosen[-1].last
+        firsts, lasts = covered_intervals.get(batches.source, ((), ()))
+        before = bisect_right(firsts, batches.last) - 1  # the last covered interval that starts up to its end
+        if not repeated and (before < 0 or lasts[before] < batches.first):
+            chosen.append(batches)
     return chosen
 
 
-def _merged(ranges: Iterable[BatchRange]) -> dict[str, tuple[list[int], list[int]]]:
-    """Of each source the disjoint stretches that the ranges make, in order: their first and last batches."""
-    found: dict[str, tuple[list[int], list[int]]] = {}
-    for one in sorted(ranges):
-        firsts, lasts = found.setdefault(one.source, ([], []))
-        if lasts and one.first <= lasts[-1] + 1:
-            lasts[-1] = max(lasts[-1], one.last)
+def _disjoint(ranges: Iterable[BatchRange]) -> dict[str, tuple[list[int], list[int]]]:
+    """The union of the ranges as disjoint intervals, by source: their first and last batches, ascending.
+
+    Example: 0..1, 2..3 and 7 of source "s" give {"s": ([0, 7], [3, 7])}.
+    """
+    intervals: dict[str, tuple[list[int], list[int]]] = {}
+    for batches in sorted(ranges):
+        firsts, lasts = intervals.setdefault(batches.source, ([], []))
+        if lasts and batches.first <= lasts[-1] + 1:
+            lasts[-1] = max(lasts[-1], batches.last)
         else:
-            firsts.append(one.first)
-            lasts.append(one.last)
-    return found
+            firsts.append(batches.first)
+            lasts.append(batches.last)
+    return intervals

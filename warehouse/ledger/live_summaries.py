@@ -1,4 +1,4 @@
-"""The ledger as readers see it: what is live of a measure, and of the keys."""
+"""Ledger rows as readers need them: seen from one measure, or from the key."""
 
 from __future__ import annotations
 
@@ -16,17 +16,27 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
-from tidemark.warehouse.ledger.ledger_rows import KEYS, RANGE, intact, names_in, plain_rows, sketch_of
-from tidemark.warehouse.ledger.ledger_table import only
+from tidemark.warehouse.ledger.ledger_rows import (
+    KEYS_TYPE,
+    RANGE_COLUMNS,
+    intact,
+    names_in,
+    plain_rows,
+    sketch_of,
+)
+from tidemark.warehouse.ledger.ledger_table import rows_of_ranges
 
-_LIVE_KEYS = [*RANGE, "tick", "rows", "min_time", "max_time"]
-_LIVE_KEYS += [f"keys.{field.name}" for field in KEYS if field.name != "sketch"]
-LIVE = [*RANGE, "tick", "rows", "measures"]  # what a reader of a measure needs
+_KEYS_COLUMNS = [*RANGE_COLUMNS, "tick", "rows", "min_time", "max_time"]
+_KEYS_COLUMNS += [f"keys.{field.name}" for field in KEYS_TYPE if field.name != "sketch"]
+MEASURE_COLUMNS = [*RANGE_COLUMNS, "tick", "rows", "measures"]  # what `live_rows` reads
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRow:
-    """One tick of a range of live batches, seen from one measure; stored values = rows - nans - nulls."""
+    """One tick of a range of live batches, seen from one measure.
+
+    The range is first_batch..last_batch, inclusive. `sketch` has the rows - nans - nulls other values.
+    """
 
     source: str
     first_batch: int
@@ -42,9 +52,10 @@ class LiveRow:
 class LiveKeys:
     """One tick of a range of live batches, seen from the key.
 
-    `rows` have a key, `nulls` have none. `names`, `known`, `slack` and `floor` are the listing, see
-    keysummaries.py; `cells` are those of the sketch for the whole tick. `times` is the range of event
-    times in microseconds, inclusive, None where there are none. The sketch itself is at `path`.
+    `rows` rows have a key, `nulls` rows have none. `times` is the range of event times in microseconds, both
+    ends inclusive; None if no row has a time. `names`, `known`, `slack` and `floor` are the listing (see
+    key_summaries.py). `cells` are the upper bounds of the sketch's cells for the whole tick. The sketch
+    itself is in the ledger's file `path`; `read_sketch` reads it.
     """
 
     batches: BatchRange
@@ -61,44 +72,55 @@ class LiveKeys:
 
 
 def live_rows(rows: pa.Table, measure: str) -> list[LiveRow]:
-    """Ledger rows as one measure sees them; rows of empty batches are left out."""
-    found = []
+    """Ledger rows, with `MEASURE_COLUMNS`, seen from one measure; rows of empty batches are left out.
+
+    DamagedWarehouse if a row has no summary of the measure, or one of another number of values.
+    """
+    result = []
     for row in rows.select(["source", "first_batch", "last_batch", "tick", "rows", "measures"]).to_pylist():
         if row["rows"]:
             batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
-            found.append(_live_row(batches, row["tick"], row["rows"], row["measures"], measure))
-    return found
+            result.append(_live_row(batches, row["tick"], row["rows"], row["measures"], measure))
+    return result
 
 
 def _live_row(
     batches: BatchRange, tick: int, rows: int, summaries: list[dict[str, Any]], measure: str
 ) -> LiveRow:
-    mine = [one for one in summaries if one["measure"] == measure]
-    if len(mine) != 1:
+    matching = [summary for summary in summaries if summary["measure"] == measure]
+    if len(matching) != 1:
         raise DamagedWarehouse(
-            f"the ledger row of {batches} has {len(mine)} summaries of {measure!r}, expected 1."
+            f"the ledger row of {batches} has {len(matching)} summaries of {measure!r}, expected 1."
         )
-    one = mine[0]
-    sketch = sketch_of(one["sketch"], batches, tick, measure)
-    if sketch.n != rows - one["nans"] - one["nulls"]:
+    nans, nulls = matching[0]["nans"], matching[0]["nulls"]
+    sketch = sketch_of(matching[0]["sketch"], batches, tick, measure)
+    expected = rows - nans - nulls
+    if sketch.n != expected:
         raise DamagedWarehouse(
-            f"the summary of {measure!r} in {batches} holds {sketch.n} values of {rows} rows."
+            f"the summary of {measure!r} in {batches} holds {sketch.n} values, expected {expected}: "
+            f"{rows} rows without {nans} NaN and {nulls} NULL."
         )
-    return LiveRow(batches.source, batches.first, batches.last, tick, rows, one["nans"], one["nulls"], sketch)
+    return LiveRow(batches.source, batches.first, batches.last, tick, rows, nans, nulls, sketch)
 
 
 def live_keys(
-    store: Store, found: Mapping[str, list[BatchRange]], wanted: Iterable[BatchRange]
+    store: Store, files: Mapping[str, list[BatchRange]], wanted: Iterable[BatchRange]
 ) -> list[LiveKeys]:
-    """What the ledger rows of these ranges say of the keys, as far as whole ticks are asked of."""
+    """The ledger rows of some ranges, seen from the key, without the sketches.
+
+    `files` are the ranges of each file of the ledger, by path. Files without wanted ranges are not read.
+    Rows of empty batches, and rows without keys, are left out.
+    """
     ranges = set(wanted)
     result = []
-    for path, held in found.items():
-        here = ranges.intersection(held)
-        for row in plain_rows(tables.read_file(store, LEDGER, path, _LIVE_KEYS)) if here else []:
-            one = BatchRange(row["source"], row["first_batch"], row["last_batch"])
-            if one in here and row["rows"] and row["keys"] is not None:
-                result.append(_live_keys(row, one, path))
+    for path, in_file in files.items():
+        wanted_here = ranges.intersection(in_file)
+        if not wanted_here:
+            continue
+        for row in plain_rows(tables.read_file(store, LEDGER, path, _KEYS_COLUMNS)):
+            batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
+            if batches in wanted_here and row["rows"] and row["keys"] is not None:
+                result.append(_live_keys(row, batches, path))
     return result
 
 
@@ -121,8 +143,9 @@ def _live_keys(row: Mapping[str, Any], batches: BatchRange, path: str) -> LiveKe
 
 
 def read_sketch(store: Store, live: LiveKeys) -> ECM:
-    """The sketch of a row, for what cuts its tick."""
-    rows = only(tables.read_file(store, LEDGER, live.path, [*RANGE, "tick", "keys.sketch"]), live.batches)
-    (found,) = [row["keys"]["sketch"] for row in rows.to_pylist() if row["tick"] == live.tick]
+    """Reads the sketch of a row, for a window that starts or ends inside the row's tick."""
+    rows = tables.read_file(store, LEDGER, live.path, [*RANGE_COLUMNS, "tick", "keys.sketch"])
+    in_range = rows_of_ranges(rows, live.batches).to_pylist()
+    (stored,) = [row["keys"]["sketch"] for row in in_range if row["tick"] == live.tick]
     with intact("keys", live.batches, live.tick):
-        return ECM.from_bytes(found)
+        return ECM.from_bytes(stored)

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SLICE_ROWS = 2**20  # rows of a merge that a task holds at a time
-FILE_ROWS = (2**20, 2**22)  # rows of a run's file: least and most; between them one file a core
-
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -50,12 +47,12 @@ class Attempt:
     @property
     def slice_rows(self) -> int:
         """Rows of a merge that a task holds at a time."""
-        return SLICE_ROWS
+        return self.store.tuning.slice_rows
 
     def by_file(self, slices: Sequence[T], rows: int) -> list[tuple[T, ...]]:
         """The slices of a merge of so many rows, shared out: those of one file, and one task, together."""
-        least, most = FILE_ROWS
-        each = max(1, min(most, max(least, rows // self.executor.cores)) // SLICE_ROWS)
+        least, most = self.store.tuning.file_rows
+        each = max(1, min(most, max(least, rows // self.executor.cores)) // self.slice_rows)
         return [tuple(slices[at : at + each]) for at in range(0, len(slices), each)]
 
     def _chunks(self, projection: Projection[Any]) -> str:

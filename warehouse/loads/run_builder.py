@@ -76,7 +76,9 @@ def _sort_tasks(
     attempt: Attempt, projections: Sequence[Projection[Any]], plan: StepPlan, found: Sequence[DataFile]
 ) -> list[tasks.SortTask]:
     """A task for each share of the files of `events`."""
-    shares = split_row_groups(attempt.store.filesystem(), found, tasks.SORT_ROWS // len(projections))
+    shares = split_row_groups(
+        attempt.store.filesystem(), found, attempt.store.tuning.sort_rows // len(projections)
+    )
     whole = len(shares) <= 1
 
     def output(projection: Projection[Any], i: int) -> tasks.Output:

@@ -16,15 +16,11 @@ from pyarrow import fs
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_decoded_rows, read_event_rows
-from tidemark.warehouse.ledger.batch_summaries import Summaries, TickSummary
+from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.runs.cuts import Slice, SortedInput
 from tidemark.warehouse.runs.projection import Projection, Shape, WrittenFile
 from tidemark.warehouse.runs.run_files import merge_slice, write_rows
 from tidemark.warehouse.settings.options import Options
-
-# Rows that a task sorts in memory: 32 MB of values and ticks, a few times that while sorting.
-SORT_ROWS = 2**21
-HELD_BYTES = 2**28  # of a projection's rows that a task holds at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +69,8 @@ class SortTask:
     def __call__(self) -> list[Sorted]:
         """What became of each output, in order."""
         filesystem = self.store.filesystem()
-        sorters = [_Sorter(filesystem, output, self.eps) for output in self.outputs]
+        held_bytes = self.store.tuning.held_bytes
+        sorters = [_Sorter(filesystem, output, self.eps, held_bytes) for output in self.outputs]
         columns = [name for one in self.outputs for name in one.projection.columns]
         texts = [name for one in self.outputs for name in one.projection.texts]
         for events in read_event_rows(filesystem, self.shares, columns, self.batches, texts, checksums=True):
@@ -85,8 +82,8 @@ class SortTask:
 class _Sorter:
     """Sorts the rows of one projection, in memory as far as they fit."""
 
-    def __init__(self, filesystem: fs.FileSystem, output: Output, eps: float) -> None:
-        self.filesystem, self.output, self.eps = filesystem, output, eps
+    def __init__(self, filesystem: fs.FileSystem, output: Output, eps: float, held_bytes: int) -> None:
+        self.filesystem, self.output, self.eps, self.held_bytes = filesystem, output, eps, held_bytes
         self.held: list[Any] = []
         self.totals: list[TickCounts] = []
         self.files: list[WrittenFile] = []
@@ -97,9 +94,9 @@ class _Sorter:
         self.held.append(rows)
         self.digest += self.output.projection.digest(rows)
         self.totals.append(totals)
-        if sum(one.nbytes for one in self.held) > HELD_BYTES:
+        if sum(one.nbytes for one in self.held) > self.held_bytes:
             self.held = [self._sorted()]
-            if self.held[0].nbytes > HELD_BYTES // 2:
+            if self.held[0].nbytes > self.held_bytes // 2:
                 self._write(self.output.chunk, self.held.pop(), None)
 
     def finish(self) -> Sorted:
@@ -151,7 +148,7 @@ class SummariseTask:
 
     def __call__(self) -> list[TickSummary]:
         """Summaries of the rows by tick."""
-        found, filesystem = Summaries(self.options, self.eps), self.store.filesystem()
+        found, filesystem = TickSummarizer(self.options, self.eps), self.store.filesystem()
         key = self.options.key_column
         for piece in read_decoded_rows(filesystem, self.shares, found.columns, self.batches, key):
             found.add(piece)

@@ -8,7 +8,7 @@ Parquet, which would leave NaN out of them and so lose rows of a filter.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,17 +34,16 @@ from tidemark.warehouse.projections.key_rows import (
 from tidemark.warehouse.projections.key_run_checks import KeyChecker, ascends
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.projection import Later, Projection, Shape, WrittenFile
+from tidemark.warehouse.tuning import DEFAULT, Tuning
 
-# Rows of a block: a quarter of a value run's, as a key has three columns and text is slow to read; no more
-# than as many once a run would have more marks than these.
-BLOCK_ROWS = 2**12
+# Rows of a block are by default a quarter of a value run's, as a key has three columns and text is slow to
+# read; they grow to four times that once a run would have more marks than these.
 MARKS = 2**14
-BLOCK_BYTES = 2**20  # of a block's distinct keys; one key may be longer
 
 
-def block_rows(rows: int) -> int:
-    """Rows of a block of a run of so many."""
-    return min(4 * BLOCK_ROWS, max(BLOCK_ROWS, rows // MARKS))
+def block_rows(rows: int, least: int) -> int:
+    """Rows of a block of a run of so many, `least` at least."""
+    return min(4 * least, max(least, rows // MARKS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,7 @@ class KeyCounts(Projection[KeyRows]):
     """The rows of each key and tick, sorted."""
 
     key: Key
+    tuning: Tuning = field(default=DEFAULT, compare=False)
 
     name = "keys"
     order = ("key", "tick")
@@ -83,7 +83,7 @@ class KeyCounts(Projection[KeyRows]):
     @property
     def least_block(self) -> int:
         """As blocks are bounded in bytes, too, one of few rows may be as much work as a full one."""
-        return BLOCK_ROWS
+        return self.tuning.key_block_rows
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -111,10 +111,11 @@ class KeyCounts(Projection[KeyRows]):
 
     def blocks(self, pieces: Iterator[KeyRows], shape: Shape | None) -> Iterator[tuple[KeyRows, list[int]]]:
         """Blocks end with their piece."""
-        most = BLOCK_ROWS if shape is None else block_rows(shape.rows)
+        least = self.tuning.key_block_rows
+        most = least if shape is None else block_rows(shape.rows, least)
         for rows in pieces:
             if len(rows):
-                yield rows, _block_edges(rows, most)
+                yield rows, _block_edges(rows, most, self.tuning.key_block_bytes)
 
     def stored(self, rows: KeyRows) -> pa.Table:
         """The columns key, tick and count."""
@@ -184,14 +185,14 @@ class KeyCounts(Projection[KeyRows]):
         return hash_sum(words[rows.codes], rows.ticks, rows.counts)
 
 
-def _block_edges(rows: KeyRows, most: int) -> list[int]:
+def _block_edges(rows: KeyRows, most: int, most_bytes: int) -> list[int]:
     """Where blocks begin, and the end: none has more rows, nor, beside one key, more bytes of keys."""
     edges = [0]
     held = np.concatenate([[0], np.cumsum(name_sizes(rows.names))])
     while edges[-1] < len(rows):
         start = edges[-1]
         first = int(rows.codes[start])
-        names = max(1, int(np.searchsorted(held, held[first] + BLOCK_BYTES, side="right")) - 1 - first)
+        names = max(1, int(np.searchsorted(held, held[first] + most_bytes, side="right")) - 1 - first)
         stop = int(np.searchsorted(rows.codes, first + names))
         edges.append(min(start + most, stop, len(rows)))
     return edges

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.runs.projection import Later, Place, Projection, Shape, WrittenFile
 from tidemark.warehouse.runs.run_files import equal_blocks
+from tidemark.warehouse.tuning import DEFAULT, Tuning
 
 WHOLE = 2**62  # a span longer than any file: tick counts of the file in one piece
 
@@ -62,6 +63,7 @@ class Values(Projection[ValueRows]):
     """The values of a measure, sorted."""
 
     measure: Measure
+    tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @property
     def name(self) -> str:
@@ -147,7 +149,7 @@ class Values(Projection[ValueRows]):
         shape: Shape | None,  # noqa: ARG002
     ) -> Iterator[tuple[ValueRows, list[int]]]:
         """Blocks of equal length, whatever the pieces; the last of all may be shorter."""
-        held, block = ValueRows(*self._together([])), value_marks.BLOCK_ROWS
+        held, block = ValueRows(*self._together([])), self.tuning.block_rows
         for piece in pieces:
             rows = ValueRows(*self._together([held, piece])) if len(held) else piece
             whole = len(rows) - len(rows) % block
@@ -179,11 +181,10 @@ class Values(Projection[ValueRows]):
     def collector(self, shape: Shape | None) -> MarkCollector:
         """Marks at the grain of the promise; those of a chunk at its blocks."""
         if shape is None:
-            return MarkCollector(self.measure, value_marks.BLOCK_ROWS, WHOLE)
-        grain = value_marks.grain(shape.rows, shape.eps)
-        return MarkCollector(
-            self.measure, grain, value_marks.span(shape.rows, grain, len(shape.totals.ticks))
-        )
+            return MarkCollector(self.measure, self.tuning.block_rows, WHOLE)
+        grain = value_marks.grain(shape.rows, shape.eps, self.tuning.block_rows)
+        span = value_marks.span(shape.rows, grain, len(shape.totals.ticks), self.tuning.span_cells)
+        return MarkCollector(self.measure, grain, span)
 
     def marked(self, files: Sequence[WrittenFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, and the marks."""

@@ -10,8 +10,8 @@ within their distance; at a mark it is exact:
 Ticks. Some marks open a span and carry how many of the span's rows lie in each tick, so that
 a rank within any window of ticks is exact at the start of every span and bounded between.
 A header says the run's rows, NaN and NULL by tick. The cells (spans x ticks) are bounded, see
-`CELLS`: where a run has many ticks its spans grow, and a question about a window reads a few
-blocks more.
+`Tuning.span_cells`: where a run has many ticks its spans grow, and a question about a window reads a
+few blocks more.
 
 On disk a run's marks are one file of the table ``marks/<measure>`` (marks.py): row groups by name.
 
@@ -54,8 +54,6 @@ from tidemark.warehouse.runs.marks import (
 )
 from tidemark.warehouse.runs.projection import Columns, Later, WrittenFile
 
-BLOCK_ROWS = 16_384  # rows of a block
-CELLS = 2**18  # a run's spans x ticks at most, unless one span alone has more ticks
 MOST_MARKS = 2**16  # a run's marks at most, unless eps asks for more
 NOWHERE = -1  # the position of the header
 
@@ -64,20 +62,20 @@ LISTS = ["ticks", "counts", "nans", "nulls"]
 _SIZES = struct.Struct("<qqq")  # spans, ticks, bytes of a count
 
 
-def grain(rows: int, eps: float) -> int:
+def grain(rows: int, eps: float, block_rows: int) -> int:
     """Rows between two marks of a run.
 
-    At most eps/2 of the run, as the promise needs; a quarter of a row group, so that few blocks
+    At most eps/2 of the run, as the promise needs; a quarter of a block, so that few blocks
     are read; and not so fine that marks outgrow memory.
     """
     promised = max(1, int(eps / 2 * rows))
-    useful = max(BLOCK_ROWS // 4, -(-rows // MOST_MARKS))
+    useful = max(1, block_rows // 4, -(-rows // MOST_MARKS))
     return min(promised, useful)
 
 
-def span(rows: int, mark_grain: int, ticks: int) -> int:
-    """Rows of a span: a multiple of the grain such that spans x ticks is at most `CELLS`."""
-    spans = max(1, CELLS // max(1, ticks))
+def span(rows: int, mark_grain: int, ticks: int, cells: int) -> int:
+    """Rows of a span: a multiple of the grain such that spans x ticks is at most `cells`, or there is one."""
+    spans = max(1, cells // max(1, ticks))
     return max(1, -(-rows // (mark_grain * spans))) * mark_grain
 
 

@@ -46,8 +46,8 @@ def check_folders(measures: Iterable[str]) -> None:
         size = len(folder_name(name))
         if size > _NAME_BYTES:
             raise InputError(
-                f"the measure {shortened(name)} makes a folder's name of {size} bytes; {_NAME_BYTES} at most can "
-                "be kept. Give the column a shorter name in the input."
+                f"the measure {shortened(name)} makes a folder's name of {size} bytes; {_NAME_BYTES} at most "
+                "can be kept. Give the column a shorter name in the input."
             )
         if name.lower() == "_delta_log":
             raise InputError(
@@ -60,7 +60,8 @@ def _measures(names: Any) -> None:
         raise InputError(f"measures must be one or more column names, got {shortened(names)}.")
     if len({name.lower() for name in names}) < len(names):
         raise InputError(
-            f"a measure is named twice: {shortened(names)}. Upper and lower case are one: name each column once."
+            f"a measure is named twice: {shortened(names)}. Upper and lower case are one: "
+            "name each column once."
         )
     check_names(names, "measures")
 
@@ -89,7 +90,8 @@ def _share(name: str, default: float) -> Callable[[Any], None]:
 def _kappa(kappa: Any) -> None:
     if isinstance(kappa, bool) or not isinstance(kappa, int) or kappa < 2:
         raise InputError(
-            f"kappa must be a whole number of at least 2, got {shortened(kappa)}. {DEFAULT_KAPPA} is the default."
+            f"kappa must be a whole number of at least 2, got {shortened(kappa)}. "
+            f"{DEFAULT_KAPPA} is the default."
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltalake import DeltaTable
@@ -25,6 +25,7 @@ from tidemark.warehouse.projections.sorted_values import Values
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings import features, option_checks
 from tidemark.warehouse.settings.option_checks import DEFAULT_KEY_DELTA, DEFAULT_KEY_EPS, SYSTEM_COLUMNS
+from tidemark.warehouse.tuning import DEFAULT, Tuning
 
 FORMAT = 1
 _PREFIX = "tidemark."
@@ -43,7 +44,8 @@ class Options:
     """What a warehouse was created with.
 
     `columns` maps the user's columns to Delta's type names (empty until the first batch of a
-    warehouse made without a schema); `tick_us` is None where there is no time column.
+    warehouse made without a schema); `tick_us` is None where there is no time column. `tuning` is not stored:
+    it is that of the store that the options were read from.
     """
 
     measure_names: tuple[str, ...]
@@ -56,6 +58,7 @@ class Options:
     columns: tuple[tuple[str, str], ...] = ()
     key_eps: float = DEFAULT_KEY_EPS
     key_delta: float = DEFAULT_KEY_DELTA
+    tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -73,7 +76,8 @@ class Options:
     def projections(self) -> tuple[Projection[Any], ...]:
         """What history stores sorted, in the order of loading: the measures, then the key."""
         key = self.key_column
-        return (*map(Values, self.measures), *([KeyCounts(key)] if key else []))
+        values = (Values(measure, self.tuning) for measure in self.measures)
+        return (*values, *([KeyCounts(key, self.tuning)] if key else []))
 
     @property
     def time_column(self) -> Measure | None:
@@ -248,7 +252,7 @@ def read_options(store: Store, events: DeltaTable | None = None) -> Options:
     columns = column_types(table.schema().fields)
     options = Options.from_properties(store.uri, table.metadata().configuration, columns)
     options.check_stored(store.uri)
-    return options
+    return replace(options, tuning=store.tuning)
 
 
 def _property(uri: str, found: Mapping[str, Any], name: str, check: Callable[[Any], None]) -> Any:
@@ -265,7 +269,8 @@ def _property(uri: str, found: Mapping[str, Any], name: str, check: Callable[[An
 def _spoilt(uri: str, name: str, value: Any, told: str) -> NotAWarehouse:
     return NotAWarehouse(
         f"{uri} is a damaged warehouse: the property {_PREFIX}{name} of its events table is "
-        f"{option_checks.shortened(value)}: {told.rstrip('.')}. Set it to what the warehouse was created with."
+        f"{option_checks.shortened(value)}: {told.rstrip('.')}. "
+        "Set it to what the warehouse was created with."
     )
 
 

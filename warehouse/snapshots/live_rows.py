@@ -1,4 +1,4 @@
-"""The live rows themselves, for answers with no error at all."""
+"""Reads the live rows from `events`, for exact answers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from tidemark.warehouse.events.reader import (
 )
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.projections.key_rows import KeyRows, counted
-from tidemark.warehouse.snapshots.snapshot import KeysView, Pinned, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 
 def live_key_rows(
-    snapshot: Snapshot | Pinned,
+    snapshot: SnapshotReader | Snapshot,
     view: KeysView,
     window: Window,
     since: int | None = None,
@@ -34,15 +35,16 @@ def live_key_rows(
 ) -> Iterator[KeyRows]:
     """The keys of the view's live batches in the window, counted, in bounded pieces.
 
-    `since` (inclusive) and `until` are event times in microseconds where the window's ends lie inside a tick;
-    None leaves the end to the ticks. NULL is left out.
+    `since` (inclusive) and `until` (exclusive) are event times in microseconds, for a window that starts or
+    ends inside a tick; None means that the window's ticks bound that side. NULL keys are left out.
+    DamagedWarehouse if `events` has another number of rows in the window than the ledger.
     """
-    live = [one for one in view.live if not window.misses(one.tick, one.tick)]
-    found = 0
+    live = [row for row in view.live if not window.misses(row.tick, row.tick)]
+    rows_read = 0
     time = snapshot.options.time_column if since is not None or until is not None else None
-    for piece in _pieces(snapshot, sorted({one.batches for one in live}), [time] if time else [], view.key):
+    for piece in _pieces(snapshot, sorted({row.batches for row in live}), [time] if time else [], view.key):
         keys, inside = piece.keys, window.holds(piece.ticks)
-        found += int(np.count_nonzero(inside))
+        rows_read += int(np.count_nonzero(inside))
         if keys is None:
             continue
         if time is not None:
@@ -51,50 +53,59 @@ def live_key_rows(
             inside &= (moments >= since) if since is not None else True
             inside &= (moments < until) if until is not None else True
         yield counted(KeyColumn(keys.names, keys.codes, keys.null | ~inside), piece.ticks)
-    counts = [(one.batches, one.tick, one.rows + one.nulls) for one in view.live]
-    _check(snapshot, counts, window, found)
+    counts = [(row.batches, row.tick, row.rows + row.nulls) for row in view.live]
+    _check(snapshot, counts, window, rows_read)
 
 
 def _pieces(
-    snapshot: Snapshot | Pinned,
+    snapshot: SnapshotReader | Snapshot,
     batches: Sequence[BatchRange],
     measures: Sequence[Measure],
     key: Key | None = None,
 ) -> Iterator[DecodedRows]:
-    """The batches' rows of `events`, at its newest version: it has every batch that the ledger has."""
+    """The rows of the batches, from the newest version of `events`: it has every batch of the ledger."""
     if not batches:
         return
     filesystem = snapshot.store.filesystem()
-    found = files_of_batches(tables.open_table(snapshot.store, EVENTS), batches)
-    yield from read_decoded_rows(filesystem, map(EventRowGroups.whole_file, found), measures, batches, key)
+    files = files_of_batches(tables.open_table(snapshot.store, EVENTS), batches)
+    yield from read_decoded_rows(filesystem, map(EventRowGroups.whole_file, files), measures, batches, key)
 
 
-def live_values(snapshot: Snapshot | Pinned, view: View, window: Window) -> Iterator[NDArray[Any]]:
-    """The stored values of the view's live batches in the window, in bounded pieces; no NaN, no NULL."""
-    rows = [row for row in view.live if not window.misses(row.tick, row.tick)]
-    batches = sorted({BatchRange(row.source, row.first_batch, row.last_batch) for row in rows})
-    found = 0
+def live_values(snapshot: SnapshotReader | Snapshot, view: View, window: Window) -> Iterator[NDArray[Any]]:
+    """The stored values of the view's live batches in the window, in bounded pieces, without NaN and NULL.
+
+    DamagedWarehouse if `events` has another number of rows in the window than the ledger.
+    """
+    live = [row for row in view.live if not window.misses(row.tick, row.tick)]
+    batches = sorted({BatchRange(row.source, row.first_batch, row.last_batch) for row in live})
+    rows_read = 0
     for piece in _pieces(snapshot, batches, [view.measure]):
         column, inside = piece.columns[0], window.holds(piece.ticks)
-        found += int(np.count_nonzero(inside))
+        rows_read += int(np.count_nonzero(inside))
         yield column.stored[inside & ~column.nan & ~column.null]
     counts = [
         (BatchRange(row.source, row.first_batch, row.last_batch), row.tick, row.rows) for row in view.live
     ]
-    _check(snapshot, counts, window, found)
+    _check(snapshot, counts, window, rows_read)
 
 
 def _check(
-    snapshot: Snapshot | Pinned, counts: Sequence[tuple[BatchRange, int, int]], window: Window, found: int
+    snapshot: SnapshotReader | Snapshot,
+    counts: Sequence[tuple[BatchRange, int, int]],
+    window: Window,
+    rows_read: int,
 ) -> None:
-    """DamagedWarehouse unless the window has as many live rows as the ledger's (range, tick, rows) say."""
-    inside = [(one, rows) for one, tick, rows in counts if not window.misses(tick, tick)]
+    """DamagedWarehouse unless `rows_read` is the number of live rows in the window.
+
+    `counts` are the ledger's (range, tick, rows).
+    """
+    inside = [(batches, rows) for batches, tick, rows in counts if not window.misses(tick, tick)]
     expected = sum(rows for _, rows in inside)
-    if found == expected:
+    if rows_read == expected:
         return
-    came: dict[BatchRange, int] = {}
-    for one, _, rows in counts:
-        came[one] = came.get(one, 0) + rows
-    asked = {one: came[one] for one, _ in inside}
-    said = f"the ledger has {expected} live rows in the window, the table events {found}"
-    raise batch_counts.not_those_that_came(snapshot.store, asked, said)
+    totals: dict[BatchRange, int] = {}
+    for batches, _, rows in counts:
+        totals[batches] = totals.get(batches, 0) + rows
+    in_window = {batches: totals[batches] for batches, _ in inside}
+    reason = f"the ledger has {expected} live rows in the window, the table events {rows_read}"
+    raise batch_counts.changed_rows_error(snapshot.store, in_window, reason)

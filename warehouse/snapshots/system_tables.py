@@ -1,9 +1,9 @@
-"""What a warehouse holds, as tables: batches, steps, runs, and the rows of the batches that are visible.
+"""The contents of a warehouse as tables: batches, steps, runs, and the rows of the visible batches.
 
-A batch is visible where it is in history or has its row in the ledger. A crash between `events` and
-the ledger leaves rows there that belong to no such batch, so rows are always read by batches:
+A batch is visible if it is in history or has a row in the ledger. A crash between the commits to `events` and
+to the ledger leaves rows in `events` whose batch is not visible yet. So rows are always selected by batch:
 
-    history = batches of the steps in history        live = ranges of the ledger that these do not cover
+    history = batches of the steps in history        live = ranges of the ledger that history does not cover
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
 from tidemark.warehouse.runs.layout import Run
@@ -28,11 +28,11 @@ _PIECE_ROWS = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A warehouse at one moment; `Snapshot.contents` makes it.
+    """The batches, steps and runs of a warehouse at one moment; `Snapshot.contents` returns it.
 
-    `history` and `live` are disjoint ranges of batches; `last_step` is -1 where nothing is loaded;
-    `steps` are the rows of the table of plans, also of those that are not loaded yet; `runs` has the
-    files of each run, for every measure and then the key.
+    `history` and `live` are disjoint ranges of batches. `last_step` is -1 if nothing is loaded. `steps` are
+    the rows of the table `steps`, including the plans that are not loaded yet. `runs` has the files of each
+    run, by title of the projection: every measure, then the key.
     """
 
     store: Store
@@ -45,16 +45,16 @@ class Contents:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns of `events` with their types, tidemark's own first."""
+        """The columns of `events` with their types, the system columns first."""
         return {**SYSTEM_COLUMNS, **dict(self.options.columns)}
 
     def batches(self) -> Iterator[tuple[Any, ...]]:
-        """The visible ranges: source, first_batch, last_batch (inclusive), and the part they are in."""
+        """The visible ranges: source, first_batch, last_batch (inclusive), and 'history' or 'live'."""
         for part, ranges in zip(PARTS, (self.history, self.live), strict=True):
-            yield from ((one.source, one.first, one.last, part) for one in ranges)
+            yield from ((batches.source, batches.first, batches.last, part) for batches in ranges)
 
     def step_rows(self) -> Iterator[tuple[Any, ...]]:
-        """What each step planned, and whether it is in history."""
+        """The plan of each step, and whether the step is in history; the columns are `STEP_COLUMNS`."""
         ordered = self.steps.sort_by([("step", "ascending"), ("source", "ascending")])
         names = ("step", "source", "first_batch", "last_batch", "rows", "planned_at")
         for row in ordered.select(names).to_pylist():
@@ -63,39 +63,59 @@ class Contents:
     def run_rows(self) -> Iterator[tuple[Any, ...]]:
         """The runs of each measure and of the key: level, steps (inclusive), stored rows, files, bytes."""
         for title, runs in self.runs:
-            for run, found in sorted(runs.items()):
-                rows, size = (sum(getattr(file, name) for file in found) for name in ("rows", "size"))
-                yield title, run.level, run.first, run.last, rows, len(found), size
+            for run, files in sorted(runs.items()):
+                rows, size = (sum(getattr(file, name) for file in files) for name in ("rows", "size"))
+                yield title, run.level, run.first, run.last, rows, len(files), size
 
     def event_paths(self, part: str) -> list[str]:
-        """The files of `events`, below the warehouse, that may hold rows of a part, or of "events": both."""
+        """The paths, relative to the warehouse, of the files of `events` that may hold rows of a part.
+
+        `part` is "history", "live", or "events" for both.
+        """
         ranges = {"history": self.history, "live": self.live, "events": self.history + self.live}[part]
-        found = files_of_batches(tables.open_table(self.store, EVENTS), ranges)
-        paths = [f"{EVENTS}/{file.path}" for file in found]
+        files = files_of_batches(tables.open_table(self.store, EVENTS), ranges)
+        paths = [f"{EVENTS}/{file.path}" for file in files]
         for path in paths:
             self.store.check_links(path)
         return paths
 
     def live_rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows of the live batches, with all columns, in bounded pieces; other files are not opened."""
+        """The rows of the live batches, with all columns, in record batches of at most 65,536 rows.
+
+        Files without live rows are not opened.
+        """
         filesystem = self.store.filesystem()
-        found = files_of_batches(tables.open_table(self.store, EVENTS), self.live)
+        files = files_of_batches(tables.open_table(self.store, EVENTS), self.live)
         for rows in read_event_rows(
-            filesystem, map(EventRowGroups.whole_file, found), self.columns, self.live
+            filesystem, map(EventRowGroups.whole_file, files), self.columns, self.live
         ):
             yield from rows.select(list(self.columns)).to_batches(max_chunksize=_PIECE_ROWS)
 
 
-# The columns of the tuples above, with their types.
-BATCHES = (("source", "string"), ("first_batch", "bigint"), ("last_batch", "bigint"), ("part", "string"))
-STEPS = (
+def rejected_counts(store: Store) -> dict[str, int]:
+    """The number of rejected records of each source, from the statistics of the table `rejected`."""
+    counts: dict[str, int] = {}
+    for file in tables.list_files(tables.open_table(store, REJECTED)):
+        source = file.stats["min.source"]
+        counts[source] = counts.get(source, 0) + file.rows
+    return counts
+
+
+# The columns of the tuples that `batches`, `step_rows` and `run_rows` yield, with their SQL types.
+BATCH_COLUMNS = (
+    ("source", "string"),
+    ("first_batch", "bigint"),
+    ("last_batch", "bigint"),
+    ("part", "string"),
+)
+STEP_COLUMNS = (
     ("step", "bigint"),
-    *BATCHES[:3],
+    *BATCH_COLUMNS[:3],
     ("rows", "bigint"),
     ("planned_at", "timestamp"),
     ("loaded", "boolean"),
 )
-RUNS = (
+RUN_COLUMNS = (
     ("projection", "string"),
     ("level", "int"),
     ("first_step", "bigint"),

@@ -18,7 +18,7 @@ from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.tick_counts import sum_tick_counts
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
-from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests, most_of
+from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests, listed_bounds
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_values import Values
@@ -68,7 +68,7 @@ def counts_hold(moment: Moment) -> str:
             here = np.flatnonzero(every.ticks == live.tick)
             names, counts = take_names(every.names, every.codes[here]), every.counts[here]
             cells = FrequencyBounds(hashes, exact(live.cells)).points(digests(names)).hi
-            least, most = most_of(live, names)
+            least, most = listed_bounds(live, names)
             nulls = int(totals.nulls[totals.ticks == live.tick].sum())
             if (live.rows, live.nulls) != (int(counts.sum()), nulls):
                 raise DamagedWarehouse(f"tick {live.tick} of {batches.text} has other rows in events")

@@ -19,7 +19,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
-from tidemark.warehouse.snapshots.snapshot import Snapshot, open_snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
 
 if TYPE_CHECKING:
     import os
@@ -31,7 +31,7 @@ Opened = DeltaTable | TidemarkError | None  # why it cannot be opened; None: the
 class Moment:
     """The views of a snapshot, and the tables beside it."""
 
-    snapshot: Snapshot
+    snapshot: SnapshotReader
     opened: Mapping[str, Opened]
 
     @property

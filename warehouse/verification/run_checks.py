@@ -18,7 +18,7 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
 from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.ledger_rows import RANGE
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.runs.projection import Marks, Projection
 from tidemark.warehouse.runs.run_files import read_blocks
 from tidemark.warehouse.verification.pinned_tables import Moment
@@ -91,7 +91,9 @@ def conserved(moment: Moment, projection: Projection[Any]) -> str:
     held = ledger_table.ranges_by_file(moment.store, moment.table(LEDGER))
     ranges = ledger_table.live_ranges(chain.from_iterable(held.values()), planned_batches(plans))
     live = sum(
-        ledger_table.row_counts(ledger_table.read_rows(moment.store, held, ranges, [*RANGE, "rows"])).values()
+        ledger_table.row_counts(
+            ledger_table.read_rows(moment.store, held, ranges, [*RANGE_COLUMNS, "rows"])
+        ).values()
     )
     found = sum_tick_counts([counts for _, counts in scan_events(moment, projection, ranges)]).rows
     if found != live:

@@ -1,0 +1,64 @@
+"""A table that a snapshot reader keeps open and brings up to date."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
+from tidemark.warehouse.errors import DamagedWarehouse
+
+_LISTING_SECONDS = 60.0  # log cleanup can delete the commit that we look for: list the log this often
+
+
+@dataclass(slots=True)
+class OpenedTable:
+    """A table of the warehouse at the version of the last update.
+
+    `table` is None while the table does not exist. `cache` holds rows of its files, by path. `listed` is the
+    time of the last listing of its log, as time.monotonic() tells it.
+    """
+
+    store: Store
+    name: str
+    table: DeltaTable | None = None
+    cache: dict[str, pa.Table] = field(default_factory=dict)
+    listed: float = 0.0
+
+    @property
+    def version(self) -> int:
+        """The version of the table; -1 if it does not exist."""
+        return self.table.version() if self.table is not None else -1
+
+    @property
+    def existing(self) -> DeltaTable:
+        """The table; DamagedWarehouse if it does not exist."""
+        if self.table is None:
+            raise DamagedWarehouse("a table of the warehouse is missing.")
+        return self.table
+
+    def update(self) -> bool:
+        """Moves to the newest version; returns whether that is another one than before."""
+        before = self.version
+        if self.table is None:
+            self.table = tables.open_table(self.store, self.name) if self._exists() else None
+        elif self._may_be_newer():
+            self.table.update_incremental()
+            self.listed = time.monotonic()
+        return self.version != before
+
+    def _exists(self) -> bool:
+        # A warehouse that was created without a schema gets its runs tables with the first batch.
+        return self.name in (STEPS, LEDGER) or tables.exists(self.store, self.name)
+
+    def _may_be_newer(self) -> bool:
+        """False if the file of the next commit is not there: on a local disk that is far cheaper to see."""
+        if not self.store.is_local or time.monotonic() - self.listed > _LISTING_SECONDS:
+            return True
+        commit = f"{self.store.table(self.name)}/_delta_log/{self.version + 1:020d}.json"
+        return os.path.exists(commit)  # noqa: PTH110  pathlib's takes longer than the rest of a refresh

@@ -1,0 +1,305 @@
+"""Reads snapshots of a warehouse, consistent while loads run, without a JVM.
+
+Snapshot isolation comes from the order of the reads. First the runs tables are read, at their newest
+version. Then the steps: they hold the plan of every step in those runs. Then the ledger: it has rows for
+every batch that those steps do not cover, because ledger rows stay for the grace period after their batch
+was loaded. So no batch is missing and none is counted twice.
+
+Cost. A refresh that finds nothing new looks for one file per table. A view reads only the marks and ledger
+rows of runs and batches that the previous views did not have.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import EVENTS, KEYS, LEDGER, STEPS, Store
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
+from tidemark.warehouse.ledger import ledger_table, live_summaries
+from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
+from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.projections.key_counts import KeyCounts
+from tidemark.warehouse.projections.sorted_values import Values
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.layout import Layout, Run
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.snapshots.opened_table import OpenedTable
+from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
+from tidemark.warehouse.snapshots.system_tables import Contents, rejected_counts
+
+
+@dataclass(slots=True)
+class _Current:
+    """What was read at the versions of the last refresh, each part on first use.
+
+    `ledger_ranges` are the ranges of each file of the ledger, by path.
+    """
+
+    views: dict[str, View] = field(default_factory=dict)
+    keys: KeysView | None = None
+    snapshot: Snapshot | None = None
+    ledger_ranges: dict[str, list[BatchRange]] | None = None
+
+
+@dataclass(slots=True)
+class _Reused:
+    """Immutable parts of the previous views, which the next views take over.
+
+    `marks` are by runs table, then by marks file; `rows` by measure, then by range; `keys` by range.
+    """
+
+    marks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[str, dict[BatchRange, list[LiveRow]]] = field(default_factory=dict)
+    keys: dict[BatchRange, list[LiveKeys]] = field(default_factory=dict)
+    ranges: ledger_table.RangeCache = field(default_factory=dict)
+
+
+class SnapshotReader:
+    """Reads the newest state of one warehouse. It is not safe to share between threads without a lock.
+
+    `refresh` moves to the newest versions of the tables. `pinned` returns the state of the last refresh as
+    an immutable `Snapshot`. `view`, `keys_view`, `contents` and `info` return single parts of it and read
+    no other parts.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._opened: dict[str, OpenedTable] = {}
+        self._current, self._reused = _Current(), _Reused()
+        self._read_options()
+        self.refresh()
+
+    @property
+    def identity(self) -> str:
+        """The id of the table `events`: it differs from that of another warehouse at the same place."""
+        return str(self._events.metadata().id)
+
+    def refresh(self) -> bool:
+        """Looks for newer versions of the tables; returns whether there were any."""
+        if not self.options.columns:  # the first batch may have fixed the columns meanwhile
+            self._read_options()
+        changed = [self._update(name) for name in [*self._runs_tables, STEPS, LEDGER]]
+        if any(changed):
+            self._current = _Current()
+        return any(changed)
+
+    def table(self, name: str) -> DeltaTable | None:
+        """A runs table, the steps or the ledger as of the last refresh; None if it does not exist."""
+        opened = self._opened.get(name)
+        return None if opened is None else opened.table
+
+    def view(self, measure: str | None = None) -> View:
+        """The view of a measure, of the first one if None, as of the last refresh.
+
+        InputError if there is no such measure.
+        """
+        chosen = self.options.measure(measure)
+        if chosen.name not in self._current.views:
+            self._current.views[chosen.name] = self._read_view(chosen)
+        return self._current.views[chosen.name]
+
+    def keys_view(self) -> KeysView:
+        """The view of the key as of the last refresh.
+
+        InputError if the warehouse has no key or no rows yet, or if the keys of old steps are not loaded.
+        """
+        key = self.options.key_column
+        if key is None:
+            raise InputError(
+                "the warehouse has no rows yet: its first batch will fix the columns' types."
+                if self.options.key
+                else "the warehouse was created without a key. Create one with key='column' and load it."
+            )
+        if self._current.keys is None:
+            self._current.keys = self._read_keys_view(key)
+        return self._current.keys
+
+    def pinned(self) -> Snapshot:
+        """The whole state as of the last refresh; the same object until a refresh finds something new."""
+        if self._current.snapshot is None:
+            keys: KeysView | InputError
+            try:
+                keys = self.keys_view()
+            except InputError as error:  # the snapshot raises it when its keys are asked for
+                keys = error
+            views = {measure.name: self.view(measure.name) for measure in self.options.measures}
+            self._current.snapshot = Snapshot(
+                self.store, self.options, self.identity, views, keys, self.contents(), self.info()
+            )
+        return self._current.snapshot
+
+    def marks(self, projection: Projection[Any]) -> tuple[Any, ...]:
+        """The marks of every run of the projection as of the last refresh; only new runs' marks are read."""
+        layout, files = self._runs(projection)
+        root = projection.runs_table
+        before, now = self._reused.marks.get(root, {}), {}
+        for run in layout.runs:
+            path = files[run][0].path
+            now[path] = before.get(path) or run_tables.read_marks(self.store, projection, run, files[run])
+        self._reused.marks[root] = now
+        return tuple(now.values())
+
+    def contents(self) -> Contents:
+        """The batches, steps and runs as of the last refresh.
+
+        While a load commits a step to one projection after the other, the first measure decides whether the
+        step is in history.
+        """
+        first, steps = Values(self.options.measure()), self._opened[STEPS]
+        layout, plans = self._runs(first)[0], self._plans()
+        return Contents(
+            store=self.store,
+            options=self.options,
+            last_step=layout.last_step,
+            history=tuple(planned_batches(plans, layout.last_step)),
+            live=tuple(self._live_batches(layout)),
+            steps=tables.read(self.store, STEPS, steps.existing, steps.cache),
+            runs=tuple(
+                (projection.title, self._runs(projection)[1]) for projection in self.options.projections
+            ),
+        )
+
+    def info(self) -> dict[str, Any]:
+        """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
+        measures = self.options.measures
+        ahead = max(measures, key=lambda measure: self._runs(Values(measure))[0].last_step, default=None)
+        live = self.view(ahead.name) if ahead is not None else None
+        return {
+            "warehouse": self.store.uri,
+            "eps": self.options.eps,
+            "kappa": self.options.kappa,
+            "steps": max((plan.step for plan in self._plans()), default=-1) + 1,
+            "live_batches": sum(ranges.last - ranges.first + 1 for ranges in live.batches) if live else 0,
+            "live_rows": sum(row.rows for row in live.live) if live else 0,
+            "rejected": rejected_counts(self.store),
+            "measures": {measure.name: self._runs_info(Values(measure)) for measure in measures},
+            **({"keys": self._runs_info(KeyCounts(key))} if (key := self.options.key_column) else {}),
+            "versions": {name: opened.version for name, opened in self._opened.items()},
+        }
+
+    def _runs_info(self, projection: Projection[Any]) -> dict[str, Any]:
+        table = self._opened[projection.runs_table].table
+        files = tables.list_files(table) if table is not None else []
+        return {
+            "type": projection.type,
+            "rows": sum(file.rows for file in files),
+            "bytes": sum(file.size for file in files),
+            "files": len(files),
+            "runs_by_level": Layout.of(run_tables.runs_of(files)).levels(),
+        }
+
+    def _read_options(self) -> None:
+        self._events = tables.open_table(self.store, EVENTS)
+        self.options: Options = read_options(self.store, self._events)
+        self._runs_tables = [projection.runs_table for projection in self.options.projections]
+
+    def _update(self, name: str) -> bool:
+        return self._opened.setdefault(name, OpenedTable(self.store, name)).update()
+
+    def _plans(self) -> list[StepPlan]:
+        steps = self._opened[STEPS]
+        return read_step_plans(self.store, steps.existing, steps.cache)
+
+    def _read_view(self, measure: Measure) -> View:
+        values = Values(measure)
+        layout, _ = self._runs(values)
+        batches = self._live_batches(layout)
+        return View(
+            measure=measure,
+            versions=self._versions(values),
+            runs=self.marks(values),
+            root=values.runs_table,
+            batches=tuple(batches),
+            live=self._live_rows(measure, batches),
+        )
+
+    def _read_keys_view(self, key: Key) -> KeysView:
+        counts = KeyCounts(key)
+        layout, _ = self._runs(counts)
+        self._check_keys_loaded(layout.last_step)
+        batches = self._live_batches(layout)
+        return KeysView(
+            key=key,
+            versions=self._versions(counts),
+            runs=self.marks(counts),
+            root=counts.runs_table,
+            batches=tuple(batches),
+            live=self._live_keys(batches),
+        )
+
+    def _check_keys_loaded(self, last_step: int) -> None:
+        """InputError if steps were loaded before the warehouse kept keys.
+
+        A load commits a step to the first measure, then to the key, so the key may be one step behind.
+        Where it is further behind, or has no table, the rows of the steps between are neither in its runs
+        nor among the live batches: counts would be too small.
+        """
+        ahead = self._runs(Values(self.options.measures[0]))[0].last_step
+        if ahead > last_step + 1 or (ahead > last_step and self._opened[KEYS].table is None):
+            steps = f"step {ahead}" if ahead == last_step + 1 else f"steps {last_step + 1} to {ahead}"
+            raise InputError(
+                f"the keys of {steps} are not in history yet: they were loaded before keys were kept. "
+                "Load once, for example with `tidemark load --from-stream`, to add them."
+            )
+
+    def _runs(self, projection: Projection[Any]) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:
+        table = self._opened[projection.runs_table].table
+        files = run_tables.runs_of(tables.list_files(table)) if table is not None else {}
+        return Layout.of(files), files
+
+    def _versions(self, projection: Projection[Any]) -> dict[str, int]:
+        names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
+        return {role: self._opened[name].version for role, name in names.items()}
+
+    def _live_batches(self, layout: Layout) -> list[BatchRange]:
+        """The ranges of the ledger that the steps in history do not cover."""
+        loaded = planned_batches(self._plans(), layout.last_step)
+        return ledger_table.live_ranges(chain.from_iterable(self._ledger_ranges().values()), loaded)
+
+    def _ledger_ranges(self) -> dict[str, list[BatchRange]]:
+        if self._current.ledger_ranges is None:
+            ledger = self._opened[LEDGER].existing
+            self._current.ledger_ranges = ledger_table.ranges_by_file(self.store, ledger, self._reused.ranges)
+        return self._current.ledger_ranges
+
+    def _live_keys(self, batches: list[BatchRange]) -> tuple[LiveKeys, ...]:
+        """The ledger rows of the ranges, seen from the key; only those of new ranges are read."""
+        before = self._reused.keys
+        new = [ranges for ranges in batches if ranges not in before]
+        now = {ranges: before.get(ranges, []) for ranges in batches}
+        for live in live_summaries.live_keys(self.store, self._ledger_ranges(), new):
+            now[live.batches].append(live)
+        self._reused.keys = now
+        return tuple(chain.from_iterable(now.values()))
+
+    def _live_rows(self, measure: Measure, batches: list[BatchRange]) -> tuple[LiveRow, ...]:
+        """The ledger rows of the ranges, seen from a measure; only those of new ranges are read."""
+        before = self._reused.rows.get(measure.name, {})
+        new = [ranges for ranges in batches if ranges not in before]
+        rows = ledger_table.read_rows(self.store, self._ledger_ranges(), new, live_summaries.MEASURE_COLUMNS)
+        now = {ranges: before.get(ranges, []) for ranges in batches}
+        for row in live_summaries.live_rows(rows, measure.name):
+            now[BatchRange(row.source, row.first_batch, row.last_batch)].append(row)
+        self._reused.rows[measure.name] = now
+        return tuple(chain.from_iterable(now.values()))
+
+
+@report_os_errors("opening")
+def open_snapshot(
+    uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None
+) -> SnapshotReader:
+    """Opens a warehouse for reading; NotAWarehouse if there is none."""
+    if not isinstance(uri, (str, os.PathLike)):
+        raise InputError(f"a warehouse is a path or an address, got {uri!r}.")
+    return SnapshotReader(Store.from_uri(uri, storage_options))

@@ -1,0 +1,98 @@
+"""Tuning: how much work and memory a call of the warehouse takes at a time.
+
+The numbers decide how rows are divided among tasks, files, blocks and marks, and so decide speed and memory.
+All values keep all promises: exact answers are the same, and approximate ones are within the same eps. The
+numbers are not stored: each call may use others, at the same time as calls with the defaults or after them.
+`Store` carries them to every task of the call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tidemark.warehouse.errors import InputError
+
+_MOST = 2**40
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise InputError(f"{name} must be a whole number from 1 to 2**40, got {value!r}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """Sizes that a call works with; every field is a whole number from 1 to 2**40.
+
+    Raises InputError for any other value, for `file_rows` that are not (least, most) with least <= most, and
+    for a `fan` that is 1, a square or a cube.
+
+    batch_rows       rows of a batch of given rows, where there is no Spark session
+    batch_bytes      bytes of such a batch when it is read from a Parquet file, as the footer states them
+    group_rows       rows of a row group of `events` at most
+    group_bytes      bytes in memory at which a row group of `events` ends, if it has fewer rows
+    digest_rows      rows of `events` that a task digests to compare a batch that comes again
+    sort_rows        rows of `events` that a task sorts, divided by the number of measures; 2**21 take
+                     32 MB of values and ticks, and a few times that while sorting. A task that summarises
+                     rows of `events` for the ledger takes as many
+    held_bytes       bytes of a projection's sorted rows that a task holds; more are written as chunks
+    slice_rows       rows of a merge that a task holds
+    file_rows        (least, most) rows of a file of a run; between them there is one file for each core
+    block_rows       rows of a block (row group) of a measure's run; marks stand every quarter of it
+    span_cells       counts by span and tick that a measure's run stores at most; spans grow beyond it
+    key_block_rows   rows of a block of a key run; up to four times as many in very long runs
+    key_block_bytes  bytes of the distinct keys of such a block; a single key may be longer
+    fan              batches, or ranges of the level below, that one range of the cascade repeats
+    summary_rows     rows that are summarised at once
+    summary_parts    summaries of one tick that are held before they are joined
+
+    Why `fan` is not a square or a cube: a summary is merged at most once a level, so a range is only made of
+    narrower ranges of the same fan. The ledger does not store the fan. Without squares and cubes the width of
+    a range (fan, fan**2, fan**3 or fan**4) belongs to one fan only.
+    """
+
+    batch_rows: int = 2**16
+    batch_bytes: int = 2**26
+    group_rows: int = 2**20
+    group_bytes: int = 2**27
+    digest_rows: int = 2**21
+    sort_rows: int = 2**21
+    held_bytes: int = 2**28
+    slice_rows: int = 2**20
+    file_rows: tuple[int, int] = (2**20, 2**22)
+    block_rows: int = 2**14
+    span_cells: int = 2**18
+    key_block_rows: int = 2**12
+    key_block_bytes: int = 2**20
+    fan: int = 32
+    summary_rows: int = 2**20
+    summary_parts: int = 64
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if each.name != "file_rows":
+                _check_positive(each.name, getattr(self, each.name))
+        if not isinstance(self.file_rows, tuple) or len(self.file_rows) != 2:
+            raise InputError(f"file_rows must be a pair (least, most) of rows, got {self.file_rows!r}.")
+        for rows in self.file_rows:
+            _check_positive("file_rows", rows)
+        if self.file_rows[0] > self.file_rows[1]:
+            raise InputError(f"file_rows must be (least, most) with least <= most, got {self.file_rows!r}.")
+        if self.fan == 1 or any(round(self.fan ** (1 / power)) ** power == self.fan for power in (2, 3)):
+            raise InputError(
+                f"fan must be at least 2, and neither a square nor a cube, got {self.fan}: its ranges would "
+                "look like those of another fan. Take 2, 3, 5, 6, 7, 10 or 32, for example."
+            )
+
+
+DEFAULT = Tuning()
+
+
+def tuning_of(given: object) -> Tuning:
+    """The tuning that a caller gave; DEFAULT for None. InputError for anything else that is not a Tuning."""
+    if given is None:
+        return DEFAULT
+    if not isinstance(given, Tuning):
+        raise InputError(f"tuning must be a tidemark.warehouse.Tuning or None, got {given!r}.")
+    return given
