@@ -32,7 +32,7 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import STEPS, Store
 from tidemark.warehouse.events import steps
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
@@ -220,15 +220,15 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
     """Every step but the last in history, merged as loads merge; the last one in the ledger."""
     kind = "bigint" if parts[0].values().dtype == np.int64 else "double"
     warehouse.create(spark, uri, ["value"], eps=eps, kappa=KAPPA, schema=f"value {kind}")
-    store = Store.of(uri)
+    store = Store.from_uri(uri)
     options = read_options(store)
     measure = options.measure()
     values = SortedValues(measure)
     *loaded, live = parts
     for part in loaded:
-        batch = Batches(f"load:{part.step}", 0, 0)
-        plan = steps.Plan(part.step, ((batch, part.rows),))
-        steps.write_plan(store, tables.open_table(store, STEPS), plan)
+        batch = BatchRange(f"load:{part.step}", 0, 0)
+        plan = steps.StepPlan(part.step, ((batch, part.rows),))
+        steps.write_step_plan(store, tables.open_table(store, STEPS), plan)
         new = _sorted_run(store, values, options, part.values(), part.step)
         run_tables.append_marks(store, values, new)
         assert run_tables.commit_run(store, values, new)
@@ -245,7 +245,7 @@ def _sorted_run(
     store: Store, values: SortedValues, options: Options, column: Any, step: int
 ) -> run_tables.NewRun:
     run = run_tables.Run(step, step, 0)
-    attempt = tables.new_name()
+    attempt = tables.unique_name()
     ticks, none = np.full(len(column), step, dtype=np.int64), np.zeros(1, dtype=np.int64)
     totals = TickCounts(ticks[:1], np.array([len(column)]), none, none)
     rows = values.sort([ValueRows(column, ticks)])
@@ -259,7 +259,7 @@ def _sorted_run(
 def _merge(store: Store, values: SortedValues, options: Options) -> None:
     """What a load does after its step, in this process."""
     while True:
-        found = run_tables.files_by_run(tables.files(tables.open_table(store, values.runs_table)))
+        found = run_tables.files_by_run(tables.list_files(tables.open_table(store, values.runs_table)))
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return

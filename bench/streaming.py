@@ -208,7 +208,7 @@ def _many_batches(spark: SparkSession, folder: Path, section: Section, sizes: Si
     uri = _create(spark, folder, source, key=None)
     warehouse.load(spark, uri, spark.read.parquet(str(source)), "history")
     alone = _opened(uri)
-    store = Store.of(uri)
+    store = Store.from_uri(uri)
     eps = warehouse.open_snapshot(uri).options.eps
     rng = np.random.default_rng(9)
     values = [history.values()]

@@ -28,7 +28,7 @@ from tidemark.warehouse.columns.ticks import from_epoch_us, parse_duration
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.load import LoadReport
-from tidemark.warehouse.settings.options import Options, parse_given
+from tidemark.warehouse.settings.options import Options, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,13 +92,13 @@ def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
 
 def _check_options(given: argparse.Namespace) -> None:
     """InputError for bad options; all checks that are possible before Spark starts, which takes seconds."""
-    chosen = parse_given(**arguments.creation_options(given), grace=None)
+    chosen = parse_options(**arguments.creation_options(given), grace=None)
     span = given.batch_every and parse_duration(given.batch_every)
     if given.from_stream:
         options: Options | None = warehouse.open_snapshot(given.warehouse).options
     else:
         options = _options(given)
-    Store.of(given.warehouse).check_place(writing=True)
+    Store.from_uri(given.warehouse).check_place(writing=True)
     if options is not None:
         options.check_same(chosen)
     if span and (options.time if options else given.time) is None:

@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(given: argparse.Namespace) -> int:
     """Maintains the warehouse and prints a report."""
     warehouse.open_snapshot(given.warehouse)
-    Store.of(given.warehouse).check_place(writing=True)
+    Store.from_uri(given.warehouse).check_place(writing=True)
     spark = spark_session("tidemark maintain")
     with show_progress(spark, Console(stderr=True)) as set_phase:
         report = warehouse.maintain(spark, given.warehouse, grace=given.grace, progress=set_phase)

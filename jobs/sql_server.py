@@ -88,7 +88,7 @@ def _serve(given: argparse.Namespace) -> int:
             functions = [
                 function
                 for name, uri in warehouses.items()
-                for function in publish(spark, name, Store.of(uri))
+                for function in publish(spark, name, Store.from_uri(uri))
             ]
             _set_address(spark, given.host, given.port, folder)
             server = start(spark, functions, allow_all=given.allow_all)

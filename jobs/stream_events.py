@@ -31,7 +31,7 @@ from tidemark.jobs.spark.session import spark_session
 from tidemark.stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import InputError, told_in
+from tidemark.warehouse.errors import InputError, error_in_traceback
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +66,7 @@ def run(given: argparse.Namespace) -> int:
         if not getattr(given, name):
             given.parser.error(f"--{name} is needed with --source {given.source}")
     warehouse.open_snapshot(given.warehouse)
-    Store.of(given.warehouse).check_place(writing=True)
+    Store.from_uri(given.warehouse).check_place(writing=True)
     stopping = threading.Event()
     try:
         spark = spark_session("tidemark stream")
@@ -74,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
             _stream(spark, given, stopping)
         return DONE
     except PySparkException as error:
-        library_error = told_in(str(error))  # it crossed Spark's thread as text
+        library_error = error_in_traceback(str(error))  # it crossed Spark's thread as text
         readable = library_error or as_input_error(error, given.path or given.topic)
         if readable is error:
             raise
@@ -93,7 +93,7 @@ def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.
         _read(spark, given, options),
         given.warehouse,
         source=name,
-        checkpoint=given.checkpoint or Store.of(given.warehouse).spark_path(f"checkpoints/{name}"),
+        checkpoint=given.checkpoint or Store.from_uri(given.warehouse).spark_path(f"checkpoints/{name}"),
         trigger=AVAILABLE_NOW if given.once else given.trigger,
         ahead=given.ahead or DEFAULT_AHEAD,
         max_rejected_fraction=given.max_rejected_fraction,

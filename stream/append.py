@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.events.reader import Batches, event_files, rows_by_batch, share_out
-from tidemark.warehouse.execution.executors import Executor, Input, executor_of
+from tidemark.warehouse.events.reader import BatchRange, files_of_batches, rows_by_batch, split_row_groups
+from tidemark.warehouse.execution.executors import Executor, Input, executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers, rejected
 from tidemark.warehouse.ingest.append_rows import Appended
 from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RowFilter
@@ -28,20 +28,20 @@ from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.load import BULK, next_step
 from tidemark.warehouse.loads import tasks
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.tuning import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidemark.warehouse.execution.arrow_inputs import Given
+    from tidemark.warehouse.execution.arrow_inputs import LocalRows
 
 
 def append(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
-    rows: DataFrame | Given,
+    rows: DataFrame | LocalRows,
     *,
     source: str,
     batch: int,
@@ -63,9 +63,9 @@ def append(
     """
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
         raise InputError(f"batch must be a whole number from 0 on, got {batch!r}.")
-    store = Store.of(uri, storage_options, tuning)
-    executor = executor_of(spark, store.tuning)
-    name = Batches(checked_source(source), batch, batch)
+    store = Store.from_uri(uri, storage_options, tuning)
+    executor = executor_for(spark, store.tuning)
+    name = BatchRange(checked_source(source), batch, batch)
     return append_batch(executor, store, executor.input(rows), name) is not None
 
 
@@ -76,12 +76,12 @@ def checked_source(source: object) -> str:
     return source
 
 
-@telling_refusals("append")
+@report_os_errors("append")
 def append_batch(
     executor: Executor,
     store: Store,
     rows: Input,
-    batch: Batches,
+    batch: BatchRange,
     *,
     row_filter: RowFilter = DEFAULT_FILTER,
     check: Callable[[Appended], None] = lambda _: None,
@@ -104,7 +104,7 @@ def append_batch(
         return None
     previous = tables.newest_transaction(events, batch.source)
     if previous > tables.newest_transaction(ledger, batch.source):
-        _finish(executor, store, options, Batches(batch.source, previous, previous))
+        _finish(executor, store, options, BatchRange(batch.source, previous, previous))
         ledger = tables.open_table(store, LEDGER)
     prepared: list[ledger_table.Prepared] = []
 
@@ -120,12 +120,12 @@ def append_batch(
     if done.outcome == "known":  # another process has appended it, or a later one, in the meantime
         return append_batch(executor, store, rows, batch, row_filter=row_filter, check=check)
     if done.after > tables.newest_transaction(ledger, batch.source):
-        _finish(executor, store, options, Batches(batch.source, done.after, done.after))
+        _finish(executor, store, options, BatchRange(batch.source, done.after, done.after))
     ledger_table.append_batch(store, options.eps, batch.source, batch.last, done.summaries, *prepared)
     return done
 
 
-def _check_without_rows(store: Store, rows: Input, batch: Batches, row_filter: RowFilter) -> None:
+def _check_without_rows(store: Store, rows: Input, batch: BatchRange, row_filter: RowFilter) -> None:
     """InputError if a batch of which nothing is stored comes with rows: later batches are stored already."""
     trial = append_rows.dry_run(store, rows, batch, next_step(store), row_filter)
     recorded = rejected.has_rejected(tables.open_table(store, REJECTED), batch)
@@ -133,7 +133,7 @@ def _check_without_rows(store: Store, rows: Input, batch: Batches, row_filter: R
         raise batch_numbers.passed_over(batch, batch_numbers.newest(store, batch.source))
 
 
-def _finish(executor: Executor, store: Store, options: Options, batch: Batches) -> Appended | None:
+def _finish(executor: Executor, store: Store, options: Options, batch: BatchRange) -> Appended | None:
     """Writes the missing ledger rows of the batch and of earlier batches whose rows are in `events`.
 
     They are missing after a crash, or while another process is about to write them. Returns None if the other
@@ -141,20 +141,22 @@ def _finish(executor: Executor, store: Store, options: Options, batch: Batches) 
     """
     events, ledger = (tables.open_table(store, name) for name in (EVENTS, LEDGER))
     first = min(batch.first, tables.newest_transaction(ledger, batch.source) + 1)
-    row_counts = rows_by_batch(store.filesystem(), events, Batches(batch.source, first, batch.last))
+    row_counts = rows_by_batch(store.filesystem(), events, BatchRange(batch.source, first, batch.last))
     written = False
     for number in sorted({*row_counts, batch.last}):
-        summaries = _summarise(executor, store, options, Batches(batch.source, number, number))
+        summaries = _summarise(executor, store, options, BatchRange(batch.source, number, number))
         written = ledger_table.append_batch(store, options.eps, batch.source, number, summaries)
     return Appended("known", rows=row_counts[batch.last], summaries=summaries) if written else None
 
 
-def _summarise(executor: Executor, store: Store, options: Options, batch: Batches) -> list[TickSummary]:
+def _summarise(executor: Executor, store: Store, options: Options, batch: BatchRange) -> list[TickSummary]:
     """The summaries of the batch by tick, computed from its rows in `events`."""
     eps = ledger_table.level_eps(options.eps, 0)
-    files = event_files(tables.open_table(store, EVENTS), [batch])
+    files = files_of_batches(tables.open_table(store, EVENTS), [batch])
     work = [
         tasks.SummariseTask(store, options, (batch,), tuple(shares), eps)
-        for shares in share_out(store.filesystem(), files, store.tuning.sort_rows // len(options.measures))
+        for shares in split_row_groups(
+            store.filesystem(), files, store.tuning.sort_rows // len(options.measures)
+        )
     ]
     return by_tick(chain.from_iterable(executor.run(work)), eps)

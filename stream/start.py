@@ -14,12 +14,12 @@ from tidemark.stream.append import append_batch, checked_source
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, TooManyRejected
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.execution.executors import executor_of
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers
 from tidemark.warehouse.ingest.append_rows import RECORD_COLUMNS, Appended
 from tidemark.warehouse.ingest.row_filter import RowFilter
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.tuning import Tuning
 
@@ -47,7 +47,7 @@ class BatchReport:
     nulls: Mapping[str, int] = field(default_factory=dict)
 
 
-@telling_refusals("stream")
+@report_os_errors("stream")
 def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     streaming_df: DataFrame,
     uri: str | os.PathLike[str],
@@ -86,7 +86,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     that do not fit, and if the checkpoint lacks batches that the warehouse has from this source.
     """
     spark = streaming_df.sparkSession
-    store = Store.of(uri, storage_options, tuning)
+    store = Store.from_uri(uri, storage_options, tuning)
     name = checked_source(source)
     parser_columns = [column for column in RECORD_COLUMNS if column in streaming_df.columns]
     if not streaming_df.isStreaming:
@@ -103,7 +103,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     parsed = bool(parser_columns)
     spark_trigger = _spark_trigger(trigger)
     ahead_us = None if ahead is None else parse_duration(ahead)
-    executor = executor_of(spark)
+    executor = executor_for(spark)
     append_rows.check_rows(read_options(store), executor.input(streaming_df), RowFilter(reasons=parsed))
     check_numbering(spark, store, name, os.fspath(checkpoint))
     lock = busy or threading.Lock()
@@ -116,7 +116,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 executor,
                 store,
                 executor.input(rows),
-                Batches(name, number, number),
+                BatchRange(name, number, number),
                 row_filter=RowFilter(latest, parsed),
                 check=lambda done: _check_fraction(done, max_rejected_fraction, name, number),
             )

@@ -33,7 +33,7 @@ from tests.warehouse.keyworld import plain
 from tidemark import query, warehouse
 from tidemark.sketches import target_rank
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.projections import key_counts, key_rows, sorted_values
@@ -91,7 +91,7 @@ class Whole(RuleBasedStateMachine):
         Whole.histories += 1
         self.path = self.folder / f"{Whole.histories}"
         shutil.copytree(self.templates[template], self.path)
-        self.store = Store.of(self.path, tuning=TINY)
+        self.store = Store.from_uri(self.path, tuning=TINY)
         self.kind = template[0]
         self.rows: list[Row] = []
         self.batches: list[list[Row]] = []
@@ -186,7 +186,9 @@ class Whole(RuleBasedStateMachine):
         once = CommitProperties(app_transactions=[Transaction("s", batch)])
         write_deltalake(self.store.table("events"), table, mode="append", commit_properties=once)
         options = read_options(self.store)
-        summaries = append_module._summarise(LocalExecutor(), self.store, options, Batches("s", batch, batch))
+        summaries = append_module._summarise(
+            LocalExecutor(), self.store, options, BatchRange("s", batch, batch)
+        )
         assert ledger_table.append_batch(self.store, options.eps, "s", batch, summaries)
 
     def _check(self, window: tuple[int, int] | None) -> None:
@@ -246,15 +248,17 @@ def test_a_broken_warehouse_is_caught(
 ) -> None:
     """The machine finds a span that forgets a row, loaded rows that stay live, keys without their ticks."""
     if broken == "ticks":
-        count = sorted_values.cells_of
+        count = sorted_values.count_cells
 
         def forgets(*args: Any) -> Any:
             spans, ticks, counts = count(*args)
             return spans, ticks, counts // 2 * 2
 
-        monkeypatch.setattr(sorted_values, "cells_of", forgets)
+        monkeypatch.setattr(sorted_values, "count_cells", forgets)
     elif broken == "keys":
-        monkeypatch.setattr(key_counts, "counted", lambda column, ticks: key_rows.counted(column, ticks * 0))
+        monkeypatch.setattr(
+            key_counts, "count_pairs", lambda column, ticks: key_rows.count_pairs(column, ticks * 0)
+        )
     else:
         monkeypatch.setattr(ledger_table, "live_ranges", lambda known, _: sorted(known))
     short = settings(LONG, database=None, report_multiple_bugs=False, phases=[Phase.generate])

@@ -25,7 +25,7 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_rows
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.settings.option_checks import (
     DEFAULT_EPS,
@@ -39,7 +39,7 @@ from tidemark.warehouse.settings.options import (
     DEFAULT_GRACE,
     DEFAULT_TICK,
     Options,
-    parse_given,
+    parse_options,
     read_options,
 )
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tidemark.create")
 
 
-@telling_refusals("create")
+@report_os_errors("create")
 def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -90,7 +90,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
 
     Raises InputError for an invalid option, OptionsMismatch if the warehouse exists with other options.
     """
-    given = parse_given(
+    given = parse_options(
         measures=measures,
         key=key,
         time=time,
@@ -101,7 +101,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
         key_eps=key_eps,
         key_delta=key_delta,
     )
-    store = Store.of(uri, storage_options)
+    store = Store.from_uri(uri, storage_options)
     store.check_place()
     if tables.exists(store, EVENTS):
         options = read_options(store)

@@ -53,7 +53,7 @@ class TooManyRejected(TidemarkError):
     """More of a batch than allowed could not be taken: nothing of it was committed."""
 
 
-def told_in(text: str) -> TidemarkError | None:
+def error_in_traceback(text: str) -> TidemarkError | None:
     """The package's error that a traceback in the text ends with: as text it crosses Spark; None: no such."""
     found = re.search(r"warehouse\.errors\.(\w+): (.+)", text)
     kind = globals().get(found[1]) if found else None

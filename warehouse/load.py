@@ -35,19 +35,19 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import contend, without_secrets
+from tidemark.warehouse.delta.commits import retry_lost_races, without_secrets
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.events.reader import Batches, rows_by_batch
-from tidemark.warehouse.events.steps import Plan, covered, read_plans, write_plan
-from tidemark.warehouse.execution.executors import executor_of
+from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
+from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans, write_step_plan
+from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING
 from tidemark.warehouse.ingest.same_rows import check_same_rows
 from tidemark.warehouse.ledger import batch_counts, ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.loads import run_builder
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout, plan_merge
 from tidemark.warehouse.runs.projection import Projection
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidemark.warehouse.execution.arrow_inputs import Given
+    from tidemark.warehouse.execution.arrow_inputs import LocalRows
     from tidemark.warehouse.execution.executors import Executor, Input
 
 _LOG = logging.getLogger("tidemark.load")
@@ -108,11 +108,11 @@ class _Progress:
         self.report.seconds[name] = self.report.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
-@telling_refusals("load")
+@report_os_errors("load")
 def load(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
-    rows: DataFrame | Given | None = None,
+    rows: DataFrame | LocalRows | None = None,
     batch: str | None = None,
     *,
     storage_options: dict[str, str] | None = None,
@@ -145,8 +145,8 @@ def load(
         raise InputError(
             f"batch must be a name that stays the same when the load is run again, got {batch!r}."
         )
-    store = Store.of(uri, storage_options, tuning)
-    executor = executor_of(spark, store.tuning)
+    store = Store.from_uri(uri, storage_options, tuning)
+    executor = executor_for(spark, store.tuning)
     options = read_options(store)
     report = LoadReport()
     watch = _Progress(report, progress)
@@ -160,7 +160,7 @@ def load(
     return report
 
 
-def bulk_batch(name: str) -> Batches:
+def bulk_batch(name: str) -> BatchRange:
     """The batch of the bulk load called `name`: the only one of its source, numbered by a hash of the source.
 
     Statistics of long text are truncated. The number's statistics are exact, so files are still pruned when
@@ -168,11 +168,11 @@ def bulk_batch(name: str) -> Batches:
     """
     source = f"{BULK}{name}"
     number = int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest(), "big")
-    return Batches(source, number, number)
+    return BatchRange(source, number, number)
 
 
 def _plan_bulk(
-    executor: Executor, store: Store, options: Options, rows: Input, batch: Batches, progress: _Progress
+    executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange, progress: _Progress
 ) -> int | None:
     """Appends the batch to `events` and plans its step; returns the step, None if the batch has no rows."""
     with progress.phase("check"):
@@ -205,15 +205,15 @@ def _plan_live(store: Store, progress: _Progress) -> int | None:
     None if nothing was ever planned. The outcome is 'empty' if there was no such batch.
     """
 
-    def choose(planned: list[Batches]) -> list[tuple[Batches, int]]:
+    def choose(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
         files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
         live = ledger_table.live_ranges(chain.from_iterable(files.values()), planned)
         counts = ledger_table.row_counts(ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows"]))
-        by_source: dict[str, list[Batches]] = {}
+        by_source: dict[str, list[BatchRange]] = {}
         for batches in live:
             by_source.setdefault(batches.source, []).append(batches)
         return [
-            (Batches(source, ranges[0].first, ranges[-1].last), sum(counts[batches] for batches in ranges))
+            (BatchRange(source, ranges[0].first, ranges[-1].last), sum(counts[batches] for batches in ranges))
             for source, ranges in by_source.items()
         ]
 
@@ -233,11 +233,11 @@ def next_step(store: Store) -> int:
     return plans[-1].step + 1 if plans else 0
 
 
-def _plans(store: Store) -> list[Plan]:
-    return read_plans(store, tables.open_table(store, STEPS))
+def _plans(store: Store) -> list[StepPlan]:
+    return read_step_plans(store, tables.open_table(store, STEPS))
 
 
-def _plan(store: Store, choose: Callable[[list[Batches]], list[tuple[Batches, int]]]) -> int | None:
+def _plan(store: Store, choose: Callable[[list[BatchRange]], list[tuple[BatchRange, int]]]) -> int | None:
     """Commits a plan and returns its step; None if there is nothing to plan.
 
     `choose` gets the ranges that are planned already and returns the parts of the new plan, each with its
@@ -246,18 +246,18 @@ def _plan(store: Store, choose: Callable[[list[Batches]], list[tuple[Batches, in
 
     def attempt() -> int | None:
         table = tables.open_table(store, STEPS)
-        plans = read_plans(store, table)
+        plans = read_step_plans(store, table)
         step = plans[-1].step + 1 if plans else 0
-        parts = choose(covered(plans, step))
+        parts = choose(planned_batches(plans, step))
         if not parts:
             return None
-        write_plan(store, table, Plan(step, tuple(parts)))
+        write_step_plan(store, table, StepPlan(step, tuple(parts)))
         return step
 
-    return contend(STEPS, attempt)
+    return retry_lost_races(STEPS, attempt)
 
 
-def _count(store: Store, batch: Batches) -> int:
+def _count(store: Store, batch: BatchRange) -> int:
     """The number of rows of the batch in `events`."""
     return rows_by_batch(store.filesystem(), tables.open_table(store, EVENTS), batch).total()
 
@@ -286,7 +286,9 @@ def _layout(store: Store, projection: Projection[Any]) -> Layout:
     return run_tables.read_layout(tables.open_table(store, projection.runs_table))
 
 
-def _load_step(executor: Executor, store: Store, options: Options, plan: Plan, progress: _Progress) -> None:
+def _load_step(
+    executor: Executor, store: Store, options: Options, plan: StepPlan, progress: _Progress
+) -> None:
     """Loads one step into every projection that does not have it, one commit per projection."""
     behind = [
         projection for projection in options.projections if _layout(store, projection).last_step < plan.step
@@ -318,7 +320,7 @@ def _merge_levels(
     """Merges runs until no level holds more than kappa."""
     while True:
         table = tables.open_table(store, projection.runs_table)
-        runs = run_tables.files_by_run(tables.files(table))
+        runs = run_tables.files_by_run(tables.list_files(table))
         merge = plan_merge(Layout.of(runs), options.kappa)
         if merge is None:
             return

@@ -23,15 +23,15 @@ import pyarrow as pa
 
 from tidemark.warehouse.columns.ticks import parse_grace
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import contend, without_secrets
+from tidemark.warehouse.delta.commits import retry_lost_races, without_secrets
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
-from tidemark.warehouse.delta.vacuum import expired, keep_log, sweep
-from tidemark.warehouse.events.steps import Plan, covered, read_plans
-from tidemark.warehouse.execution.executors import Executor, executor_of
+from tidemark.warehouse.delta.vacuum import expired, extend_log_retention, vacuum_table
+from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
+from tidemark.warehouse.execution.executors import Executor, executor_for
 from tidemark.warehouse.ingest.event_files import JoinFiles
 from tidemark.warehouse.ledger.ledger_compaction import write_compaction
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.projection import Projection
@@ -68,7 +68,7 @@ class MaintenanceReport:
     links: list[str] = field(default_factory=list)
 
 
-@telling_refusals("maintain")
+@report_os_errors("maintain")
 def maintain(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -93,7 +93,7 @@ def maintain(
     The retention of a table's log is lengthened if it is shorter than the grace. Raises DamagedWarehouse,
     before anything is changed, if a path of a table leads out of the warehouse's folder.
     """
-    store = Store.of(uri, storage_options, tuning)
+    store = Store.from_uri(uri, storage_options, tuning)
     options = read_options(store)
     grace_us = options.grace_us if grace is None else parse_grace(grace)
     report_progress = progress or (lambda _: None)
@@ -105,9 +105,9 @@ def maintain(
     marks_tables = [projection.marks_table for projection in projections]
     names = [*runs, *marks_tables, LEDGER, STEPS, REJECTED, EVENTS]
     for name in names:
-        tables.check_inside(store, name)
+        tables.check_no_links(store, name)
     for name in names:
-        if (retention := keep_log(store, name, grace_us)) is not None:
+        if (retention := extend_log_retention(store, name, grace_us)) is not None:
             report.lengthened[name] = retention
     for projection in projections:
         report_progress(f"marks of {projection.title}")
@@ -120,7 +120,7 @@ def maintain(
     for name in (LEDGER, STEPS, REJECTED):
         _sweep(store, name, grace_us, report)
     report_progress("events")
-    _compact_events(executor_of(spark, store.tuning), store, report)
+    _compact_events(executor_for(spark, store.tuning), store, report)
     _sweep(store, EVENTS, grace_us, report)
     _LOG.info(
         "%s: maintained: %d files swept, %d ledger rows and %d marks expired, compacted: %s",
@@ -149,7 +149,7 @@ _RunsByTable = dict[str, list[_CommittedRun]]
 
 
 def _committed_runs(store: Store, projection: Projection[Any]) -> list[_CommittedRun]:
-    runs = run_tables.files_by_run(tables.files(tables.open_table(store, projection.runs_table)))
+    runs = run_tables.files_by_run(tables.list_files(tables.open_table(store, projection.runs_table)))
     return [
         _CommittedRun(
             run,
@@ -171,7 +171,7 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
     def attempt() -> int:
         table = tables.open_table(store, projection.marks_table)
         removals = []
-        for file in tables.files(table):
+        for file in tables.list_files(table):
             run = Run.parse(file.partition["run"])
             covered_since = [
                 committed.since
@@ -183,17 +183,17 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
                 and covered_since
                 and expired(max(file.modified, *covered_since), grace_us)
             ):
-                removals.append(tables.remove(file))
+                removals.append(tables.remove_action(file))
         if removals:
             tables.commit(table, removals, blind=True)
         return len(removals)
 
-    return contend(projection.marks_table, attempt)
+    return retry_lost_races(projection.marks_table, attempt)
 
 
 def _sweep(store: Store, name: str, grace_us: int, report: MaintenanceReport) -> None:
     """Deletes the files of a table that are past their retention."""
-    done = sweep(store, name, grace_us)
+    done = vacuum_table(store, name, grace_us)
     report.swept[name] = done.files
     report.links += [f"{name}/{path}" for path in done.links]
     if done.held is not None:
@@ -204,25 +204,25 @@ def _compact_ledger(
     store: Store, options: Options, runs: _RunsByTable, grace_us: int, report: MaintenanceReport
 ) -> int:
     """Removes ledger rows past the grace, and joins files that few readers need; returns the rows removed."""
-    plans = read_plans(store, tables.open_table(store, STEPS))
+    plans = read_step_plans(store, tables.open_table(store, STEPS))
     has_all = len(runs) == len(options.projections)
     loaded_plans = [plan for plan in plans if has_all and _loaded(plan, runs, grace_us)]
     loaded = [batches for plan in loaded_plans for batches in plan.batches]
 
     def attempt() -> int:
         table = tables.open_table(store, LEDGER)
-        before = len(tables.files(table))
-        compaction = write_compaction(store, table, loaded, covered(plans), grace_us)
+        before = len(tables.list_files(table))
+        compaction = write_compaction(store, table, loaded, planned_batches(plans), grace_us)
         if compaction is None:
             return 0
         tables.commit(table, compaction.actions)
-        report.compacted[LEDGER] = (before, len(tables.files(tables.open_table(store, LEDGER))))
+        report.compacted[LEDGER] = (before, len(tables.list_files(tables.open_table(store, LEDGER))))
         return compaction.rows_removed
 
-    return contend(LEDGER, attempt)
+    return retry_lost_races(LEDGER, attempt)
 
 
-def _loaded(plan: Plan, runs: _RunsByTable, grace_us: int) -> bool:
+def _loaded(plan: StepPlan, runs: _RunsByTable, grace_us: int) -> bool:
     """Whether every projection has had the step in history for the grace."""
     return all(
         any(
@@ -236,7 +236,7 @@ def _loaded(plan: Plan, runs: _RunsByTable, grace_us: int) -> bool:
 def _compact_events(executor: Executor, store: Store, report: MaintenanceReport) -> None:
     """Joins small files of `events` that are neighbours by batch, in tasks; one commit replaces them."""
     table = tables.open_table(store, EVENTS)
-    before = tables.files(table)
+    before = tables.list_files(table)
     groups = _joinable(before)
     if not groups:
         return
@@ -246,19 +246,19 @@ def _compact_events(executor: Executor, store: Store, report: MaintenanceReport)
 
     def attempt() -> None:
         table = tables.open_table(store, EVENTS)
-        current = {file.path for file in tables.files(table)}
+        current = {file.path for file in tables.list_files(table)}
         actions: list[Any] = []
         for group, file in zip(groups, joined, strict=True):
             if current.issuperset(old.path for old in group):  # no other maintenance has joined them
-                actions += [tables.remove(old, gone_rows=False) for old in group]
+                actions += [tables.remove_action(old, gone_rows=False) for old in group]
                 actions.append(file.action(new_rows=False))
         if not actions:
             return
         tables.commit(table, actions)
-        after = len(tables.files(tables.open_table(store, EVENTS)))
+        after = len(tables.list_files(tables.open_table(store, EVENTS)))
         report.compacted[EVENTS] = (len(before), after)
 
-    contend(EVENTS, attempt)
+    retry_lost_races(EVENTS, attempt)
 
 
 def _joinable(files: list[DataFile]) -> list[list[DataFile]]:

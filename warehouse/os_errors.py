@@ -34,7 +34,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of delta-rs
 _LONGEST = 300  # characters of the system's own words
 
 
-def refused(what: str, error: BaseException) -> SystemRefused | None:
+def as_system_refused(what: str, error: BaseException) -> SystemRefused | None:
     """The error as the system's refusal, `what` being what was done; None where it is something else."""
     found = _known(error)
     if found is None:
@@ -47,7 +47,7 @@ def refused(what: str, error: BaseException) -> SystemRefused | None:
     return SystemRefused(f"{what} was stopped by the system: {said.rstrip('.')}. {_REMEDIES[number]}.")
 
 
-def cannot_read(path: str, error: Exception) -> TidemarkError:
+def unreadable_file_error(path: str, error: Exception) -> TidemarkError:
     """The error that tells of a file which could not be read, `error` being what was met.
 
     `path` is the file's, as full as the caller knows it. SystemRefused where the system refused to read it,
@@ -55,32 +55,32 @@ def cannot_read(path: str, error: Exception) -> TidemarkError:
     """
     gone = isinstance(error, FileNotFoundError)
     found = "is missing" if gone else f"cannot be read ({' '.join(str(error).split())})"
-    return refused(f"reading {path}", error) or DamagedWarehouse(
+    return as_system_refused(f"reading {path}", error) or DamagedWarehouse(
         f"the file {path} {found}. Run `tidemark verify` to see what else is damaged, and restore the file "
         "from a copy."
     )
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Around the reading of a file of the warehouse: what fails inside is told as `cannot_read` tells it."""
+def report_unreadable_file(path: str) -> Iterator[None]:
+    """Raises `unreadable_file_error` for whatever fails while a file of the warehouse is read inside."""
     try:
         yield
     except TidemarkError:
         raise
     except Exception as error:  # damaged bytes can make a decoder raise anything
-        raise cannot_read(path, error) from error
+        raise unreadable_file_error(path, error) from error
 
 
 @contextmanager
-def telling_refusals(what: str) -> Iterator[None]:
+def report_os_errors(what: str) -> Iterator[None]:
     """Around a public call, or over its function: what the system refuses inside is `SystemRefused`."""
     try:
         yield
     except TidemarkError:
         raise
     except BaseException as error:  # delta-rs panics, by an error of its own, where no file can be opened
-        told = refused(what, error)
+        told = as_system_refused(what, error)
         if told is None:
             raise
         raise SystemRefused(

@@ -34,10 +34,10 @@ from tidemark.warehouse.delta.commits import Patience
 from tidemark.warehouse.delta.log_retention import retention_us
 from tidemark.warehouse.delta.store import LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import DamagedWarehouse, TidemarkError
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.events.steps import covered
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.ledger import batch_counts, ledger_rows, ledger_table
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.layout import Layout
 from tidemark.warehouse.runs.projection import Projection
@@ -83,7 +83,7 @@ class Report:
         return "\n".join([self.warehouse, *lines])
 
 
-@telling_refusals("verify")
+@report_os_errors("verify")
 def verify(
     uri: str | os.PathLike[str],
     *,
@@ -225,15 +225,17 @@ def _ledger_sums(moment: PinnedTables) -> str:
     held = ledger_table.ranges_by_file(store, moment.table(LEDGER))
     wanted = [*ledger_rows.RANGE_COLUMNS, "tick", "rows"]
     rows = ledger_table.read_rows(store, held, chain.from_iterable(held.values()), wanted)
-    counts: dict[Batches, dict[int, int]] = {}
+    counts: dict[BatchRange, dict[int, int]] = {}
     names = [rows.column(name).to_pylist() for name in wanted]
     for source, first, last, tick, count in zip(*names, strict=True):
-        ticks = counts.setdefault(Batches(source, first, last), {})
+        ticks = counts.setdefault(BatchRange(source, first, last), {})
         if tick in ticks:
-            raise DamagedWarehouse(f"tick {tick} of {Batches(source, first, last)} is there more than once")
+            raise DamagedWarehouse(
+                f"tick {tick} of {BatchRange(source, first, last)} is there more than once"
+            )
         ticks[tick] = count
-    planned = covered(moment.plans())
-    parts: dict[Batches, Counter[int]] = {}
+    planned = planned_batches(moment.plans())
+    parts: dict[BatchRange, Counter[int]] = {}
     enclosing = ledger_table.enclosing_ranges(counts)
     for one, ticks in counts.items():
         whole = next(iter(enclosing[one]), None)
@@ -299,7 +301,7 @@ def _all_loaded(moment: PinnedTables, planned: int) -> bool:
     """Whether each projection has all planned steps: until then a load has not come to its merges."""
     for one in moment.snapshot.options.projections:
         table = moment.snapshot.table(one.runs_table)
-        runs = run_tables.files_by_run(tables.files(table)) if table is not None else {}
+        runs = run_tables.files_by_run(tables.list_files(table)) if table is not None else {}
         if max((run.last for run in runs), default=-1) < planned:
             return False
     return True

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tidemark.jobs.inputs.csv_files import csv_rows
 from tidemark.jobs.inputs.json_files import json_rows
 from tidemark.jobs.inputs.spark_inputs import Times, check_in_range, format_of
-from tidemark.warehouse.columns.measures import flags, numbers
+from tidemark.warehouse.columns.measures import as_numpy, as_numpy_bools
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
@@ -64,7 +64,7 @@ class LocalInputs:
 
     def _types(self, names: Iterable[str]) -> pa.Schema:
         """The Arrow types of these columns of the warehouse."""
-        stored = pa.schema(tables.open_table(Store.of(self._warehouse), EVENTS).schema())
+        stored = pa.schema(tables.open_table(Store.from_uri(self._warehouse), EVENTS).schema())
         return pa.schema([stored.field(name) for name in names])
 
     def check_times(self, rows: ArrowRows, names: Iterable[str]) -> None:
@@ -126,10 +126,10 @@ def _micros(batch: pa.RecordBatch, name: str) -> tuple[NDArray[np.int64], NDArra
     Dates outside the years 1 to 9999 are clipped to a day outside, so that they fit into 64 bits.
     """
     column = batch.column(name)
-    null: NDArray[np.bool_] = flags(column.is_null())
+    null: NDArray[np.bool_] = as_numpy_bools(column.is_null())
     days = pa.types.is_date(column.type)
     ordered = column.cast(pa.date32()).cast(pa.int32()) if days else column.cast(_UTC)
-    micros: NDArray[np.int64] = numbers(pc.fill_null(ordered.cast(pa.int64()), 0))
+    micros: NDArray[np.int64] = as_numpy(pc.fill_null(ordered.cast(pa.int64()), 0))
     if days:
         farthest = LAST_US // DAY_US + 1
         micros = np.clip(micros, -farthest, farthest) * DAY_US

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.execution.arrow_inputs import reading_input
+from tidemark.warehouse.execution.arrow_inputs import report_unreadable_input
 
 _BLOCK_BYTES = 2**23
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -41,7 +41,10 @@ def read_blocks(path: Path) -> Iterator[Block]:
         raise InputError(
             f"{path} is compressed as {path.suffix}. Without Spark only .gz, .bz2 and .zst can be read."
         )
-    with reading_input(path), pa.input_stream(str(path), compression=_COMPRESSED.get(path.suffix)) as file:
+    with (
+        report_unreadable_input(path),
+        pa.input_stream(str(path), compression=_COMPRESSED.get(path.suffix)) as file,
+    ):
         first, unfinished = 1, b""
         while read := file.read(_BLOCK_BYTES):
             lines, end, remainder = (unfinished + read).rpartition(b"\n")

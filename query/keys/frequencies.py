@@ -28,7 +28,7 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.keys.live_keys import LiveCounts, LiveSide
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.warehouse.columns.keys import Names, name_at, names_from, positions, take, unify
+from tidemark.warehouse.columns.keys import Names, find_names, name_at, names_from, take_names, unify_names
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
@@ -208,14 +208,14 @@ def _candidate_counts(question: KeyQuestion, least: int | None, k: int = 0) -> t
     """
     history = question.history(question.window.overlapping)
     listed = question.listed(history)
-    names, _ = unify([listed.names, question.live.names])
+    names, _ = unify_names([listed.names, question.live.names])
     known: Ints | None = None
     low, high = _bounds_in_memory(question, listed, names)
     if least is None:
         # If k names certainly have this many rows, a name with fewer is not among the k most frequent.
         least = int(np.partition(low, -k)[-k]) if len(low) >= k else 0
     if listed.unlisted_max + question.live.unlisted_max < least:
-        names = take(names, np.flatnonzero(high >= least))
+        names = take_names(names, np.flatnonzero(high >= least))
         known = _exact_in_history(listed, names)
     else:
         with_live = KeyHistory(question.blocks, question.view, history.window, question.live_rows)
@@ -225,7 +225,7 @@ def _candidate_counts(question: KeyQuestion, least: int | None, k: int = 0) -> t
 
 def _exact_in_history(listed: ListedKeys, names: Names) -> Ints:
     """The rows of names in history, shape (k,), where the marks give them exactly; -1 elsewhere."""
-    places = positions(listed.names, names)
+    places = find_names(listed.names, names)
     is_listed = places >= 0
     known = np.full(len(places), 0 if listed.unlisted_max == 0 else -1, dtype=np.int64)
     entries = places[is_listed]
@@ -243,7 +243,7 @@ def _bounds_in_memory(question: KeyQuestion, listed: ListedKeys, names: Names) -
     inner = listed
     if window.partial_ticks and window.whole:
         inner = question.listed(question.history(window.whole))
-    joined, (outer_place, inner_place, place) = unify([listed.names, inner.names, names])
+    joined, (outer_place, inner_place, place) = unify_names([listed.names, inner.names, names])
     low, high = np.zeros(len(joined), np.int64), np.full(len(joined), listed.unlisted_max, dtype=np.int64)
     high[outer_place] = listed.rows + listed.slack
     if window.whole:
@@ -277,7 +277,7 @@ def _exact_live_counts(question: KeyQuestion, names: Names) -> LiveCounts:
     """The live rows of names, which ascend, counted in `events`."""
     rows = sum_counts([no_rows(question.view.key), *question.live_rows()])
     sums = np.add.reduceat(rows.counts, rows.starts()) if len(rows) else rows.counts
-    joined, (summed_places, places) = unify([rows.names, names])
+    joined, (summed_places, places) = unify_names([rows.names, names])
     joined_sums = np.zeros(len(joined), np.int64)
     joined_sums[summed_places] = sums
     exact = joined_sums[places]

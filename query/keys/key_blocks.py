@@ -21,10 +21,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, in_parallel
-from tidemark.warehouse.columns.keys import Key, Name, Names, lower, name_at, names_of, places_before
-from tidemark.warehouse.columns.measures import numbers
+from tidemark.warehouse.columns.keys import Key, Name, Names, count_less, count_tuples_less, name_at, names_of
+from tidemark.warehouse.columns.measures import as_numpy
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
-from tidemark.warehouse.integrity.digests import Decoded
+from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
@@ -92,7 +92,7 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
             for block in blocks:
                 needs.setdefault((run, block), []).append(i)
 
-    def count(run_block: tuple[int, int], block: Decoded) -> list[tuple[int, int]]:
+    def count(run_block: tuple[int, int], block: ColumnsByName) -> list[tuple[int, int]]:
         return _count_in_block(key, block, [(i, names[i]) for i in needs[run_block]], window)
 
     for block_counts in _map_blocks(history, list(needs), count, without_ticks=True):
@@ -112,15 +112,15 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
     total = 0
     for run, share in enumerate(history.shares):
         marks = share.marks
-        first = 0 if low is None else max(0, lower(marks.keys, low) - 1)
-        last = (len(marks.positions) if high is None else lower(marks.keys, high)) - 1
+        first = 0 if low is None else max(0, count_less(marks.keys, low) - 1)
+        last = (len(marks.positions) if high is None else count_less(marks.keys, high)) - 1
         if last - first > 1 and share.whole:
             total += int(marks.counts_before[last] - marks.counts_before[first + 1])
             needs |= {(run, first): None, (run, last): None}
         else:
             needs |= {(run, block): None for block in range(first, last + 1)}
 
-    def count(_: tuple[int, int], block: Decoded) -> int:
+    def count(_: tuple[int, int], block: ColumnsByName) -> int:
         pieces = KeyCounts(history.view.key).from_stored(block)
         return sum(count_rows_between(rows, history.window, low, high) for rows in pieces)
 
@@ -133,8 +133,8 @@ def _block_ranges(marks: KeyMarks, names: Sequence[Name], window: Window) -> lis
         starts = marks.keys.searchsorted(names).tolist()
         stops = marks.keys.searchsorted(names, "right").tolist()
     else:
-        starts = [lower(marks.keys, name) for name in names]
-        stops = [lower(marks.keys, name, equal=True) for name in names]
+        starts = [count_less(marks.keys, name) for name in names]
+        stops = [count_less(marks.keys, name, equal=True) for name in names]
     ranges = [(max(0, start - 1), stop - 1) for start, stop in zip(starts, stops, strict=True)]
     if window == ALL_TIME:
         return ranges
@@ -146,12 +146,12 @@ def _block_ranges(marks: KeyMarks, names: Sequence[Name], window: Window) -> lis
 
 def _narrow_to_window(marks: KeyMarks, name: Name, window: Window) -> tuple[int, int]:
     """The first and last block of a name in the window; the name is the first of at least one block."""
-    first = places_before((marks.keys, marks.ticks), (name, window.start), equal=True) - 1
-    return max(0, first), places_before((marks.keys, marks.ticks), (name, window.stop), equal=False) - 1
+    first = count_tuples_less((marks.keys, marks.ticks), (name, window.start), equal=True) - 1
+    return max(0, first), count_tuples_less((marks.keys, marks.ticks), (name, window.stop), equal=False) - 1
 
 
 def _count_in_block(
-    key: Key, block: Decoded, indexed_names: Sequence[tuple[int, Name]], window: Window
+    key: Key, block: ColumnsByName, indexed_names: Sequence[tuple[int, Name]], window: Window
 ) -> list[tuple[int, int]]:
     """(index, rows) of the given names in a block; copies no more of the block than the rows of the names.
 
@@ -161,7 +161,7 @@ def _count_in_block(
     result, first = [], 0
     for names, codes in _names_and_codes(key, keys):
         for i, name in indexed_names:
-            code = name if codes is names else lower(names, name)
+            code = name if codes is names else count_less(names, name)
             if codes is not names and (code == len(names) or name_at(names, code) != name):
                 continue
             start, stop = (
@@ -182,7 +182,7 @@ def _names_and_codes(key: Key, stored: Any) -> list[tuple[Names, NDArray[Any]]]:
     One pair per chunk of text keys, which have a dictionary each; numbers are their own codes.
     """
     if key.is_text:
-        return [(chunk.dictionary.view(pa.binary()), numbers(chunk.indices)) for chunk in stored.chunks]
+        return [(chunk.dictionary.view(pa.binary()), as_numpy(chunk.indices)) for chunk in stored.chunks]
     names = names_of(key, stored)
     return [(names, names)]
 
@@ -198,7 +198,7 @@ def count_rows_between(rows: KeyRows, window: Window, low: Name | None, high: Na
 def _map_blocks(
     history: KeyHistory,
     needed: Sequence[tuple[int, int]],
-    process: Callable[[tuple[int, int], Decoded], T],
+    process: Callable[[tuple[int, int], ColumnsByName], T],
     *,
     without_ticks: bool = False,
 ) -> list[T]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
-from tidemark.warehouse.columns.keys import Name, array_of
+from tidemark.warehouse.columns.keys import Name, arrow_array
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_rows import KeyRows
@@ -110,7 +110,7 @@ def _sum_by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema:
     counts = np.where(inside, rows.counts, 0)
     sums = np.add.reduceat(counts, rows.starts()) if len(rows) else counts
     present = sums > 0
-    names = array_of(rows.names) if isinstance(rows.names, np.ndarray) else rows.names
-    columns = [names, array_of(sums), array_of(np.full(len(sums), share))]
+    names = arrow_array(rows.names) if isinstance(rows.names, np.ndarray) else rows.names
+    columns = [names, arrow_array(sums), arrow_array(np.full(len(sums), share))]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    return batch if present.all() else batch.take(array_of(np.flatnonzero(present)))
+    return batch if present.all() else batch.take(arrow_array(np.flatnonzero(present)))

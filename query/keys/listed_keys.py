@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import KeyHistory, KeyShare
-from tidemark.warehouse.columns.heavy_keys import Heavy
-from tidemark.warehouse.columns.keys import Names, no_names, take, unify
+from tidemark.warehouse.columns.heavy_keys import HeavyKeys
+from tidemark.warehouse.columns.keys import Names, no_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
 
 
@@ -48,7 +48,7 @@ def listed_names(history: KeyHistory) -> ListedKeys:
     unlisted_max = sum(int((listing.floors - 1).sum()) for listing in listings)
     if not listings:
         return ListedKeys(no_names(history.view.key), np.empty(0, np.int64), np.empty(0, np.int64), 0)
-    names, codes = unify([listing.keys for listing in listings])
+    names, codes = unify_names([listing.keys for listing in listings])
     code = np.concatenate(codes)
     rows, excluded = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
     np.add.at(rows, code, np.concatenate([listing.counts for listing in listings]))
@@ -57,14 +57,14 @@ def listed_names(history: KeyHistory) -> ListedKeys:
     return ListedKeys(names, rows, unlisted_max - excluded, unlisted_max)
 
 
-def _run_listing(share: KeyShare, window: Window) -> Heavy:
+def _run_listing(share: KeyShare, window: Window) -> HeavyKeys:
     """The listing of a run in the window, by tick or as one cell: the one with the tighter bounds."""
     keys, pairs = share.marks.heavy()
     inside = window.holds(share.marks.totals.ticks)
     new_cell = np.cumsum(inside) - 1
     chosen = inside[pairs.cells]
-    by_tick = Heavy(
-        take(pairs.keys, np.flatnonzero(chosen)),
+    by_tick = HeavyKeys(
+        take_names(pairs.keys, np.flatnonzero(chosen)),
         new_cell[pairs.cells[chosen]],
         pairs.counts[chosen],
         pairs.floors[inside],

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_windows import KeyWindow, PartialTick
 from tidemark.sketches import ECM, FrequencyBounds, combine_frequencies
 from tidemark.sketches.bounds.count_bounds import exact
-from tidemark.warehouse.columns.keys import Key, Names, no_names, positions, unify
+from tidemark.warehouse.columns.keys import Key, Names, find_names, no_names, unify_names
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
 
@@ -131,7 +131,7 @@ class LiveSide:
     @classmethod
     def of(cls, parts: Sequence[LivePart], key: Key) -> LiveSide:
         """The live side made of these parts."""
-        names, places = unify([no_names(key), *(part.live.names for part in parts)])
+        names, places = unify_names([no_names(key), *(part.live.names for part in parts)])
         code = np.concatenate(places)
         order = np.argsort(code, kind="stable")
         empty = [np.empty(0, np.int64)]
@@ -190,7 +190,7 @@ class LiveSide:
 
     def _entries_of(self, names: Names) -> tuple[Ints, Ints]:
         """The indices of all listing entries of the names, and the index of the name of each entry."""
-        places = positions(self.names, names)
+        places = find_names(self.names, names)
         listed = np.flatnonzero(places >= 0)
         first, last = self.starts[places[listed]], self.starts[places[listed] + 1]
         lengths = last - first

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.integrity.digests import Decoded, columns_of
-from tidemark.warehouse.os_errors import reading
+from tidemark.warehouse.integrity.digests import ColumnsByName, columns_by_name
+from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.marks import RunFile
 
 # Concurrent requests to an object store. A local block is read faster than a thread wakes up.
@@ -149,7 +149,7 @@ class BlockReader:
         groups: Sequence[int],
         columns: Sequence[str],
         dictionaries: Sequence[str] = (),
-    ) -> list[Decoded]:
+    ) -> list[ColumnsByName]:
         """Columns of whole row groups of one file, one Decoded per row group.
 
         root: the folder of the table, relative to the warehouse.
@@ -170,7 +170,9 @@ class BlockReader:
             # ParquetFile.read_row_group looks up the columns by name each time, a fifth of a block's cost.
             read_group = opened.file.reader.read_row_group
             indices = [opened.columns[name] for name in columns]
-            blocks = [columns_of(read_group(g, column_indices=indices, use_threads=False)) for g in groups]
+            blocks = [
+                columns_by_name(read_group(g, column_indices=indices, use_threads=False)) for g in groups
+            ]
             if file.digests is not None:
                 for group, block in zip(groups, blocks, strict=True):
                     file.digests.check_block(group, block)
@@ -235,4 +237,4 @@ class BlockReader:
         return Footer(metadata, columns, edges)
 
     def _reading(self, path: str) -> AbstractContextManager[None]:
-        return reading(f"{path} of the warehouse {self._store.uri}")
+        return report_unreadable_file(f"{path} of the warehouse {self._store.uri}")

@@ -137,7 +137,7 @@ class _PinnedReaders:
         # The first file of each list: it gives the view its columns even if there are no rows.
         self._empty = f"{folder}/empty.parquet"
         events = tables.open_table(wh.contents().store, EVENTS)
-        pq.write_table(tables.no_rows(pa.schema(events.schema())), self._empty)
+        pq.write_table(tables.table_without_rows(pa.schema(events.schema())), self._empty)
 
     def at(self, moment: int) -> Reader:
         """The warehouse as it was at the first call with this moment."""

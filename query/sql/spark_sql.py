@@ -25,7 +25,7 @@ from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.spark_worker import options_of
 from tidemark.warehouse.columns.schema import ddl, quoted
 from tidemark.warehouse.delta.store import EVENTS, Store
-from tidemark.warehouse.errors import InputError, told_in
+from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
@@ -60,7 +60,7 @@ def register_views(
     """
     chosen = warehouses_set(spark, name) if uri is None else {name_of(uri, name): uri}
     for chosen_name, address in chosen.items():
-        store = Store.of(address, storage_options)
+        store = Store.from_uri(address, storage_options)
         register_functions(spark, checked_name(chosen_name), store)
         for view, text in views(chosen_name, store).items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text}")
@@ -120,7 +120,7 @@ def _describe(spark: SparkSession, store: Store) -> tuple[Options, tuple[Any, ..
         spark.udtf.register("tidemark_describe", table_function(address, "describe", (), "facts string"))
         rows = spark.sql("SELECT facts FROM tidemark_describe()").collect()
     except PySparkException as error:
-        tidemark_error = told_in(str(error))
+        tidemark_error = error_in_traceback(str(error))
         if tidemark_error is None:
             raise
         raise tidemark_error from None

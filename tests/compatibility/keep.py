@@ -16,7 +16,7 @@ from tidemark import stream, warehouse
 from tidemark.jobs.spark.session import spark_session
 from tidemark.stream.append import append_batch
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.tuning import Tuning
 
@@ -53,9 +53,9 @@ def main(version: str) -> None:
         )
         append_batch(
             spark,
-            Store.of(timed),
+            Store.from_uri(timed),
             refused,
-            Batches("partner", 2, 2),
+            BatchRange("partner", 2, 2),
             row_filter=RowFilter(latest=None, reasons=True),
         )
         warehouse.create(spark, plain, ["n"], key="k", kappa=2, grace="0")

@@ -16,7 +16,7 @@ from tidemark.sketches import ECM
 from tidemark.warehouse import verify
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest.event_files import WriteRows
 from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.ledger import ledger_table
@@ -30,7 +30,7 @@ NEW = range(rows.LIVE.stop, 96)  # 64 to 95 get a range
 def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
     """One batch of `web` as the tasks and the driver write it, in this process."""
     events, options = tables.open_table(store, EVENTS), read_options(store)
-    batch = Batches("web", number, number)
+    batch = BatchRange("web", number, number)
     schema, eps = pa.schema(events.schema()), ledger_table.level_eps(options.eps, 0)
     fields = list(schema)[len(SYSTEM_COLUMNS) :]
     columns = [pa.array(values, field.type) for *values, field in zip(*given, fields, strict=True)]
@@ -44,12 +44,12 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
 
 @pytest.mark.slow
 def test_new_batches_merge_with_old_ones_and_what_they_keep_is_told(tmp_path: Path) -> None:
-    store = Store.of(unpacked(tmp_path, "timed"))
+    store = Store.from_uri(unpacked(tmp_path, "timed"))
     batches = rows.timed_batches()
     for number in NEW:
         batches["web", number] = rows.timed_rows(f"web-{number}", 12)
         append(store, number, batches["web", number])
-    wide = Batches("web", 64, 95)
+    wide = BatchRange("web", 64, 95)
     held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
     merged = ledger_table.read_rows(store, held, [wide]).column("keys").to_pylist()
     said = [ECM.from_bytes(one["sketch"]).point_eps for one in merged]

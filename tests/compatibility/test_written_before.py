@@ -150,7 +150,7 @@ def test_a_warehouse_of_before_opens_answers_exactly_and_verifies(timed: Kept, p
     assert verified(plain)
     info = query.open(timed.uri).info()
     assert info["measures"]["x"]["runs_by_level"] == {1: 1, 0: 2}
-    assert rejected_counts(Store.of(timed.uri)) == {"partner": 3}
+    assert rejected_counts(Store.from_uri(timed.uri)) == {"partner": 3}
 
 
 def test_a_version_that_names_its_runs_otherwise_does_not_pass(

@@ -18,8 +18,8 @@ from tidemark.sketches import GK
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store, runs_table
 from tidemark.warehouse.events import steps
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.events.steps import Plan
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.runs import run_tables
@@ -60,7 +60,7 @@ def store(tmp_path: Path) -> Store:
 def layout(store: Store) -> tuple[Layout, int]:
     """The layout, and the rows that the runs hold."""
     table = tables.open_table(store, runs_table(MEASURE.name))
-    return run_tables.read_layout(table), sum(file.rows for file in tables.files(table))
+    return run_tables.read_layout(table), sum(file.rows for file in tables.list_files(table))
 
 
 def commit(store: Store, new: NewRun) -> bool:
@@ -99,7 +99,7 @@ def test_without_compare_and_swap_two_win_and_the_layout_tells(
     monkeypatch.setattr(tables, "commit", blindly)
     assert race_steps(store, 1) == [RACERS]
     table = tables.open_table(store, runs_table(MEASURE.name))
-    assert sum(file.rows for file in tables.files(table)) == RACERS
+    assert sum(file.rows for file in tables.list_files(table)) == RACERS
 
 
 def test_steps_and_merges_that_race_keep_every_row_once(store: Store) -> None:
@@ -128,14 +128,14 @@ def test_steps_and_merges_that_race_keep_every_row_once(store: Store) -> None:
 def test_of_those_who_plan_the_same_step_one_wins(store: Store) -> None:
     for step in range(ROUNDS):
         table = [tables.open_table(store, STEPS) for _ in range(RACERS)]
-        plans = [Plan(step, ((Batches(f"load:{step}-{i}", 0, 0), i),)) for i in range(RACERS)]
+        plans = [StepPlan(step, ((BatchRange(f"load:{step}-{i}", 0, 0), i),)) for i in range(RACERS)]
         results = at_once(
-            [lambda t=t, p=p: steps.write_plan(store, t, p) for t, p in zip(table, plans, strict=True)]
+            [lambda t=t, p=p: steps.write_step_plan(store, t, p) for t, p in zip(table, plans, strict=True)]
         )
         won = [i for i, one in enumerate(results) if one is None]
         assert len(won) == 1
         assert all(isinstance(one, tables.LostRace) for i, one in enumerate(results) if i not in won), results
-        read = steps.read_plans(store, tables.open_table(store, STEPS))
+        read = steps.read_step_plans(store, tables.open_table(store, STEPS))
         assert read[-1] == plans[won[0]]
         assert [plan.step for plan in read] == list(range(step + 1))
 
@@ -153,14 +153,14 @@ def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: S
         assert results[3] is True
     held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
     ranges = [one for found in held.values() for one in found]
-    every = [Batches(s, b, b) for s in "ab" for b in range(ROUNDS)]
-    wide = [Batches(s, 0, DEFAULT.fan - 1) for s in "ab"]
+    every = [BatchRange(s, b, b) for s in "ab" for b in range(ROUNDS)]
+    wide = [BatchRange(s, 0, DEFAULT.fan - 1) for s in "ab"]
     assert sorted(ranges) == sorted([*every, *wide])
 
 
 def test_tables_that_are_created_several_times_at_once_are_created_once(tmp_path: Path) -> None:
     for round_ in range(20):
-        store = Store.of(tmp_path / str(round_))
+        store = Store.from_uri(tmp_path / str(round_))
         assert at_once([lambda s=store: run_tables.create_tables(s, VALUES)] * RACERS) == [None] * RACERS
         assert layout(store) == (Layout(()), 0)
         assert tables.exists(store, VALUES.marks_table)

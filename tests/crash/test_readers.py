@@ -193,15 +193,15 @@ def test_a_load_that_plans_anew_after_a_crash_is_caught(
 ) -> None:
     """One measure got the batches of the first plan, the other those of the second."""
     one = small(spark, stage)
-    written: dict[int, steps.Plan] = {}
+    written: dict[int, steps.StepPlan] = {}
 
-    def in_memory(store: Any, table: Any, plan: steps.Plan) -> None:  # noqa: ARG001
+    def in_memory(store: Any, table: Any, plan: steps.StepPlan) -> None:  # noqa: ARG001
         written[plan.step] = plan
 
-    read = steps.read_plans
+    read = steps.read_step_plans
     with monkeypatch.context() as patch:
-        patch.setattr(LOAD, "write_plan", in_memory)
-        patch.setattr(LOAD, "read_plans", lambda *given: [*read(*given), *written.values()])
+        patch.setattr(LOAD, "write_step_plan", in_memory)
+        patch.setattr(LOAD, "read_step_plans", lambda *given: [*read(*given), *written.values()])
         with pytest.raises(Crash):
             warehouse.load(one.spark, one.uri, progress=crash_at("committed"))
     one.stream(30)

@@ -187,7 +187,9 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
     for measure in MEASURES:
         view = asked._snapshot.view(measure)
         stored = sum(run.rows for run in view.runs)
-        held = sum(file.rows for file in tables.files(tables.open_table(asked._snapshot.store, view.root)))
+        held = sum(
+            file.rows for file in tables.list_files(tables.open_table(asked._snapshot.store, view.root))
+        )
         if held != stored:
             found.append(f"{measure}: the files of the runs hold {held} rows, their marks say {stored}")
         values, nans, nulls = column(measure, truth.arrived)
@@ -230,7 +232,7 @@ def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
 def _wrong_events(uri: str, truth: Truth) -> list[str]:
     store = open_snapshot(uri).store
     events = tables.open_table(store, EVENTS)
-    rows = tables.read(store, EVENTS, events) if tables.files(events) else None
+    rows = tables.read(store, EVENTS, events) if tables.list_files(events) else None
     counts: list[int] = []
     if rows is not None:
         grouped = rows.group_by(["_source", "_batch"]).aggregate([([], "count_all")])

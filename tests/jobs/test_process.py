@@ -94,7 +94,8 @@ print(*sorted({{"pyspark", "pandas", "matplotlib"}} & set(sys.modules)))
 
 
 @pytest.mark.parametrize(
-    ("how", "loads"), [("", ""), ("tables.no_rows = lambda schema: schema.empty_table()", "pandas")]
+    ("how", "loads"),
+    [("", ""), ("tables.table_without_rows = lambda schema: schema.empty_table()", "pandas")],
 )
 def test_a_reader_loads_no_pandas_whether_rows_are_live_or_not(
     how: str, loads: str, flights: Path, settled: Path

@@ -255,8 +255,8 @@ def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: py
         found = whole(share, window)
         kept = found.cells > 0
         floors = np.where(np.arange(len(found.floors)) > 0, found.floors, 1)
-        names = listed_keys.take(found.keys, np.flatnonzero(kept))
-        return heavy_keys.Heavy(names, found.cells[kept], found.counts[kept], floors)
+        names = listed_keys.take_names(found.keys, np.flatnonzero(kept))
+        return heavy_keys.HeavyKeys(names, found.cells[kept], found.counts[kept], floors)
 
     monkeypatch.setattr(listed_keys, "_run_listing", misses)
     with pytest.raises(AssertionError):

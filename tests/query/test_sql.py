@@ -283,7 +283,7 @@ def test_rows_of_a_crashed_batch_are_in_no_view(
 
 
 def test_live_rows_are_read_from_live_files_alone(spark: SparkSession, own: Path) -> None:
-    for file in tables.files(tables.open_table(Store.of(own), EVENTS)):
+    for file in tables.list_files(tables.open_table(Store.from_uri(own), EVENTS)):
         if file.stats["min._source"] != "web":
             (own / EVENTS / file.path).unlink()
     assert spark.sql("SELECT * FROM own_live").count() == len(LIVE)

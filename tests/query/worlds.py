@@ -123,7 +123,7 @@ class FakeSnapshot:
     """A snapshot made of values; `refresh` moves to the next view if there is one."""
 
     def __init__(self, folder: Path, options: Options, views: list[View]) -> None:
-        self.store, self.options, self.views = Store.of(folder), options, views
+        self.store, self.options, self.views = Store.from_uri(folder), options, views
 
     def refresh(self) -> bool:
         return False

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from tidemark import query, warehouse
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.tuning import Tuning
@@ -57,10 +57,10 @@ def append(
     uri: Path, number: int, rows: Sequence[Row], refused: Sequence[str] = (), source: str = "s"
 ) -> bool:
     """As `stream.append`; `refused` are the reasons of records that no row was made of."""
-    batch = Batches(source, number, number)
+    batch = BatchRange(source, number, number)
     here = LocalExecutor()
     given = here.input(rows_of(rows, refused))
-    store = Store.of(uri, tuning=TUNING)
+    store = Store.from_uri(uri, tuning=TUNING)
     done = append_module.append_batch(here, store, given, batch, row_filter=RowFilter(reasons=True))
     return done is not None
 

@@ -18,7 +18,7 @@ from tidemark import query, warehouse
 from tidemark.warehouse import DamagedWarehouse, InputError
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest import append_rows, batch_numbers
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import to_arrow
@@ -94,8 +94,8 @@ def test_maintenance_does_not_change_what_a_replay_is(uri: Path, wide: bool) -> 
     if not wide:
         load(uri)
     warehouse.maintain(None, uri)
-    held = ledger_table.ranges_by_file(Store.of(uri), tables.open_table(Store.of(uri), LEDGER))
-    assert Batches("s", 1, 1) not in [one for found in held.values() for one in found]
+    held = ledger_table.ranges_by_file(Store.from_uri(uri), tables.open_table(Store.from_uri(uri), LEDGER))
+    assert BatchRange("s", 1, 1) not in [one for found in held.values() for one in found]
     before = tables_of(uri)
     for number, (rows, refused) in reversed(batches.items()):
         assert not append(uri, number, rows, refused), number
@@ -171,13 +171,13 @@ def test_a_batch_that_a_wide_range_passed_over_is_told(uri: Path) -> None:
 
 def test_rejected_records_are_kept_once_though_a_later_batch_has_some(uri: Path) -> None:
     """Batch 3 waits between its tasks and its commits, while batch 5 is at work."""
-    store = Store.of(uri)
+    store = Store.from_uri(uri)
     before, later = append_rows._reject, []
 
     def slow(*args: Any) -> None:
         if not later:
             later.append(5)
-            before(store, Batches("s", 5, 5), _refused_files(uri, 5))
+            before(store, BatchRange("s", 5, 5), _refused_files(uri, 5))
         before(*args)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -337,7 +337,7 @@ def test_a_rule_that_takes_a_replay_for_new_is_caught(uri: Path, monkeypatch: py
 def test_an_empty_batch_takes_its_number_in_events_too(uri: Path) -> None:
     """So a number below it that comes at the same time cannot slip in."""
     append(uri, 7, [])
-    assert tables.newest_transaction(tables.open_table(Store.of(uri), EVENTS), "s") == 7
+    assert tables.newest_transaction(tables.open_table(Store.from_uri(uri), EVENTS), "s") == 7
     with pytest.raises(InputError, match="newest batch is 7"):
         append(uri, 6, [row(6)])
 
@@ -348,9 +348,9 @@ def test_a_checkpoint_must_know_the_newest_number_whatever_it_brought(
     append(uri, 4, [], ["bad"])
     monkeypatch.setattr(start_module, "newest_offset", lambda *_: 3)
     with pytest.raises(InputError, match="up to 4"):
-        start_module.check_numbering(None, Store.of(uri), "s", "c")
+        start_module.check_numbering(None, Store.from_uri(uri), "s", "c")
     monkeypatch.setattr(start_module, "newest_offset", lambda *_: 4)
-    start_module.check_numbering(None, Store.of(uri), "s", "c")  # type: ignore[arg-type]
+    start_module.check_numbering(None, Store.from_uri(uri), "s", "c")  # type: ignore[arg-type]
 
 
 def test_everything_but_the_commits_is_done_before_the_first_of_them(

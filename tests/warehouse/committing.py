@@ -22,8 +22,8 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.events import steps
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.events.steps import Plan
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_rows, ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.load import _plan
@@ -57,7 +57,7 @@ def instant(patch: pytest.MonkeyPatch, module: ModuleType) -> list[float]:
 
 def new_store(folder: Path) -> Store:
     """A warehouse's tables but `events`, of one measure, empty."""
-    store = Store.of(folder)
+    store = Store.from_uri(folder)
     run_tables.create_tables(store, VALUES)
     tables.create(store, STEPS, steps.SCHEMA)
     tables.create(store, LEDGER, ledger_rows.SCHEMA)
@@ -66,7 +66,7 @@ def new_store(folder: Path) -> Store:
 
 def new_run(store: Store, run: Run, rows: int = 3) -> NewRun:
     """A written run of as many rows, each the run's first step."""
-    attempt, zero = tables.new_name(), np.zeros(1, np.int64)
+    attempt, zero = tables.unique_name(), np.zeros(1, np.int64)
     pieces = iter([ValueRows(np.full(rows, float(run.first)), np.full(rows, run.first))])
     totals = TickCounts(np.array([run.first]), np.array([rows]), zero, zero)
     path = run_tables.run_path(VALUES, run, attempt, 0)
@@ -90,12 +90,12 @@ def merge_steps(store: Store) -> bool:
     return run_tables.commit_merge(store, VALUES, merge, new_run(store, merge.output))
 
 
-def a_plan(step: int) -> Plan:
-    return Plan(step, ((Batches("load:b", step, step), 1),))
+def a_plan(step: int) -> StepPlan:
+    return StepPlan(step, ((BatchRange("load:b", step, step), 1),))
 
 
 def plan_step(store: Store) -> int | None:
-    mine = Batches("load:a", 0, 0)
+    mine = BatchRange("load:a", 0, 0)
     return _plan(store, lambda planned: [] if mine in planned else [(mine, 1)])
 
 
@@ -116,7 +116,7 @@ COMMITS: dict[str, tuple[Callable[[Store], object], Callable[[Store], object], o
     "a batch": (lambda _: None, add_batch, True),
     "columns": (lambda _: None, add_column, None),
     "steps in one file": (
-        lambda s: [steps.write_plan(s, tables.open_table(s, STEPS), a_plan(n)) for n in range(16)],
+        lambda s: [steps.write_step_plan(s, tables.open_table(s, STEPS), a_plan(n)) for n in range(16)],
         plan_step,
         16,
     ),
@@ -129,7 +129,7 @@ def state(store: Store) -> dict[str, tuple[int, dict[str, int], list[str]]]:
     for name in (RUNS, MARKS, STEPS, LEDGER):
         table = tables.open_table(store, name)
         columns = [field.name for field in table.schema().fields]
-        found[name] = (table.version(), {file.path: file.rows for file in tables.files(table)}, columns)
+        found[name] = (table.version(), {file.path: file.rows for file in tables.list_files(table)}, columns)
     return found
 
 

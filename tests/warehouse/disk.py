@@ -33,7 +33,7 @@ def tables_of(uri: str | os.PathLike[str]) -> dict[str, tuple[int, dict[str, int
     found = {}
     for name in table_names(uri):
         table = DeltaTable(Path(uri) / name)
-        found[name] = (table.version(), {file.path: file.rows for file in tables.files(table)})
+        found[name] = (table.version(), {file.path: file.rows for file in tables.list_files(table)})
     return found
 
 
@@ -49,13 +49,13 @@ def files_of(uri: str | os.PathLike[str]) -> dict[str, tuple[int, int]]:
 
 def rows_of(uri: str | os.PathLike[str], name: str) -> pa.Table:
     """The rows of a table that the driver writes."""
-    store = Store.of(uri)
+    store = Store.from_uri(uri)
     return tables.read(store, name, tables.open_table(store, name))
 
 
 def only_file(uri: str | os.PathLike[str], name: str) -> Path:
     """The one file that the table names."""
-    (file,) = tables.files(tables.open_table(Store.of(uri), name))
+    (file,) = tables.list_files(tables.open_table(Store.from_uri(uri), name))
     return Path(uri) / name / file.path
 
 
@@ -69,10 +69,10 @@ def backdate(folder: Path, seconds: float) -> None:
 
 def replace_rows(uri: str | os.PathLike[str], name: str, rows: Any) -> None:
     """Rewrites a table that the driver writes as one file of these rows."""
-    store = Store.of(uri)
+    store = Store.from_uri(uri)
     table = tables.open_table(store, name)
-    added = tables.write_file(store, name, rows, f"{tables.new_name()}.parquet")
-    tables.commit(table, [*map(tables.remove, tables.files(table)), added])
+    added = tables.write_file(store, name, rows, f"{tables.unique_name()}.parquet")
+    tables.commit(table, [*map(tables.remove_action, tables.list_files(table)), added])
 
 
 def rewrite_file(
@@ -88,7 +88,7 @@ def rewrite_file(
     the one that is named is what changes. Of a file of a run that is changed the marks have no digests from
     then on.
     """
-    store = Store.of(uri)
+    store = Store.from_uri(uri)
     with open_sealed(store.filesystem(), f"{name}/{path}") as file:
         groups = file.names or tuple(map(str, range(file.metadata.num_row_groups)))
         parts = {group: file.read_group(at) for at, group in enumerate(groups)}
@@ -107,12 +107,12 @@ def rewrite_file(
         for part in parts.values():
             writer.write_table(part, row_group_size=max(1, part.num_rows))
     forget_digests(uri)
-    return tables.describe(path, (Path(uri) / name / path).stat().st_size, rows.num_rows)
+    return tables.add_action(path, (Path(uri) / name / path).stat().st_size, rows.num_rows)
 
 
 def forget_digests(uri: str | os.PathLike[str]) -> None:
     """Every marks file becomes what version 0.1 wrote: three row groups, lists of spans, and no digests."""
-    disk = Store.of(uri).filesystem()
+    disk = Store.from_uri(uri).filesystem()
     marked = [name for name in table_names(uri) if name.startswith("marks") or name == KEY_MARKS]
     for path in (path for name in marked for path in (Path(uri) / name).rglob("*.parquet")):
         with open_sealed(disk, str(path.relative_to(uri)), names=BY_ORDER) as file:

@@ -54,7 +54,7 @@ class Loader:
 
     @property
     def store(self) -> Store:
-        return Store.of(self.uri, tuning=self.tuning)
+        return Store.from_uri(self.uri, tuning=self.tuning)
 
     def stream(self, rows: pa.Table | None = None) -> None:
         """One batch of the stream 'web'."""

@@ -23,8 +23,8 @@ from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import STEPS, Store
 from tidemark.warehouse.events import steps
-from tidemark.warehouse.events.reader import Batches, decode
-from tidemark.warehouse.events.steps import Plan
+from tidemark.warehouse.events.reader import BatchRange, decode_rows
+from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, by_tick
 from tidemark.warehouse.settings.options import read_options
@@ -79,7 +79,7 @@ class KeyWorld:
         )
         how: dict[str, Any] = {"time": "at", "eps": 0.1, "kappa": self.kappa, **self.options}
         warehouse.create(None, self.uri, "x", key="k", schema=schema, **how)  # type: ignore[arg-type]
-        self.store = Store.of(self.uri, tuning=self.tuning)
+        self.store = Store.from_uri(self.uri, tuning=self.tuning)
 
     @property
     def key(self) -> Key:
@@ -93,8 +93,8 @@ class KeyWorld:
             write_deltalake(
                 self.store.table("events"), self._table(rows[at : at + each], step), mode="append"
             )
-        plan = Plan(step, ((Batches("load:b", step, step), len(rows)),))
-        steps.write_plan(self.store, tables.open_table(self.store, STEPS), plan)
+        plan = StepPlan(step, ((BatchRange("load:b", step, step), len(rows)),))
+        steps.write_step_plan(self.store, tables.open_table(self.store, STEPS), plan)
         self.loaded.append(list(rows))
 
     def load(self, rows: Sequence[Row], *, files: int = 1) -> Any:
@@ -112,7 +112,7 @@ class KeyWorld:
         tasks = [TickSummarizer(options, eps) for _ in range(shares)]
         for piece, at in enumerate(range(0, len(events), 100)):  # in pieces, as rows come
             task = tasks[piece % shares]
-            task.add(decode(table.slice(at, 100).combine_chunks(), task.columns, options.key_column))
+            task.add(decode_rows(table.slice(at, 100).combine_chunks(), task.columns, options.key_column))
             task._summarise()
         summaries = by_tick([one for task in tasks for one in task.finish()], eps)
         assert ledger_table.append_batch(self.store, options.eps, "s", number, summaries)

@@ -52,7 +52,7 @@ def test_a_commit_whose_answer_was_lost_is_done_once(
 ) -> None:
     before, commit, returned = COMMITS[what]
     before(store)
-    other = Store.of(tmp_path / "w2")
+    other = Store.from_uri(tmp_path / "w2")
     run_tables.create_tables(other, VALUES)
     for name, schema in ((STEPS, steps.SCHEMA), (LEDGER, ledger_rows.SCHEMA)):
         tables.create(other, name, schema)
@@ -136,7 +136,7 @@ def test_a_feature_that_cannot_be_written_is_refused_at_once(store: Store, waits
     with pytest.raises(CommitFailed, match="notKnown"):
         add_batch(store)
     assert waits == list(commits.PATIENCE.looks)
-    assert tables.files(tables.open_table(store, LEDGER)) == []
+    assert tables.list_files(tables.open_table(store, LEDGER)) == []
 
 
 def test_a_table_whose_log_is_gone_is_refused(store: Store) -> None:
@@ -171,7 +171,7 @@ def test_a_commit_whose_log_entry_was_cleaned_is_known_by_its_files(
     else:
         with pytest.raises(tables.LostRace):
             tables.commit(table, [action], blind=blind)
-    held = [file.path for file in tables.files(tables.open_table(store, MARKS))]
+    held = [file.path for file in tables.list_files(tables.open_table(store, MARKS))]
     assert held == [action.path] * mine
 
 
@@ -216,7 +216,7 @@ def test_a_commit_that_delta_rs_put_on_a_later_version_is_found(store: Store, br
 
     broken.commits(act)
     run_tables.append_marks(store, VALUES, new)
-    held = [file.path for file in tables.files(tables.open_table(store, MARKS))]
+    held = [file.path for file in tables.list_files(tables.open_table(store, MARKS))]
     assert sum(new.attempt in path for path in held) == 1
     assert tables.open_table(store, MARKS).version() == 5
     assert broken.calls == 1
@@ -235,7 +235,7 @@ def test_a_table_whose_creation_raised_is_there_or_is_refused(
     def never(*_: Any, **__: Any) -> None:
         raise error
 
-    store = Store.of(tmp_path)
+    store = Store.from_uri(tmp_path)
     monkeypatch.setattr(DeltaTable, "create", never)
     with pytest.raises(CommitFailed, match=r"could not be created.*Nothing was changed"):
         tables.create(store, STEPS, steps.SCHEMA)
@@ -260,8 +260,8 @@ def test_every_commit_says_who_made_it(store: Store) -> None:
 def test_an_address_in_an_error_or_a_log_has_no_secrets() -> None:
     told = "cannot reach https://user:word@host/w/events?sig=abc&se=1: 403"
     assert commits.without_secrets(told) == "cannot reach https://host/w/events 403"
-    assert commits.cause(OSError(told + "\nmore")) == "cannot reach https://host/w/events 403"
-    assert commits.cause(OSError()) == "OSError"
+    assert commits.first_line(OSError(told + "\nmore")) == "cannot reach https://host/w/events 403"
+    assert commits.first_line(OSError()) == "OSError"
 
 
 # Variants that are broken on purpose: the properties above fail on each.

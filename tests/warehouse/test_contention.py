@@ -87,7 +87,8 @@ def test_a_race_that_is_always_lost_ends_and_says_who_won(
         add = new_run(store, Run(0, 0, 0))
         table = tables.open_table(store, RUNS)
         tables.commit(
-            table, [tables.remove(file) for file in tables.files(table)] or run_tables._add_actions(add)
+            table,
+            [tables.remove_action(file) for file in tables.list_files(table)] or run_tables._add_actions(add),
         )
         broken.commits(act)
         true()
@@ -95,7 +96,7 @@ def test_a_race_that_is_always_lost_ends_and_says_who_won(
     broken.commits(act)
     with pytest.raises(Contended) as raised:
         # It may follow on nothing that the rival does, so it looks at a step that the rival never has.
-        run_tables.contend(RUNS, lambda: tables.commit(tables.open_table(store, RUNS), []))
+        run_tables.retry_lost_races(RUNS, lambda: tables.commit(tables.open_table(store, RUNS), []))
     broken.patch.undo()
     said = str(raised.value)
     assert "20 tries" in said
@@ -128,7 +129,7 @@ import sys
 from tests.warehouse.committing import add_batch
 from tidemark.warehouse.errors import Contended
 from tidemark.warehouse.delta.store import Store
-store, me = Store.of(sys.argv[1]), sys.argv[2]
+store, me = Store.from_uri(sys.argv[1]), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.readline()
 for batch in range(6):

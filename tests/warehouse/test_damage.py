@@ -32,7 +32,9 @@ HARM: dict[str, Callable[[Path], None]] = {"missing": Path.unlink, "cut": cut, "
 
 
 def file_of(uri: Path, table: str, part: str = "", number: int = 0) -> Path:
-    found = sorted(f.path for f in tables.files(tables.open_table(Store.of(uri), table)) if part in f.path)
+    found = sorted(
+        f.path for f in tables.list_files(tables.open_table(Store.from_uri(uri), table)) if part in f.path
+    )
     return uri / table / found[number]
 
 
@@ -60,7 +62,7 @@ def test_an_answer_from_a_damaged_file_is_an_error_that_names_it(
     if table == "events":  # the live batches' rows: the newest files
         spoilt = [
             copied.uri / table / f.path
-            for f in tables.files(tables.open_table(Store.of(copied.uri), table))
+            for f in tables.list_files(tables.open_table(Store.from_uri(copied.uri), table))
             if f.stats["min._source"] == "s"
         ]
     else:
@@ -110,7 +112,7 @@ def test_a_load_that_meets_a_damaged_file_names_it_and_leaves_history_as_it_was(
     if table == "events":
         spoilt = next(
             copied.uri / table / f.path
-            for f in tables.files(tables.open_table(Store.of(copied.uri), table))
+            for f in tables.list_files(tables.open_table(Store.from_uri(copied.uri), table))
             if f.stats["min._source"] == "s"
         )
     else:

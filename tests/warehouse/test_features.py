@@ -18,7 +18,7 @@ from tidemark.warehouse.settings import features
 
 USES: dict[str, Callable[[Path], Any]] = {
     "opening": query.open,
-    "options": lambda uri: warehouse.read_options(Store.of(uri)),
+    "options": lambda uri: warehouse.read_options(Store.from_uri(uri)),
     "creating": lambda uri: warehouse.create(None, uri, "x"),
     "loading": lambda uri: load(None, uri),  # type: ignore[arg-type]  # refused before Spark is needed
     "maintaining": lambda uri: warehouse.maintain(None, uri),

@@ -21,7 +21,7 @@ from tidemark import query, warehouse
 from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.delta import containment, tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.vacuum import Swept
+from tidemark.warehouse.delta.vacuum import VacuumResult
 
 TABLES = ["events", "steps", "ledger", "runs/n", "marks/n", "keys", "key_marks"]
 UNREAD = {"marks/n", "key_marks"}  # readers find marks by name, not by their table
@@ -56,14 +56,14 @@ def answers(uri: Path) -> list[Any]:
 
 def named(uri: Path, name: str) -> str:
     """A file that the table names, with rows where there are such."""
-    found = tables.files(tables.open_table(Store.of(uri), name))
+    found = tables.list_files(tables.open_table(Store.from_uri(uri), name))
     return max(found, key=lambda file: (str(file.stats.get("min._source", "")), file.rows)).path
 
 
 def rename(uri: Path, name: str, old: str, new: str) -> None:
     """A commit by which the table's log names a file otherwise."""
-    table = tables.open_table(Store.of(uri), name)
-    (file,) = [file for file in tables.files(table) if file.path == old]
+    table = tables.open_table(Store.from_uri(uri), name)
+    (file,) = [file for file in tables.list_files(table) if file.path == old]
     removed = {"path": old, "dataChange": True, "deletionTimestamp": 1, "partitionValues": file.partition}
     least = {k.removeprefix("min."): v for k, v in file.stats.items() if k.startswith("min._source")}
     stats = {"numRecords": file.rows, **({"minValues": least, "maxValues": least} if least else {})}
@@ -136,7 +136,7 @@ def test_a_log_that_names_a_file_outside_is_refused_with_table_and_path(here: Pa
 
 def test_every_form_of_a_path_that_is_not_plainly_below_its_table_is_refused(tmp_path: Path) -> None:
     """As delta-rs gives it back: it takes the escapes of a log for what they are when it opens a file."""
-    store = Store.of(tmp_path)
+    store = Store.from_uri(tmp_path)
     tables.create(store, "t", pa.schema([("a", pa.int64())]))
     tables.append(store, "t", pa.table({"a": [1]}))
     whole = (tmp_path / "t/_delta_log/00000000000000000001.json").read_text()
@@ -145,7 +145,7 @@ def test_every_form_of_a_path_that_is_not_plainly_below_its_table_is_refused(tmp
         changed = whole.replace(json.dumps(path), json.dumps(form))
         (tmp_path / "t/_delta_log/00000000000000000001.json").write_text(changed)
         with pytest.raises(DamagedWarehouse) as found:
-            tables.files(tables.open_table(store, "t"))
+            tables.list_files(tables.open_table(store, "t"))
         assert all(word in str(found.value) for word in ("/t", repr(form), "restore")), form
 
 
@@ -167,7 +167,7 @@ def renamed(rows: pa.Table) -> pa.Table:
 def test_marks_that_name_a_file_outside_are_refused(here: Path) -> None:
     """The marks' names have to be those of the table."""
     for table in ("marks/n", "key_marks"):
-        for file in tables.files(tables.open_table(Store.of(here), table)):
+        for file in tables.list_files(tables.open_table(Store.from_uri(here), table)):
             rewrite_file(here, table, file.path, renamed)
     refused(here, lambda uri: query.open(uri).quantile(0.5), "../../../outside/", "Restore")
     refused(here, lambda uri: query.open(uri).top(3), "../../../outside/", "Restore")
@@ -274,12 +274,12 @@ def test_maintenance_leaves_links_as_they_are_tells_them_and_sweeps_what_lies_be
 def test_a_sweep_that_follows_links_is_caught(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """delta-rs lists the folder through links, and deletes what it finds behind them."""
 
-    def followed(store: Store, name: str, _: int) -> Swept:
+    def followed(store: Store, name: str, _: int) -> VacuumResult:
         table = tables.open_table(store, name)
         gone = table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-        return Swept(len(gone), [])
+        return VacuumResult(len(gone), [])
 
-    monkeypatch.setattr(sys.modules["tidemark.warehouse.maintain"], "sweep", followed)
+    monkeypatch.setattr(sys.modules["tidemark.warehouse.maintain"], "vacuum_table", followed)
     outside, *_ = plant(here)
     (here / "keys/loop").unlink()  # there it fails
     there = files_of(outside)
@@ -312,7 +312,9 @@ def test_a_warehouse_that_is_reached_through_a_link_is_one_like_any_other(here: 
     linked = at / "w" if deep else at
     assert answers(linked) == answers(here)
     replace_rows(
-        linked, "steps", tables.read(Store.of(here), "steps", tables.open_table(Store.of(here), "steps"))
+        linked,
+        "steps",
+        tables.read(Store.from_uri(here), "steps", tables.open_table(Store.from_uri(here), "steps")),
     )
     warehouse.maintain(None, linked, grace="0 s")
     assert warehouse.verify(linked).ok
@@ -327,7 +329,7 @@ def test_the_file_system_of_a_warehouse_reads_writes_and_deletes_through_no_link
     (tmp_path / "outside/x").write_bytes(b"kept")
     (tmp_path / "w/a/folder").symlink_to(tmp_path / "outside")
     (tmp_path / "w/a/file").symlink_to(tmp_path / "outside/x")
-    system = Store.of(tmp_path / "w").filesystem()
+    system = Store.from_uri(tmp_path / "w").filesystem()
     for use in (
         *(system.open_input_file, system.open_input_stream, system.open_output_stream, system.delete_file),
         *(system.delete_dir, system.create_dir, system.get_file_info, system.open_append_stream),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at, names_from, separator, take
+from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at, names_from, separator, take_names
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.projections.key_rows import KeyRows, count_pairs, sum_counts
 from tidemark.warehouse.runs import cuts
@@ -116,14 +116,14 @@ def test_a_cut_that_splits_equal_pairs_is_found(monkeypatch: pytest.MonkeyPatch)
 
     def splits(rows: KeyRows, offset: int, source: int, piece: MergeSlice) -> KeyRows:
         late = {end: replace(cut, split=True) for end in ("lower", "upper") if (cut := getattr(piece, end))}
-        return cuts.within(rows, offset, source, replace(piece, **late))
+        return cuts.clip_to_slice(rows, offset, source, replace(piece, **late))
 
     lists = [[(number // 3, number % 3) for number in range(60)]] * 2
     parts = [rows_of(NUMBER, rows) for rows in lists]
-    monkeypatch.setitem(globals(), "within", splits)
+    monkeypatch.setitem(globals(), "clip_to_slice", splits)
     truth = [(number // 3, number % 3, 2) for number in range(60)]
     assert [one for part in merged(parts, 4, 3) for one in pairs_of(part)] != truth
-    monkeypatch.setitem(globals(), "within", cuts.within)
+    monkeypatch.setitem(globals(), "clip_to_slice", cuts.clip_to_slice)
     assert [one for part in merged(parts, 4, 3) for one in pairs_of(part)] == truth
 
 
@@ -142,7 +142,7 @@ def test_before_is_the_number_of_lesser_rows(drawn: Any, pair: tuple[bytes, int]
     key, lists = drawn
     rows = rows_of(key, lists[0])
     at = pair if key.is_text else (len(pair[0]) - 2, pair[1])
-    assert rows.before(*at) == sum((name, tick) < at for name, tick, _ in pairs_of(rows))
+    assert rows.rows_before(*at) == sum((name, tick) < at for name, tick, _ in pairs_of(rows))
 
 
 def test_a_part_of_rows_has_no_name_that_it_does_not_use() -> None:
@@ -151,4 +151,4 @@ def test_a_part_of_rows_has_no_name_that_it_does_not_use() -> None:
     assert pairs_of(part) == pairs_of(rows)[7:13]
     assert len(part.names) == int(part.codes[-1]) + 1 == 6
     assert pairs_of(rows.part(4, 4)) == []
-    assert take(rows.names, np.array([0])).equals(pa.array([b"0"], pa.large_binary()))
+    assert take_names(rows.names, np.array([0])).equals(pa.array([b"0"], pa.large_binary()))

@@ -19,11 +19,11 @@ from pyspark.sql import types as T
 
 from tests.warehouse.keyworld import TINY, TYPES, KeyWorld, Row, plain
 from tidemark import query, warehouse
-from tidemark.warehouse.columns.heavy_keys import Heavy
+from tidemark.warehouse.columns.heavy_keys import HeavyKeys
 from tidemark.warehouse.columns.keys import Key, name_at
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import KEYS
-from tidemark.warehouse.integrity.digests import columns_of
+from tidemark.warehouse.integrity.digests import columns_by_name
 from tidemark.warehouse.projections import key_counts, key_rows
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
@@ -74,7 +74,7 @@ def stored(world: KeyWorld, run: KeyMarks) -> list[tuple[Any, int, int]]:
     for file in run.files:
         with pq.ParquetFile(world.uri / KEYS / file.path, read_dictionary=["key"]) as parquet:
             for group in range(parquet.num_row_groups):
-                for rows in KeyCounts(world.key).loaded(columns_of(parquet.read_row_group(group))):
+                for rows in KeyCounts(world.key).from_stored(columns_by_name(parquet.read_row_group(group))):
                     names = [
                         plain(world.key.value_of(name_at(rows.names, i))) for i in range(len(rows.names))
                     ]
@@ -98,7 +98,7 @@ def check(world: KeyWorld) -> None:
         nulls = sum(key is None for i in range(run.run.first, run.run.last + 1) for key, _ in world.loaded[i])
         assert int(run.totals.nulls.sum()) == nulls
         before = [sum(count for _, _, count in rows[:at]) for at in run.positions.tolist()]
-        assert run.before.tolist() == before
+        assert run.counts_before.tolist() == before
         check_heavy(world, run, truth, by_tick)
     report = warehouse.verify(world.uri)
     assert report.ok, str(report)
@@ -119,7 +119,7 @@ def check_heavy(world: KeyWorld, run: KeyMarks, truth: Counter[Any], by_tick: Co
         assert all(floor == max(1, -(-by_tick[tick] // 1000)) for tick, floor in floors.items())
 
 
-def listing(world: KeyWorld, heavy: Heavy) -> dict[tuple[Any, int], int]:
+def listing(world: KeyWorld, heavy: HeavyKeys) -> dict[tuple[Any, int], int]:
     names = [plain(world.key.value_of(name_at(heavy.keys, i))) for i in range(len(heavy.cells))]
     return dict(zip(zip(names, heavy.cells.tolist(), strict=True), heavy.counts.tolist(), strict=True))
 
@@ -157,9 +157,9 @@ def test_a_step_with_few_keys_or_none_is_a_run_too(tmp_path: Path, rows: list[Ro
 def test_the_same_load_again_changes_nothing(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path / "w", tuning=TINY)
     world.load(rows_of("string", 1), files=2)
-    before = {file.path for file in tables.files(tables.open_table(world.store, KEYS))}
+    before = {file.path for file in tables.list_files(tables.open_table(world.store, KEYS))}
     warehouse.load(None, world.uri, tuning=TINY)  # type: ignore[arg-type]
-    assert {file.path for file in tables.files(tables.open_table(world.store, KEYS))} == before
+    assert {file.path for file in tables.list_files(tables.open_table(world.store, KEYS))} == before
 
 
 @pytest.mark.parametrize("share", [0.9, 1.0])
@@ -286,15 +286,15 @@ def test_a_warehouse_is_not_made_with_such_a_key(tmp_path: Path) -> None:
 def test_the_statistics_of_long_text_are_short_and_bound_it(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path / "w", kappa=4, tuning=TINY)
     world.load([(key, 0) for key in VALUES["string"]])
-    (file,) = tables.files(tables.open_table(world.store, KEYS))
+    (file,) = tables.list_files(tables.open_table(world.store, KEYS))
     assert file.stats["min.key"] == ""
     assert file.stats["max.key"] == "\U0010ffff" * 40  # nothing shorter is as great
     world.load([("\U0010ffff" * 4000, 0), ("a", 0)])
-    files = tables.files(tables.open_table(world.store, KEYS))
+    files = tables.list_files(tables.open_table(world.store, KEYS))
     # One bound alone would mislead readers.
     assert [f.stats["min.key"] for f in files if f.stats["max.key"] is None] == [None]
     world.load([("m" * 50, 0), (LONG, 0)])
-    newest = max(tables.files(tables.open_table(world.store, KEYS)), key=lambda file: file.path)
+    newest = max(tables.list_files(tables.open_table(world.store, KEYS)), key=lambda file: file.path)
     assert newest.stats["min.key"] == "m" * 32
     assert newest.stats["max.key"] > LONG
     assert len(newest.stats["max.key"]) == 33
@@ -319,7 +319,7 @@ def test_marks_that_miss_a_heavy_key_are_found(tmp_path: Path, monkeypatch: pyte
 
     def forgets(key: Any, files: Any, totals: Any) -> Any:
         keys, pairs = whole(key, files, totals)
-        return Heavy(keys.keys[1:], keys.cells[1:], keys.counts[1:], keys.floors), pairs
+        return HeavyKeys(keys.keys[1:], keys.cells[1:], keys.counts[1:], keys.floors), pairs
 
     monkeypatch.setattr(key_counts.key_marks, "_heavy_of_run", forgets)
     world = KeyWorld(tmp_path / "w", tuning=TINY)

@@ -68,11 +68,11 @@ def contents(uri: Path) -> dict[str, list[str]]:
     found = {}
     for name in table_names(uri):
         table, rows = DeltaTable(uri / name), []
-        for file in tables.files(table):
+        for file in tables.list_files(table):
             with pq.ParquetFile(uri / name / file.path) as parquet:
                 rows += [{**row, **file.partition} for row in parquet.read().to_pylist()]
         kept = [{k: v for k, v in row.items() if k not in WRITTEN_WHEN} for row in rows]
-        stats = [json.dumps(file.stats, default=str, sort_keys=True) for file in tables.files(table)]
+        stats = [json.dumps(file.stats, default=str, sort_keys=True) for file in tables.list_files(table)]
         found[name] = [f"version {table.version()}", *sorted(map(repr, kept)), *sorted(stats)]
     return found
 

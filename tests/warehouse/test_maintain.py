@@ -231,8 +231,8 @@ def test_a_plan_in_flight_keeps_its_marks_and_files(spark: SparkSession, copied:
     warehouse.load(spark, copied.uri)
     assert answers(copied.uri) == before
     assert warehouse.verify(copied.uri).ok
-    store = Store.of(copied.uri)
+    store = Store.from_uri(copied.uri)
     warehouse.maintain(spark, copied.uri, grace="0 s")
-    attempts = {f.path for f in tables.files(tables.open_table(store, "marks/x"))}
+    attempts = {f.path for f in tables.list_files(tables.open_table(store, "marks/x"))}
     assert len(attempts) == len({path.split("/")[0] for path in attempts})
     shutil.rmtree(copied.uri)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.warehouse.columns.measures import Measure, encode
+from tidemark.warehouse.columns.measures import Measure, encode_values
 from tidemark.warehouse.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -69,7 +69,7 @@ def test_values_are_stored_as_the_numbers_they_are_and_come_back_as_themselves(
     values = data.draw(st.lists(st.one_of(st.none(), strategy), max_size=20))
     skip = data.draw(st.integers(0, len(values)))
     array = pa.array(values, arrow)[skip:]  # a slice: the buffers start before it
-    column = encode(measure, array)
+    column = encode_values(measure, array)
     assert len(column.stored) == len(column.nan) == len(column.null) == len(values) - skip
     assert column.stored.dtype == measure.dtype
     scale = 10 ** (int(kind.rstrip(")").split(",")[1]) if kind.startswith("decimal") else 0)

@@ -16,7 +16,7 @@ from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tests.warehouse.test_verify import failures
 from tidemark import query, warehouse
 from tidemark.warehouse import DamagedWarehouse
-from tidemark.warehouse.columns.arrow_types import plain, plain_type
+from tidemark.warehouse.columns.arrow_types import plain_type, with_plain_types
 from tidemark.warehouse.columns.ticks import ALL_TIME
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
@@ -177,7 +177,7 @@ STORED = {
 def store_as(world: KeyWorld, kinds: dict[pa.DataType, pa.DataType]) -> None:
     """Every file of events with its texts in other Arrow types, and times in 96 bits."""
     for file in events(world).file_uris():
-        rows = plain(pq.read_table(file))
+        rows = with_plain_types(pq.read_table(file))
         for i, field in enumerate(rows.schema):
             kind = kinds.get(field.type, field.type)
             column = rows.column(i)
@@ -201,7 +201,7 @@ def test_texts_of_any_arrow_type_are_read(tmp_path: Path, kind: str) -> None:
 
 
 def test_types_as_they_were_read_before_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.warehouse.events.reader.plain", lambda rows, _=(): rows)
+    monkeypatch.setattr("tidemark.warehouse.events.reader.with_plain_types", lambda rows, _=(): rows)
     with pytest.raises(Exception, match="string_view"):
         test_a_file_that_a_delete_rewrote_serves_its_other_batches(tmp_path, "string")
 
@@ -230,13 +230,13 @@ NESTED = [
 @pytest.mark.parametrize(("stored", "read"), NESTED, ids=str)
 def test_each_type_becomes_the_plain_one(stored: pa.DataType, read: pa.DataType) -> None:
     assert plain_type(stored) == read
-    assert plain(pa.table({"a": pa.nulls(3, stored)})).schema.field("a").type == read
+    assert with_plain_types(pa.table({"a": pa.nulls(3, stored)})).schema.field("a").type == read
 
 
 def test_dictionaries_of_views_become_dictionaries_of_texts() -> None:
     views = pa.DictionaryArray.from_arrays(pa.array([1, 0, None]), pa.array(["x", "y"], pa.string_view()))
-    assert plain(pa.table({"k": views})).column("k").to_pylist() == ["y", "x", None]
-    coded = plain(pa.table({"k": views}), ["k"]).column("k")
+    assert with_plain_types(pa.table({"k": views})).column("k").to_pylist() == ["y", "x", None]
+    coded = with_plain_types(pa.table({"k": views}), ["k"]).column("k")
     assert coded.type.value_type == pa.string()
     assert coded.to_pylist() == ["y", "x", None]
 
@@ -246,7 +246,7 @@ def timed(tmp_path: Path) -> Store:
     """The kept warehouse with columns of text beside the key, and its files of events joined."""
     uri = kept.unpacked(tmp_path, "timed")
     warehouse.maintain(None, uri)
-    return Store.of(uri)
+    return Store.from_uri(uri)
 
 
 def test_columns_of_users_are_read_as_they_are_stored(timed: Store) -> None:
@@ -282,5 +282,5 @@ def test_live_values_are_missed_even_where_they_are_nan_or_null(timed: Store) ->
 def test_a_joined_file_has_the_plain_types(timed: Store) -> None:
     schema = pa.schema(tables.open_table(timed, EVENTS).schema())
     with RowFile(timed, schema) as file:
-        file.write(plain(pa.table({field.name: pa.nulls(1, field.type) for field in schema})))
+        file.write(with_plain_types(pa.table({field.name: pa.nulls(1, field.type) for field in schema})))
     assert pq.read_schema(f"{timed.table(EVENTS)}/{file.written().path}").types == schema.types

@@ -11,8 +11,8 @@ from tidemark import query, warehouse
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import STEPS
 from tidemark.warehouse.events import steps
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.events.steps import Plan
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.tuning import DEFAULT
 
@@ -30,9 +30,9 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
     for number in range(FAN):
         if number == 21:
             table = tables.open_table(loader.store, STEPS)
-            steps.write_plan(loader.store, table, Plan(0, ((Batches("web", 0, 20), 21 * ROWS),)))
+            steps.write_step_plan(loader.store, table, StepPlan(0, ((BatchRange("web", 0, 20), 21 * ROWS),)))
         with monkeypatch.context() as stale:
-            stale.setattr(ledger_table, "read_plans", lambda *_: [])
+            stale.setattr(ledger_table, "read_step_plans", lambda *_: [])
             loader.stream(rows_of(number, ROWS))
     return loader
 

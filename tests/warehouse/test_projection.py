@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from tests.warehouse.hereloader import Loader
 from tidemark import warehouse
-from tidemark.warehouse.columns.measures import Measure, encode, numbers, one_array
-from tidemark.warehouse.columns.tick_counts import TickCounts, tick_counts
-from tidemark.warehouse.integrity.digests import Decoded, mixed_sum
+from tidemark.warehouse.columns.measures import Measure, as_numpy, encode_values, single_array
+from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
+from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.loads import run_builder
 from tidemark.warehouse.runs.layout import Run
@@ -76,7 +76,7 @@ class TickMarks:
     files: tuple[RunFile, ...]
     rows: int
     positions: NDArray[np.int64]
-    places: SortColumns
+    sort_keys: SortColumns
     totals: TickCounts
 
 
@@ -110,10 +110,10 @@ class ByTick(Projection[TickRows]):
         return pa.schema([("run", pa.string()), ("file", pa.string()), *places, *lists])
 
     def decode(self, events: pa.Table) -> tuple[TickRows, TickCounts]:
-        ticks = numbers(events.column("_tick"))
-        column = encode(self.measure, one_array(events.column(self.measure.name)))
+        ticks = as_numpy(events.column("_tick"))
+        column = encode_values(self.measure, single_array(events.column(self.measure.name)))
         kept = ~(column.nan | column.null)
-        return TickRows(ticks[kept], column.stored[kept]), tick_counts(ticks, column)
+        return TickRows(ticks[kept], column.stored[kept]), count_by_tick(ticks, column)
 
     def sort(self, parts: Sequence[TickRows]) -> TickRows:
         ticks = np.concatenate([np.empty(0, np.int64), *(part.ticks for part in parts)])
@@ -134,7 +134,7 @@ class ByTick(Projection[TickRows]):
     def to_stored(self, rows: TickRows) -> pa.Table:
         return pa.table([pa.array(rows.ticks), pa.array(rows.values)], names=["tick", "value"])
 
-    def from_stored(self, stored: Decoded) -> list[TickRows]:
+    def from_stored(self, stored: ColumnsByName) -> list[TickRows]:
         return [TickRows(stored["tick"], stored["value"])]
 
     def collector(self, shape: RunSpec | None) -> Collector:  # noqa: ARG002
@@ -158,9 +158,9 @@ class ByTick(Projection[TickRows]):
         header, marks = file.read(HEADER), file.read(MARKS)
         totals = TickCounts(*(flatten(header.column(name)) for name in LISTS))
         rows = int(totals.counts.sum())
-        positions = numbers(marks.column("position"))
+        positions = as_numpy(marks.column("position"))
         files = files_from_marks(marks.column("file"), positions, rows)
-        places = numbers(marks.column("tick")), numbers(marks.column("value"))
+        places = as_numpy(marks.column("tick")), as_numpy(marks.column("value"))
         return TickMarks(run, files, rows, positions, places, totals)
 
     def ascends(self, rows: TickRows) -> bool:
@@ -171,7 +171,7 @@ class ByTick(Projection[TickRows]):
         return Checker(marks)
 
     def digest(self, rows: TickRows) -> int:
-        return mixed_sum(rows.values.view(np.uint64), rows.ticks)
+        return hash_sum(rows.values.view(np.uint64), rows.ticks)
 
 
 class Collector:

@@ -22,7 +22,7 @@ from tests.warehouse.limits import filled, full_disk, no_bytes, no_rights
 from tidemark import query, stream, warehouse
 from tidemark.jobs.cli import main
 from tidemark.warehouse import DamagedWarehouse, InputError, SystemRefused, os_errors
-from tidemark.warehouse.errors import told_in
+from tidemark.warehouse.errors import error_in_traceback
 from tidemark.warehouse.execution.executors import SparkExecutor
 
 SCHEMA = "n int, k bigint"
@@ -133,7 +133,7 @@ def test_what_stops_a_task_of_spark_s_is_told_as_if_it_had_stopped_the_driver(sp
             file.write(b"x")
 
     def work() -> None:
-        with os_errors.telling_refusals("load"):
+        with os_errors.report_os_errors("load"):
             SparkExecutor(spark).run([stopped])
 
     refused(work, "load was stopped", "Errno 27", "File too large", "ulimit -f")
@@ -183,12 +183,12 @@ class Told:
     ],
 )
 def test_a_refusal_is_known_in_every_form(number: int, form: Callable[[int], Exception]) -> None:
-    told = os_errors.refused("load", form(number))
+    told = os_errors.as_system_refused("load", form(number))
     assert told is not None
     assert os.strerror(number) in str(told)
     assert "\n" not in str(told)
     assert "\x1b" not in str(told)
-    assert type(told_in(f"tidemark.warehouse.errors.SystemRefused: {told}\n")) is SystemRefused
+    assert type(error_in_traceback(f"tidemark.warehouse.errors.SystemRefused: {told}\n")) is SystemRefused
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def test_a_refusal_is_known_in_every_form(number: int, form: Callable[[int], Exc
     ],
 )
 def test_other_errors_stay_what_they_are(error: BaseException) -> None:
-    assert os_errors.refused("load", error) is None
-    with pytest.raises(type(error)), os_errors.telling_refusals("load"):
+    assert os_errors.as_system_refused("load", error) is None
+    with pytest.raises(type(error)), os_errors.report_os_errors("load"):
         raise error
 
 
@@ -221,9 +221,11 @@ def test_other_errors_stay_what_they_are(error: BaseException) -> None:
 def test_what_fails_while_a_file_is_read_is_told_in_one_form(
     error: Exception, kind: type[Exception], words: str
 ) -> None:
-    with pytest.raises(kind, match=words) as found, os_errors.reading("a/b"):
+    with pytest.raises(kind, match=words) as found, os_errors.report_unreadable_file("a/b"):
         raise error
-    assert type(told_in(f"tidemark.warehouse.errors.{kind.__name__}: {found.value}\nat java")) is kind
+    assert (
+        type(error_in_traceback(f"tidemark.warehouse.errors.{kind.__name__}: {found.value}\nat java")) is kind
+    )
     if kind is DamagedWarehouse:
         assert str(found.value).endswith(
             "tidemark verify` to see what else is damaged, and restore the file from a copy."
@@ -251,7 +253,7 @@ def test_too_many_open_files_are_told(kept: Path) -> None:
 
 
 def test_a_refusal_that_nobody_tells_is_caught(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os_errors, "refused", lambda *_: None)
+    monkeypatch.setattr(os_errors, "as_system_refused", lambda *_: None)
     before = files_of(here)
     with no_bytes(), pytest.raises(OSError, match="os error 27"):
         refused(lambda: warehouse.create(None, here / "w", "x"))

@@ -21,7 +21,7 @@ from tidemark import warehouse
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.delta import log_retention, tables, vacuum
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.vacuum import Swept
+from tidemark.warehouse.delta.vacuum import VacuumResult
 
 DAY = 86_400
 SCHEMA = t.StructType([t.StructField("x", t.DoubleType()), t.StructField("k", t.StringType())])
@@ -37,7 +37,7 @@ def kept(uri: Path) -> dict[str, str]:
 def written_before(patch: pytest.MonkeyPatch, uri: Path, grace: str) -> Path:
     """A warehouse as earlier versions made it: its logs are kept for 30 days whatever the grace is."""
     with patch.context() as earlier:
-        earlier.setattr(tables, "kept_for", lambda _: OLD)
+        earlier.setattr(tables, "retention_interval", lambda _: OLD)
         warehouse.create(None, uri, "x", key="k", schema=SCHEMA, grace=grace)
     return uri
 
@@ -74,7 +74,7 @@ def test_tables_that_the_first_load_makes_keep_theirs_too(spark: SparkSession, t
 
 @given(st.integers(0, 2**53))
 def test_what_is_kept_is_longer_than_the_grace_and_read_back(grace_us: int) -> None:
-    found = log_retention.retention_us({log_retention.RETENTION: log_retention.kept_for(grace_us)})
+    found = log_retention.retention_us({log_retention.RETENTION: log_retention.retention_interval(grace_us)})
     assert found >= max(30 * DAY_US, grace_us)
 
 
@@ -119,7 +119,7 @@ def test_a_longer_grace_for_once_lengthens_the_logs_and_a_shorter_one_shortens_n
 
 def old_log(uri: Path) -> Path:
     """A table with a checkpoint and commits of 40 days ago; the first of them."""
-    store = Store.of(uri)
+    store = Store.from_uri(uri)
     table = tables.open_table(store, "steps")
     rows = pa.schema(table.schema()).empty_table()
     for _ in range(3):
@@ -154,7 +154,7 @@ def test_a_log_that_is_kept_for_less_than_the_grace_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = written_before(monkeypatch, tmp_path / "w", "60 days")
-    monkeypatch.setattr(sys_maintain(), "keep_log", lambda *_: None)
+    monkeypatch.setattr(sys_maintain(), "extend_log_retention", lambda *_: None)
     first = old_log(uri)
     for _ in range(2):
         warehouse.maintain(None, uri)
@@ -170,7 +170,7 @@ def left(store: Store, days: float) -> Path:
     """A file that was written long ago and left its table so many days ago, before a checkpoint."""
     tables.create(store, "t", pa.schema([("a", pa.int64())]))
     tables.append(store, "t", pa.table({"a": [1]}))
-    (file,) = tables.files(tables.open_table(store, "t"))
+    (file,) = tables.list_files(tables.open_table(store, "t"))
     at = time.time() - days * DAY
     log = Path(store.uri, "t/_delta_log/00000000000000000002.json")
     removed = {"path": file.path, "dataChange": True, "deletionTimestamp": int(at * 1000)}
@@ -186,30 +186,30 @@ def left(store: Store, days: float) -> Path:
 @pytest.mark.parametrize(("days", "grace"), [(8, 30), (29.9, 30), (0.1, 7), (8, 9), (-0.01, 0)])
 def test_a_file_that_left_within_the_grace_stays(tmp_path: Path, days: float, grace: int) -> None:
     """Also where the checkpoint has forgotten it, as Delta's forget after a week, or clocks differ."""
-    data = left(Store.of(tmp_path), days)
-    assert vacuum.sweep(Store.of(tmp_path), "t", grace * DAY_US) == Swept()
+    data = left(Store.from_uri(tmp_path), days)
+    assert vacuum.vacuum_table(Store.from_uri(tmp_path), "t", grace * DAY_US) == VacuumResult()
     assert data.exists()
 
 
 @pytest.mark.parametrize(("days", "grace"), [(8, 7), (31, 30), (0.1, 0)])
 def test_a_file_that_left_before_the_grace_goes(tmp_path: Path, days: float, grace: int) -> None:
-    data = left(Store.of(tmp_path), days)
-    assert vacuum.sweep(Store.of(tmp_path), "t", grace * DAY_US) == Swept(1)
+    data = left(Store.from_uri(tmp_path), days)
+    assert vacuum.vacuum_table(Store.from_uri(tmp_path), "t", grace * DAY_US) == VacuumResult(1)
     assert not data.exists()
 
 
 def test_where_the_log_does_not_reach_back_over_the_grace_nothing_is_swept(tmp_path: Path) -> None:
-    data = left(Store.of(tmp_path), 8)
+    data = left(Store.from_uri(tmp_path), 8)
     for version in (0, 1):
         (tmp_path / f"t/_delta_log/{version:020d}.json").unlink()
-    done = vacuum.sweep(Store.of(tmp_path), "t", 30 * DAY_US)
+    done = vacuum.vacuum_table(Store.from_uri(tmp_path), "t", 30 * DAY_US)
     assert (done.files, data.exists()) == (0, True)
     assert "log" in str(done.held)
-    assert vacuum.sweep(Store.of(tmp_path), "t", 7 * DAY_US) == Swept(1)
+    assert vacuum.vacuum_table(Store.from_uri(tmp_path), "t", 7 * DAY_US) == VacuumResult(1)
 
 
 def test_a_sweep_by_what_the_checkpoint_remembers_is_caught(tmp_path: Path) -> None:
-    data = left(Store.of(tmp_path), 8)
-    table = tables.open_table(Store.of(tmp_path), "t")
+    data = left(Store.from_uri(tmp_path), 8)
+    table = tables.open_table(Store.from_uri(tmp_path), "t")
     table.vacuum(30 * 24, dry_run=False, enforce_retention_duration=False, full=True)
     assert not data.exists()

@@ -78,7 +78,7 @@ def test_statistics_that_pass_over_nan_are_caught(tmp_path: Path, monkeypatch: p
     nowhere = pa.chunked_array([pa.nulls(1, pa.bool_())])
     with monkeypatch.context() as patch:
         patch.setattr(event_files.pc, "is_nan", lambda _: nowhere)
-        store, schema = Store.of(tmp_path), pa.schema([("x", pa.float64())])
+        store, schema = Store.from_uri(tmp_path), pa.schema([("x", pa.float64())])
         (tmp_path / "events").mkdir()
         with RowFile(store, schema) as file:
             file.write(pa.table({"x": [1.0, math.nan]}, schema))
@@ -114,7 +114,7 @@ def test_bounds_hold_every_value_and_whole_numbers_exactly(
         name: data.draw(st.lists(st.none() | values, min_size=rows, max_size=rows))
         for name, (_, values) in PLAIN.items()
     }
-    with RowFile(Store.of(folder), schema) as file:
+    with RowFile(Store.from_uri(folder), schema) as file:
         file.write(pa.table(drawn, schema))
     stats = json.loads(file.written().stats)
     for name, values in drawn.items():
@@ -140,7 +140,7 @@ def read(name: str, bound: Any) -> Any:
 
 def test_a_row_group_ends_by_rows_or_by_bytes(tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
-    store = Store.of(tmp_path, tuning=Tuning(group_rows=10, group_bytes=1000))
+    store = Store.from_uri(tmp_path, tuning=Tuning(group_rows=10, group_bytes=1000))
     schema = pa.schema([("s", pa.string())])
     texts = ["a"] * 25 + ["b" * 600] * 12
     with RowFile(store, schema) as file:

@@ -182,7 +182,7 @@ def test_the_digests_of_a_file_are_stored_and_come_back() -> None:
     for known in (False, True):
         sums = FileDigests(2**64 - 5, known, blocks)
         found = FileDigests.from_bytes(sums.to_bytes(), list(blocks))
-        assert (found.rows, found.known) == (sums.rows, known)
+        assert (found.row_digest, found.end_to_end) == (sums.row_digest, known)
         assert {name: one.tolist() for name, one in found.blocks.items()} == {
             n: b.tolist() for n, b in blocks.items()
         }

@@ -16,7 +16,7 @@ from tests.warehouse.disk import edit_properties, files_of
 from tidemark import query, warehouse
 from tidemark.warehouse import InputError, NotAWarehouse
 from tidemark.warehouse.settings import option_checks
-from tidemark.warehouse.settings.options import Options, parse_given
+from tidemark.warehouse.settings.options import Options, parse_options
 
 SCHEMA = t.StructType([
     t.StructField("t", t.TimestampType()),
@@ -99,7 +99,7 @@ def test_whatever_a_caller_may_give_comes_back_from_the_properties(
     """One check for both: what creation takes, opening takes."""
     parsed = {"measures": measures, "key": key, "time": "at", "eps": eps, "kappa": kappa}
     try:
-        parse_given(**parsed, tick=f"{tick} us", grace=f"{grace} us")
+        parse_options(**parsed, tick=f"{tick} us", grace=f"{grace} us")
     except InputError as error:
         assert "tidemark's own" in str(error)  # noqa: PT017  a name such as _Tick
         return

@@ -16,7 +16,7 @@ from tidemark import query, stream, warehouse
 from tidemark.warehouse import InputError, Tuning
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, KEYS, LEDGER, Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.tuning import DEFAULT
 
@@ -83,18 +83,18 @@ def checks(uri: str) -> list[tuple[str, str, bool]]:
     return [(check.name, check.state, check.ok) for check in warehouse.verify(uri).checks]
 
 
-def ranges(store: Store) -> list[Batches]:
+def ranges(store: Store) -> list[BatchRange]:
     held = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
     return sorted(one for found in held.values() for one in found)
 
 
-def widths(found: list[Batches]) -> set[int]:
+def widths(found: list[BatchRange]) -> set[int]:
     return {one.last - one.first + 1 for one in found}
 
 
 def row_groups(loader: Loader, table: str) -> list[list[int]]:
     """The rows of each row group of each file of a table."""
-    files = tables.files(tables.open_table(loader.store, table))
+    files = tables.list_files(tables.open_table(loader.store, table))
     footers = [pq.read_metadata(Path(loader.uri, table, file.path)) for file in files]
     return [[one.row_group(g).num_rows for g in range(one.num_row_groups)] for one in footers]
 

@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark import query, stream, warehouse
-from tidemark.warehouse.delta.store import folder
+from tidemark.warehouse.delta.store import folder_name
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -181,7 +181,7 @@ def test_every_window_holds_the_rows_of_its_ticks(uri: Path, history: list[pa.Ta
 
 def test_run_folders_have_plain_names(uri: Path) -> None:
     names = sorted(path.name for path in (uri / "runs").iterdir())
-    assert names == sorted(folder(name) for name in COLUMNS)
+    assert names == sorted(folder_name(name) for name in COLUMNS)
     assert all(
         set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-~")
         for name in names

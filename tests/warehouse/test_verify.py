@@ -31,7 +31,7 @@ def failures(uri: Path) -> dict[str, str]:
 
 
 def files_of_run(uri: Path, table: str, run: str) -> list[tables.DataFile]:
-    found = tables.files(tables.open_table(Store.of(uri), table))
+    found = tables.list_files(tables.open_table(Store.from_uri(uri), table))
     return sorted((file for file in found if run in file.path), key=lambda file: file.path)
 
 
@@ -44,12 +44,12 @@ def rewrite(
     packed: str | None = None,
 ) -> Path:
     """Changes a file's rows in place and has the table say its new size."""
-    store = Store.of(uri)
+    store = Store.from_uri(uri)
     file = files_of_run(uri, table, run)[number]
     path = uri / table / file.path
     added = rewrite_file(uri, table, file.path, change, packed)
     opened = tables.open_table(store, table)
-    tables.commit(opened, [tables.remove(file)])
+    tables.commit(opened, [tables.remove_action(file)])
     tables.commit(tables.open_table(store, table), [added])
     return path
 
@@ -63,7 +63,7 @@ def test_a_sound_warehouse_passes_every_check(grown: Grown) -> None:
 
 @pytest.mark.parametrize("table", ["events", "runs/x", "marks/n", "ledger", "steps"])
 def test_a_missing_file_is_found_whatever_its_table(copied: Grown, table: str) -> None:
-    file = tables.files(tables.open_table(Store.of(copied.uri), table))[0]
+    file = tables.list_files(tables.open_table(Store.from_uri(copied.uri), table))[0]
     (copied.uri / table / file.path).unlink()
     found = failures(copied.uri)
     assert file.path in found["files: every named file is there"]
@@ -78,19 +78,19 @@ def test_a_file_of_another_size_is_found(copied: Grown) -> None:
 
 def test_a_file_that_left_a_runs_table_is_found(copied: Grown) -> None:
     """A run of several files lacks one in the table's log; its bytes still lie on the disk."""
-    store = Store.of(copied.uri)
+    store = Store.from_uri(copied.uri)
     file = files_of_run(copied.uri, "runs/x", "L01")[1]
-    tables.commit(tables.open_table(store, "runs/x"), [tables.remove(file)])
+    tables.commit(tables.open_table(store, "runs/x"), [tables.remove_action(file)])
     assert file.path in "".join(failures(copied.uri).values())
 
 
 def test_a_file_that_the_marks_do_not_know_is_found(copied: Grown) -> None:
     """Any other reader of the table would count its rows twice."""
-    store = Store.of(copied.uri)
+    store = Store.from_uri(copied.uri)
     file = files_of_run(copied.uri, "runs/x", "L01")[1]
     twin = file.path.rsplit("-", 1)[0] + "-99999.parquet"
     shutil.copy(copied.uri / "runs/x" / file.path, copied.uri / "runs/x" / twin)
-    added = tables.describe(twin, file.size, file.rows)
+    added = tables.add_action(twin, file.size, file.rows)
     tables.commit(tables.open_table(store, "runs/x"), [added])
     assert twin in "".join(failures(copied.uri).values())
 
@@ -177,9 +177,9 @@ def test_a_span_that_counts_under_the_wrong_tick_is_found(copied: Grown) -> None
 
 
 def test_a_run_that_left_its_table_is_a_gap_in_the_steps(copied: Grown) -> None:
-    store = Store.of(copied.uri)
+    store = Store.from_uri(copied.uri)
     gone = files_of_run(copied.uri, "runs/n", "L01")
-    tables.commit(tables.open_table(store, "runs/n"), map(tables.remove, gone))
+    tables.commit(tables.open_table(store, "runs/n"), map(tables.remove_action, gone))
     found = failures(copied.uri)
     assert "expected step 0" in found["n: runs partition the steps, at most kappa a level"]
     assert not any(name.startswith("x") for name in found)
@@ -187,11 +187,11 @@ def test_a_run_that_left_its_table_is_a_gap_in_the_steps(copied: Grown) -> None:
 
 def test_a_run_that_is_there_twice_is_an_overlap_of_steps(copied: Grown) -> None:
     """A merged run's input comes back."""
-    store = Store.of(copied.uri)
+    store = Store.from_uri(copied.uri)
     path = next((copied.uri / "runs/x/run=L00-0000000001-0000000001").glob("*.parquet"))
     with pq.ParquetFile(path) as file:
         rows = file.metadata.num_rows
-    added = tables.describe(f"{path.parent.name}/{path.name}", path.stat().st_size, rows)
+    added = tables.add_action(f"{path.parent.name}/{path.name}", path.stat().st_size, rows)
     tables.commit(tables.open_table(store, "runs/x"), [added])
     assert "do not partition" in failures(copied.uri)["x: runs partition the steps, at most kappa a level"]
 

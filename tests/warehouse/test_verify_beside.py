@@ -244,8 +244,8 @@ def cut_a_file(uri: Path) -> None:
 
 def nudge_a_value(uri: Path) -> None:
     """Sorted still, and the file's size is its old one: only the digest can tell."""
-    store = Store.of(uri)
-    file = next(one for one in tables.files(tables.open_table(store, "runs/n")) if "L01" in one.path)
+    store = Store.from_uri(uri)
+    file = next(one for one in tables.list_files(tables.open_table(store, "runs/n")) if "L01" in one.path)
 
     def nudged(rows: pa.Table) -> pa.Table:
         values = rows.column("value").to_numpy().copy()
@@ -255,7 +255,7 @@ def nudge_a_value(uri: Path) -> None:
 
     added = rewrite_file(uri, "runs/n", file.path, nudged)
     table = tables.open_table(store, "runs/n")
-    tables.commit(table, [tables.remove(file)])
+    tables.commit(table, [tables.remove_action(file)])
     tables.commit(tables.open_table(store, "runs/n"), [added])
 
 
@@ -265,7 +265,7 @@ def lose_a_plan(uri: Path) -> None:
 
 
 def count_a_live_row_twice(uri: Path) -> None:
-    store = Store.of(uri)
+    store = Store.from_uri(uri)
     table = tables.open_table(store, "ledger")
     held = ledger_table.ranges_by_file(store, table)
     path = next(path for path, found in held.items() if found[0].first == 8)
@@ -273,8 +273,8 @@ def count_a_live_row_twice(uri: Path) -> None:
     wrong = [count + 1 for count in rows.column("rows").to_pylist()]
     at = rows.schema.get_field_index("rows")
     action = ledger_table.write_rows(store, held[path][0], rows.set_column(at, "rows", pa.array(wrong)))
-    file = next(one for one in tables.files(table) if one.path == path)
-    tables.commit(table, [tables.remove(file), action])
+    file = next(one for one in tables.list_files(table) if one.path == path)
+    tables.commit(table, [tables.remove_action(file), action])
 
 
 DAMAGES = {

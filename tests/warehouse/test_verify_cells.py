@@ -38,11 +38,11 @@ def uri(tmp_path: Path) -> Path:
 
 def swap(uri: Path) -> None:
     """Rows of four spans are counted under the other tick: each span and each tick keeps as many."""
-    store = Store.of(uri)
+    store = Store.from_uri(uri)
     table = tables.open_table(store, "marks/x")
-    (file,) = tables.files(table)
+    (file,) = tables.list_files(table)
     added = rewrite_file(uri, "marks/x", file.path, swapped, packed=SPANS)
-    tables.commit(table, [tables.remove(file)])
+    tables.commit(table, [tables.remove_action(file)])
     tables.commit(tables.open_table(store, "marks/x"), [added])
 
 

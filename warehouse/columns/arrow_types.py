@@ -39,7 +39,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def plain(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
+def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
     """The rows with columns of plain types; those that are `coded` become dictionaries of them."""
     for i, field in enumerate(rows.schema):
         kind = plain_type(field.type)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.keys import Key, Names, join_names, no_names, sizes, take
+from tidemark.warehouse.columns.keys import Key, Names, join_names, name_sizes, no_names, take_names
 
 # A dashboard's smallest share, and a thousand keys a cell at most: of smaller ones nobody asks by share.
 THETA = 1000  # one in so many
@@ -29,7 +29,7 @@ _ENTRY_BYTES = 16  # an entry's count and cell
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Heavy:
+class HeavyKeys:
     """Keys (k,) that reach their cell's floor: `cells` (k,) are indices of `floors`, `counts` exact."""
 
     keys: Names
@@ -38,32 +38,34 @@ class Heavy:
     floors: NDArray[np.int64]
 
 
-def nothing_heavy(key: Key, rows: NDArray[np.int64]) -> Heavy:
+def no_heavy_keys(key: Key, rows: NDArray[np.int64]) -> HeavyKeys:
     """A listing with nothing in it yet of cells of so many rows: a floor is 1/THETA of them, rounded up."""
     none = np.empty(0, dtype=np.int64)
-    return Heavy(no_names(key), none, none, np.maximum(1, -(-rows // THETA)))
+    return HeavyKeys(no_names(key), none, none, np.maximum(1, -(-rows // THETA)))
 
 
-def listing(heavy: Heavy, rows: NDArray[np.int64]) -> Heavy:
+def fit_to_budget(heavy: HeavyKeys, rows: NDArray[np.int64]) -> HeavyKeys:
     """What reaches the floors, these raised until it fits the budget; `rows` (cells,) are the cells'."""
     reach = heavy.counts >= heavy.floors[heavy.cells]
-    heavy = Heavy(
-        take(heavy.keys, np.flatnonzero(reach)), heavy.cells[reach], heavy.counts[reach], heavy.floors
+    heavy = HeavyKeys(
+        take_names(heavy.keys, np.flatnonzero(reach)), heavy.cells[reach], heavy.counts[reach], heavy.floors
     )
     share = heavy.counts / rows[heavy.cells]
     order = np.argsort(-share, kind="stable")
-    held = np.cumsum(sizes(heavy.keys)[order] + _ENTRY_BYTES)
+    held = np.cumsum(name_sizes(heavy.keys)[order] + _ENTRY_BYTES)
     fits = min(ENTRIES, int(np.searchsorted(held, BYTES, side="right")))
     if fits >= len(order):
         return heavy
     # The first that does not fit has a share of count / of; a floor lies above that share of its cell.
     count, of = int(heavy.counts[order[fits]]), int(rows[heavy.cells[order[fits]]])
     raised = np.array([count * int(n) // of + 1 for n in rows], dtype=np.int64)
-    return listing(Heavy(heavy.keys, heavy.cells, heavy.counts, np.maximum(heavy.floors, raised)), rows)
+    return fit_to_budget(
+        HeavyKeys(heavy.keys, heavy.cells, heavy.counts, np.maximum(heavy.floors, raised)), rows
+    )
 
 
-def join_listings(parts: Sequence[Heavy], rows: NDArray[np.int64]) -> Heavy:
+def join_heavy_keys(parts: Sequence[HeavyKeys], rows: NDArray[np.int64]) -> HeavyKeys:
     """The listing of several that have no key of a cell in common; one part at least."""
     floors = np.max([part.floors for part in parts], axis=0)
     cells, counts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("cells", "counts"))
-    return listing(Heavy(join_names([part.keys for part in parts]), cells, counts, floors), rows)
+    return fit_to_budget(HeavyKeys(join_names([part.keys for part in parts]), cells, counts, floors), rows)

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import KNOWN_TYPES, Measure, encode, flags, numbers
-from tidemark.warehouse.columns.tick_counts import coded
+from tidemark.warehouse.columns.measures import KNOWN_TYPES, Measure, as_numpy, as_numpy_bools, encode_values
+from tidemark.warehouse.columns.tick_counts import unique_codes
 from tidemark.warehouse.errors import InputError
 
 Name = Any  # an int, or bytes
@@ -155,15 +155,15 @@ def encode_keys(key: Key, array: pa.Array) -> KeyColumn:
     if key.is_text:
         coded_array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         codes = pc.fill_null(coded_array.indices.cast(pa.int64()), 0)
-        return KeyColumn(as_names(coded_array.dictionary), numbers(codes), _nulls(coded_array))
+        return KeyColumn(as_names(coded_array.dictionary), as_numpy(codes), _nulls(coded_array))
     if key.type == "boolean":
         array = array.cast(pa.int8())
-    column = encode(key._number, array)  # noqa: SLF001  how a key is a number is told there alone
+    column = encode_values(key._number, array)  # noqa: SLF001  how a key is a number is told there alone
     return KeyColumn(_ordinals(column.stored) if key.is_double else column.stored, None, column.null)
 
 
 def _nulls(array: pa.Array) -> NDArray[np.bool_]:
-    return flags(array.is_null())
+    return as_numpy_bools(array.is_null())
 
 
 def as_names(texts: pa.Array) -> Names:
@@ -176,7 +176,7 @@ def names_of(key: Key, stored: pa.Array | NDArray[Any]) -> Names:
     """Stored keys as names, one a row; numbers may be wrapped already."""
     if key.is_text:
         return as_names(stored)
-    values = stored if isinstance(stored, np.ndarray) else numbers(stored)
+    values = stored if isinstance(stored, np.ndarray) else as_numpy(stored)
     return _ordinals(values) if key.is_double else values
 
 
@@ -190,29 +190,29 @@ def stored_keys(key: Key, names: Names, *, marked: bool = False) -> pa.Array:
 
 def no_names(key: Key) -> Names:
     """No names of the key's kind."""
-    return texts_from([]) if key.is_text else np.empty(0, dtype=np.int64)
+    return names_from_bytes([]) if key.is_text else np.empty(0, dtype=np.int64)
 
 
 def names_from(key: Key, names: Sequence[Name]) -> Names:
     """Single names together."""
-    return texts_from(names) if key.is_text else np.array(names, dtype=np.int64)
+    return names_from_bytes(names) if key.is_text else np.array(names, dtype=np.int64)
 
 
-def texts_from(texts: Sequence[bytes]) -> Names:
+def names_from_bytes(texts: Sequence[bytes]) -> Names:
     """Names that are bytes. Not by pa.array: it imports pandas, which no reader needs."""
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
     return pa.Array.from_buffers(pa.large_binary(), len(texts), buffers)
 
 
-def take(names: Names, indices: NDArray[Any]) -> Names:
+def take_names(names: Names, indices: NDArray[Any]) -> Names:
     """The names at the indices."""
     if isinstance(names, np.ndarray):
         return names[indices]
-    return names.take(array_of(np.asarray(indices, dtype=np.int64)))
+    return names.take(arrow_array(np.asarray(indices, dtype=np.int64)))
 
 
-def array_of(numbers: NDArray[Any]) -> pa.Array:
+def arrow_array(numbers: NDArray[Any]) -> pa.Array:
     """The numbers as they lie in memory. Not by pa.array: it imports pandas, which no reader needs."""
     plain = np.ascontiguousarray(numbers)
     return pa.Array.from_buffers(pa.from_numpy_dtype(plain.dtype), len(plain), [None, pa.py_buffer(plain)])
@@ -223,29 +223,29 @@ def join_names(parts: Sequence[Names]) -> Names:
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(list(parts))
 
 
-def unify(parts: Sequence[Names]) -> tuple[Names, list[NDArray[np.int64]]]:
+def unify_names(parts: Sequence[Names]) -> tuple[Names, list[NDArray[np.int64]]]:
     """Ascending names that hold all of the parts', and where each part's names stand among them.
 
     Numbers that lie close together bring every number between with them, which needs no sort.
     """
     joined = join_names(parts)
     if isinstance(joined, np.ndarray):
-        names, codes = coded(joined)
+        names, codes = unique_codes(joined)
     else:
         found = joined.dictionary_encode()
-        order = numbers(pc.sort_indices(found.dictionary)).astype(np.int64)
+        order = as_numpy(pc.sort_indices(found.dictionary)).astype(np.int64)
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
-        names, codes = take(found.dictionary, order), place[numbers(found.indices)]
+        names, codes = take_names(found.dictionary, order), place[as_numpy(found.indices)]
     edges = np.cumsum([len(part) for part in parts])[:-1]
     return names, np.split(codes, edges)
 
 
-def sizes(names: Names) -> NDArray[np.int64]:
+def name_sizes(names: Names) -> NDArray[np.int64]:
     """The bytes of each name."""
     if isinstance(names, np.ndarray):
         return np.full(len(names), 8, dtype=np.int64)
-    return numbers(pc.binary_length(names)).astype(np.int64)
+    return as_numpy(pc.binary_length(names)).astype(np.int64)
 
 
 def name_at(names: Names, i: int) -> Name:
@@ -254,25 +254,25 @@ def name_at(names: Names, i: int) -> Name:
     return one
 
 
-def lower(names: Names, name: Name, *, equal: bool = False) -> int:
+def count_less(names: Names, name: Name, *, equal: bool = False) -> int:
     """How many of ascending names are less than the name, or also `equal` to it."""
     find = bisect_right if equal else bisect_left
     return find(range(len(names)), name, key=lambda i: name_at(names, i))
 
 
-def positions(names: Names, asked: Names) -> NDArray[np.int64]:
+def find_names(names: Names, asked: Names) -> NDArray[np.int64]:
     """Where each of the names asked for stands among ascending names; -1 where it is not there."""
     if len(asked) < FEW:
-        found = [lower(names, name_at(asked, i)) for i in range(len(asked))]
+        found = [count_less(names, name_at(asked, i)) for i in range(len(asked))]
         same = [at < len(names) and name_at(names, at) == name_at(asked, i) for i, at in enumerate(found)]
         return np.where(same, found, -1).astype(np.int64)
-    joined, (mine, theirs) = unify([names, asked])
+    joined, (mine, theirs) = unify_names([names, asked])
     place = np.full(len(joined), -1, dtype=np.int64)
     place[mine] = np.arange(len(names))
     return place[theirs]
 
 
-def places_before(columns: Sequence[Names], place: tuple[Name, ...], *, equal: bool) -> int:
+def count_tuples_less(columns: Sequence[Names], place: tuple[Name, ...], *, equal: bool) -> int:
     """How many of ascending places, each column a part of them, are less than the place, or also `equal`."""
     find = bisect_right if equal else bisect_left
     return find(range(len(columns[0])), place, key=lambda i: tuple(name_at(column, i) for column in columns))

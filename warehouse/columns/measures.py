@@ -12,7 +12,7 @@ import math
 import re
 import sys
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -135,7 +135,7 @@ def _floor_double(exact: Fraction) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DecodedColumn:
     """A decoded column: `stored` (rows,) with undefined content where `nan` or `null` is set."""
 
     stored: NDArray[Any]
@@ -143,21 +143,21 @@ class Column:
     null: NDArray[np.bool_]
 
 
-def encode(measure: Measure, array: pa.Array) -> Column:
+def encode_values(measure: Measure, array: pa.Array) -> DecodedColumn:
     """An Arrow array of the measure's own type as stored numbers, with NaN and NULL apart."""
-    null = flags(array.is_null())
+    null = as_numpy_bools(array.is_null())
     if measure.is_double:
-        floats = numbers(pc.fill_null(array.cast(pa.float64()), 0.0))
-        return Column(floats + 0.0, np.isnan(floats), null)
+        floats = as_numpy(pc.fill_null(array.cast(pa.float64()), 0.0))
+        return DecodedColumn(floats + 0.0, np.isnan(floats), null)
     no_nan = np.zeros(len(array), dtype=bool)
     if pa.types.is_decimal(array.type):
-        return Column(_unscaled(array), no_nan, null)
+        return DecodedColumn(_unscaled(array), no_nan, null)
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("us", tz=array.type.tz)).cast(pa.int64())
     elif pa.types.is_date(array.type):
         array = array.cast(pa.int32())
-    integers = numbers(pc.fill_null(array.cast(pa.int64()), 0))
-    return Column(integers, no_nan, null)
+    integers = as_numpy(pc.fill_null(array.cast(pa.int64()), 0))
+    return DecodedColumn(integers, no_nan, null)
 
 
 def epoch_micros(time: Measure, stored: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -168,7 +168,7 @@ def epoch_micros(time: Measure, stored: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.clip(stored, *_TIMES["date"]) * DAY_US if time.type == "date" else stored
 
 
-def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+def as_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     """A column without NULL as it lies in memory, read-only.
 
     Not by to_numpy: it imports pandas, half a second and 40 MB of a reader that needs none.
@@ -178,12 +178,12 @@ def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     return np.from_dlpack(column)
 
 
-def one_array(column: pa.ChunkedArray) -> pa.Array:
+def single_array(column: pa.ChunkedArray) -> pa.Array:
     """The column's chunks as one."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def flags(column: pa.Array) -> NDArray[np.bool_]:
+def as_numpy_bools(column: pa.Array) -> NDArray[np.bool_]:
     """A column of booleans without NULL."""
     return np.from_dlpack(column.cast(pa.uint8())).astype(bool)
 
@@ -193,8 +193,5 @@ def _unscaled(array: pa.Array) -> NDArray[np.int64]:
     wide = array.cast(pa.decimal128(38, array.type.scale))
     words = np.frombuffer(wide.buffers()[1], dtype=np.int64)
     low = words[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2].copy()
-    low[flags(wide.is_null())] = 0
+    low[as_numpy_bools(wide.is_null())] = 0
     return low
-
-
-__all__ = ["UTC", "Column", "Measure", "encode", "epoch_micros", "flags", "numbers", "one_array"]

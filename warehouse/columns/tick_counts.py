@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import Column
+from tidemark.warehouse.columns.measures import DecodedColumn
 from tidemark.warehouse.columns.ticks import Window
 
 
@@ -32,9 +32,9 @@ class TickCounts:
         return int(self.counts[inside].sum()), int(self.nans[inside].sum()), int(self.nulls[inside].sum())
 
 
-def tick_counts(ticks: NDArray[np.int64], column: Column) -> TickCounts:
+def count_by_tick(ticks: NDArray[np.int64], column: DecodedColumn) -> TickCounts:
     """Rows of a decoded column by tick."""
-    names, code = coded(ticks)
+    names, code = unique_codes(ticks)
     nan, null = column.nan & ~column.null, column.null
     rows, nans, nulls = (
         np.bincount(code if chosen is None else code[chosen], minlength=len(names)).astype(np.int64)
@@ -44,7 +44,7 @@ def tick_counts(ticks: NDArray[np.int64], column: Column) -> TickCounts:
     return TickCounts(names[seen], (rows - nans - nulls)[seen], nans[seen], nulls[seen])
 
 
-def coded(ticks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def unique_codes(ticks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Ascending names that hold all the ticks, and the index of each tick's name.
 
     Where the ticks lie close together every number between is a name, which needs no sort.
@@ -58,7 +58,7 @@ def coded(ticks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64
     return names, code
 
 
-def add_totals(totals: Sequence[TickCounts]) -> TickCounts:
+def sum_tick_counts(totals: Sequence[TickCounts]) -> TickCounts:
     """Rows by tick of all together."""
     empty = np.empty(0, np.int64)
     names, code = np.unique(np.concatenate([empty, *(one.ticks for one in totals)]), return_inverse=True)

@@ -36,7 +36,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import CommitFailed, Contended, DamagedWarehouse
-from tidemark.warehouse.os_errors import cannot_read, refused
+from tidemark.warehouse.os_errors import as_system_refused, unreadable_file_error
 
 T = TypeVar("T")
 Write = Callable[[dict[str, str]], object]  # commits, with the signature that it is given
@@ -106,7 +106,7 @@ class LostRace(Exception):
         self.winners = winners
 
 
-def signature() -> dict[str, str]:
+def commit_metadata() -> dict[str, str]:
     """What a commit carries in its `commitInfo`: an id of its own, and who makes it."""
     return {
         _ID: uuid.uuid4().hex,
@@ -126,22 +126,22 @@ def _writer() -> str:
         return "tidemark"
 
 
-def settled(table: DeltaTable, write: Write, added: Collection[str] = ()) -> None:
+def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] = ()) -> None:
     """Has `write` commit with a signature on top of the table's version; returns once that is certainly done.
 
     `added` are the paths of new files: by them the commit is known where its log entry was removed.
     Raises `LostRace` where others were first, and `CommitFailed` where nobody was.
     """
-    planned, told = table.version(), signature()
+    planned, told = table.version(), commit_metadata()
     try:
         write(told)
     except Exception as error:  # of any kind: the log tells
         log = _Log(table)
         if not log.has(planned, told[_ID], added, error):
-            if refused(f"the commit to {log.place}", error):
+            if as_system_refused(f"the commit to {log.place}", error):
                 raise  # the call that this is a part of tells it, see refusals.py
             raise CommitFailed(
-                f"the commit to {log.place} was refused: {cause(error)}. Its log has nothing newer than "
+                f"the commit to {log.place} was refused: {first_line(error)}. Its log has nothing newer than "
                 f"version {planned}: nothing was changed. Mend what is named (a permission, a property or a "
                 "feature of the table) and run the same again."
             ) from error
@@ -164,20 +164,20 @@ def _look(ask: Callable[[], bool]) -> bool:
         PATIENCE.pause(pause)
 
 
-def created(make: Write, here: Callable[[], bool], name: str) -> None:
+def create_and_confirm(make: Write, here: Callable[[], bool], name: str) -> None:
     """Has `make` create a table with a signature; returns once there is one, whoever made it."""
     try:
-        make(signature())
+        make(commit_metadata())
     except Exception as error:  # of any kind, as above
         there = False
         with suppress(OSError, DeltaError):  # where one cannot look, either
             there = _look(here)
         if not there:
-            if refused(f"the creation of the table {name}", error):
+            if as_system_refused(f"the creation of the table {name}", error):
                 raise
             raise CommitFailed(
-                f"the table {name} could not be created: {cause(error)}. Nothing was changed. Mend what is "
-                "named and run the same again."
+                f"the table {name} could not be created: {first_line(error)}. Nothing was changed. "
+                "Remove the cause and run the same again."
             ) from error
 
 
@@ -187,7 +187,7 @@ class _Log:
     def __init__(self, table: DeltaTable) -> None:
         self._options = table._storage_options  # noqa: SLF001  a table does not tell otherwise where it lies
         self._uri = table.table_uri
-        self._files = Store.of(self._uri, self._options).filesystem()
+        self._files = Store.from_uri(self._uri, self._options).filesystem()
         self.place = without_secrets(self._uri.rstrip("/"))
 
     def has(self, planned: int, own: str, added: Collection[str], error: Exception) -> bool:
@@ -196,8 +196,9 @@ class _Log:
             return _look(lambda: self._has(planned, own, added, error))
         except (OSError, DeltaError) as unread:
             raise CommitFailed(
-                f"whether the commit to {self.place} is done is not known: it raised {cause(error)}, and the "
-                f"log cannot be read: {cause(unread)}. Run the same again: what is done is not done twice."
+                f"whether the commit to {self.place} is done is not known: it raised {first_line(error)}, "
+                f"and the log cannot be read: {first_line(unread)}. Run the same again: what is done is not "
+                "done twice."
             ) from error
 
     def _has(self, planned: int, own: str, added: Collection[str], error: Exception) -> bool:
@@ -215,7 +216,7 @@ class _Log:
             found = [told for at in between if (told := self._entry(at)) is not None]
             if any(one.id == own for one in found) or _all_in(added, table.file_uris()):
                 return True
-        raise LostRace(cause(error), tuple(found)) from error
+        raise LostRace(first_line(error), tuple(found)) from error
 
     def _since(self, first: int) -> Iterator[Commit]:
         while (found := self._entry(first)) is not None:
@@ -233,7 +234,7 @@ class _Log:
             info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
             return _told(at, dict(info or {}))
         except (ValueError, TypeError) as error:
-            raise cannot_read(f"{self.place}/{path}", error) from error
+            raise unreadable_file_error(f"{self.place}/{path}", error) from error
 
 
 def _told(at: int, info: dict[str, Any]) -> Commit:
@@ -257,7 +258,7 @@ def _all_in(added: Collection[str], files: Collection[str]) -> bool:
     return bool(added) and all(path.rsplit("/", 1)[-1] in names for path in added)
 
 
-def contend(name: str, attempt: Callable[[], T]) -> T:
+def retry_lost_races(name: str, attempt: Callable[[], T]) -> T:
     """Calls `attempt` until it does not lose its race; `Contended` once the patience has run out.
 
     The attempt looks at a fresh snapshot each time. `name` is what it commits to.
@@ -298,7 +299,7 @@ def _when(commit: Commit) -> str:
     return f"version {commit.version} at {at}"
 
 
-def cause(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """The first line of an error's text, without what may be secret in an address."""
     lines = str(error).splitlines()
     return without_secrets(lines[0]) if lines else type(error).__name__

@@ -66,7 +66,7 @@ def _linked(at: str) -> DamagedWarehouse:
     )
 
 
-class Inside(fs.SubTreeFileSystem):  # type: ignore[misc]  # pyarrow has no types
+class ContainedFileSystem(fs.SubTreeFileSystem):  # type: ignore[misc]  # pyarrow has no types
     """The local file system below a warehouse's folder; it follows no symbolic link there."""
 
     def __init__(self, root: str) -> None:
@@ -74,7 +74,7 @@ class Inside(fs.SubTreeFileSystem):  # type: ignore[misc]  # pyarrow has no type
         self._root = root
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Inside, (self._root,)
+        return ContainedFileSystem, (self._root,)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         """As the file system's own, of a path without links."""

@@ -16,7 +16,7 @@ _LEAST_DAYS = 30  # Delta's own
 _MARGIN_DAYS = 1  # Spark cleans by whole days, and clocks differ
 
 
-def kept_for(grace_us: int) -> str:
+def retention_interval(grace_us: int) -> str:
     """The property of a table whose files live for the grace after they left it."""
     return f"interval {max(_LEAST_DAYS, -(-grace_us // DAY_US) + _MARGIN_DAYS)} days"
 

@@ -40,7 +40,7 @@ class Store:
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @classmethod
-    def of(
+    def from_uri(
         cls,
         uri: str | os.PathLike[str],
         storage_options: dict[str, str] | None = None,
@@ -108,23 +108,23 @@ class Store:
     def filesystem(self) -> fs.FileSystem:
         """A file system whose root is the warehouse; links below it are refused."""
         if self.is_local:
-            return containment.Inside(self.uri)
+            return containment.ContainedFileSystem(self.uri)
         from deltalake.fs import DeltaStorageHandler
 
         handler: Any = DeltaStorageHandler(self.uri, self.options)
         return fs.PyFileSystem(handler)
 
 
-def folder(column: str) -> str:
+def folder_name(column: str) -> str:
     """A column's name as a folder's: letters, digits, '_' and '-' stay, all else becomes ~hex."""
     return re.sub(r"[^A-Za-z0-9_-]", lambda c: "".join(f"~{byte:02x}" for byte in c[0].encode()), column)
 
 
 def runs_table(measure: str) -> str:
     """The table of a measure's runs, below the warehouse."""
-    return f"runs/{folder(measure)}"
+    return f"runs/{folder_name(measure)}"
 
 
 def marks_table(measure: str) -> str:
     """The table of a measure's marks, below the warehouse."""
-    return f"marks/{folder(measure)}"
+    return f"marks/{folder_name(measure)}"

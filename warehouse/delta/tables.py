@@ -23,11 +23,11 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.delta.containment import check_paths
-from tidemark.warehouse.delta.log_retention import RETENTION, kept_for
+from tidemark.warehouse.delta.log_retention import RETENTION, retention_interval
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import NotAWarehouse
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
-from tidemark.warehouse.os_errors import refused
+from tidemark.warehouse.os_errors import as_system_refused
 
 # Whoever opens a table replays the commits since its last checkpoint: a few, not delta-rs's hundred.
 _CONFIGURATION = {"delta.checkpointInterval": "20"}
@@ -62,7 +62,7 @@ def create(
 ) -> None:
     """Makes the table where it is not there yet; its log outlives the grace."""
     store.check_log(name)
-    configuration = {**_CONFIGURATION, RETENTION: kept_for(grace_us), **(properties or {})}
+    configuration = {**_CONFIGURATION, RETENTION: retention_interval(grace_us), **(properties or {})}
 
     def make(told: dict[str, str]) -> None:
         DeltaTable.create(
@@ -76,7 +76,7 @@ def create(
             raise_if_key_not_exists=False,
         )
 
-    commits.created(make, lambda: exists(store, name), name)
+    commits.create_and_confirm(make, lambda: exists(store, name), name)
 
 
 def exists(store: Store, name: str) -> bool:
@@ -92,7 +92,7 @@ def open_table(store: Store, name: str) -> DeltaTable:
         return DeltaTable(store.table(name), storage_options=store.options)
     except (TableNotFoundError, DeltaError) as error:
         store.check_place()
-        if (told := refused(f"opening the table {name}", error)) is not None:
+        if (told := as_system_refused(f"opening the table {name}", error)) is not None:
             raise told from error
         raise NotAWarehouse(
             f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
@@ -100,7 +100,7 @@ def open_table(store: Store, name: str) -> DeltaTable:
         ) from error
 
 
-def files(table: DeltaTable) -> list[DataFile]:
+def list_files(table: DeltaTable) -> list[DataFile]:
     """The files of the table's snapshot; DamagedWarehouse where one does not lie plainly below the table."""
     # Not by pa.table: it imports pandas, half a second and 40 MB, to see whether it was given its frame.
     found = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
@@ -118,13 +118,13 @@ def files(table: DeltaTable) -> list[DataFile]:
     ]
 
 
-def check_inside(store: Store, name: str) -> None:
+def check_no_links(store: Store, name: str) -> None:
     """DamagedWarehouse where the table names a file that is outside of it, or behind a link."""
-    for file in files(open_table(store, name)):
+    for file in list_files(open_table(store, name)):
         store.check_links(f"{name}/{file.path}")
 
 
-def no_rows(schema: pa.Schema) -> pa.Table:
+def table_without_rows(schema: pa.Schema) -> pa.Table:
     """A table of that schema without rows. Not by empty_table: it imports pandas, which no reader needs."""
     return pa.Table.from_batches([], schema)
 
@@ -156,10 +156,10 @@ def write_file(
         for group, rows in parts.items():
             writer.write(rows, group)
     count = sum(rows.num_rows for rows in parts.values())
-    return describe(path, filesystem.get_file_info(full).size, count, stats)
+    return add_action(path, filesystem.get_file_info(full).size, count, stats)
 
 
-def describe(
+def add_action(
     path: str,
     size: int,
     rows: int,
@@ -180,7 +180,7 @@ def describe(
     return AddAction(path, size, partition, int(time.time() * 1000), new_rows, told)
 
 
-def remove(file: DataFile, *, gone_rows: bool = True) -> RemoveAction:
+def remove_action(file: DataFile, *, gone_rows: bool = True) -> RemoveAction:
     """The remove action of a file of the snapshot; without `gone_rows` the table keeps its rows."""
     return RemoveAction(file.path, gone_rows, int(time.time() * 1000), file.size, dict(file.partition))
 
@@ -211,7 +211,7 @@ def commit(
             ),
         )
 
-    commits.settled(table, write, [one.path for one in made if isinstance(one, AddAction)])
+    commits.commit_and_confirm(table, write, [one.path for one in made if isinstance(one, AddAction)])
 
 
 def commit_once(
@@ -237,7 +237,7 @@ def commit_once(
         commit(table, actions(table), transaction=Transaction(application, newest))
         return True
 
-    return commits.contend(name, attempt)
+    return commits.retry_lost_races(name, attempt)
 
 
 def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
@@ -258,7 +258,7 @@ def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:
         properties = CommitProperties(custom_metadata=told, max_commit_retries=0)
         table.alter.add_columns(list(fields), commit_properties=properties)
 
-    commits.settled(table, write)
+    commits.commit_and_confirm(table, write)
 
 
 def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> None:
@@ -268,7 +268,7 @@ def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> None:
         named = CommitProperties(custom_metadata=told, max_commit_retries=0)
         table.alter.set_table_properties(dict(properties), commit_properties=named)
 
-    commits.settled(table, write)
+    commits.commit_and_confirm(table, write)
 
 
 def append(
@@ -283,11 +283,11 @@ def append(
 
     `replaces` are files whose rows are among these: they leave the table in the same commit.
     """
-    added = write_file(store, name, rows, f"{new_name()}.parquet")
-    commit(table or open_table(store, name), [*map(remove, replaces), added], blind=table is None)
+    added = write_file(store, name, rows, f"{unique_name()}.parquet")
+    commit(table or open_table(store, name), [*map(remove_action, replaces), added], blind=table is None)
 
 
-def new_name() -> str:
+def unique_name() -> str:
     """A name that no other file has."""
     return uuid.uuid4().hex
 
@@ -295,14 +295,14 @@ def new_name() -> str:
 def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] | None = None) -> pa.Table:
     """All rows of a small table. `cache` keeps its files' rows by path from one call to the next."""
     known = cache if cache is not None else {}
-    paths = [file.path for file in files(table)]
+    paths = [file.path for file in list_files(table)]
     for path in paths:
         if path not in known:
             known[path] = read_file(store, name, path)
     for path in set(known) - set(paths):
         del known[path]
     if not paths:
-        return no_rows(pa.schema(table.schema()))
+        return table_without_rows(pa.schema(table.schema()))
     return pa.concat_tables([known[path] for path in paths])
 
 

@@ -17,13 +17,13 @@ from typing import Any
 from pyarrow import fs
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import contend
-from tidemark.warehouse.delta.log_retention import RETENTION, kept_for, retention_us
+from tidemark.warehouse.delta.commits import retry_lost_races
+from tidemark.warehouse.delta.log_retention import RETENTION, retention_interval, retention_us
 from tidemark.warehouse.delta.store import Store
 
 
 @dataclass(slots=True)
-class Swept:
+class VacuumResult:
     """What a sweep did: files deleted, the links that it left, and why it deleted nothing, if so."""
 
     files: int = 0
@@ -36,22 +36,22 @@ def expired(since_ms: int, grace_us: int) -> bool:
     return since_ms * 1000 + grace_us <= time.time() * 1e6
 
 
-def keep_log(store: Store, name: str, grace_us: int) -> str | None:
+def extend_log_retention(store: Store, name: str, grace_us: int) -> str | None:
     """Has the table keep its log for longer than the grace; the new retention where it was shorter."""
 
     def attempt() -> str | None:
         table = tables.open_table(store, name)
         if retention_us(table.metadata().configuration) >= grace_us:
             return None
-        tables.set_properties(table, {RETENTION: kept_for(grace_us)})
-        return kept_for(grace_us)
+        tables.set_properties(table, {RETENTION: retention_interval(grace_us)})
+        return retention_interval(grace_us)
 
-    return contend(name, attempt)
+    return retry_lost_races(name, attempt)
 
 
-def sweep(store: Store, name: str, grace_us: int) -> Swept:
+def vacuum_table(store: Store, name: str, grace_us: int) -> VacuumResult:
     """Deletes what left the table, or never entered it, longer ago than the grace; cleans its log."""
-    found, filesystem = Swept(), store.filesystem()
+    found, filesystem = VacuumResult(), store.filesystem()
     listed = [
         (info.path.removeprefix(f"{name}/"), info)
         for info in filesystem.get_file_info(fs.FileSelector(name, recursive=True))
@@ -59,7 +59,7 @@ def sweep(store: Store, name: str, grace_us: int) -> Swept:
     found.links = [path for path, info in listed if info.type == fs.FileType.Unknown]
     old = [path for path, info in listed if info.type == fs.FileType.File and _is_old(info, grace_us)]
     table = tables.open_table(store, name)
-    named = {file.path for file in tables.files(table)}
+    named = {file.path for file in tables.list_files(table)}
     # Chunks of sorts that never came to their merge lie where Delta does not look.
     gone = [path for path in old if path.startswith("_chunks/")]
     unnamed = {path for path in old if path not in named and not path.startswith(("_", "."))}

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import STEPS, Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 
 _FILES = 16  # of the table, at most
 
@@ -33,14 +33,14 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StepPlan:
     """The batches of one step, with the rows of each range."""
 
     step: int
-    parts: tuple[tuple[Batches, int], ...]
+    parts: tuple[tuple[BatchRange, int], ...]
 
     @property
-    def batches(self) -> tuple[Batches, ...]:
+    def batches(self) -> tuple[BatchRange, ...]:
         """The batch ranges, one a source."""
         return tuple(batches for batches, _ in self.parts)
 
@@ -50,17 +50,19 @@ class Plan:
         return sum(rows for _, rows in self.parts)
 
 
-def read_plans(store: Store, table: DeltaTable, cache: dict[str, pa.Table] | None = None) -> list[Plan]:
+def read_step_plans(
+    store: Store, table: DeltaTable, cache: dict[str, pa.Table] | None = None
+) -> list[StepPlan]:
     """All plans, by step."""
     rows = tables.read(store, STEPS, table, cache).sort_by([("step", "ascending"), ("source", "ascending")])
-    parts: dict[int, list[tuple[Batches, int]]] = {}
+    parts: dict[int, list[tuple[BatchRange, int]]] = {}
     for row in rows.select(["step", "source", "first_batch", "last_batch", "rows"]).to_pylist():
-        batches = Batches(row["source"], row["first_batch"], row["last_batch"])
+        batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
         parts.setdefault(row["step"], []).append((batches, row["rows"]))
-    return [Plan(step, tuple(found)) for step, found in parts.items()]
+    return [StepPlan(step, tuple(found)) for step, found in parts.items()]
 
 
-def write_plan(store: Store, table: DeltaTable, plan: Plan) -> None:
+def write_step_plan(store: Store, table: DeltaTable, plan: StepPlan) -> None:
     """Commits the plan on the table's version, or raises `tables.LostRace`.
 
     One file more; where there are `_FILES` already, all plans become one file, so that readers open few.
@@ -77,7 +79,7 @@ def write_plan(store: Store, table: DeltaTable, plan: Plan) -> None:
         }
         for batches, count in plan.parts
     ]
-    rows, joined = pa.Table.from_pylist(plans, schema=SCHEMA), tables.files(table)
+    rows, joined = pa.Table.from_pylist(plans, schema=SCHEMA), tables.list_files(table)
     if len(joined) < _FILES:
         joined = []
     else:
@@ -85,7 +87,7 @@ def write_plan(store: Store, table: DeltaTable, plan: Plan) -> None:
     tables.append(store, STEPS, rows, table=table, replaces=joined)
 
 
-def covered(plans: Iterable[Plan], last_step: int | None = None) -> list[Batches]:
+def planned_batches(plans: Iterable[StepPlan], last_step: int | None = None) -> list[BatchRange]:
     """The batches of steps 0..last_step, or of every plan."""
     return [
         batches for plan in plans if last_step is None or plan.step <= last_step for batches in plan.batches

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.os_errors import refused
+from tidemark.warehouse.os_errors import as_system_refused
 from tidemark.warehouse.tuning import DEFAULT, Tuning
 
 _REMOTE = "://"
@@ -36,7 +36,7 @@ class ArrowRows:
 
 
 # What a caller may give for rows where there is no Spark session: see `arrow_rows`.
-Given: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | ArrowRows"
+LocalRows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | ArrowRows"
 
 
 def arrow_rows(given: Any, tuning: Tuning = DEFAULT) -> ArrowRows:
@@ -67,7 +67,7 @@ def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:
     """The rows of Parquet files, one after the other; InputError where their columns differ."""
     schemas = []
     for path in paths:
-        with reading_input(path), _opened(path) as file:
+        with report_unreadable_input(path), _opened(path) as file:
             schemas.append(file.schema_arrow)
     first = column_types(delta_fields(schemas[0]))
     for path, schema in zip(paths, schemas, strict=True):
@@ -81,7 +81,7 @@ def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:
 
     def read() -> Iterator[pa.RecordBatch]:
         for path in paths:
-            with reading_input(path), _opened(path) as file:
+            with report_unreadable_input(path), _opened(path) as file:
                 yield from file.iter_batches(_batch_rows(file.metadata, tuning))
 
     return ArrowRows(schemas[0], read)
@@ -98,7 +98,7 @@ def input_files(given: str | os.PathLike[str]) -> list[Path]:
         raise InputError(f"no such input: {text}.")
     if not path.is_dir():
         return [path]
-    with reading_input(path):
+    with report_unreadable_input(path):
         found = sorted(one for one in path.iterdir() if not one.name.startswith(("_", ".")))
     folder = next((one for one in found if one.is_dir()), None)
     if (path / "_delta_log").exists():
@@ -113,13 +113,13 @@ def input_files(given: str | os.PathLike[str]) -> list[Path]:
 
 
 @contextmanager
-def reading_input(path: Path) -> Iterator[None]:
+def report_unreadable_input(path: Path) -> Iterator[None]:
     """Says which file of the input it was, where one cannot be read."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
         told = " ".join(str(error).split())[:300]
-        raise refused(f"reading {path}", error) or InputError(
+        raise as_system_refused(f"reading {path}", error) or InputError(
             f"cannot read the input {path}: {told.rstrip('.')}. Nothing was changed. Mend the file."
         ) from error
 

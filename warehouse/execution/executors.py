@@ -21,7 +21,7 @@ import pyarrow as pa
 from deltalake import Field
 
 from tidemark.warehouse.columns.schema import delta_fields, quoted
-from tidemark.warehouse.errors import InputError, told_in
+from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, arrow_rows
 from tidemark.warehouse.tuning import DEFAULT, Tuning
 
@@ -55,7 +55,7 @@ class Executor(Protocol):
         """The rows that the caller gave; InputError where they are not of this executor's kind."""
 
 
-def executor_of(spark: SparkSession | None, tuning: Tuning = DEFAULT) -> Executor:
+def executor_for(spark: SparkSession | None, tuning: Tuning = DEFAULT) -> Executor:
     """Spark's executor for a session, this process for None."""
     return LocalExecutor(tuning) if spark is None else SparkExecutor(spark)
 
@@ -159,20 +159,20 @@ def _collected(frame: DataFrame, work: BatchWork) -> list[Any]:
         for result in work(batches):
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(result)], pa.binary())], ["result"])
 
-    with saying_why():
+    with raise_task_errors():
         rows = frame.mapInArrow(pickled, "result binary").collect()
     return [pickle.loads(row.result) for row in rows]  # noqa: S301  our own tasks wrote it
 
 
 @contextmanager
-def saying_why() -> Iterator[None]:
+def raise_task_errors() -> Iterator[None]:
     """An error of the package that a task raised is that error here too, once Spark has tried again."""
     from pyspark.errors import PythonException
 
     try:
         yield
     except PythonException as error:
-        said = told_in(str(error))
+        said = error_in_traceback(str(error))
         if said is None:
             raise
         raise said from error

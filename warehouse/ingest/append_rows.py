@@ -21,9 +21,9 @@ from deltalake.transaction import AddAction
 
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import contend
+from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import Input
 from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
@@ -59,7 +59,7 @@ class Appended:
 def append_rows(
     store: Store,
     rows: Input,
-    batch: Batches,
+    batch: BatchRange,
     step: int,
     *,
     eps: float | None = None,
@@ -98,17 +98,17 @@ def append_rows(
             done.outcome = "known"
         return done
 
-    return contend(EVENTS, attempt)
+    return retry_lost_races(EVENTS, attempt)
 
 
-def dry_run(store: Store, rows: Input, batch: Batches, step: int, row_filter: RowFilter) -> Appended:
+def dry_run(store: Store, rows: Input, batch: BatchRange, step: int, row_filter: RowFilter) -> Appended:
     """What `append_rows` would do with the rows. Files are written, nothing is committed."""
     events = tables.open_table(store, EVENTS)
     schema = pa.schema(events.schema())
     return _write(store, read_options(store, events), schema, rows, batch, step, None, row_filter)[0]
 
 
-def _commit(store: Store, batch: Batches, files: list[AddAction], done: Appended) -> bool:
+def _commit(store: Store, batch: BatchRange, files: list[AddAction], done: Appended) -> bool:
     def actions(table: DeltaTable) -> list[AddAction]:
         done.after = tables.newest_transaction(table, batch.source)
         return files
@@ -116,7 +116,7 @@ def _commit(store: Store, batch: Batches, files: list[AddAction], done: Appended
     return tables.commit_once(store, EVENTS, batch.source, batch.first, actions)
 
 
-def _reject(store: Store, batch: Batches, files: list[AddAction]) -> None:
+def _reject(store: Store, batch: BatchRange, files: list[AddAction]) -> None:
     source, number = batch.source, batch.first
     tables.commit_once(
         store, REJECTED, source, number, lambda _: files, known=lambda table: has_rejected(table, batch)
@@ -128,7 +128,7 @@ def _write(
     options: Options,
     schema: pa.Schema,
     rows: Input,
-    batch: Batches,
+    batch: BatchRange,
     step: int,
     eps: float | None,
     row_filter: RowFilter,
@@ -159,6 +159,6 @@ def check_rows(options: Options, rows: Input, row_filter: RowFilter = DEFAULT_FI
     check_columns(options, _user_fields(rows, row_filter))
 
 
-def has_batch(store: Store, batch: Batches) -> bool:
+def has_batch(store: Store, batch: BatchRange) -> bool:
     """Whether `events` has the batch."""
     return tables.has_transaction(tables.open_table(store, EVENTS), batch.source, batch.first)

@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
-from tidemark.warehouse.events.reader import Batches, rows_by_batch
+from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
@@ -32,7 +32,7 @@ from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 BatchState = Literal["new", "known", "unfinished", "unproved"]
 
 
-def state_of(store: Store, events: DeltaTable, ledger: DeltaTable, batch: Batches) -> BatchState:
+def state_of(store: Store, events: DeltaTable, ledger: DeltaTable, batch: BatchRange) -> BatchState:
     """The state of the batch, from `events` and the ledger.
 
     InputError if its number was left out: no table has it, and the source has later batches.
@@ -63,7 +63,7 @@ def newest(store: Store, source: str) -> int:
     return max(tables.newest_transaction(tables.open_table(store, name), source) for name in (EVENTS, LEDGER))
 
 
-def passed_over(batch: Batches, newest: int) -> InputError:
+def passed_over(batch: BatchRange, newest: int) -> InputError:
     """The error for rows whose number is below the newest one and was left out before."""
     return InputError(
         f"batch {batch.last} of {batch.source!r} was never appended, and its newest batch is {newest}: "
@@ -72,7 +72,7 @@ def passed_over(batch: Batches, newest: int) -> InputError:
     )
 
 
-def _check_counts(store: Store, events: DeltaTable, ledger: DeltaTable, ranges: list[Batches]) -> None:
+def _check_counts(store: Store, events: DeltaTable, ledger: DeltaTable, ranges: list[BatchRange]) -> None:
     """DamagedWarehouse unless the ledger rows of these ranges count all their rows in `events`."""
     files = ledger_table.ranges_by_file(store, ledger)
     counts = ledger_table.row_counts(ledger_table.read_rows(store, files, ranges, [*RANGE_COLUMNS, "rows"]))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import pyarrow as pa
 from deltalake import Field
 
-from tidemark.warehouse.columns.arrow_types import plain
+from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
@@ -55,7 +55,7 @@ def cast_rows(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBa
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     count = len(schema)
     try:
-        first = plain(table.select(range(count)).rename_columns(schema.names))
+        first = with_plain_types(table.select(range(count)).rename_columns(schema.names))
         typed = [
             column if column.type == field.type else column.cast(field.type)
             for column, field in zip(first.columns, schema, strict=True)

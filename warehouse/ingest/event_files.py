@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidemark.warehouse.columns.arrow_types import plain
-from tidemark.warehouse.columns.measures import encode, epoch_micros
+from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.columns.measures import encode_values, epoch_micros
 from tidemark.warehouse.columns.text_bounds import text_bounds
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.delta.store import EVENTS, Store
-from tidemark.warehouse.delta.tables import new_name
-from tidemark.warehouse.events.reader import Batches, decode
+from tidemark.warehouse.delta.tables import unique_name
+from tidemark.warehouse.events.reader import BatchRange, decode_rows
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.new_files import NewFile
 from tidemark.warehouse.ingest.rejected import write_rejected
@@ -60,7 +60,7 @@ class WriteRows:
 
     store: Store
     schema: pa.Schema
-    batch: Batches
+    batch: BatchRange
     options: Options
     step: int
     row_filter: RowFilter
@@ -80,7 +80,7 @@ class WriteRows:
                     table = self._complete(taken)
                     file.write(table)
                     if summaries is not None:
-                        summaries.add(decode(table, summaries.columns, self.options.key_column))
+                        summaries.add(decode_rows(table, summaries.columns, self.options.key_column))
         if file.rows:
             by_tick = () if summaries is None else tuple(summaries.finish())
             yield WrittenFile("events", file.written(), by_tick)
@@ -97,7 +97,7 @@ class WriteRows:
         time, tick_us = self.options.time_column, self.options.tick_us
         if time is None or tick_us is None:
             return pa.repeat(self.step, batch.num_rows)
-        column = encode(time, batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)))
+        column = encode_values(time, batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)))
         ticks = np.floor_divide(epoch_micros(time, column.stored), tick_us)
         return pa.array(np.where(column.null, NO_TICK, ticks))
 
@@ -118,7 +118,7 @@ class JoinFiles:
                 full = f"{EVENTS}/{path}"
                 with open_sealed(filesystem, full, checksums=True) as old:
                     for group in range(old.metadata.num_row_groups):
-                        file.write(plain(old.read_group(group)).cast(self.schema))
+                        file.write(with_plain_types(old.read_group(group)).cast(self.schema))
         return file.written()
 
 
@@ -130,7 +130,7 @@ class RowFile:
         self._filesystem = store.filesystem()
         self._group_rows, self._group_bytes = store.tuning.group_rows, store.tuning.group_bytes
         self._schema = schema
-        self._path = f"{new_name()}.parquet"
+        self._path = f"{unique_name()}.parquet"
         self._footers: list[pq.FileMetaData] = []
         self._writer: SealedWriter | None = None
         self._buffer: list[pa.Table] = []

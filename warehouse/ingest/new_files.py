@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deltalake.transaction import AddAction
 
-from tidemark.warehouse.delta.tables import describe
+from tidemark.warehouse.delta.tables import add_action
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,4 +26,4 @@ class NewFile:
 
     def action(self, *, new_rows: bool = True) -> AddAction:
         """The add action of the file; `new_rows` is False if its rows are in the table already."""
-        return describe(self.path, self.size, self.rows, json.loads(self.stats), {}, new_rows=new_rows)
+        return add_action(self.path, self.size, self.rows, json.loads(self.stats), {}, new_rows=new_rows)

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import REJECTED, Store
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest.new_files import NewFile
 
 SCHEMA = pa.schema(
@@ -27,19 +27,19 @@ SCHEMA = pa.schema(
 )
 
 
-def write_rejected(store: Store, batch: Batches, records: Sequence[Mapping[str, Any]]) -> NewFile:
+def write_rejected(store: Store, batch: BatchRange, records: Sequence[Mapping[str, Any]]) -> NewFile:
     """Writes the refused records of a batch, each with position, raw and reason, into one new file."""
     common = {"source": batch.source, "batch": batch.first, "rejected_at": datetime.now(UTC)}
     rows = pa.Table.from_pylist([{**common, **record} for record in records], SCHEMA)
     bound = {"source": batch.source, "batch": batch.first}
     stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
-    action = tables.write_file(store, REJECTED, rows, f"{tables.new_name()}.parquet")
+    action = tables.write_file(store, REJECTED, rows, f"{tables.unique_name()}.parquet")
     return NewFile(action.path, action.size, len(records), json.dumps(stats))
 
 
-def has_rejected(table: DeltaTable, batch: Batches) -> bool:
+def has_rejected(table: DeltaTable, batch: BatchRange) -> bool:
     """Whether `rejected` has records of the batch."""
     return any(
         file.stats["min.source"] == batch.source and file.stats["min.batch"] == batch.first
-        for file in tables.files(table)
+        for file in tables.list_files(table)
     )

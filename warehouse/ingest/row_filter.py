@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import Measure, encode, epoch_micros
+from tidemark.warehouse.columns.measures import Measure, encode_values, epoch_micros
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
 
@@ -82,7 +82,7 @@ def _refusals(
         yield rows.column(rows.num_columns - 1).is_valid(), ""
     for measure in _bounded(options):
         least, most = measure.bounds or (0, 0)
-        column = encode(measure, rows.column(names.index(measure.name)))
+        column = encode_values(measure, rows.column(names.index(measure.name)))
         outside = ~column.null & ((column.stored < least) | (column.stored > most))
         yield pa.array(outside), f"{measure.name} lies outside the years 1 to 9999"
     if row_filter.latest is not None and options.time_column is not None:
@@ -101,7 +101,7 @@ def _bounded(options: Options) -> list[Measure]:
 
 
 def _too_far_ahead(latest: int, time: Measure, array: pa.Array) -> tuple[pa.BooleanArray, str]:
-    column = encode(time, array)
+    column = encode_values(time, array)
     ahead: NDArray[np.bool_] = ~column.null & (epoch_micros(time, column.stored) > latest)
     return pa.array(ahead), f"{time.name} lies too far in the future, after {np.datetime64(latest, 'us')}Z"
 

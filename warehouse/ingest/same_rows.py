@@ -15,7 +15,13 @@ import pyarrow as pa
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import BatchMismatch
-from tidemark.warehouse.events.reader import Batches, Share, event_files, read_rows, share_out
+from tidemark.warehouse.events.reader import (
+    BatchRange,
+    EventRowGroups,
+    files_of_batches,
+    read_event_rows,
+    split_row_groups,
+)
 from tidemark.warehouse.execution.executors import Executor, Input
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
@@ -39,23 +45,25 @@ class DigestTask:
 
     store: Store
     schema: pa.Schema
-    batch: Batches
-    shares: tuple[Share, ...]
+    batch: BatchRange
+    shares: tuple[EventRowGroups, ...]
 
     def __call__(self) -> Fingerprint:
         """Reads the rows one row group at a time; returns their fingerprint."""
         names = self.schema.names
-        groups = read_rows(self.store.filesystem(), self.shares, names, [self.batch])
+        groups = read_event_rows(self.store.filesystem(), self.shares, names, [self.batch])
         rows = (cast_rows(table.select(names), self.schema) for table in groups)
         return sum(map(fingerprint, rows), Fingerprint())
 
 
-def check_same_rows(executor: Executor, store: Store, options: Options, rows: Input, batch: Batches) -> None:
+def check_same_rows(
+    executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange
+) -> None:
     """BatchMismatch unless the batch in `events` has the same rows. Both are read once."""
     events = tables.open_table(store, EVENTS)
     names = [name for name, _ in options.columns]
     schema = pa.schema([pa.schema(events.schema()).field(name) for name in names])
-    shares = share_out(store.filesystem(), event_files(events, [batch]), store.tuning.digest_rows)
+    shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), store.tuning.digest_rows)
     stored = [DigestTask(store, schema, batch, tuple(share)) for share in shares]
     now = sum(rows.each(names, DigestRows(schema)), Fingerprint())
     was = sum(executor.run(stored), Fingerprint())

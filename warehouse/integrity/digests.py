@@ -40,11 +40,11 @@ from numpy.typing import NDArray
 
 from tidemark.sketches.hashing.row_hashes import splitmix
 from tidemark.warehouse.columns.arrow_types import plain_type
-from tidemark.warehouse.columns.measures import flags, numbers
+from tidemark.warehouse.columns.measures import as_numpy, as_numpy_bools
 
-Mixes = NDArray[np.uint64]
-Column: TypeAlias = pa.ChunkedArray | pa.Array | NDArray[np.int64] | NDArray[np.float64]
-Decoded: TypeAlias = Mapping[str, Any]  # what `columns_of` returns
+Hashes = NDArray[np.uint64]
+DigestInput: TypeAlias = pa.ChunkedArray | pa.Array | NDArray[np.int64] | NDArray[np.float64]
+ColumnsByName: TypeAlias = Mapping[str, Any]  # what `columns_of` returns
 
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0x6A09E667F3BCC909)
@@ -66,18 +66,18 @@ def _filled(array: pa.Array, filling: pa.Array) -> pa.Array:
 # Columns
 
 
-def columns_of(table: pa.Table) -> Decoded:
+def columns_by_name(table: pa.Table) -> ColumnsByName:
     """A table's columns by name: those of 64-bit numbers, without NULL, as NumPy arrays; others unchanged.
 
     Wrapping a column takes longer than its digest does, so each block that is read is wrapped once, for both.
     """
     return {
-        name: numbers(column) if column.type.id in _WORDS else column
+        name: as_numpy(column) if column.type.id in _WORDS else column
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
 
 
-def column_digest(column: Column) -> int:
+def column_digest(column: DigestInput) -> int:
     """The digest of a column's values and NULLs in their order, and of their plain type.
 
     Chunks do not matter, but for dictionaries: of these entries and indices count, a chunk at a time.
@@ -86,12 +86,12 @@ def column_digest(column: Column) -> int:
         return _xxh3(column, _WORD_SEEDS[column.dtype])
     kind = column.type
     if kind.id in _WORDS and not column.null_count:
-        return column_digest(numbers(column))
+        return column_digest(as_numpy(column))
     seed = _seed(kind)
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     if pa.types.is_dictionary(kind):
         for chunk in chunks:
-            seed = _xxh3(numbers(chunk.indices), seed ^ column_digest(chunk.dictionary))
+            seed = _xxh3(as_numpy(chunk.indices), seed ^ column_digest(chunk.dictionary))
         return seed
     if pa.types.is_list(kind) and len(column):
         lists = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
@@ -103,7 +103,7 @@ def column_digest(column: Column) -> int:
                 _feed(hasher, words)
         found = values.intdigest() ^ (ends.intdigest() if _is_text(kind) else 0)
     if column.null_count:
-        nulls = np.concatenate([flags(chunk.is_null()) for chunk in chunks])
+        nulls = np.concatenate([as_numpy_bools(chunk.is_null()) for chunk in chunks])
         return _xxh3(nulls, found)
     return found
 
@@ -136,9 +136,9 @@ def _words(chunk: pa.Array) -> Iterator[NDArray[Any]]:
         yield data[int(offsets[0]) : int(offsets[-1])]
         yield np.diff(offsets)
     elif pa.types.is_nested(kind) or pa.types.is_decimal(kind):
-        yield row_numbers(chunk)
+        yield value_hashes(chunk)
     else:
-        yield numbers(_filled(_number(chunk), _ZERO) if chunk.null_count else _number(chunk))
+        yield as_numpy(_filled(_number(chunk), _ZERO) if chunk.null_count else _number(chunk))
 
 
 def _texts(chunk: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -187,11 +187,11 @@ def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
     """The fingerprint of rows of the warehouse's types."""
     mixes = np.full(rows.num_rows, _ROW)
     for column in rows.columns:
-        mixes = _mixed(mixes + row_numbers(column))
+        mixes = _mixed(mixes + value_hashes(column))
     return Fingerprint(rows.num_rows, int(mixes.sum(dtype=np.uint64)))
 
 
-def mixed_sum(
+def hash_sum(
     words: NDArray[np.uint64], ticks: NDArray[np.int64], counts: NDArray[np.int64] | None = None
 ) -> int:
     """The sum over rows (word, tick) of 64 mixed bits each, each as often as it counts, modulo 2**64."""
@@ -206,7 +206,7 @@ def mixed_sum(
     return total % 2**64
 
 
-def text_numbers(texts: pa.Array) -> Mixes:
+def text_hashes(texts: pa.Array) -> Hashes:
     """A number for each text or binary, none of them NULL: sum of byte i times B**i, and the length.
 
     Of a text of more than 16 KB it is XXH3 in place of the sum.
@@ -243,17 +243,17 @@ def _powers() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     return result[0], result[1]
 
 
-def _mixed(words: Mixes) -> Mixes:
+def _mixed(words: Hashes) -> Hashes:
     return splitmix(words + PRIME)
 
 
-def row_numbers(column: pa.Array) -> Mixes:
+def value_hashes(column: pa.Array) -> Hashes:
     """A number for each value of the column, NULL included."""
     kind = column.type
     if pa.types.is_struct(kind):
         found = np.full(len(column), _ROW)
         for part in column.flatten():
-            found = _mixed(found + row_numbers(part))
+            found = _mixed(found + value_hashes(part))
     elif pa.types.is_map(kind):
         entries = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
         found = _items(column.cast(entries), ordered=False)
@@ -264,20 +264,20 @@ def row_numbers(column: pa.Array) -> Mixes:
     else:
         found = _mixed(_plain(column))
     if column.null_count:
-        found[flags(column.is_null())] = _NULL
+        found[as_numpy_bools(column.is_null())] = _NULL
     return found
 
 
 def _lengths(lists: pa.Array) -> NDArray[np.int64]:
     """How many items each list has; none where it is NULL."""
-    return numbers(_filled(pc.list_value_length(lists), _ZERO)).astype(np.int64)
+    return as_numpy(_filled(pc.list_value_length(lists), _ZERO)).astype(np.int64)
 
 
-def _items(column: pa.Array, *, ordered: bool) -> Mixes:
+def _items(column: pa.Array, *, ordered: bool) -> Hashes:
     """Of each list the sum of its items' mixes, each with its place where that counts, and their number."""
     counts = _lengths(column)
     ends = np.cumsum(counts)
-    found = _mixed(row_numbers(pc.list_flatten(column)))
+    found = _mixed(value_hashes(pc.list_flatten(column)))
     if ordered:
         places = np.arange(len(found)) - np.repeat(ends - counts, counts)
         found = _mixed(found + places.astype(np.uint64) * PRIME)
@@ -285,7 +285,7 @@ def _items(column: pa.Array, *, ordered: bool) -> Mixes:
     return _mixed((sums[ends] - sums[ends - counts]) + counts.astype(np.uint64))
 
 
-def _decimals(column: pa.Array) -> Mixes:
+def _decimals(column: pa.Array) -> Hashes:
     """Both halves of the unscaled 128 bits."""
     if not len(column):  # whose buffer may be of any size
         return np.empty(0, np.uint64)
@@ -293,12 +293,12 @@ def _decimals(column: pa.Array) -> Mixes:
     return _mixed(_mixed(words[::2]) + words[1::2])
 
 
-def _plain(column: pa.Array) -> Mixes:
+def _plain(column: pa.Array) -> Hashes:
     kind = column.type
     if pa.types.is_floating(kind):
-        floats = numbers(_filled(column.cast(pa.float64()), _ZERO))
+        floats = as_numpy(_filled(column.cast(pa.float64()), _ZERO))
         return np.where(np.isnan(floats), _NAN, floats.view(np.uint64))
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         # As bytes: an engine may have taken bytes for text that are none.
-        return text_numbers(_filled(column.cast(pa.binary()), _EMPTY))
-    return numbers(_filled(_number(column).cast(pa.int64()), _ZERO)).view(np.uint64)
+        return text_hashes(_filled(column.cast(pa.binary()), _EMPTY))
+    return as_numpy(_filled(_number(column).cast(pa.int64()), _ZERO)).view(np.uint64)

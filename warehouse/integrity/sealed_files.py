@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 import xxhash
 from pyarrow import fs
 
-from tidemark.warehouse.columns.arrow_types import plain
+from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.integrity.digests import column_digest
-from tidemark.warehouse.os_errors import reading
+from tidemark.warehouse.os_errors import report_unreadable_file
 
 SEAL = b"tidemark.seal"
 ROWS = "rows"  # the name of row groups that are all alike
@@ -56,7 +56,7 @@ class SealedWriter:
     def write(self, rows: pa.Table, name: str = ROWS) -> None:
         """Writes the rows as one row group."""
         self._writer.write_table(rows.replace_schema_metadata(), row_group_size=max(1, rows.num_rows))
-        columns = {path: f"{column_digest(column):016x}" for path, column in _leaves(plain(rows))}
+        columns = {path: f"{column_digest(column):016x}" for path, column in _leaves(with_plain_types(rows))}
         self._groups.append({"name": name, "rows": rows.num_rows, "columns": columns})
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ def open_sealed(
     `told` is the file's name in errors.
     """
     with (
-        reading(told or path),
+        report_unreadable_file(told or path),
         pq.ParquetFile(
             path,
             filesystem=filesystem,
@@ -154,7 +154,7 @@ def _seal(footer: pq.FileMetaData) -> list[_Group] | None:
 
 
 def _check(rows: pa.Table, group: _Group, number: int) -> None:
-    for path, column in _leaves(plain(rows)):
+    for path, column in _leaves(with_plain_types(rows)):
         if group.columns.get(path) != f"{column_digest(column):016x}":
             name = path.replace(_BELOW, ".").rstrip(".")
             raise ValueError(f"the column {name!r} of row group {number} is not what was written")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import Batches, Share, count_rows, event_files
+from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, count_rows, files_of_batches
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 
@@ -29,7 +29,7 @@ _FOREIGN = {"DELETE", "UPDATE", "MERGE", "TRUNCATE"}  # operations that tidemark
 class ChangedRange:
     """A range of batches of which `events` should have `expected` rows and has `actual`."""
 
-    batches: Batches
+    batches: BatchRange
     expected: int
     actual: int
 
@@ -40,7 +40,7 @@ class ChangedRange:
         return f"{self.batches.text} has {extra} more rows than the {self.expected} that came"
 
 
-def changed_ranges(store: Store, expected: Mapping[Batches, int]) -> list[ChangedRange]:
+def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[ChangedRange]:
     """The ranges of which `events` has another number of rows than expected, by source and first batch.
 
     `expected` has the rows of each range to check. The ledger has counts of narrower ranges inside those:
@@ -66,7 +66,7 @@ def describe_changes(store: Store, changes: Iterable[ChangedRange]) -> str:
     return f"rows of the table {EVENTS} were changed by another tool: {shown}. {_remedy(store)}"
 
 
-def changed_rows_error(store: Store, expected: Mapping[Batches, int], reason: str) -> DamagedWarehouse:
+def changed_rows_error(store: Store, expected: Mapping[BatchRange, int], reason: str) -> DamagedWarehouse:
     """The error for rows of `events` that were changed; `reason` says where that was noticed."""
     return DamagedWarehouse(f"{reason}: {describe_changes(store, changed_ranges(store, expected))}")
 
@@ -95,17 +95,17 @@ class _EventCounts:
     rows are stored as ([2, 5], [0, 10, 14]).
     """
 
-    def __init__(self, store: Store, ranges: Iterable[Batches]) -> None:
+    def __init__(self, store: Store, ranges: Iterable[BatchRange]) -> None:
         wanted, filesystem = list(ranges), store.filesystem()
-        files = event_files(tables.open_table(store, EVENTS), wanted)
-        counts = count_rows(filesystem, map(Share.of, files), wanted)
+        files = files_of_batches(tables.open_table(store, EVENTS), wanted)
+        counts = count_rows(filesystem, map(EventRowGroups.whole_file, files), wanted)
         self._sources: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         for source in {name for name, _ in counts}:
             pairs = sorted((batch, count) for (name, batch), count in counts.items() if name == source)
             batches, rows = np.array(pairs, dtype=np.int64).T
             self._sources[source] = batches, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
 
-    def of(self, batches: Batches) -> int:
+    def of(self, batches: BatchRange) -> int:
         """The rows of a range."""
         if batches.source not in self._sources:
             return 0
@@ -114,9 +114,9 @@ class _EventCounts:
         return int(rows_before[stop] - rows_before[first])
 
 
-def _ledger_counts(store: Store, ranges: Iterable[Batches]) -> dict[Batches, int]:
+def _ledger_counts(store: Store, ranges: Iterable[BatchRange]) -> dict[BatchRange, int]:
     """The row counts of the ledger, for its ranges inside the given ones."""
-    by_source: dict[str, list[Batches]] = {}
+    by_source: dict[str, list[BatchRange]] = {}
     for batches in ranges:
         by_source.setdefault(batches.source, []).append(batches)
     files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))

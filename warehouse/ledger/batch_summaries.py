@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.sketches import GK, merge
-from tidemark.warehouse.columns.keys import KeyColumn, unify
-from tidemark.warehouse.columns.measures import Column, Measure, epoch_micros
+from tidemark.warehouse.columns.keys import KeyColumn, unify_names
+from tidemark.warehouse.columns.measures import DecodedColumn, Measure, epoch_micros
 from tidemark.warehouse.columns.ticks import NO_TICK
-from tidemark.warehouse.events.reader import Piece
+from tidemark.warehouse.events.reader import DecodedRows
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, summarise
 from tidemark.warehouse.ledger.key_summaries import join as join_keys
 from tidemark.warehouse.settings.options import Options
@@ -60,7 +60,7 @@ class TickSummarizer:
     eps: float
     _partial: dict[int, list[TickSummary]] = field(default_factory=dict)
     _finished: list[TickSummary] = field(default_factory=list)
-    _buffer: list[Piece] = field(default_factory=list)
+    _buffer: list[DecodedRows] = field(default_factory=list)
 
     @property
     def columns(self) -> tuple[Measure, ...]:
@@ -68,7 +68,7 @@ class TickSummarizer:
         time = self.options.time_column
         return (*self.options.measures, *([time] if time else []))
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: DecodedRows) -> None:
         """Adds the rows of a piece. It has the columns `columns`, and the keys if the warehouse has a key."""
         self._buffer.append(piece)
         if sum(len(waiting.ticks) for waiting in self._buffer) >= self.options.tuning.summary_rows:
@@ -92,7 +92,7 @@ class TickSummarizer:
             if len(parts) == self.options.tuning.summary_parts:
                 self._finished.append(join(self._partial.pop(tick), self.eps))
 
-    def _summary(self, tick: int, rows: Any, piece: Piece) -> TickSummary:
+    def _summary(self, tick: int, rows: Any, piece: DecodedRows) -> TickSummary:
         measures = []
         for measure, column in zip(self.options.measures, piece.columns, strict=False):
             nan, null = column.nan[rows], column.null[rows]
@@ -113,9 +113,9 @@ class TickSummarizer:
         return TickSummary(tick, len(rows), times, tuple(measures), keys)
 
 
-def _concatenate(pieces: Sequence[Piece]) -> Piece:
+def _concatenate(pieces: Sequence[DecodedRows]) -> DecodedRows:
     columns = tuple(
-        Column(
+        DecodedColumn(
             *(np.concatenate([getattr(part, name) for part in parts]) for name in ("stored", "nan", "null"))
         )
         for parts in zip(*(piece.columns for piece in pieces), strict=True)
@@ -123,10 +123,10 @@ def _concatenate(pieces: Sequence[Piece]) -> Piece:
     key_parts = [piece.keys for piece in pieces if piece.keys is not None]
     keys = None
     if key_parts:
-        names, places = unify([part.names for part in key_parts])
+        names, places = unify_names([part.names for part in key_parts])
         codes = [place[_codes(part)] for part, place in zip(key_parts, places, strict=True)]
         keys = KeyColumn(names, np.concatenate(codes), np.concatenate([part.null for part in key_parts]))
-    return Piece(np.concatenate([piece.ticks for piece in pieces]), columns, keys)
+    return DecodedRows(np.concatenate([piece.ticks for piece in pieces]), columns, keys)
 
 
 def _codes(keys: KeyColumn) -> NDArray[np.int64]:

@@ -35,7 +35,7 @@ from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs, sizes_for_point
 from tidemark.sketches.hashing.row_hashes import RowHashes
 from tidemark.warehouse.columns.heavy_keys import BYTES as LISTED_BYTES
 from tidemark.warehouse.columns.heavy_keys import ENTRIES, THETA
-from tidemark.warehouse.columns.keys import KeyColumn, Names, positions, sizes, take, unify
+from tidemark.warehouse.columns.keys import KeyColumn, Names, find_names, name_sizes, take_names, unify_names
 from tidemark.warehouse.ledger.cascade import MERGES
 from tidemark.warehouse.settings.options import Options
 
@@ -104,7 +104,7 @@ def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) 
     kept = ~column.null
     codes = np.flatnonzero(kept) if column.codes is None else column.codes[kept]
     used = np.bincount(codes, minlength=len(column.names)) > 0
-    names, (place,) = unify([take(column.names, np.flatnonzero(used))])
+    names, (place,) = unify_names([take_names(column.names, np.flatnonzero(used))])
     code = place[np.cumsum(used)[codes] - 1]
     # Out-of-range times count at the nearest time that a sketch takes.
     moments = np.clip(times[kept], -TIME_LIMIT, TIME_LIMIT)
@@ -123,7 +123,7 @@ def join(parts: Sequence[KeySummary]) -> KeySummary | None:
     if len(parts) < 2:
         return parts[0] if parts else None
     sketch = merge_ecm([part.sketch for part in parts])
-    names, places = unify([part.names for part in parts])
+    names, places = unify_names([part.names for part in parts])
     known, most = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
     unlisted = sum(part.floor - 1 for part in parts)
     most += unlisted
@@ -145,12 +145,14 @@ def _listed(
     """
     most = known + slack
     order = np.argsort(-most, kind="stable")
-    fits = int(np.searchsorted(np.cumsum(sizes(take(names, order)) + 16), LISTED_BYTES, side="right"))
+    fits = int(
+        np.searchsorted(np.cumsum(name_sizes(take_names(names, order)) + 16), LISTED_BYTES, side="right")
+    )
     fits = min(fits, ENTRIES, len(order))
     if fits < len(order):
         floor = max(floor, int(most[order[fits]]) + 1)
     kept = np.flatnonzero(most >= floor)
-    return KeySummary(nulls, sketch, take(names, kept), known[kept], slack[kept], floor)
+    return KeySummary(nulls, sketch, take_names(names, kept), known[kept], slack[kept], floor)
 
 
 def listed_bounds(listing: Any, names: Names) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -158,7 +160,7 @@ def listed_bounds(listing: Any, names: Names) -> tuple[NDArray[np.int64], NDArra
 
     `listing` has the fields `names`, `known`, `slack` and `floor`: a KeySummary or a LiveKeys.
     """
-    at = positions(listing.names, names)
+    at = find_names(listing.names, names)
     listed = at >= 0
     least, most = np.zeros(len(at), np.int64), np.full(len(at), listing.floor - 1, dtype=np.int64)
     least[listed] = listing.known[at[listed]]

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, Store
 from tidemark.warehouse.delta.vacuum import expired
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger import ledger_table
 
 _LEDGER_FILES = 8  # files that are not of one live range; more than this are joined
@@ -37,14 +37,18 @@ class Compaction:
 
 
 def write_compaction(
-    store: Store, table: DeltaTable, loaded: Sequence[Batches], planned: Sequence[Batches], grace_us: int
+    store: Store,
+    table: DeltaTable,
+    loaded: Sequence[BatchRange],
+    planned: Sequence[BatchRange],
+    grace_us: int,
 ) -> Compaction | None:
     """Writes the files of a compaction and commits nothing; None if there is nothing to compact.
 
     `table` is the ledger. `loaded` are the ranges that history has had for the grace, `planned` those of all
     plans.
     """
-    files = {file.path: file for file in tables.files(table)}
+    files = {file.path: file for file in tables.list_files(table)}
     ranges = ledger_table.ranges_by_file(store, table)
     live = set(ledger_table.live_ranges(chain.from_iterable(ranges.values()), loaded))
     old_files = {path for path, file in files.items() if expired(file.modified, grace_us)}
@@ -58,7 +62,7 @@ def write_compaction(
         rows = tables.read_file(store, LEDGER, path)
         kept = ledger_table.rows_outside(rows, dropped)
         rows_removed += len(rows) - len(kept)
-        actions.append(tables.remove(files[path]))
+        actions.append(tables.remove_action(files[path]))
         live_here = live.intersection(ranges[path])
         actions += [
             ledger_table.write_rows(store, batches, ledger_table.rows_of_ranges(kept, batches))
@@ -67,17 +71,17 @@ def write_compaction(
         rest.append(ledger_table.rows_outside(kept, live_here))
     joined = pa.concat_tables(rest)
     if len(joined):
-        actions.append(tables.write_file(store, LEDGER, joined, f"{tables.new_name()}.parquet"))
+        actions.append(tables.write_file(store, LEDGER, joined, f"{tables.unique_name()}.parquet"))
     return Compaction(actions, rows_removed)
 
 
 def _dropped(
-    ranges: Mapping[str, list[Batches]],
-    live: set[Batches],
+    ranges: Mapping[str, list[BatchRange]],
+    live: set[BatchRange],
     old_files: set[str],
-    loaded: Sequence[Batches],
-    planned: Sequence[Batches],
-) -> set[Batches]:
+    loaded: Sequence[BatchRange],
+    planned: Sequence[BatchRange],
+) -> set[BatchRange]:
     """The ranges whose rows leave the ledger."""
     old_live = {
         batches
@@ -95,7 +99,7 @@ def _dropped(
     }
 
 
-def _is_covered(batches: Batches, ranges: Sequence[Batches]) -> bool:
+def _is_covered(batches: BatchRange, ranges: Sequence[BatchRange]) -> bool:
     """Whether the union of the ranges contains all of these batches."""
     uncovered = batches.first
     for other in sorted(other for other in ranges if other.source == batches.source):

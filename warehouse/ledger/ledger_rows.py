@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark.sketches import ECM, GK, SketchError
-from tidemark.warehouse.columns.keys import Names, texts_from
+from tidemark.warehouse.columns.keys import Names, names_from_bytes
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.ledger.key_summaries import KeySummary
 
@@ -67,7 +67,7 @@ SCHEMA = pa.schema(
 )
 
 
-def to_arrow(batches: Batches, summaries: Iterable[TickSummary]) -> pa.Table:
+def to_arrow(batches: BatchRange, summaries: Iterable[TickSummary]) -> pa.Table:
     """The ledger rows of a range of batches, one per summary."""
     now = datetime.now(UTC)
     rows = [
@@ -108,11 +108,11 @@ def _keys_row(keys: KeySummary) -> dict[str, Any]:
 def names_in(keys: Mapping[str, Any]) -> Names:
     """The listed names of the value of a row's column `keys`."""
     if keys["numbers"] is None:
-        return texts_from(keys["texts"])
+        return names_from_bytes(keys["texts"])
     return np.array(keys["numbers"], dtype=np.int64)
 
 
-def _key_summary(keys: Mapping[str, Any], batches: Batches, tick: int) -> KeySummary:
+def _key_summary(keys: Mapping[str, Any], batches: BatchRange, tick: int) -> KeySummary:
     known, slack = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack"))
     with intact("keys", batches, tick):
         sketch = ECM.from_bytes(keys["sketch"])
@@ -123,7 +123,7 @@ def from_arrow(rows: pa.Table) -> list[TickSummary]:
     """The summaries in ledger rows, in the rows' order; DamagedWarehouse if a sketch cannot be read."""
     summaries = []
     for row in plain_rows(rows):
-        batches = Batches(row["source"], row["first_batch"], row["last_batch"])
+        batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
         times = None if row["min_time"] is None else (row["min_time"], row["max_time"])
         measures = tuple(
             MeasureSummary(
@@ -148,14 +148,14 @@ def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
     return dicts
 
 
-def sketch_of(data: bytes, batches: Batches, tick: int, measure: str) -> GK:
+def sketch_of(data: bytes, batches: BatchRange, tick: int, measure: str) -> GK:
     """The stored GK summary of a measure; DamagedWarehouse if the bytes cannot be read."""
     with intact(repr(measure), batches, tick):
         return GK.from_bytes(data)
 
 
 @contextmanager
-def intact(what: str, batches: Batches, tick: int) -> Iterator[None]:
+def intact(what: str, batches: BatchRange, tick: int) -> Iterator[None]:
     """Turns a SketchError into DamagedWarehouse with the range and the tick; `what` names the summary."""
     try:
         yield

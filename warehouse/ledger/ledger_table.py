@@ -26,11 +26,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from tidemark.warehouse.columns.keys import array_of
+from tidemark.warehouse.columns.keys import arrow_array
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.events.steps import covered, read_plans
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import planned_batches, read_step_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
 from tidemark.warehouse.ledger.cascade import LEVELS
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, SCHEMA, from_arrow, to_arrow
@@ -38,7 +38,7 @@ from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, SCHEMA, from_ar
 # The names of a file's statistics.
 _LEAST, _MOST = ([f"{bound}.{name}" for name in RANGE_COLUMNS] for bound in ("min", "max"))
 
-RangeCache = dict[str, list[Batches]]  # by path, the ranges of each file that has several
+RangeCache = dict[str, list[BatchRange]]  # by path, the ranges of each file that has several
 
 
 def level_eps(eps: float, level: int) -> float:
@@ -60,7 +60,7 @@ class Prepared:
     """
 
     newest: int
-    planned: tuple[Batches, ...]
+    planned: tuple[BatchRange, ...]
     action: AddAction
     wide: tuple[AddAction, ...]
 
@@ -86,7 +86,7 @@ def prepare(
 
     `table` is the ledger. `eps` is the warehouse's. The summaries have the rank error `level_eps(eps, 0)`.
     """
-    batches, newest = Batches(source, batch, batch), tables.newest_transaction(table, source)
+    batches, newest = BatchRange(source, batch, batch), tables.newest_transaction(table, source)
     action = write_rows(store, batches, to_arrow(batches, summaries))
     completed = _completed_ranges(newest, batches, store.tuning.fan)
     planned = _planned(store) if completed else ()
@@ -107,7 +107,7 @@ def append_batch(
     `prepared` is what `prepare` returned for the same batch; it is written anew if the ledger has changed.
     Returns False if the ledger or a plan has the batch already.
     """
-    batches = Batches(source, batch, batch)
+    batches = BatchRange(source, batch, batch)
 
     def actions(table: DeltaTable) -> list[AddAction]:
         ready = prepared
@@ -121,25 +121,25 @@ def append_batch(
     return tables.commit_once(store, LEDGER, source, batch, actions, known=known)
 
 
-def ranges_containing(store: Store, table: DeltaTable, batches: Batches) -> list[Batches]:
+def ranges_containing(store: Store, table: DeltaTable, batches: BatchRange) -> list[BatchRange]:
     """The ranges of the ledger, and those of the plans, that contain all of these batches."""
     in_ledger = chain.from_iterable(ranges_by_file(store, table).values())
     return [ranges for ranges in (*in_ledger, *_planned(store)) if batches.within(ranges)]
 
 
-def _planned(store: Store) -> tuple[Batches, ...]:
+def _planned(store: Store) -> tuple[BatchRange, ...]:
     """The ranges that plans cover, loaded or not."""
-    return tuple(covered(read_plans(store, tables.open_table(store, STEPS))))
+    return tuple(planned_batches(read_step_plans(store, tables.open_table(store, STEPS))))
 
 
 def _write_wide(
     store: Store,
     table: DeltaTable,
     eps: float,
-    batches: Batches,
+    batches: BatchRange,
     summaries: Sequence[TickSummary],
-    completed: Sequence[tuple[int, Batches]],
-    planned: Sequence[Batches],
+    completed: Sequence[tuple[int, BatchRange]],
+    planned: Sequence[BatchRange],
 ) -> list[AddAction]:
     """Writes a file of rows for each `completed` range, narrow ones first; wide ones reuse narrow ones.
 
@@ -148,7 +148,7 @@ def _write_wide(
     writers of another fan have made.
     """
     files = ranges_by_file(store, table)
-    written: dict[Batches, Sequence[TickSummary]] = {batches: summaries}
+    written: dict[BatchRange, Sequence[TickSummary]] = {batches: summaries}
     actions = []
     for level, whole in completed:
         known = list(chain(chain.from_iterable(files.values()), written))
@@ -167,7 +167,7 @@ def _write_wide(
     return actions
 
 
-def _fits_cascade(whole: Batches, known: Iterable[Batches], narrower: Set[int]) -> bool:
+def _fits_cascade(whole: BatchRange, known: Iterable[BatchRange], narrower: Set[int]) -> bool:
     """Whether every known range that overlaps `whole` lies inside it and has one of the widths.
 
     So ranges nest, and no summary is merged more often than `MERGES` says, also where the fan was another
@@ -183,7 +183,7 @@ def _fits_cascade(whole: Batches, known: Iterable[Batches], narrower: Set[int]) 
     )
 
 
-def _completed_ranges(newest: int, batches: Batches, fan: int) -> list[tuple[int, Batches]]:
+def _completed_ranges(newest: int, batches: BatchRange, fan: int) -> list[tuple[int, BatchRange]]:
     """The ranges of the cascade that a new batch completes, as (level, range), by level.
 
     A range is complete when its last number is reached or, because a source may leave numbers out, passed:
@@ -198,17 +198,17 @@ def _completed_ranges(newest: int, batches: Batches, fan: int) -> list[tuple[int
         for batch in sorted({newest, batches.last} - {-1}):
             first = batch // width * width
             if newest < first + width - 1 <= batches.last:
-                completed.append((level, Batches(batches.source, first, first + width - 1)))
+                completed.append((level, BatchRange(batches.source, first, first + width - 1)))
     return completed
 
 
-def enclosing_ranges(known: Iterable[Batches]) -> dict[Batches, list[Batches]]:
+def enclosing_ranges(known: Iterable[BatchRange]) -> dict[BatchRange, list[BatchRange]]:
     """For each range the known ranges that contain it, the narrowest first, without the range itself.
 
     Ranges nest, whatever the fan of their writers: see `_fits_cascade`. O(n log n) for n ranges.
     """
-    enclosing: dict[Batches, list[Batches]] = {}
-    around: list[Batches] = []  # the ranges that contain the previous one, the narrowest last
+    enclosing: dict[BatchRange, list[BatchRange]] = {}
+    around: list[BatchRange] = []  # the ranges that contain the previous one, the narrowest last
     for batches in sorted(set(known), key=lambda ends: (ends.source, ends.first, -ends.last)):
         while around and not batches.within(around[-1]):
             around.pop()
@@ -217,7 +217,7 @@ def enclosing_ranges(known: Iterable[Batches]) -> dict[Batches, list[Batches]]:
     return enclosing
 
 
-def partly_planned(whole: Batches, planned: Iterable[Batches]) -> bool:
+def partly_planned(whole: BatchRange, planned: Iterable[BatchRange]) -> bool:
     """Whether plans cover some but not all batches of the range. Readers then take its parts instead."""
     same_source = [batches for batches in planned if batches.source == whole.source]
     overlapping = [
@@ -226,16 +226,16 @@ def partly_planned(whole: Batches, planned: Iterable[Batches]) -> bool:
     return bool(overlapping) and not any(whole.within(batches) for batches in overlapping)
 
 
-def write_rows(store: Store, batches: Batches, rows: pa.Table) -> AddAction:
+def write_rows(store: Store, batches: BatchRange, rows: pa.Table) -> AddAction:
     """Writes a file of one range, with statistics that name the range; returns its add action."""
     bound = {"source": batches.source, "first_batch": batches.first, "last_batch": batches.last}
     stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
-    return tables.write_file(store, LEDGER, rows, f"{tables.new_name()}.parquet", stats=stats)
+    return tables.write_file(store, LEDGER, rows, f"{tables.unique_name()}.parquet", stats=stats)
 
 
 def ranges_by_file(
     store: Store, table: DeltaTable, cache: RangeCache | None = None
-) -> dict[str, list[Batches]]:
+) -> dict[str, list[BatchRange]]:
     """The ranges of each file of the ledger, by path.
 
     They come from the file's statistics, or from its columns if it has several ranges. `cache` keeps the
@@ -243,11 +243,11 @@ def ranges_by_file(
     """
     cached = cache if cache is not None else {}
     ranges = {}
-    for file in tables.files(table):
+    for file in tables.list_files(table):
         least, most = tuple(map(file.stats.get, _LEAST)), tuple(map(file.stats.get, _MOST))
         source, first, last = least
         if source is not None and first is not None and last is not None and least == most:
-            ranges[file.path] = [Batches(source, first, last)]
+            ranges[file.path] = [BatchRange(source, first, last)]
         else:
             if file.path not in cached:
                 rows = tables.read_file(store, LEDGER, file.path, RANGE_COLUMNS)
@@ -260,8 +260,8 @@ def ranges_by_file(
 
 def read_rows(
     store: Store,
-    files: Mapping[str, list[Batches]],
-    wanted: Iterable[Batches],
+    files: Mapping[str, list[BatchRange]],
+    wanted: Iterable[BatchRange],
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """Reads the ledger rows of the wanted ranges.
@@ -270,7 +270,7 @@ def read_rows(
     `columns` must include RANGE_COLUMNS; None reads all columns.
     """
     ranges = set(wanted)
-    parts = [] if columns else [tables.no_rows(SCHEMA)]
+    parts = [] if columns else [tables.table_without_rows(SCHEMA)]
     for path, in_file in files.items():
         wanted_here = ranges.intersection(in_file)
         if wanted_here:
@@ -278,36 +278,36 @@ def read_rows(
             if len(wanted_here) < len(in_file):
                 rows = rows_of_ranges(rows, *wanted_here)
             parts.append(rows)
-    return pa.concat_tables(parts) if parts else tables.no_rows(SCHEMA)
+    return pa.concat_tables(parts) if parts else tables.table_without_rows(SCHEMA)
 
 
-def row_counts(rows: pa.Table) -> dict[Batches, int]:
+def row_counts(rows: pa.Table) -> dict[BatchRange, int]:
     """How many rows of `events` the ledger rows of each range stand for."""
-    counts: dict[Batches, int] = {}
+    counts: dict[BatchRange, int] = {}
     for batches, count in zip(_range_of_each(rows), rows.column("rows").to_pylist(), strict=True):
         counts[batches] = counts.get(batches, 0) + count
     return counts
 
 
-def rows_of_ranges(rows: pa.Table, *ranges: Batches) -> pa.Table:
+def rows_of_ranges(rows: pa.Table, *ranges: BatchRange) -> pa.Table:
     """The ledger rows whose range is one of these."""
     wanted = set(ranges)
     kept = [i for i, batches in enumerate(_range_of_each(rows)) if batches in wanted]
-    return rows.take(array_of(np.array(kept, dtype=np.int64)))
+    return rows.take(arrow_array(np.array(kept, dtype=np.int64)))
 
 
-def rows_outside(rows: pa.Table, ranges: Set[Batches]) -> pa.Table:
+def rows_outside(rows: pa.Table, ranges: Set[BatchRange]) -> pa.Table:
     """The ledger rows whose range is none of these."""
     kept = [i for i, batches in enumerate(_range_of_each(rows)) if batches not in ranges]
     return rows.take(pa.array(kept, pa.int64()))
 
 
-def _range_of_each(rows: pa.Table) -> list[Batches]:
+def _range_of_each(rows: pa.Table) -> list[BatchRange]:
     columns = [rows.column(name).to_pylist() for name in RANGE_COLUMNS]
-    return [Batches(*row) for row in zip(*columns, strict=True)]
+    return [BatchRange(*row) for row in zip(*columns, strict=True)]
 
 
-def live_ranges(known: Iterable[Batches], covered: Iterable[Batches]) -> list[Batches]:
+def live_ranges(known: Iterable[BatchRange], covered: Iterable[BatchRange]) -> list[BatchRange]:
     """The fewest of the known ranges that contain every batch outside the covered ones, disjoint and sorted.
 
     Known ranges nest: a wide one repeats narrow ones. So the widest range at each place, from left to right,
@@ -317,7 +317,7 @@ def live_ranges(known: Iterable[Batches], covered: Iterable[Batches]) -> list[Ba
     Complexity: O(k log k) for k ranges.
     """
     covered_intervals = _disjoint(covered)
-    chosen: list[Batches] = []
+    chosen: list[BatchRange] = []
     for batches in sorted(set(known), key=lambda r: (r.source, r.first, -r.last)):
         repeated = chosen and chosen[-1].source == batches.source and batches.first <= chosen[-1].last
         firsts, lasts = covered_intervals.get(batches.source, ((), ()))
@@ -327,7 +327,7 @@ def live_ranges(known: Iterable[Batches], covered: Iterable[Batches]) -> list[Ba
     return chosen
 
 
-def _disjoint(ranges: Iterable[Batches]) -> dict[str, tuple[list[int], list[int]]]:
+def _disjoint(ranges: Iterable[BatchRange]) -> dict[str, tuple[list[int], list[int]]]:
     """The union of the ranges as disjoint intervals, by source: their first and last batches, ascending.
 
     Example: 0..1, 2..3 and 7 of source "s" give {"s": ([0, 7], [3, 7])}.

@@ -15,7 +15,7 @@ from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.ledger_rows import (
     KEYS_TYPE,
     RANGE_COLUMNS,
@@ -58,7 +58,7 @@ class LiveKeys:
     itself is in the ledger's file `path`; `read_sketch` reads it.
     """
 
-    batches: Batches
+    batches: BatchRange
     tick: int
     rows: int
     nulls: int
@@ -79,13 +79,13 @@ def live_rows(rows: pa.Table, measure: str) -> list[LiveRow]:
     result = []
     for row in rows.select(["source", "first_batch", "last_batch", "tick", "rows", "measures"]).to_pylist():
         if row["rows"]:
-            batches = Batches(row["source"], row["first_batch"], row["last_batch"])
+            batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
             result.append(_live_row(batches, row["tick"], row["rows"], row["measures"], measure))
     return result
 
 
 def _live_row(
-    batches: Batches, tick: int, rows: int, summaries: list[dict[str, Any]], measure: str
+    batches: BatchRange, tick: int, rows: int, summaries: list[dict[str, Any]], measure: str
 ) -> LiveRow:
     matching = [summary for summary in summaries if summary["measure"] == measure]
     if len(matching) != 1:
@@ -103,7 +103,9 @@ def _live_row(
     return LiveRow(batches.source, batches.first, batches.last, tick, rows, nans, nulls, sketch)
 
 
-def live_keys(store: Store, files: Mapping[str, list[Batches]], wanted: Iterable[Batches]) -> list[LiveKeys]:
+def live_keys(
+    store: Store, files: Mapping[str, list[BatchRange]], wanted: Iterable[BatchRange]
+) -> list[LiveKeys]:
     """The ledger rows of some ranges, seen from the key, without the sketches.
 
     `files` are the ranges of each file of the ledger, by path. Files without wanted ranges are not read.
@@ -116,13 +118,13 @@ def live_keys(store: Store, files: Mapping[str, list[Batches]], wanted: Iterable
         if not wanted_here:
             continue
         for row in plain_rows(tables.read_file(store, LEDGER, path, _KEYS_COLUMNS)):
-            batches = Batches(row["source"], row["first_batch"], row["last_batch"])
+            batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
             if batches in wanted_here and row["rows"] and row["keys"] is not None:
                 result.append(_live_keys(row, batches, path))
     return result
 
 
-def _live_keys(row: Mapping[str, Any], batches: Batches, path: str) -> LiveKeys:
+def _live_keys(row: Mapping[str, Any], batches: BatchRange, path: str) -> LiveKeys:
     keys = row["keys"]
     known, slack, cells = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack", "cells"))
     return LiveKeys(

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidemark.warehouse.columns.tick_counts import TickCounts, add_totals
+from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import event_files, share_out
-from tidemark.warehouse.events.steps import Plan
+from tidemark.warehouse.events.reader import files_of_batches, split_row_groups
+from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.loads.attempt import Attempt
 from tidemark.warehouse.runs import run_tables
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def sort_step(
-    executor: Executor, store: Store, eps: float, projections: Sequence[Projection[Any]], plan: Plan
+    executor: Executor, store: Store, eps: float, projections: Sequence[Projection[Any]], plan: StepPlan
 ) -> list[NewRun]:
     """The step's run of each projection, written and not committed."""
-    attempt = Attempt(executor, store, eps, Run(plan.step, plan.step, 0), tables.new_name())
-    found = event_files(tables.open_table(store, EVENTS), plan.batches)
+    attempt = Attempt(executor, store, eps, Run(plan.step, plan.step, 0), tables.unique_name())
+    found = files_of_batches(tables.open_table(store, EVENTS), plan.batches)
     groups = _groups(projections)
     work = [_sort_tasks(attempt, group, plan, found) for group in groups]
     results = iter(executor.run([task for some in work for task in some]))
@@ -55,10 +55,10 @@ def merge_runs(
     found: Mapping[Run, Sequence[DataFile]],
 ) -> NewRun:
     """The merge's output, written and not committed; `found` are the files of the inputs."""
-    attempt = Attempt(executor, store, eps, merge.output, tables.new_name())
+    attempt = Attempt(executor, store, eps, merge.output, tables.unique_name())
     marks = [run_tables.read_marks(store, projection, run, found[run]) for run in merge.inputs]
     inputs = [SortedInput.of_run(projection.runs_table, one) for one in marks]
-    totals = add_totals([one.totals for one in marks])
+    totals = sum_tick_counts([one.totals for one in marks])
     return _new_run(attempt, projection, _merge(attempt, projection, inputs, totals), totals)
 
 
@@ -73,10 +73,12 @@ def _groups(projections: Sequence[Projection[Any]]) -> list[list[Projection[Any]
 
 
 def _sort_tasks(
-    attempt: Attempt, projections: Sequence[Projection[Any]], plan: Plan, found: Sequence[DataFile]
+    attempt: Attempt, projections: Sequence[Projection[Any]], plan: StepPlan, found: Sequence[DataFile]
 ) -> list[tasks.SortTask]:
     """A task for each share of the files of `events`."""
-    shares = share_out(attempt.store.filesystem(), found, attempt.store.tuning.sort_rows // len(projections))
+    shares = split_row_groups(
+        attempt.store.filesystem(), found, attempt.store.tuning.sort_rows // len(projections)
+    )
     whole = len(shares) <= 1
 
     def output(projection: Projection[Any], i: int) -> tasks.Output:
@@ -97,7 +99,7 @@ def _sort_tasks(
 
 def _finish_sort(attempt: Attempt, projection: Projection[Any], parts: Sequence[tasks.Sorted]) -> NewRun:
     """The run, of what the tasks sorted."""
-    totals = add_totals([part.totals for part in parts])
+    totals = sum_tick_counts([part.totals for part in parts])
     files = [file for part in parts for file in part.files]
     _check_conserved(attempt, projection, sum(part.digest for part in parts), files)
     if not all(part.whole for part in parts):
@@ -148,8 +150,8 @@ def _merge(
                 "committed. Restore the files from a copy."
             )
     _check_conserved(attempt, projection, sum(read), files)
-    known = all(one.known for one in inputs)
-    return [replace(file, digests=replace(file.digests, known=known)) for file in files]
+    end_to_end = all(one.end_to_end for one in inputs)
+    return [replace(file, digests=replace(file.digests, end_to_end=end_to_end)) for file in files]
 
 
 def _check_conserved(

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from tidemark.warehouse.columns.tick_counts import TickCounts, add_totals
+from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.events.reader import Batches, Share, read_columns, read_rows
+from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_decoded_rows, read_event_rows
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
@@ -61,8 +61,8 @@ class SortTask:
     """
 
     store: Store
-    batches: tuple[Batches, ...]
-    shares: tuple[Share, ...]
+    batches: tuple[BatchRange, ...]
+    shares: tuple[EventRowGroups, ...]
     outputs: tuple[Output, ...]
     eps: float
 
@@ -73,7 +73,7 @@ class SortTask:
         sorters = [_Sorter(filesystem, output, self.eps, held_bytes) for output in self.outputs]
         columns = [name for one in self.outputs for name in one.projection.columns]
         texts = [name for one in self.outputs for name in one.projection.texts]
-        for events in read_rows(filesystem, self.shares, columns, self.batches, texts, checksums=True):
+        for events in read_event_rows(filesystem, self.shares, columns, self.batches, texts, checksums=True):
             for sorter in sorters:
                 sorter.add(events)
         return [sorter.finish() for sorter in sorters]
@@ -100,7 +100,7 @@ class _Sorter:
                 self._write(self.output.chunk, self.held.pop(), None)
 
     def finish(self) -> Sorted:
-        totals, rows = add_totals(self.totals), self._sorted()
+        totals, rows = sum_tick_counts(self.totals), self._sorted()
         self.held = []  # the file is written without a second copy of its rows
         run = None if self.files else self.output.run
         if run is None:
@@ -142,15 +142,15 @@ class SummariseTask:
 
     store: Store
     options: Options
-    batches: tuple[Batches, ...]
-    shares: tuple[Share, ...]
+    batches: tuple[BatchRange, ...]
+    shares: tuple[EventRowGroups, ...]
     eps: float
 
     def __call__(self) -> list[TickSummary]:
         """Summaries of the rows by tick."""
         found, filesystem = TickSummarizer(self.options, self.eps), self.store.filesystem()
         key = self.options.key_column
-        for piece in read_columns(filesystem, self.shares, found.columns, self.batches, key):
+        for piece in read_decoded_rows(filesystem, self.shares, found.columns, self.batches, key):
             found.add(piece)
         return found.finish()
 

@@ -14,19 +14,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark.warehouse.columns.keys import Key, as_names, encode_keys, names_of, sizes, stored_keys
-from tidemark.warehouse.columns.measures import numbers, one_array
+from tidemark.warehouse.columns.keys import Key, as_names, encode_keys, name_sizes, names_of, stored_keys
+from tidemark.warehouse.columns.measures import as_numpy, single_array
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta.store import KEY_MARKS, KEYS
-from tidemark.warehouse.integrity.digests import Decoded, mixed_sum, text_numbers
+from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum, text_hashes
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import key_marks
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_marks_writer import KeyMarkCollector
 from tidemark.warehouse.projections.key_rows import (
     KeyRows,
+    count_pairs,
     no_rows,
     sorted_rows,
+    sum_counts,
     tick_totals,
 )
 from tidemark.warehouse.projections.key_run_checks import KeyChecker, ascends
@@ -95,8 +97,8 @@ class KeyCounts(Projection[KeyRows]):
 
     def decode(self, events: pa.Table) -> tuple[KeyRows, TickCounts]:
         """The rows that have a key, counted; and all rows by tick, with a key and without."""
-        ticks = numbers(events.column("_tick"))
-        column = encode_keys(self.key, one_array(events.column(self.key.name)))
+        ticks = as_numpy(events.column("_tick"))
+        column = encode_keys(self.key, single_array(events.column(self.key.name)))
         return count_pairs(column, ticks), tick_totals(column, ticks)
 
     def sort(self, parts: Sequence[KeyRows]) -> KeyRows:
@@ -124,7 +126,7 @@ class KeyCounts(Projection[KeyRows]):
             keys = stored_keys(self.key, rows.names[rows.codes])
         return pa.table([keys, pa.array(rows.ticks), pa.array(rows.counts)], names=["key", "tick", "count"])
 
-    def from_stored(self, stored: Decoded) -> list[KeyRows]:
+    def from_stored(self, stored: ColumnsByName) -> list[KeyRows]:
         """The rows, a part for each dictionary that they have."""
         keys, ticks, counts = stored["key"], stored["tick"], stored["count"]
         if not self.key.is_text:
@@ -133,7 +135,7 @@ class KeyCounts(Projection[KeyRows]):
         for chunk in keys.chunks:
             stop = start + len(chunk)
             if len(chunk):
-                codes = numbers(chunk.indices).astype(np.int64)
+                codes = as_numpy(chunk.indices).astype(np.int64)
                 names = as_names(chunk.dictionary)[int(codes[0]) : int(codes[-1]) + 1]
                 parts.append(KeyRows(names, codes - codes[0], ticks[start:stop], counts[start:stop]))
             start = stop
@@ -179,14 +181,14 @@ class KeyCounts(Projection[KeyRows]):
     def digest(self, rows: KeyRows) -> int:
         """The sum of mixed bits of (key, tick), each times its count."""
         numbered = isinstance(rows.names, np.ndarray)
-        words = rows.names.view(np.uint64) if numbered else text_numbers(rows.names)
-        return mixed_sum(words[rows.codes], rows.ticks, rows.counts)
+        words = rows.names.view(np.uint64) if numbered else text_hashes(rows.names)
+        return hash_sum(words[rows.codes], rows.ticks, rows.counts)
 
 
 def _block_edges(rows: KeyRows, most: int, most_bytes: int) -> list[int]:
     """Where blocks begin, and the end: none has more rows, nor, beside one key, more bytes of keys."""
     edges = [0]
-    held = np.concatenate([[0], np.cumsum(sizes(rows.names))])
+    held = np.concatenate([[0], np.cumsum(name_sizes(rows.names))])
     while edges[-1] < len(rows):
         start = edges[-1]
         first = int(rows.codes[start])

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.heavy_keys import Heavy, join_listings, nothing_heavy
+from tidemark.warehouse.columns.heavy_keys import HeavyKeys, join_heavy_keys, no_heavy_keys
 from tidemark.warehouse.columns.keys import (
     Key,
     Name,
@@ -40,7 +40,7 @@ from tidemark.warehouse.columns.keys import (
     no_names,
     stored_keys,
 )
-from tidemark.warehouse.columns.measures import numbers
+from tidemark.warehouse.columns.measures import as_numpy
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
@@ -81,7 +81,7 @@ class KeyMarks:
     """The marks of one run.
 
     `rows` are the pairs that it stores. Mark i is the pair (keys[i], ticks[i]) at `positions[i]`, with
-    `before[i]` rows of `events` before it; (k,) each, ascending. `totals` are rows by tick: with a key
+    `counts_before[i]` rows of `events` before it; (k,) each, ascending. `totals` are rows by tick: with a key
     (`counts`) and without (`nulls`). `heavy()` reads what is heavy: in the run, which is one cell, and by
     tick, the cells being those of `totals`.
     """
@@ -92,9 +92,9 @@ class KeyMarks:
     positions: NDArray[np.int64]
     keys: Names
     ticks: NDArray[np.int64]
-    before: NDArray[np.int64]
+    counts_before: NDArray[np.int64]
     totals: TickCounts
-    heavy: Callable[[], tuple[Heavy, Heavy]]
+    heavy: Callable[[], tuple[HeavyKeys, HeavyKeys]]
 
     @property
     def sort_keys(self) -> SortColumns:
@@ -112,10 +112,10 @@ class KeyMarks:
         ok = (
             sum(file.rows for file in self.files) == self.rows <= self.count
             and bool(np.all(np.diff(self.positions) > 0))
-            and bool(np.all(np.diff(self.before) > 0))
+            and bool(np.all(np.diff(self.counts_before) > 0))
             and bool(np.all(np.isin(firsts, self.positions)))
-            and bool(np.all(self.before < self.count))
-            and (self.rows == 0 or (self.positions[0] == 0 == self.before[0]))
+            and bool(np.all(self.counts_before < self.count))
+            and (self.rows == 0 or (self.positions[0] == 0 == self.counts_before[0]))
         )
         if not ok:
             raise DamagedWarehouse(f"the marks of run {self.run.name} do not describe its {self.rows} pairs.")
@@ -135,7 +135,7 @@ def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[
     }
     filled = [file for file in files if file.rows]
     names, ticks_at = ([file.sort_keys[at] for file in filled] for at in (0, 1))
-    before = [_extra(file).before for file in filled]
+    before = [_extra(file).counts_before for file in filled]
     row, count = ([0, *np.cumsum([getattr(file, name) for file in filled])] for name in ("rows", "count"))
     marked = {
         "file": [path_in_table(file.path) for file in filled for _ in file.positions],
@@ -160,7 +160,7 @@ def _extra(file: MarkedFile) -> KeyFileSummary:
     return extra
 
 
-def _heavy_of_run(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> tuple[Heavy, Heavy]:
+def _heavy_of_run(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> tuple[HeavyKeys, HeavyKeys]:
     """The listings of all files together, and the keys that lie at their ends, whole again."""
     in_all = totals.counts.sum(keepdims=True)
     ends: dict[Name, int] = {}
@@ -169,15 +169,15 @@ def _heavy_of_run(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> 
         for name, count in filter(None, (file.first, file.last)):
             ends[name] = ends.get(name, 0) + count
     cells = np.zeros(len(ends), dtype=np.int64)
-    keys = nothing_heavy(key, in_all)
-    at_ends = Heavy(
+    keys = no_heavy_keys(key, in_all)
+    at_ends = HeavyKeys(
         names_from(key, list(ends)), cells, np.array([*ends.values()], dtype=np.int64), keys.floors
     )
     inside = [file.heavy_keys for file in extras if file.heavy_keys is not None]
     pairs = [file.heavy_pairs for file in extras if file.heavy_pairs is not None]
     return (
-        join_listings([keys, at_ends, *inside], in_all),
-        join_listings([nothing_heavy(key, totals.counts), *pairs], totals.counts),
+        join_heavy_keys([keys, at_ends, *inside], in_all),
+        join_heavy_keys([no_heavy_keys(key, totals.counts), *pairs], totals.counts),
     )
 
 
@@ -204,22 +204,24 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 def read(key: Key, run: Run, file: SealedFile, later: ReopenMarks) -> KeyMarks:
     """The marks of a run from their file; what is heavy is read later."""
 
-    def heavy() -> tuple[Heavy, Heavy]:
-        found: tuple[Heavy, Heavy] = later(lambda again: _heavy(key, again.read(HEADER), again.read(HEAVY)))
+    def heavy() -> tuple[HeavyKeys, HeavyKeys]:
+        found: tuple[HeavyKeys, HeavyKeys] = later(
+            lambda again: _heavy(key, again.read(HEADER), again.read(HEAVY))
+        )
         return found
 
     return _from_arrow(key, run, file.read(HEADER), file.read(MARKS), heavy)
 
 
 def _from_arrow(
-    key: Key, run: Run, header: pa.Table, marked: pa.Table, heavy: Callable[[], tuple[Heavy, Heavy]]
+    key: Key, run: Run, header: pa.Table, marked: pa.Table, heavy: Callable[[], tuple[HeavyKeys, HeavyKeys]]
 ) -> KeyMarks:
     """The marks of a run from the first two row groups of its rows of the marks table."""
     if header.num_rows != 1:
         raise DamagedWarehouse(f"the marks of run {run.name} do not begin with one header.")
     ticks, counts, nulls = (flatten(header.column(name)) for name in ("ticks", "counts", "nulls"))
     rows = header.column("position")[0].as_py()
-    positions = numbers(marked.column("position"))
+    positions = as_numpy(marked.column("position"))
     files = files_from_marks(marked.column("file"), positions, rows)
     result = KeyMarks(
         run=run,
@@ -227,8 +229,8 @@ def _from_arrow(
         rows=rows,
         positions=positions,
         keys=_names(key, marked),
-        ticks=numbers(marked.column("tick")),
-        before=numbers(marked.column("count")),
+        ticks=as_numpy(marked.column("tick")),
+        counts_before=as_numpy(marked.column("count")),
         totals=TickCounts(ticks, counts, np.zeros_like(counts), nulls),
         heavy=heavy,
     )
@@ -236,22 +238,22 @@ def _from_arrow(
     return result
 
 
-def _heavy(key: Key, header: pa.Table, heavy: pa.Table) -> tuple[Heavy, Heavy]:
+def _heavy(key: Key, header: pa.Table, heavy: pa.Table) -> tuple[HeavyKeys, HeavyKeys]:
     """What is heavy in the run, and in each of its ticks."""
     ticks = flatten(header.column("ticks"))
     whole = heavy.column("tick").is_null()
     keys, pairs = heavy.filter(whole), heavy.filter(pc.invert(whole))
     return (
-        Heavy(
+        HeavyKeys(
             _names(key, keys),
             np.zeros(keys.num_rows, dtype=np.int64),
-            numbers(keys.column("count")),
-            numbers(header.column("count")),
+            as_numpy(keys.column("count")),
+            as_numpy(header.column("count")),
         ),
-        Heavy(
+        HeavyKeys(
             _names(key, pairs),
-            np.searchsorted(ticks, numbers(pairs.column("tick"))),
-            numbers(pairs.column("count")),
+            np.searchsorted(ticks, as_numpy(pairs.column("tick"))),
+            as_numpy(pairs.column("count")),
             flatten(header.column("floors")),
         ),
     )

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.heavy_keys import Heavy, join_listings, nothing_heavy
-from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, names_from, separator, take
+from tidemark.warehouse.columns.heavy_keys import HeavyKeys, join_heavy_keys, no_heavy_keys
+from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, names_from, separator, take_names
 from tidemark.warehouse.columns.text_bounds import text_bounds
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import NO_TICK
@@ -27,16 +27,17 @@ from tidemark.warehouse.runs.projection import MarkedFile
 class KeyFileSummary:
     """What the marks of a key file have beside the pairs.
 
-    `before` (rows of `events`) counts from the file's first row. `first` and `last` are the file's first and
-    last key with their rows in the file (`last` None: there is one key). `heavy_keys` and `heavy_pairs` list
-    what is heavy in the run, the first and the last key left out of the former; None in a chunk.
+    `counts_before[i]` is how many rows of `events` lie between the file's first row and mark i. `first` and
+    `last` are the file's first and last key with their rows in the file (`last` is None if there is one key).
+    `heavy_keys` and `heavy_pairs` list the heavy keys and pairs of the run; `heavy_keys` leaves out the first
+    and the last key. Both are None in a chunk.
     """
 
-    before: NDArray[np.int64]
+    counts_before: NDArray[np.int64]
     first: tuple[Name, int] | None
     last: tuple[Name, int] | None
-    heavy_keys: Heavy | None
-    heavy_pairs: Heavy | None
+    heavy_keys: HeavyKeys | None
+    heavy_pairs: HeavyKeys | None
 
 
 class KeyMarkCollector:
@@ -49,7 +50,7 @@ class KeyMarkCollector:
         self.key = key
         self.rows = self.count = 0
         self.positions: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
-        self.before: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
+        self.counts_before: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
         self.marks: list[tuple[Name, int]] = []
         self.first: tuple[Name, int] | None = None  # the file's first key, once another has come
         self.newest: tuple[Name, int] | None = None  # of which more rows may come
@@ -60,7 +61,7 @@ class KeyMarkCollector:
         """Takes the next rows, one at least, whose blocks start at `blocks`."""
         piece, running = rows, np.cumsum(rows.counts)
         self.positions.append(blocks + self.rows)
-        self.before.append(running[blocks] - piece.counts[blocks] + self.count)
+        self.counts_before.append(running[blocks] - piece.counts[blocks] + self.count)
         self.marks += [self._mark(piece, at) for at in blocks.tolist()]
         for name, column in (("tick", piece.ticks), ("count", piece.counts)):
             low, high = int(column.min()), int(column.max())
@@ -105,7 +106,7 @@ class KeyMarkCollector:
         ends = (self.first or self.newest, self.newest)
         names = names_from(self.key, [name for name, _ in self.marks])
         extra = KeyFileSummary(
-            before=np.concatenate(self.before),
+            counts_before=np.concatenate(self.counts_before),
             first=ends[0],
             last=self.newest if self.first is not None else None,
             heavy_keys=self.heavy.keys if self.heavy is not None else None,
@@ -117,7 +118,7 @@ class KeyMarkCollector:
             size=size,
             count=self.count,
             positions=np.concatenate(self.positions),
-            places=(names, np.array([tick for _, tick in self.marks], dtype=np.int64)),
+            sort_keys=(names, np.array([tick for _, tick in self.marks], dtype=np.int64)),
             stats=_stats(self.key, [end[0] for end in ends if end is not None], self.ranges),
             extra=extra,
         )
@@ -129,14 +130,14 @@ class _HeavyCollector:
     def __init__(self, key: Key, totals: TickCounts) -> None:
         self.tick_names = totals.ticks
         self.by_tick, self.in_all = totals.counts, totals.counts.sum(keepdims=True)
-        self.keys, self.pairs = nothing_heavy(key, self.in_all), nothing_heavy(key, self.by_tick)
+        self.keys, self.pairs = no_heavy_keys(key, self.in_all), no_heavy_keys(key, self.by_tick)
 
     def add_keys(self, names: Names, sums: NDArray[np.int64]) -> None:
         """Takes keys with all their rows of the run."""
         found = np.flatnonzero(sums >= self.keys.floors[0])
         if len(found):
-            new = Heavy(take(names, found), np.zeros_like(found), sums[found], self.keys.floors)
-            self.keys = join_listings([self.keys, new], self.in_all)
+            new = HeavyKeys(take_names(names, found), np.zeros_like(found), sums[found], self.keys.floors)
+            self.keys = join_heavy_keys([self.keys, new], self.in_all)
 
     def add_pairs(self, piece: KeyRows) -> None:
         """Takes rows, each with all its count of the run."""
@@ -145,9 +146,9 @@ class _HeavyCollector:
         reach = piece.counts[found] >= self.pairs.floors[cells]
         found, cells = found[reach], cells[reach]
         if len(found):
-            names = take(piece.names, piece.codes[found])
-            new = Heavy(names, cells, piece.counts[found], self.pairs.floors)
-            self.pairs = join_listings([self.pairs, new], self.by_tick)
+            names = take_names(piece.names, piece.codes[found])
+            new = HeavyKeys(names, cells, piece.counts[found], self.pairs.floors)
+            self.pairs = join_heavy_keys([self.pairs, new], self.by_tick)
 
 
 def _stats(key: Key, ends: list[Name], ranges: dict[str, tuple[int, int]]) -> dict[str, Any]:

@@ -17,9 +17,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.keys import Key, KeyColumn, Name, Names, lower, name_at, no_names, take, unify
-from tidemark.warehouse.columns.measures import Column
-from tidemark.warehouse.columns.tick_counts import TickCounts, coded, tick_counts
+from tidemark.warehouse.columns.keys import (
+    Key,
+    KeyColumn,
+    Name,
+    Names,
+    count_less,
+    name_at,
+    no_names,
+    take_names,
+    unify_names,
+)
+from tidemark.warehouse.columns.measures import DecodedColumn
+from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick, unique_codes
 from tidemark.warehouse.runs.projection import SortKey
 
 
@@ -58,14 +68,14 @@ class KeyRows:
         """Where row i stands in the order: its name and its tick."""
         return name_at(self.names, int(self.codes[i])), int(self.ticks[i])
 
-    def before(self, name: Name, tick: int) -> int:
+    def rows_before(self, name: Name, tick: int) -> int:
         """How many rows are less than (name, tick)."""
         start, stop = self.of(name)
         return start + int(np.searchsorted(self.ticks[start:stop], tick))
 
     def of(self, name: Name) -> tuple[int, int]:
         """Where the rows of the name start and stop; the same twice where it has none."""
-        code = lower(self.names, name)
+        code = count_less(self.names, name)
         start = int(np.searchsorted(self.codes, code))
         if code == len(self.names) or name_at(self.names, code) != name:
             return start, start
@@ -82,22 +92,22 @@ def count_pairs(column: KeyColumn, ticks: NDArray[np.int64]) -> KeyRows:
     if column.null.any():
         kept = np.flatnonzero(~column.null)
         ticks = ticks[kept]
-        names, codes = (take(names, kept), None) if codes is None else (names, codes[kept])
-    names, (place,) = unify([names])
+        names, codes = (take_names(names, kept), None) if codes is None else (names, codes[kept])
+    names, (place,) = unify_names([names])
     codes = place if codes is None else place[codes]
     return _ordered(names, codes, ticks, None)
 
 
 def tick_totals(column: KeyColumn, ticks: NDArray[np.int64]) -> TickCounts:
     """The rows of a decoded column by tick: with a key, and NULL."""
-    return tick_counts(ticks, Column(ticks, np.zeros(len(ticks), dtype=bool), column.null))
+    return count_by_tick(ticks, DecodedColumn(ticks, np.zeros(len(ticks), dtype=bool), column.null))
 
 
 def sum_counts(parts: Sequence[KeyRows]) -> KeyRows:
     """The rows of all parts together; one part at least."""
     if len(parts) == 1:
         return parts[0]
-    names, places = unify([part.names for part in parts])
+    names, places = unify_names([part.names for part in parts])
     codes = np.concatenate([place[part.codes] for place, part in zip(places, parts, strict=True)])
     ticks = np.concatenate([part.ticks for part in parts])
     return _ordered(names, codes, ticks, np.concatenate([part.counts for part in parts]))
@@ -114,7 +124,7 @@ def sorted_rows(names: Names, ticks: NDArray[np.int64], counts: NDArray[np.int64
     if isinstance(names, np.ndarray):
         new = np.diff(names, prepend=names[:1] - 1) != 0
         return KeyRows(names[new], np.cumsum(new) - 1, ticks, counts)
-    found, (codes,) = unify([names])
+    found, (codes,) = unify_names([names])
     return KeyRows(found, codes, ticks, counts)
 
 
@@ -125,7 +135,7 @@ def _ordered(
     if not len(codes):
         none = np.empty(0, dtype=np.int64)
         return KeyRows(names[:0], none, none, none)
-    tick_names, tick_codes = coded(ticks)
+    tick_names, tick_codes = unique_codes(ticks)
     pairs = codes * len(tick_names) + tick_codes
     if counts is None:
         pairs.sort()
@@ -136,4 +146,4 @@ def _ordered(
     sums = np.diff(starts, append=len(pairs)) if counts is None else np.add.reduceat(counts, starts)
     codes, tick_codes = np.divmod(pairs[starts], len(tick_names))
     new = np.concatenate([[True], codes[1:] != codes[:-1]])
-    return KeyRows(take(names, codes[new]), np.cumsum(new) - 1, tick_names[tick_codes], sums)
+    return KeyRows(take_names(names, codes[new]), np.cumsum(new) - 1, tick_names[tick_codes], sums)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidemark.warehouse.columns.heavy_keys import Heavy
-from tidemark.warehouse.columns.keys import Key, Name, join_names, name_at, unify
+from tidemark.warehouse.columns.heavy_keys import HeavyKeys
+from tidemark.warehouse.columns.keys import Key, Name, join_names, name_at, unify_names
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_marks_writer import KeyMarkCollector
@@ -19,7 +19,7 @@ _NOTHING = np.zeros(1, dtype=np.int64)
 def ascends(rows: KeyRows) -> bool:
     """Whether the pairs are in order and apart, each with a count."""
     steps = np.diff(rows.codes)
-    (place,) = unify([rows.names])[1]
+    (place,) = unify_names([rows.names])[1]
     return bool(
         np.all((steps == 0) | (steps == 1))
         and rows.codes[-1] == len(rows.names) - 1
@@ -68,21 +68,23 @@ class KeyChecker:
         rows, counts = (np.cumsum([0, *(getattr(one, name) for one in files)]) for name in ("rows", "count"))
         found = (
             np.concatenate([one.positions + first for one, first in zip(files, rows, strict=False)]),
-            np.concatenate([one.extra.before + first for one, first in zip(files, counts, strict=False)]),
+            np.concatenate(
+                [one.extra.counts_before + first for one, first in zip(files, counts, strict=False)]
+            ),
             np.concatenate([one.sort_keys[1] for one in files]),
         )
         names = join_names([one.sort_keys[0] for one in files])
         same = (
             np.array_equal(names, marks.keys) if isinstance(names, np.ndarray) else names.equals(marks.keys)
         )
-        said = (marks.positions, marks.before, marks.ticks)
+        said = (marks.positions, marks.counts_before, marks.ticks)
         return bool(same) and all(np.array_equal(a, b) for a, b in zip(found, said, strict=True))
 
 
 class _Heavy:
     """Adds up what is heavy in a run, by the floors that its marks have, and the rows of each tick."""
 
-    def __init__(self, run: KeyMarks, keys: Heavy, pairs: Heavy) -> None:
+    def __init__(self, run: KeyMarks, keys: HeavyKeys, pairs: HeavyKeys) -> None:
         self.run, self.keys, self.pairs = run, keys, pairs
         self.found_keys: dict[Name, int] = {}
         self.found_pairs: dict[tuple[Name, int], int] = {}
@@ -113,6 +115,6 @@ class _Heavy:
             raise DamagedWarehouse(f"the heavy keys of run {name} are not those that its marks list")
 
 
-def _listed(heavy: Heavy) -> dict[tuple[Name, int], int]:
+def _listed(heavy: HeavyKeys) -> dict[tuple[Name, int], int]:
     names = (name_at(heavy.keys, i) for i in range(len(heavy.cells)))
     return dict(zip(zip(names, heavy.cells.tolist(), strict=True), heavy.counts.tolist(), strict=True))

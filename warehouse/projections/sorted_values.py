@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import Measure, encode, numbers, one_array
-from tidemark.warehouse.columns.tick_counts import TickCounts, coded, tick_counts
+from tidemark.warehouse.columns.measures import Measure, as_numpy, encode_values, single_array
+from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick, unique_codes
 from tidemark.warehouse.delta.store import marks_table, runs_table
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.integrity.digests import Decoded, mixed_sum
+from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import value_marks
 from tidemark.warehouse.projections.value_marks import Spans, ValueMarks
@@ -114,12 +114,12 @@ class SortedValues(Projection[ValueRows]):
     def decode(self, events: pa.Table) -> tuple[ValueRows, TickCounts]:
         """The rows that have a value, in any order."""
         ticks, column = (
-            numbers(events.column("_tick")),
-            encode(self.measure, one_array(events.column(self.measure.name))),
+            as_numpy(events.column("_tick")),
+            encode_values(self.measure, single_array(events.column(self.measure.name))),
         )
         left_out = column.nan | column.null
         kept = (column.stored[~left_out], ticks[~left_out]) if left_out.any() else (column.stored, ticks)
-        return ValueRows(*kept), tick_counts(ticks, column)
+        return ValueRows(*kept), count_by_tick(ticks, column)
 
     def sort(self, parts: Sequence[ValueRows]) -> ValueRows:
         """Rows by value; the order of ticks among equal values is free."""
@@ -164,7 +164,7 @@ class SortedValues(Projection[ValueRows]):
         kind = self.measure.arrow_type
         return pa.table([pa.array(rows.values, kind), pa.array(rows.ticks)], names=["value", "tick"])
 
-    def from_stored(self, stored: Decoded) -> list[ValueRows]:
+    def from_stored(self, stored: ColumnsByName) -> list[ValueRows]:
         """The rows, as they lie in memory."""
         return [ValueRows(stored["value"], stored["tick"])]
 
@@ -205,7 +205,7 @@ class SortedValues(Projection[ValueRows]):
 
     def digest(self, rows: ValueRows) -> int:
         """The sum of mixed bits of (value, tick)."""
-        return mixed_sum(rows.values.view(np.uint64), rows.ticks)
+        return hash_sum(rows.values.view(np.uint64), rows.ticks)
 
 
 class ValueMarkCollector:
@@ -241,7 +241,7 @@ class ValueMarkCollector:
             size=size,
             count=self.rows,
             positions=positions,
-            places=(values,),
+            sort_keys=(values,),
             stats=_statistics(self.ends, ticks),
             extra=Spans.of(starts * self.span, at, ticks, counts),
         )
@@ -267,7 +267,7 @@ def count_cells(
 
     `spans` ascend. Counted in a table where that is small beside the rows, by sorting otherwise.
     """
-    names, code = coded(ticks)
+    names, code = unique_codes(ticks)
     first = int(spans[0])
     cell = (spans - first) * len(names) + code
     if (int(spans[-1]) - first + 1) * len(names) <= 8 * len(ticks) + 4096:

@@ -36,8 +36,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.sketches import RankBounds
-from tidemark.warehouse.columns.measures import Measure, numbers
-from tidemark.warehouse.columns.tick_counts import TickCounts, coded
+from tidemark.warehouse.columns.measures import Measure, as_numpy
+from tidemark.warehouse.columns.tick_counts import TickCounts, unique_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
@@ -117,14 +117,14 @@ class Spans:
         counts: NDArray[np.int64],
     ) -> Spans:
         """Of cells, none twice: `counts[k]` rows of span `spans[k]` lie in tick `ticks[k]`."""
-        names, codes = coded(ticks)
+        names, codes = unique_codes(ticks)
         held = np.bincount(codes, minlength=len(names)) > 0  # the names may be more than there are
         table = np.zeros((len(starts), int(held.sum())), np.min_scalar_type(counts.max(initial=0)))
         table[spans, np.cumsum(held)[codes] - 1] = counts
         return cls(starts, names[held], table)
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[int, Spans]]) -> Spans:
+    def concat(cls, parts: Sequence[tuple[int, Spans]]) -> Spans:
         """Those of a run of several files: of each its first row in the run, and its spans."""
         nothing = np.empty(0, np.int64)
         ticks = np.unique(np.concatenate([nothing, *(part.ticks for _, part in parts)]))
@@ -143,7 +143,7 @@ class Spans:
         counts = np.concatenate([[0], np.cumsum(part.sum(axis=1, dtype=np.int64))])
         return Anchors(np.append(self.starts, rows), counts)
 
-    def same(self, other: Spans) -> bool:
+    def equals(self, other: Spans) -> bool:
         """Whether all counts are equal."""
         pairs = (self.starts, other.starts), (self.ticks, other.ticks), (self.counts, other.counts)
         return all(np.array_equal(a, b) for a, b in pairs)
@@ -273,7 +273,7 @@ def _from_arrow(run: Run, header: pa.Table, marks: pa.Table, spans: Callable[[],
         raise DamagedWarehouse(f"the marks of run {run.name} do not begin with one header.")
     totals = TickCounts(*(flatten(header.column(name)) for name in LISTS))
     rows = int(totals.counts.sum())
-    positions, values = numbers(marks.column("position")), numbers(marks.column("value"))
+    positions, values = as_numpy(marks.column("position")), as_numpy(marks.column("value"))
     files = files_from_marks(marks.column("file"), positions, rows)
     result = ValueMarks(run, files, rows, positions, values, totals, spans)
     result.check_invariants()
@@ -285,12 +285,12 @@ def _spans(file: SealedFile) -> Spans:
     if SPANS in file.names:
         return Spans.from_bytes(file.read(SPANS, columns=[CONTENT.name]).column(0)[0].as_py())
     table = file.read(MARKS, columns=["position", "ticks", "counts"])
-    lengths = np.diff(numbers(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
+    lengths = np.diff(as_numpy(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
     opens = np.flatnonzero(lengths)
     if not len(opens) and len(lengths):
         raise ValueError("none of its marks has counts by tick")
     return Spans.of(
-        numbers(table.column("position"))[opens],
+        as_numpy(table.column("position"))[opens],
         np.repeat(np.arange(len(opens)), lengths[opens]),
         flatten(table.column("ticks")),
         flatten(table.column("counts")),

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.keys import join_names, name_at, places_before, unify
+from tidemark.warehouse.columns.keys import count_tuples_less, join_names, name_at, unify_names
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.runs.projection import MarkedFile, Marks, Rows, SortColumns, SortKey
 
@@ -42,7 +42,7 @@ class SortedInput:
     files: tuple[RunFile, ...]
     rows: int
     positions: NDArray[np.int64]
-    places: SortColumns
+    sort_keys: SortColumns
 
     @classmethod
     def of_chunk(cls, file: MarkedFile) -> SortedInput:
@@ -64,8 +64,8 @@ class SortedInput:
         return sum(known) % 2**64 if len(known) == len(self.files) else None
 
     @property
-    def known(self) -> bool:
-        """Whether that is known to be the digest of the rows that came."""
+    def end_to_end(self) -> bool:
+        """Whether the digest covers the rows since their ingestion."""
         return all(file.digests is not None and file.digests.end_to_end for file in self.files)
 
 
@@ -76,7 +76,7 @@ class MergeCut:
     Equal rows are `split` by input and position, or all come after the cut.
     """
 
-    place: SortKey
+    sort_key: SortKey
     source: int
     position: int
     split: bool
@@ -96,11 +96,11 @@ class InputRange:
 
 @dataclass(frozen=True, slots=True)
 class MergeSlice:
-    """The rows between two cuts (None: the end of all); `reaches[j]` bounds them in input j."""
+    """The rows between two cuts (None: the end of all); `input_ranges[j]` bounds them in input j."""
 
     lower: MergeCut | None
     upper: MergeCut | None
-    reaches: tuple[InputRange, ...]
+    input_ranges: tuple[InputRange, ...]
 
 
 def merge_cost(inputs: Sequence[SortedInput], min_block_cost: int = 0) -> int:
@@ -118,7 +118,7 @@ def plan_slices(
     """
     cuts = [None, *_cuts(inputs, slices, min_block_cost, split=split), None]
     return [
-        MergeSlice(lower, upper, tuple(_reach(one, j, lower, upper) for j, one in enumerate(inputs)))
+        MergeSlice(lower, upper, tuple(_input_range(one, j, lower, upper) for j, one in enumerate(inputs)))
         for lower, upper in pairwise(cuts)
     ]
 
@@ -155,16 +155,16 @@ def _cuts(inputs: Sequence[SortedInput], slices: int, min_block_cost: int, *, sp
     chosen = np.unique(np.searchsorted(before, targets))
     starts = np.cumsum([0, *(len(one.positions) for _, one in filled)])
     cuts: list[MergeCut] = []
-    last = _place_at(places, starts, int(order[0]))
+    last = _sort_key_at(places, starts, int(order[0]))
     for i in order[chosen[(chosen > 0) & (chosen < len(order))]].tolist():
-        place = _place_at(places, starts, i)
+        place = _sort_key_at(places, starts, i)
         if split or place != last:  # one cut a place: a second one would bound an empty slice
             cuts.append(MergeCut(place, int(source[i]), int(position[i]), split))
         last = place
     return cuts
 
 
-def _place_at(places: Sequence[SortColumns], starts: NDArray[np.int64], i: int) -> SortKey:
+def _sort_key_at(places: Sequence[SortColumns], starts: NDArray[np.int64], i: int) -> SortKey:
     """The place of mark i of all inputs together."""
     j = int(np.searchsorted(starts, i, side="right")) - 1
     return tuple(name_at(column, i - int(starts[j])) for column in places[j])
@@ -175,12 +175,12 @@ def _order(places: Sequence[SortColumns]) -> NDArray[np.int64]:
     columns = []
     for parts in zip(*places, strict=True):
         numbers = isinstance(parts[0], np.ndarray)
-        columns.append(join_names(parts) if numbers else np.concatenate(unify(parts)[1]))
+        columns.append(join_names(parts) if numbers else np.concatenate(unify_names(parts)[1]))
     order: NDArray[np.int64] = np.lexsort(columns[::-1])
     return order
 
 
-def _reach(one: SortedInput, source: int, lower: MergeCut | None, upper: MergeCut | None) -> InputRange:
+def _input_range(one: SortedInput, source: int, lower: MergeCut | None, upper: MergeCut | None) -> InputRange:
     start = 0 if lower is None else _bounds(one, source, lower)[0]
     stop = one.rows if upper is None else _bounds(one, source, upper)[1]
     return InputRange(start, max(start, stop))
@@ -190,8 +190,8 @@ def _bounds(one: SortedInput, source: int, cut: MergeCut) -> tuple[int, int]:
     """The least and the greatest number of rows of input `source` that may lie before the cut."""
     if source == cut.source:
         return cut.position, cut.position
-    upto = places_before(one.sort_keys, cut.sort_key, equal=cut.equal_before(source))
+    upto = count_tuples_less(one.sort_keys, cut.sort_key, equal=cut.equal_before(source))
     # Where equal rows come together, those before a mark are less than it: an equal mark counts, too.
-    low = upto if cut.split else places_before(one.sort_keys, cut.sort_key, equal=True)
+    low = upto if cut.split else count_tuples_less(one.sort_keys, cut.sort_key, equal=True)
     least = int(one.positions[low - 1]) if low else 0
     return least, int(one.positions[upto]) if upto < len(one.positions) else one.rows

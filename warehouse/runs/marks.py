@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import numbers
-from tidemark.warehouse.integrity.digests import Decoded, column_digest
+from tidemark.warehouse.columns.measures import as_numpy
+from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
 
 # The row groups of a marks file. Files of earlier versions have the first three, by their order.
 HEADER, MARKS, HEAVY, SPANS, DIGESTS = "header", "marks", "heavy", "spans", "digests"
@@ -43,51 +43,53 @@ _HEAD = struct.Struct("<QB")
 class FileDigests:
     """The digests of a file of a run: of all rows, and of each column of each block.
 
-    `known` is whether `rows` is that of the rows that came, and not only of those that were read.
+    `row_digest` is the sum of the rows' digests, modulo 2**64. It is `end_to_end` where it covers the rows
+    since they came in, and not only since a merge read them from a run without digests. `blocks[column][i]`
+    is the digest of that column in block i.
     """
 
-    rows: int
-    known: bool
+    row_digest: int
+    end_to_end: bool
     blocks: Mapping[str, NDArray[np.uint64]]
 
     def to_bytes(self) -> bytes:
         """As the marks store it."""
         words = [one.astype("<u8").tobytes() for one in self.blocks.values()]
-        return b"".join([_HEAD.pack(self.rows, self.known), *words])
+        return b"".join([_HEAD.pack(self.row_digest, self.end_to_end), *words])
 
     @classmethod
     def from_bytes(cls, data: bytes, columns: Sequence[str]) -> FileDigests:
         """Of stored bytes, the blocks having these columns; ValueError where they cannot be that."""
-        rows, known = _HEAD.unpack_from(data)
+        row_digest, end_to_end = _HEAD.unpack_from(data)
         words = np.frombuffer(data, "<u8", offset=_HEAD.size).reshape(len(columns), -1)
-        return cls(rows, bool(known), dict(zip(columns, words, strict=True)))
+        return cls(row_digest, bool(end_to_end), dict(zip(columns, words, strict=True)))
 
-    def check(self, block: int, columns: Decoded) -> None:
+    def check_block(self, block: int, columns: ColumnsByName) -> None:
         """ValueError unless these are columns of the block by their names."""
         for name, column in columns.items():
             if column_digest(column) != self.blocks[name][block]:
                 raise ValueError(f"the column {name!r} of row group {block} is not what was written")
 
-    def check_ends(self, block: int, group: pq.RowGroupMetaData) -> None:
+    def check_statistics(self, block: int, group: pq.RowGroupMetaData) -> None:
         """ValueError unless the footer says of the block's first and last value what it said."""
         if statistics_digest(group) != self.blocks[ENDS][block]:
             raise ValueError(f"the statistics of row group {block} are not what was written")
 
 
-NO_DIGESTS = FileDigests(0, known=False, blocks={})
+NO_DIGESTS = FileDigests(0, end_to_end=False, blocks={})
 
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
     """One data file of a run: rows first..first+rows of the run, at `path` below the table.
 
-    `sums` are None in a run of an earlier version.
+    `digests` is None in a run of an earlier version.
     """
 
     path: str
     first: int
     rows: int
-    sums: FileDigests | None = field(default=None, compare=False, repr=False)
+    digests: FileDigests | None = field(default=None, compare=False, repr=False)
 
 
 def statistics_digest(group: pq.RowGroupMetaData) -> int:
@@ -104,13 +106,13 @@ def path_in_table(path: str) -> str:
 
 def flatten(lists: pa.ChunkedArray) -> NDArray[np.int64]:
     """The numbers of a column of lists, one list after the other."""
-    return numbers(pc.list_flatten(lists))
+    return as_numpy(pc.list_flatten(lists))
 
 
 def files_from_marks(paths: pa.ChunkedArray, positions: NDArray[np.int64], rows: int) -> tuple[RunFile, ...]:
     """The files of a run of so many rows, from the file of each mark: the first row of each is marked."""
     names = paths.combine_chunks().dictionary_encode()
-    firsts = np.flatnonzero(np.diff(numbers(names.indices), prepend=-1))
+    firsts = np.flatnonzero(np.diff(as_numpy(names.indices), prepend=-1))
     edges = np.append(positions[firsts], rows)
     return tuple(
         RunFile(names[int(i)].as_py(), int(edges[k]), int(edges[k + 1] - edges[k]))

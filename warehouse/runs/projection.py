@@ -26,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.tick_counts import TickCounts
-from tidemark.warehouse.integrity.digests import Decoded
+from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.marks import NO_DIGESTS, FileDigests, RunFile
@@ -70,8 +70,9 @@ class MarkedFile:
     """A data file of a run, or a sorted chunk that a merge will read, with its marks.
 
     It stores `rows` rows, which stand for `count` rows of `events`. Mark i is at row `positions[i]` of the
-    file, and at the i-th of `places`. `stats` are Delta's statistics, `extra` what else the projection marks.
-    `sums` are its digests, which `write_rows` adds.
+    file, and at the i-th of `sort_keys`. `stats` are Delta's statistics, `extra` what else the projection
+    marks.
+    `digests` are those of its rows and blocks, which `write_rows` adds.
     """
 
     path: str
@@ -79,10 +80,10 @@ class MarkedFile:
     size: int
     count: int
     positions: NDArray[np.int64]
-    places: SortColumns
+    sort_keys: SortColumns
     stats: dict[str, Any]
     extra: Any
-    sums: FileDigests = NO_DIGESTS
+    digests: FileDigests = NO_DIGESTS
 
 
 class Marks(Protocol):
@@ -209,8 +210,8 @@ class Projection(Protocol[R]):
     def to_stored(self, rows: R) -> pa.Table:
         """Rows as the files store them."""
 
-    def from_stored(self, stored: Decoded) -> list[R]:
-        """Stored rows in memory, in parts; `stored` is what `columns_of` makes of a table of them."""
+    def from_stored(self, stored: ColumnsByName) -> list[R]:
+        """Stored rows in memory, in parts; `stored` is what `columns_by_name` makes of a table of them."""
 
     @property
     def dictionaries(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from tidemark.warehouse.integrity.digests import column_digest, columns_of
+from tidemark.warehouse.integrity.digests import column_digest, columns_by_name
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput, clip_to_slice
 from tidemark.warehouse.runs.marks import ENDS, FileDigests, RunFile, statistics_digest
@@ -38,7 +38,7 @@ def merge_slice(
     for source, (one, reach) in enumerate(zip(inputs, piece.input_ranges, strict=True)):
         offset = reach.start
         for table in _read_rows(filesystem, one, reach.start, reach.stop, projection.dictionaries):
-            for rows in projection.from_stored(columns_of(table)):
+            for rows in projection.from_stored(columns_by_name(table)):
                 parts.append(clip_to_slice(rows, offset, source, piece))
                 read[source] += projection.digest(parts[-1])
                 offset += len(rows)
@@ -72,7 +72,7 @@ def read_blocks(
     whole = replace(file, path=f"{root}/{file.path}")
     with _open(filesystem, whole, projection.dictionaries) as opened:
         for block in range(opened.metadata.num_row_groups):
-            yield from projection.from_stored(columns_of(_read_block(opened, file, block)))
+            yield from projection.from_stored(columns_by_name(_read_block(opened, file, block)))
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def _open(filesystem: fs.FileSystem, file: RunFile, dictionaries: Sequence[str])
 def _read_block(opened: SealedFile, file: RunFile, block: int) -> pa.Table:
     table = opened.read_group(block)
     if file.digests is not None:
-        file.digests.check_block(block, columns_of(table))
+        file.digests.check_block(block, columns_by_name(table))
     return table
 
 
@@ -119,8 +119,8 @@ def write_rows(
     groups = range(footers[0].num_row_groups)
     ends = np.array([statistics_digest(footers[0].row_group(g)) for g in groups], np.uint64)
     blocks = {name: np.array(one, np.uint64) for name, one in zip(schema.names, columns, strict=True)}
-    sums = FileDigests(digest % 2**64, known=True, blocks={**blocks, ENDS: ends})
-    return replace(collector.finish(path, filesystem.get_file_info(path).size), digests=sums)
+    digests = FileDigests(digest % 2**64, end_to_end=True, blocks={**blocks, ENDS: ends})
+    return replace(collector.finish(path, filesystem.get_file_info(path).size), digests=digests)
 
 
 def _encoding(projection: Projection[Any], schema: pa.Schema) -> dict[str, Any]:

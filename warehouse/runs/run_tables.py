@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import contend
+from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -77,7 +77,7 @@ def files_by_run(found: Sequence[DataFile]) -> dict[Run, list[DataFile]]:
 
 def read_layout(table: DeltaTable) -> Layout:
     """The layout that a snapshot of a runs table holds."""
-    return Layout.of(files_by_run(tables.files(table)))
+    return Layout.of(files_by_run(tables.list_files(table)))
 
 
 def read_marks(store: Store, projection: Projection[Any], run: Run, found: Sequence[DataFile]) -> Any:
@@ -93,15 +93,15 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, found: Seque
 
     def marks(file: SealedFile) -> Any:
         own: Any = projection.read_marks(run, file, later)
-        sums = _sums(projection, file)
-        return replace(own, files=tuple(replace(one, digests=sums.get(one.path)) for one in own.files))
+        digests = _read_digests(projection, file)
+        return replace(own, files=tuple(replace(one, digests=digests.get(one.path)) for one in own.files))
 
     result: Any = later(marks)
     _check_files(run, found, result.files)
     return result
 
 
-def _sums(projection: Projection[Any], file: SealedFile) -> dict[str, FileDigests]:
+def _read_digests(projection: Projection[Any], file: SealedFile) -> dict[str, FileDigests]:
     """The digests of a run's files, by path; nothing for a run of an earlier version."""
     if DIGESTS not in file.names:
         return {}
@@ -136,7 +136,7 @@ def commit_run(store: Store, projection: Projection[Any], new: NewRun) -> bool:
         tables.commit(table, _add_actions(new))
         return True
 
-    return contend(projection.runs_table, attempt)
+    return retry_lost_races(projection.runs_table, attempt)
 
 
 def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: NewRun) -> bool:
@@ -144,14 +144,14 @@ def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: N
 
     def attempt() -> bool:
         table = tables.open_table(store, projection.runs_table)
-        runs = files_by_run(tables.files(table))
+        runs = files_by_run(tables.list_files(table))
         if not Layout.of(runs).allows(merge):
             return False
-        removed = [tables.remove(file) for run in merge.inputs for file in runs[run]]
+        removed = [tables.remove_action(file) for run in merge.inputs for file in runs[run]]
         tables.commit(table, [*removed, *_add_actions(new)])
         return True
 
-    return contend(projection.runs_table, attempt)
+    return retry_lost_races(projection.runs_table, attempt)
 
 
 def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None:
@@ -166,7 +166,7 @@ def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None
     groups = {**new.marks, DIGESTS: pa.table(own)}
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT])
     action = tables.write_file(store, name, {n: _as(schema, part) for n, part in groups.items()}, path)
-    contend(name, lambda: tables.commit(tables.open_table(store, name), [action], blind=True))
+    retry_lost_races(name, lambda: tables.commit(tables.open_table(store, name), [action], blind=True))
 
 
 def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:
@@ -181,6 +181,6 @@ def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:
 
 def _add_actions(new: NewRun) -> list[Any]:
     return [
-        tables.describe(path_in_table(file.path), file.size, file.rows, file.stats, {"run": new.run.name})
+        tables.add_action(path_in_table(file.path), file.size, file.rows, file.stats, {"run": new.run.name})
         for file in new.files
     ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tidemark.warehouse.columns.ticks import LONGEST_US
-from tidemark.warehouse.delta.store import folder
+from tidemark.warehouse.delta.store import folder_name
 from tidemark.warehouse.errors import InputError
 
 SYSTEM_COLUMNS = {"_source": "string", "_batch": "long", "_tick": "long"}
@@ -43,11 +43,11 @@ def check_names(names: Iterable[str], what: str = "columns") -> None:
 def check_folders(measures: Iterable[str]) -> None:
     """InputError where a measure's name makes no folder that every file system and engine takes."""
     for name in measures:
-        size = len(folder(name))
+        size = len(folder_name(name))
         if size > _NAME_BYTES:
             raise InputError(
-                f"the measure {short(name)} makes a folder's name of {size} bytes; {_NAME_BYTES} at most can "
-                "be kept. Give the column a shorter name in the input."
+                f"the measure {shortened(name)} makes a folder's name of {size} bytes; {_NAME_BYTES} at most "
+                "can be kept. Give the column a shorter name in the input."
             )
         if name.lower() == "_delta_log":
             raise InputError(
@@ -57,10 +57,11 @@ def check_folders(measures: Iterable[str]) -> None:
 
 def _measures(names: Any) -> None:
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
-        raise InputError(f"measures must be one or more column names, got {short(names)}.")
+        raise InputError(f"measures must be one or more column names, got {shortened(names)}.")
     if len({name.lower() for name in names}) < len(names):
         raise InputError(
-            f"a measure is named twice: {short(names)}. Upper and lower case are one: name each column once."
+            f"a measure is named twice: {shortened(names)}. Upper and lower case are one: "
+            "name each column once."
         )
     check_names(names, "measures")
 
@@ -70,7 +71,7 @@ def _column(role: str) -> Callable[[Any], None]:
         if name is None:
             return
         if not isinstance(name, str) or not name:
-            raise InputError(f"{role} must be a column's name, got {short(name)}.")
+            raise InputError(f"{role} must be a column's name, got {shortened(name)}.")
         check_names([name], f"{role} columns")
 
     return check
@@ -79,7 +80,9 @@ def _column(role: str) -> Callable[[Any], None]:
 def _share(name: str, default: float) -> Callable[[Any], None]:
     def check(share: Any) -> None:
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 0.5:
-            raise InputError(f"{name} must lie in (0, 0.5), got {short(share)}. {default} is the default.")
+            raise InputError(
+                f"{name} must lie in (0, 0.5), got {shortened(share)}. {default} is the default."
+            )
 
     return check
 
@@ -87,7 +90,8 @@ def _share(name: str, default: float) -> Callable[[Any], None]:
 def _kappa(kappa: Any) -> None:
     if isinstance(kappa, bool) or not isinstance(kappa, int) or kappa < 2:
         raise InputError(
-            f"kappa must be a whole number of at least 2, got {short(kappa)}. {DEFAULT_KAPPA} is the default."
+            f"kappa must be a whole number of at least 2, got {shortened(kappa)}. "
+            f"{DEFAULT_KAPPA} is the default."
         )
 
 
@@ -101,7 +105,7 @@ def _microseconds(name: str, least: int) -> Callable[[Any], None]:
         if isinstance(width, bool) or not isinstance(width, int) or not least <= width <= LONGEST_US:
             raise InputError(
                 f"{name} must be a whole number of microseconds from {least} to {LONGEST_US}, "
-                f"got {short(width)}."
+                f"got {shortened(width)}."
             )
 
     return check
@@ -128,7 +132,7 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def short(value: Any) -> str:
+def shortened(value: Any) -> str:
     """The value as an error says it, cut where it is long."""
     said = repr(value)
     return said if len(said) <= 100 else f"{said[:97]}..."

@@ -211,7 +211,7 @@ class Options:
                 )
 
 
-def parse_given(  # noqa: PLR0913  every option
+def parse_options(  # noqa: PLR0913  every option
     *,
     measures: Any,
     key: Any,
@@ -269,7 +269,8 @@ def _property(uri: str, found: Mapping[str, Any], name: str, check: Callable[[An
 def _spoilt(uri: str, name: str, value: Any, told: str) -> NotAWarehouse:
     return NotAWarehouse(
         f"{uri} is a damaged warehouse: the property {_PREFIX}{name} of its events table is "
-        f"{option_checks.short(value)}: {told.rstrip('.')}. Set it to what the warehouse was created with."
+        f"{option_checks.shortened(value)}: {told.rstrip('.')}. "
+        "Set it to what the warehouse was created with."
     )
 
 

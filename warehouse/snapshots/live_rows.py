@@ -13,7 +13,13 @@ from tidemark.warehouse.columns.measures import Measure, epoch_micros
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
-from tidemark.warehouse.events.reader import Batches, Piece, Share, event_files, read_columns
+from tidemark.warehouse.events.reader import (
+    BatchRange,
+    DecodedRows,
+    EventRowGroups,
+    files_of_batches,
+    read_decoded_rows,
+)
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.projections.key_rows import KeyRows, count_pairs
 from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
@@ -53,16 +59,16 @@ def live_key_rows(
 
 def _pieces(
     snapshot: SnapshotReader | Snapshot,
-    batches: Sequence[Batches],
+    batches: Sequence[BatchRange],
     measures: Sequence[Measure],
     key: Key | None = None,
-) -> Iterator[Piece]:
+) -> Iterator[DecodedRows]:
     """The rows of the batches, from the newest version of `events`: it has every batch of the ledger."""
     if not batches:
         return
     filesystem = snapshot.store.filesystem()
-    files = event_files(tables.open_table(snapshot.store, EVENTS), batches)
-    yield from read_columns(filesystem, map(Share.of, files), measures, batches, key)
+    files = files_of_batches(tables.open_table(snapshot.store, EVENTS), batches)
+    yield from read_decoded_rows(filesystem, map(EventRowGroups.whole_file, files), measures, batches, key)
 
 
 def live_values(snapshot: SnapshotReader | Snapshot, view: View, window: Window) -> Iterator[NDArray[Any]]:
@@ -71,19 +77,21 @@ def live_values(snapshot: SnapshotReader | Snapshot, view: View, window: Window)
     DamagedWarehouse if `events` has another number of rows in the window than the ledger.
     """
     live = [row for row in view.live if not window.misses(row.tick, row.tick)]
-    batches = sorted({Batches(row.source, row.first_batch, row.last_batch) for row in live})
+    batches = sorted({BatchRange(row.source, row.first_batch, row.last_batch) for row in live})
     rows_read = 0
     for piece in _pieces(snapshot, batches, [view.measure]):
         column, inside = piece.columns[0], window.holds(piece.ticks)
         rows_read += int(np.count_nonzero(inside))
         yield column.stored[inside & ~column.nan & ~column.null]
-    counts = [(Batches(row.source, row.first_batch, row.last_batch), row.tick, row.rows) for row in view.live]
+    counts = [
+        (BatchRange(row.source, row.first_batch, row.last_batch), row.tick, row.rows) for row in view.live
+    ]
     _check(snapshot, counts, window, rows_read)
 
 
 def _check(
     snapshot: SnapshotReader | Snapshot,
-    counts: Sequence[tuple[Batches, int, int]],
+    counts: Sequence[tuple[BatchRange, int, int]],
     window: Window,
     rows_read: int,
 ) -> None:
@@ -95,7 +103,7 @@ def _check(
     expected = sum(rows for _, rows in inside)
     if rows_read == expected:
         return
-    totals: dict[Batches, int] = {}
+    totals: dict[BatchRange, int] = {}
     for batches, _, rows in counts:
         totals[batches] = totals.get(batches, 0) + rows
     in_window = {batches: totals[batches] for batches, _ in inside}

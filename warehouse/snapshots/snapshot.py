@@ -15,7 +15,7 @@ from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.value_marks import ValueMarks
@@ -35,7 +35,7 @@ class View:
     versions: Mapping[str, int]
     runs: tuple[ValueMarks, ...]
     root: str
-    batches: tuple[Batches, ...]
+    batches: tuple[BatchRange, ...]
     live: tuple[LiveRow, ...]
 
 
@@ -50,7 +50,7 @@ class KeysView:
     versions: Mapping[str, int]
     runs: tuple[KeyMarks, ...]
     root: str
-    batches: tuple[Batches, ...]
+    batches: tuple[BatchRange, ...]
     live: tuple[LiveKeys, ...]
 
 

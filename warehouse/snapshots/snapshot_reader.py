@@ -23,11 +23,11 @@ from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, KEYS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.events.reader import Batches
-from tidemark.warehouse.events.steps import Plan, covered, read_plans
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
 from tidemark.warehouse.ledger import ledger_table, live_summaries
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
-from tidemark.warehouse.os_errors import telling_refusals
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
@@ -49,7 +49,7 @@ class _Current:
     views: dict[str, View] = field(default_factory=dict)
     keys: KeysView | None = None
     snapshot: Snapshot | None = None
-    ledger_ranges: dict[str, list[Batches]] | None = None
+    ledger_ranges: dict[str, list[BatchRange]] | None = None
 
 
 @dataclass(slots=True)
@@ -60,8 +60,8 @@ class _Reused:
     """
 
     marks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    rows: dict[str, dict[Batches, list[LiveRow]]] = field(default_factory=dict)
-    keys: dict[Batches, list[LiveKeys]] = field(default_factory=dict)
+    rows: dict[str, dict[BatchRange, list[LiveRow]]] = field(default_factory=dict)
+    keys: dict[BatchRange, list[LiveKeys]] = field(default_factory=dict)
     ranges: ledger_table.RangeCache = field(default_factory=dict)
 
 
@@ -162,7 +162,7 @@ class SnapshotReader:
             store=self.store,
             options=self.options,
             last_step=layout.last_step,
-            history=tuple(covered(plans, layout.last_step)),
+            history=tuple(planned_batches(plans, layout.last_step)),
             live=tuple(self._live_batches(layout)),
             steps=tables.read(self.store, STEPS, steps.existing, steps.cache),
             runs=tuple(
@@ -192,7 +192,7 @@ class SnapshotReader:
 
     def _runs_info(self, projection: Projection[Any]) -> dict[str, Any]:
         table = self._opened[projection.runs_table].table
-        files = tables.files(table) if table is not None else []
+        files = tables.list_files(table) if table is not None else []
         return {
             "type": projection.type,
             "rows": sum(file.rows for file in files),
@@ -209,9 +209,9 @@ class SnapshotReader:
     def _update(self, name: str) -> bool:
         return self._opened.setdefault(name, OpenedTable(self.store, name)).update()
 
-    def _plans(self) -> list[Plan]:
+    def _plans(self) -> list[StepPlan]:
         steps = self._opened[STEPS]
-        return read_plans(self.store, steps.existing, steps.cache)
+        return read_step_plans(self.store, steps.existing, steps.cache)
 
     def _read_view(self, measure: Measure) -> View:
         values = SortedValues(measure)
@@ -257,25 +257,25 @@ class SnapshotReader:
 
     def _runs(self, projection: Projection[Any]) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:
         table = self._opened[projection.runs_table].table
-        files = run_tables.files_by_run(tables.files(table)) if table is not None else {}
+        files = run_tables.files_by_run(tables.list_files(table)) if table is not None else {}
         return Layout.of(files), files
 
     def _versions(self, projection: Projection[Any]) -> dict[str, int]:
         names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
         return {role: self._opened[name].version for role, name in names.items()}
 
-    def _live_batches(self, layout: Layout) -> list[Batches]:
+    def _live_batches(self, layout: Layout) -> list[BatchRange]:
         """The ranges of the ledger that the steps in history do not cover."""
-        loaded = covered(self._plans(), layout.last_step)
+        loaded = planned_batches(self._plans(), layout.last_step)
         return ledger_table.live_ranges(chain.from_iterable(self._ledger_ranges().values()), loaded)
 
-    def _ledger_ranges(self) -> dict[str, list[Batches]]:
+    def _ledger_ranges(self) -> dict[str, list[BatchRange]]:
         if self._current.ledger_ranges is None:
             ledger = self._opened[LEDGER].existing
             self._current.ledger_ranges = ledger_table.ranges_by_file(self.store, ledger, self._reused.ranges)
         return self._current.ledger_ranges
 
-    def _live_keys(self, batches: list[Batches]) -> tuple[LiveKeys, ...]:
+    def _live_keys(self, batches: list[BatchRange]) -> tuple[LiveKeys, ...]:
         """The ledger rows of the ranges, seen from the key; only those of new ranges are read."""
         before = self._reused.keys
         new = [ranges for ranges in batches if ranges not in before]
@@ -285,23 +285,23 @@ class SnapshotReader:
         self._reused.keys = now
         return tuple(chain.from_iterable(now.values()))
 
-    def _live_rows(self, measure: Measure, batches: list[Batches]) -> tuple[LiveRow, ...]:
+    def _live_rows(self, measure: Measure, batches: list[BatchRange]) -> tuple[LiveRow, ...]:
         """The ledger rows of the ranges, seen from a measure; only those of new ranges are read."""
         before = self._reused.rows.get(measure.name, {})
         new = [ranges for ranges in batches if ranges not in before]
         rows = ledger_table.read_rows(self.store, self._ledger_ranges(), new, live_summaries.MEASURE_COLUMNS)
         now = {ranges: before.get(ranges, []) for ranges in batches}
         for row in live_summaries.live_rows(rows, measure.name):
-            now[Batches(row.source, row.first_batch, row.last_batch)].append(row)
+            now[BatchRange(row.source, row.first_batch, row.last_batch)].append(row)
         self._reused.rows[measure.name] = now
         return tuple(chain.from_iterable(now.values()))
 
 
-@telling_refusals("opening")
+@report_os_errors("opening")
 def open_snapshot(
     uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None
 ) -> SnapshotReader:
     """Opens a warehouse for reading; NotAWarehouse if there is none."""
     if not isinstance(uri, (str, os.PathLike)):
         raise InputError(f"a warehouse is a path or an address, got {uri!r}.")
-    return SnapshotReader(Store.of(uri, storage_options))
+    return SnapshotReader(Store.from_uri(uri, storage_options))

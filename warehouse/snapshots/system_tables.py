@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
 from tidemark.warehouse.delta.tables import DataFile
-from tidemark.warehouse.events.reader import Batches, Share, event_files, read_rows
+from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
@@ -38,8 +38,8 @@ class Contents:
     store: Store
     options: Options
     last_step: int
-    history: tuple[Batches, ...]
-    live: tuple[Batches, ...]
+    history: tuple[BatchRange, ...]
+    live: tuple[BatchRange, ...]
     steps: pa.Table
     runs: tuple[tuple[str, Mapping[Run, Sequence[DataFile]]], ...]
 
@@ -73,7 +73,7 @@ class Contents:
         `part` is "history", "live", or "events" for both.
         """
         ranges = {"history": self.history, "live": self.live, "events": self.history + self.live}[part]
-        files = event_files(tables.open_table(self.store, EVENTS), ranges)
+        files = files_of_batches(tables.open_table(self.store, EVENTS), ranges)
         paths = [f"{EVENTS}/{file.path}" for file in files]
         for path in paths:
             self.store.check_links(path)
@@ -85,15 +85,17 @@ class Contents:
         Files without live rows are not opened.
         """
         filesystem = self.store.filesystem()
-        files = event_files(tables.open_table(self.store, EVENTS), self.live)
-        for rows in read_rows(filesystem, map(Share.of, files), self.columns, self.live):
+        files = files_of_batches(tables.open_table(self.store, EVENTS), self.live)
+        for rows in read_event_rows(
+            filesystem, map(EventRowGroups.whole_file, files), self.columns, self.live
+        ):
             yield from rows.select(list(self.columns)).to_batches(max_chunksize=_PIECE_ROWS)
 
 
 def rejected_counts(store: Store) -> dict[str, int]:
     """The number of rejected records of each source, from the statistics of the table `rejected`."""
     counts: dict[str, int] = {}
-    for file in tables.files(tables.open_table(store, REJECTED)):
+    for file in tables.list_files(tables.open_table(store, REJECTED)):
         source = file.stats["min.source"]
         counts[source] = counts.get(source, 0) + file.rows
     return counts

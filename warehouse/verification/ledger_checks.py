@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from tidemark.sketches import FrequencyBounds
 from tidemark.sketches.bounds.count_bounds import exact
-from tidemark.warehouse.columns.keys import take
+from tidemark.warehouse.columns.keys import take_names
 from tidemark.warehouse.columns.measures import Measure
-from tidemark.warehouse.columns.tick_counts import add_totals
+from tidemark.warehouse.columns.tick_counts import sum_tick_counts
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import Batches
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests, listed_bounds
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
 from tidemark.warehouse.projections.key_counts import KeyCounts
@@ -29,9 +29,9 @@ from tidemark.warehouse.verification.run_checks import scan_events
 def ranks_hold(moment: PinnedTables, measure: Measure) -> str:
     """lo(x) <= true rank <= hi(x) of every live summary, at all its values and between."""
     view, values = moment.snapshot.view(measure.name), SortedValues(measure)
-    by_range: dict[Batches, list[Any]] = {}
+    by_range: dict[BatchRange, list[Any]] = {}
     for row in view.live:
-        by_range.setdefault(Batches(row.source, row.first_batch, row.last_batch), []).append(row)
+        by_range.setdefault(BatchRange(row.source, row.first_batch, row.last_batch), []).append(row)
     for batches, rows in by_range.items():
         every = values.sort([part for part, _ in scan_events(moment, values, [batches])])
         for row in rows:
@@ -39,7 +39,7 @@ def ranks_hold(moment: PinnedTables, measure: Measure) -> str:
     return f"{len(view.live)} ledger rows"
 
 
-def _row_holds(row: Any, values: NDArray[Any], batches: Batches) -> None:
+def _row_holds(row: Any, values: NDArray[Any], batches: BatchRange) -> None:
     row.sketch.check_invariants()
     le, lt = np.searchsorted(values, values, side="right"), np.searchsorted(values, values, side="left")
     for true, ranks in ((le, row.sketch.rank_le), (lt, row.sketch.rank_lt)):
@@ -55,15 +55,18 @@ def counts_hold(moment: PinnedTables) -> str:
     view = moment.snapshot.keys_view()
     projection = KeyCounts(view.key)
     hashes = KeyPromise.of(moment.snapshot.options).hashes
-    by_range: dict[Batches, list[LiveKeys]] = {}
+    by_range: dict[BatchRange, list[LiveKeys]] = {}
     for live in view.live:
         by_range.setdefault(live.batches, []).append(live)
     for batches, lives in by_range.items():
         parts = list(scan_events(moment, projection, [batches]))
-        every, totals = projection.sort([rows for rows, _ in parts]), add_totals([each for _, each in parts])
+        every, totals = (
+            projection.sort([rows for rows, _ in parts]),
+            sum_tick_counts([each for _, each in parts]),
+        )
         for live in lives:
             here = np.flatnonzero(every.ticks == live.tick)
-            names, counts = take(every.names, every.codes[here]), every.counts[here]
+            names, counts = take_names(every.names, every.codes[here]), every.counts[here]
             cells = FrequencyBounds(hashes, exact(live.cells)).points(digests(names)).hi
             least, most = listed_bounds(live, names)
             nulls = int(totals.nulls[totals.ticks == live.tick].sum())

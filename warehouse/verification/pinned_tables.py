@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.errors import TidemarkError
-from tidemark.warehouse.events.steps import Plan, read_plans
+from tidemark.warehouse.events.steps import StepPlan, read_step_plans
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ class PinnedTables:
             raise found
         return found or tables.open_table(self.store, name)
 
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[StepPlan]:
         """All plans, by step."""
-        return read_plans(self.store, self.table(STEPS))
+        return read_step_plans(self.store, self.table(STEPS))
 
     def named(self) -> dict[str, int]:
         """Every file that a table names, and its size."""
@@ -70,7 +70,7 @@ class PinnedTables:
             f"{name}/{file.path}": file.size
             for name, table in self.tables()
             if isinstance(table, DeltaTable)
-            for file in tables.files(table)
+            for file in tables.list_files(table)
         }
 
     def missing(self) -> dict[str, int]:

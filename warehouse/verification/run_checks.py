@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.warehouse.columns.tick_counts import TickCounts, add_totals
+from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import Batches, Share, event_files, read_rows
-from tidemark.warehouse.events.steps import covered
+from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
+from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.runs.projection import Marks, Projection
@@ -70,10 +70,10 @@ def conserved(moment: PinnedTables, projection: Projection[Any]) -> str:
     last = runs[-1].run.last if runs else -1
     plans = [plan for plan in moment.plans() if plan.step <= last]
     totals, ingested = [], 0
-    for rows, counts in scan_events(moment, projection, covered(plans)):
+    for rows, counts in scan_events(moment, projection, planned_batches(plans)):
         totals.append(counts)
         ingested += projection.digest(rows)
-    told, said = add_totals(totals), add_totals([marks.totals for marks in runs])
+    told, said = sum_tick_counts(totals), sum_tick_counts([marks.totals for marks in runs])
     if not _same(told, said):
         differ = "" if told.rows != said.rows else ": other ticks, or other rows are NaN or NULL"
         raise DamagedWarehouse(
@@ -91,26 +91,26 @@ def conserved(moment: PinnedTables, projection: Projection[Any]) -> str:
     if told.rows != expected:
         raise DamagedWarehouse(f"the plans expect {expected} rows, events holds {told.rows}")
     held = ledger_table.ranges_by_file(moment.store, moment.table(LEDGER))
-    ranges = ledger_table.live_ranges(chain.from_iterable(held.values()), covered(plans))
+    ranges = ledger_table.live_ranges(chain.from_iterable(held.values()), planned_batches(plans))
     live = sum(
         ledger_table.row_counts(
             ledger_table.read_rows(moment.store, held, ranges, [*RANGE_COLUMNS, "rows"])
         ).values()
     )
-    found = add_totals([counts for _, counts in scan_events(moment, projection, ranges)]).rows
+    found = sum_tick_counts([counts for _, counts in scan_events(moment, projection, ranges)]).rows
     if found != live:
         raise DamagedWarehouse(f"the ledger has {live} live rows, events {found}")
     return f"{said.rows} rows in history, {live} live"
 
 
 def scan_events(
-    moment: PinnedTables, projection: Projection[Any], batches: Sequence[Batches]
+    moment: PinnedTables, projection: Projection[Any], batches: Sequence[BatchRange]
 ) -> Iterator[tuple[Any, TickCounts]]:
     """The batches' rows in `events` as the projection decodes them, in pieces, with all rows by tick."""
     filesystem = moment.store.filesystem()
-    found = event_files(moment.table(EVENTS), batches)
-    shares, names = map(Share.of, found), projection.columns
-    for rows in read_rows(filesystem, shares, names, batches, projection.texts, checksums=True):
+    found = files_of_batches(moment.table(EVENTS), batches)
+    shares, names = map(EventRowGroups.whole_file, found), projection.columns
+    for rows in read_event_rows(filesystem, shares, names, batches, projection.texts, checksums=True):
         yield projection.decode(rows)
 
 
