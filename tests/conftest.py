@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,11 @@ import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.java import SHORT_LIVED
 from tidemark.jobs.spark.session import spark_session
+
+# Each driver that a test starts, here or in another process, has these.
+os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED
 
 # The same examples in every run: a red build is red again at home, and a green one does not turn red by luck.
 # `--hypothesis-profile=explore` draws new ones. A first call may start Spark or warm a cache, so a deadline
@@ -60,9 +65,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         **{
             "spark.master": "local[2]",
             "spark.driver.memory": "2g",
-            # The jobs here are over before the second compiler would pay. Without it the code cache is small
-            # unless it is told otherwise, and would fill.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
         },

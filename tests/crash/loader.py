@@ -163,7 +163,6 @@ def main(address: str) -> None:
         **{
             "spark.master": "local[2]",
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m",
             "spark.sql.shuffle.partitions": "2",
         },
     )

@@ -24,8 +24,6 @@ _CONF = [
     "local[2]",
     "--driver-memory",
     "1g",
-    "--driver-java-options",
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m",
 ]
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pyspark
 
+from tests.java import SHORT_LIVED
+
 SPARK_HOME = Path(pyspark.__file__).resolve().parent
 PATIENCE_SECONDS = 90
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # all is over before Java's second compiler would pay
 
 # The environment's own lets nothing but errors through, and here is waited for what they say.
 LOG4J2 = """\
@@ -98,7 +99,7 @@ def wait_for(log: Path, words: str) -> None:
 def submit(address: str, python: Path, *line: object) -> subprocess.CompletedProcess[str]:
     """spark-submit to the cluster; `python` runs the driver and the tasks."""
     env = {**environment(), "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-    how = ["--driver-java-options", SHORT_LIVED, "--conf", f"spark.executor.extraJavaOptions={SHORT_LIVED}"]
+    how = ["--conf", f"spark.executor.extraJavaOptions={SHORT_LIVED}"]
     return subprocess.run(
         [str(SPARK_HOME / "bin" / "spark-submit"), "--master", address, *how, *map(str, line)],
         env=env,

@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 
 from tests.docs.pages import DOCS, ROOT, VERSION, Block, blocks, is_shown
+from tests.java import SHORT_LIVED
 from tests.jobs.conftest import FLIGHTS
 from tests.jobs.installed import Installed, required
 from tidemark.jobs.spark.session import DELTA_PACKAGE, FETCH_REMEDY
@@ -127,8 +128,8 @@ def alone(
     variables = {
         "HOME": str(folder / "home"),
         "PATH": f"{folder / 'bin'}:/usr/bin:/bin",
-        # Java looks its home up by itself. All is over before its second compiler would pay.
-        "JAVA_TOOL_OPTIONS": f"-Duser.home={folder / 'java'} -XX:TieredStopAtLevel=1",
+        # Java looks its home up by itself.
+        "JAVA_TOOL_OPTIONS": f"-Duser.home={folder / 'java'} {SHORT_LIVED}",
         **java_home(),
     }
     place = Place(folder, variables)

@@ -19,6 +19,7 @@ from pathlib import Path
 import pyspark
 
 from tests.crash.processes import PATIENCE, ROOT, kill, start
+from tests.java import SHORT_LIVED
 
 BROKER = ["org.apache.kafka:kafka_2.13:4.1.0", "org.apache.kafka:kafka-tools:4.1.0"]
 PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
@@ -71,14 +72,15 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def java() -> str:
+def java() -> list[str]:
+    """The command of Java, as far as its options."""
     home = subprocess.run(
         ["/bin/sh", str(ROOT / "jobs/spark/java_home.sh"), sys.prefix],
         check=True,
         capture_output=True,
         text=True,
     )
-    return f"{home.stdout.strip()}/bin/java"
+    return [f"{home.stdout.strip()}/bin/java", *SHORT_LIVED.split()]
 
 
 class Broker:
@@ -113,7 +115,7 @@ share.coordinator.state.topic.min.isr=1
         self.start()
 
     def start(self) -> None:
-        command = [java(), "-Xmx512m", "-cp", self.classes, "kafka.Kafka", str(self._properties)]
+        command = [*java(), "-Xmx512m", "-cp", self.classes, "kafka.Kafka", str(self._properties)]
         self.process = start(command, self.folder / "broker.log")
         give_up = time.monotonic() + PATIENCE
         while time.monotonic() < give_up:
@@ -154,7 +156,7 @@ share.coordinator.state.topic.min.isr=1
             kill(self.process)
 
     def _tool(self, name: str, *argv: str) -> str:
-        command = [java(), "-cp", self.classes, name, *argv]
+        command = [*java(), "-cp", self.classes, name, *argv]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
 
 
@@ -165,7 +167,7 @@ class Producer:
         # Of its own the console producer gives a batch up after three tries, which a restart outlasts.
         settings = ["acks=all", "enable.idempotence=true", "linger.ms=20", "delivery.timeout.ms=120000"]
         settings += ["retries=2147483647", "request.timeout.ms=30000"]
-        command = [java(), "-Xmx256m", "-cp", broker.classes, "org.apache.kafka.tools.ConsoleProducer"]
+        command = [*java(), "-Xmx256m", "-cp", broker.classes, "org.apache.kafka.tools.ConsoleProducer"]
         command += ["--bootstrap-server", broker.address, "--topic", topic]
         for one in settings:
             command += ["--producer-property", one]
