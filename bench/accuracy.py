@@ -39,7 +39,7 @@ from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummar
 from tidemark.warehouse.loads.run_builder import merge_runs
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.layout import Layout, plan_merge
+from tidemark.warehouse.runs.levels import Layout, plan_merge
 from tidemark.warehouse.runs.projection import RunSpec
 from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.settings.options import Options, read_options

@@ -16,9 +16,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tidemark.query.answers.answer import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
 from tidemark.query.answers.info import Info
-from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
 from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
 from tidemark.query.warehouse import Warehouse

@@ -15,9 +15,9 @@ from typing import Any, Literal, Self, TypeVar, overload
 
 from numpy.typing import NDArray
 
-from tidemark.query.answers.answer import Answer, Answers, CdfAnswer, Histogram, RankAnswer
 from tidemark.query.answers.info import Info
-from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer, Histogram, RankAnswer
 from tidemark.query.keys.frequencies import MODES as KEY_MODES
 from tidemark.query.keys.frequencies import (
     KeyQuestion,

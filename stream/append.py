@@ -30,7 +30,7 @@ from tidemark.warehouse.load import BULK, next_step
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import Options, read_options
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

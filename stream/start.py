@@ -21,7 +21,7 @@ from tidemark.warehouse.ingest.append_rows import RECORD_COLUMNS, Appended
 from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import read_options
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

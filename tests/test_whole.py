@@ -38,7 +38,7 @@ from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.projections import key_counts, key_rows, sorted_values
 from tidemark.warehouse.settings.options import read_options
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

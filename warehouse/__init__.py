@@ -28,10 +28,10 @@ from tidemark.warehouse.errors import (
 from tidemark.warehouse.load import LoadReport, load
 from tidemark.warehouse.maintain import MaintenanceReport, maintain
 from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.snapshots.live_rows import live_values
 from tidemark.warehouse.snapshots.snapshot import Snapshot, View
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
-from tidemark.warehouse.tuning import Tuning
 from tidemark.warehouse.verify import Check, Report, verify
 
 logging.getLogger("tidemark").addHandler(logging.NullHandler())

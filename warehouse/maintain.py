@@ -33,10 +33,10 @@ from tidemark.warehouse.ingest.event_files import JoinFiles
 from tidemark.warehouse.ledger.ledger_compaction import write_compaction
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

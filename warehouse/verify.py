@@ -39,7 +39,7 @@ from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.ledger import batch_counts, ledger_rows, ledger_table
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.layout import Layout
+from tidemark.warehouse.runs.levels import Layout
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.verification import ledger_checks, run_checks
 from tidemark.warehouse.verification.pinned_tables import PinnedTables, look

@@ -20,7 +20,7 @@ from tidemark.jobs.inputs.text_columns import BadValue, is_text_type, parse_colu
 from tidemark.jobs.inputs.text_files import Block, read_blocks
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows
-from tidemark.warehouse.tuning import DEFAULT
+from tidemark.warehouse.sizes import DEFAULT
 
 _BLANK_LINE = re.compile(rb"(?m)^[\x00-\x09\x0b\x0c\x0e-\x20]+\r?$")
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
+from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
 from tidemark.query.keys import key_scan
 from tidemark.query.keys.key_blocks import KeyHistory, count_between, count_names, count_rows_between
 from tidemark.query.keys.key_windows import KeyWindow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tidemark.query.answers.key_answer import HitterAnswer
+from tidemark.query.answers.key_answers import HitterAnswer
 from tidemark.query.answers.rendering import text_of
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.answer import Answer, Answers, CdfAnswer
+from tidemark.query.answers.common import Scope
+from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer
 from tidemark.query.answers.rendering import window_text
-from tidemark.query.answers.scope import Scope
 from tidemark.query.plots.key_plot import draw_keys
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import EmptyWindow, InputError

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.query.answers.answer import Answers, Bin, Histogram
+from tidemark.query.answers.measure_answers import Answers, Bin, Histogram
 from tidemark.query.quantiles.questions import Question, is_sequence, ranks_le
 from tidemark.query.quantiles.rank_search import values_at_ranks
 from tidemark.warehouse.columns.measures import Measure

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.answer import Answer, CdfAnswer, RankAnswer
+from tidemark.query.answers.measure_answers import Answer, CdfAnswer, RankAnswer
 from tidemark.query.quantiles.rank_search import Source, ranks_at_values, values_at_ranks
 from tidemark.query.quantiles.window_bounds import WindowBounds
 from tidemark.sketches import InvalidInput, target_rank

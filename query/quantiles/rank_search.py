@@ -44,7 +44,7 @@ from tidemark.query.quantiles.window_bounds import WindowBounds, history_stairca
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.tuning import DEFAULT
+from tidemark.warehouse.sizes import DEFAULT
 
 MODES = ("quick", "accurate", "exact")
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
-from tidemark.query.answers.answer import Answer, Bin, CdfAnswer, RankAnswer
-from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.common import Scope
+from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
+from tidemark.query.answers.measure_answers import Answer, Bin, CdfAnswer, MeasureScope, RankAnswer
 from tidemark.query.quantiles.questions import is_sequence
 from tidemark.query.reader import Reader
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
@@ -26,27 +27,19 @@ from tidemark.warehouse.settings.options import Options
 SUMMARY = (0.5, 0.9, 0.95, 0.99, 0.999)
 CDF_POINTS = 100
 _AS_OF = "struct<runs: bigint, steps: bigint, ledger: bigint>"
-_ANSWER_COLUMNS = {
-    "quantile": Answer.COLUMNS,
-    "summary": Answer.COLUMNS,
-    "rank": RankAnswer.COLUMNS,
-    "cdf": CdfAnswer.COLUMNS,
-    "histogram": Bin.COLUMNS,
-    "frequency": FrequencyAnswer.COLUMNS,
-    "heavy_hitters": HitterAnswer.COLUMNS,
-    "top": HitterAnswer.COLUMNS,
-    "key_range": CountAnswer.COLUMNS,
-    "self_join": CountAnswer.COLUMNS,
+_ANSWERS: dict[str, type[Scope] | type[Bin]] = {
+    "quantile": Answer,
+    "summary": Answer,
+    "rank": RankAnswer,
+    "cdf": CdfAnswer,
+    "histogram": Bin,
+    "frequency": FrequencyAnswer,
+    "heavy_hitters": HitterAnswer,
+    "top": HitterAnswer,
+    "key_range": CountAnswer,
+    "self_join": CountAnswer,
 }
-_VALUE_COLUMNS = {"value", "low", "high", "left", "right"}
-_TYPES = {
-    **dict.fromkeys(("phi", "cdf", "cdf_lo", "cdf_hi", "share", "eps", "confidence"), "double"),
-    **dict.fromkeys(("mode", "measure", "key"), "string"),
-    "certain": "boolean",
-    "as_of": _AS_OF,
-}
-_MEASURE_SCOPE = ("n", "m", "nans", "nulls", "eps", "mode", "measure", "window", "as_of")
-_KEY_SCOPE = ("n", "m", "nulls", "eps", "confidence", "mode", "key", "window", "as_of")
+_SQL_TYPES = {"int": "bigint", "float": "double", "str": "string", "bool": "boolean"}  # by Python's type
 
 
 def of_measure(name: str) -> bool:
@@ -61,17 +54,22 @@ def columns(name: str, options: Options, measure: str | None = None) -> list[tup
     """
     if of_measure(name):
         kinds = [column.type for column in options.measures if measure in (None, column.name)]
-        value, scope = common_type(kinds), _MEASURE_SCOPE
+        value = common_type(kinds)
     else:
         key = options.key_column
-        value, scope = sql_type(key.type) if key else "string", _KEY_SCOPE
+        value = sql_type(key.type) if key else "string"
     edge = "bigint" if options.tick_us is None else "timestamp"
-    kinds_by_name = {
-        **_TYPES,
-        **dict.fromkeys(_VALUE_COLUMNS, value),
-        "window": f"struct<`start`: {edge}, `end`: {edge}>",
-    }
-    return [(column, kinds_by_name.get(column, "bigint")) for column in (*_ANSWER_COLUMNS[name], *scope)]
+    scope: type[Scope] = MeasureScope if of_measure(name) else KeyScope
+    own_types = {**_SQL_TYPES, "Any": value}  # fields of any type hold values of the measure or key
+    own = [(column, own_types[_python_type(_ANSWERS[name], column)]) for column in _ANSWERS[name].COLUMNS]
+    facts = [(fact, _SQL_TYPES[_python_type(scope, fact)]) for fact in (*scope.fact_names(), scope.SUBJECT)]
+    return [*own, *facts, ("window", f"struct<`start`: {edge}, `end`: {edge}>"), ("as_of", _AS_OF)]
+
+
+def _python_type(kind: type[Any], name: str) -> str:
+    """The type of a field, or of a property, as it is written in the class."""
+    found: dict[str, str] = {field.name: str(field.type) for field in fields(kind)}
+    return found.get(name) or str(getattr(kind, name).fget.__annotations__["return"])
 
 
 def rows(

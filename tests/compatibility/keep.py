@@ -18,7 +18,7 @@ from tidemark.stream.append import append_batch
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest.row_filter import RowFilter
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 FOLDER = Path(__file__).parent
 # Sorts, slices and files of a few rows: several files a run and several blocks a file.

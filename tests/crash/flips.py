@@ -30,7 +30,7 @@ from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
 from tidemark.warehouse.integrity import sealed_files
 from tidemark.warehouse.runs import marks
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 LOAD_EVERY = 10  # trials
 WINDOWS: list[dict[str, Any]] = [

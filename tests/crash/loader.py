@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tidemark import stream
 from tidemark.jobs import load_batch
 from tidemark.jobs.spark.session import spark_session
-from tidemark.warehouse import tuning
+from tidemark.warehouse import sizes
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,7 @@ class Loader:
 
 def main(address: str) -> None:
     # Small shares, so that a few thousand rows are sorted in chunks and merged in slices and files.
-    tuning.DEFAULT = tuning.Tuning(
-        sort_rows=1000, slice_rows=1000, file_rows=(1000, 2000), key_block_rows=100
-    )
+    sizes.DEFAULT = sizes.Tuning(sort_rows=1000, slice_rows=1000, file_rows=(1000, 2000), key_block_rows=100)
     spark = spark_session(
         "loader",
         **{

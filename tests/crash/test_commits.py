@@ -23,9 +23,9 @@ from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.layout import Layout, Run, plan_merge
+from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
 from tidemark.warehouse.runs.run_tables import NewRun
-from tidemark.warehouse.tuning import DEFAULT
+from tidemark.warehouse.sizes import DEFAULT
 
 pytestmark = pytest.mark.slow
 

@@ -71,7 +71,7 @@ def test_every_file_of_the_table_of_concepts_is_there() -> None:
 
 
 def test_a_file_that_is_not_there_is_caught() -> None:
-    assert missing_files("| a merge | warehouse/runs | `layout.py`, `merge.py` |") == [
+    assert missing_files("| a merge | warehouse/runs | `levels.py`, `merge.py` |") == [
         "warehouse/runs: merge.py"
     ]
 

@@ -347,9 +347,9 @@ def test_a_users_script_sees_the_types_strictly(alone: Place) -> None:
     assert out.splitlines()[-1].startswith("Success: no issues"), out
     types = re.findall(r'Revealed type is "(.*)"', out)
     assert types[:5] == [
-        "tidemark.query.answers.answer.Answer",
-        "tidemark.query.answers.answer.Answers[tidemark.query.answers.answer.Answer]",
-        "tidemark.query.answers.answer.Answers[tidemark.query.answers.key_answer.HitterAnswer]",
+        "tidemark.query.answers.measure_answers.Answer",
+        "tidemark.query.answers.measure_answers.Answers[tidemark.query.answers.measure_answers.Answer]",
+        "tidemark.query.answers.measure_answers.Answers[tidemark.query.answers.key_answers.HitterAnswer]",
         "tidemark.query.plots.plots.Plots",
         "bool",
     ]

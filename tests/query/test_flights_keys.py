@@ -11,7 +11,7 @@ import pytest
 
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tidemark import query
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 FLIGHTS = Path(__file__).resolve().parents[2] / "docs" / "data" / "flights-20k.parquet"
 

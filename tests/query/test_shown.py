@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.query.worlds import HandMade, World, open_world
-from tidemark.query.answers.answer import Answers
-from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.measure_answers import Answers
 from tidemark.query.answers.rendering import interval_bar
 from tidemark.warehouse.columns.json_values import json_text
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tests.query.drawn import MODES
 from tests.query.worlds import HandMade, Row, World, open_world
-from tidemark.query.answers.answer import Answer
+from tidemark.query.answers.measure_answers import Answer
 from tidemark.query.quantiles import rank_search
 from tidemark.query.quantiles.combined_bounds import Ranks
 from tidemark.query.quantiles.read_plan import Interval, Reading

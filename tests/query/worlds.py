@@ -30,7 +30,7 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger.live_summaries import LiveRow
 from tidemark.warehouse.projections.value_marks import Spans, ValueMarks
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import View

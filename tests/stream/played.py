@@ -15,7 +15,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ingest.row_filter import RowFilter
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 append_module: Any = importlib.import_module(
     "tidemark.stream.append"

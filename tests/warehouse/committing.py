@@ -29,7 +29,7 @@ from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummar
 from tidemark.warehouse.load import _plan
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.layout import Layout, Run, plan_merge
+from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
 from tidemark.warehouse.runs.projection import RunSpec
 from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.runs.run_tables import NewRun

@@ -22,7 +22,7 @@ from tests.warehouse.committing import Broken, instant, new_store
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 SCHEMA = "t timestamp, k string, x double, n bigint"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.tuning import DEFAULT, Tuning
+from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 SCHEMA = pa.schema(
     [("t", pa.timestamp("us", tz="UTC")), ("k", pa.string()), ("x", pa.float64()), ("n", pa.int64())]

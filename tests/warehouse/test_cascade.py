@@ -12,20 +12,20 @@ import pytest
 
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tidemark import query
-from tidemark.query.answers.key_answer import FrequencyAnswer
+from tidemark.query.answers.key_answers import FrequencyAnswer
 from tidemark.sketches import ECM
 from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs
 from tidemark.warehouse import verify
+from tidemark.warehouse.cascade import LEVELS, MERGES
 from tidemark.warehouse.columns.keys import KeyColumn
 from tidemark.warehouse.columns.ticks import from_epoch_us
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER
 from tidemark.warehouse.ledger import batch_summaries
 from tidemark.warehouse.ledger.batch_summaries import TickSummary
-from tidemark.warehouse.ledger.cascade import LEVELS, MERGES
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, digests, join, summarise
 from tidemark.warehouse.settings.options import DEFAULT_KEY_EPS
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 DELTA = 0.01
 OLD_MERGES = 5  # what warehouses of version 0.1.0 left room for

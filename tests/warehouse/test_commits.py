@@ -41,7 +41,7 @@ from tidemark.warehouse.errors import CommitFailed, Contended, DamagedWarehouse
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.ledger import ledger_rows
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.errors import Contended
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 
 TABLES = {"a plan": STEPS, "columns": STEPS, "steps in one file": STEPS, "a batch": LEDGER, "marks": MARKS}
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.runs.layout import Layout, Merge, Run, plan_merge
+from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
 
 
 def thesis(levels: list[list[tuple[int, int]]], step: int, kappa: int) -> None:

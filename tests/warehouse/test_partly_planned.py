@@ -14,7 +14,7 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.tuning import DEFAULT
+from tidemark.warehouse.sizes import DEFAULT
 
 FAN = DEFAULT.fan
 ROWS = 5

@@ -27,7 +27,7 @@ from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.loads import run_builder
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import HEADER, MARKS, RunFile, files_from_marks, flatten, path_in_table
 from tidemark.warehouse.runs.projection import (
     MarkedFile,
@@ -39,7 +39,7 @@ from tidemark.warehouse.runs.projection import (
 )
 from tidemark.warehouse.runs.run_files import fixed_block_edges, read_blocks
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = 8

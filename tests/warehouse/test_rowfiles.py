@@ -21,7 +21,7 @@ from tidemark import stream, warehouse
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ingest import event_files
 from tidemark.warehouse.ingest.event_files import RowFile
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 
 # Each file of two rows or three, hard cases beside plain ones.
 ROWS = """

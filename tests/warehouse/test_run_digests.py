@@ -15,7 +15,7 @@ from tidemark import query, warehouse
 from tidemark.warehouse.loads import run_builder
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import marks
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 
 STEPS = [Run(step, step, 0) for step in range(2)]
 

@@ -21,7 +21,7 @@ from tidemark.warehouse.projections.sorted_values import SortedValues, ValueMark
 from tidemark.warehouse.projections.value_marks import Spans
 from tidemark.warehouse.runs.projection import MarkedFile
 from tidemark.warehouse.runs.run_files import write_rows
-from tidemark.warehouse.tuning import DEFAULT
+from tidemark.warehouse.sizes import DEFAULT
 
 BLOCK_ROWS = DEFAULT.block_rows
 Rows = tuple[NDArray[Any], NDArray[np.int64]]

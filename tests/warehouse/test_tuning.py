@@ -18,7 +18,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, KEYS, LEDGER, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.tuning import DEFAULT
+from tidemark.warehouse.sizes import DEFAULT
 
 SMALL = Tuning(
     batch_rows=16,

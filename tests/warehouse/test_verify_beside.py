@@ -27,7 +27,7 @@ from tidemark.warehouse import Check, Report
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.tuning import Tuning
+from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.verification.pinned_tables import PinnedTables
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta import containment
 from tidemark.warehouse.errors import InputError, NotAWarehouse
-from tidemark.warehouse.tuning import DEFAULT, Tuning, tuning_of
+from tidemark.warehouse.sizes import DEFAULT, Tuning, tuning_of
 
 # In a local path delta-rs takes these for escapes, or refuses them.
 _UNFIT = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")

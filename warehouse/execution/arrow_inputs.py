@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.os_errors import as_system_refused
-from tidemark.warehouse.tuning import DEFAULT, Tuning
+from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 _REMOTE = "://"
 

@@ -23,7 +23,7 @@ from deltalake import Field
 from tidemark.warehouse.columns.schema import delta_fields, quoted
 from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, arrow_rows
-from tidemark.warehouse.tuning import DEFAULT, Tuning
+from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

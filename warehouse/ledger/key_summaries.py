@@ -33,10 +33,10 @@ from tidemark.sketches import ECM, Counting, digest, merge_ecm
 from tidemark.sketches.counters.counting import TIME_LIMIT
 from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs, sizes_for_points
 from tidemark.sketches.hashing.row_hashes import RowHashes
+from tidemark.warehouse.cascade import MERGES
 from tidemark.warehouse.columns.heavy_keys import BYTES as LISTED_BYTES
 from tidemark.warehouse.columns.heavy_keys import ENTRIES, THETA
 from tidemark.warehouse.columns.keys import KeyColumn, Names, find_names, name_sizes, take_names, unify_names
-from tidemark.warehouse.ledger.cascade import MERGES
 from tidemark.warehouse.settings.options import Options
 
 SEED = 0  # of the row hashes: equal in all warehouses, because an inner product needs equal hashes

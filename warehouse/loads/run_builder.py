@@ -21,7 +21,7 @@ from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.loads.attempt import Attempt
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.cuts import SortedInput, merge_cost, plan_slices
-from tidemark.warehouse.runs.layout import Merge, Run
+from tidemark.warehouse.runs.levels import Merge, Run
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
 from tidemark.warehouse.runs.run_tables import NewRun
 

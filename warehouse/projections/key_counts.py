@@ -32,9 +32,9 @@ from tidemark.warehouse.projections.key_rows import (
     tick_totals,
 )
 from tidemark.warehouse.projections.key_run_checks import KeyChecker, ascends
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, ReopenMarks, RunSpec
-from tidemark.warehouse.tuning import DEFAULT, Tuning
+from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 # Rows of a block are by default a quarter of a value run's, as a key has three columns and text is slow to
 # read; they grow to four times that once a run would have more marks than these.

@@ -45,7 +45,7 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections.key_marks_writer import KeyFileSummary
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import (
     HEADER,
     HEAVY,

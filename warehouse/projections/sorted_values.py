@@ -23,11 +23,11 @@ from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import value_marks
 from tidemark.warehouse.projections.value_marks import Spans, ValueMarks
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, ReopenMarks, RunSpec, SortKey
 from tidemark.warehouse.runs.run_files import fixed_block_edges
-from tidemark.warehouse.tuning import DEFAULT, Tuning
+from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 WHOLE = 2**62  # a span longer than any file: tick counts of the file in one piece
 

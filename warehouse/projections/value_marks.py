@@ -41,7 +41,7 @@ from tidemark.warehouse.columns.tick_counts import TickCounts, unique_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import (
     CONTENT,
     HEADER,

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import NO_DIGESTS, FileDigests, RunFile
 
 SortKey = tuple[Any, ...]  # where a row stands in the order: its sort columns, compared from left to right

@@ -23,7 +23,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
-from tidemark.warehouse.runs.layout import Layout, Merge, Run
+from tidemark.warehouse.runs.levels import Layout, Merge, Run
 from tidemark.warehouse.runs.marks import (
     BY_ORDER,
     CONTENT,

@@ -25,7 +25,7 @@ from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings import features, option_checks
 from tidemark.warehouse.settings.option_checks import DEFAULT_KEY_DELTA, DEFAULT_KEY_EPS, SYSTEM_COLUMNS
-from tidemark.warehouse.tuning import DEFAULT, Tuning
+from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 FORMAT = 1
 _PREFIX = "tidemark."

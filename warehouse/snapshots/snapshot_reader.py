@@ -31,7 +31,7 @@ from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.layout import Layout, Run
+from tidemark.warehouse.runs.levels import Layout, Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.snapshots.opened_table import OpenedTable

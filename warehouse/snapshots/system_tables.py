@@ -18,7 +18,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
-from tidemark.warehouse.runs.layout import Run
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 

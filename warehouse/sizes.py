@@ -1,8 +1,8 @@
-"""Tuning: how much work and memory a call of the warehouse takes at a time.
+"""Sizes of blocks, files, tasks and batches: how much work and memory a call takes at a time.
 
-The numbers decide how rows are divided among tasks, files, blocks and marks, and so decide speed and memory.
+They decide how rows are divided among tasks, files, blocks and marks, and so decide speed and memory.
 All values keep all promises: exact answers are the same, and approximate ones are within the same eps. The
-numbers are not stored: each call may use others, at the same time as calls with the defaults or after them.
+sizes are not stored: each call may use others, at the same time as calls with the defaults or after them.
 `Store` carries them to every task of the call.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from tidemark.warehouse.cascade import FAN, is_ambiguous
 from tidemark.warehouse.errors import InputError
 
 _MOST = 2**40
@@ -43,13 +44,10 @@ class Tuning:
     span_cells       counts by span and tick that a measure's run stores at most; spans grow beyond it
     key_block_rows   rows of a block of a key run; up to four times as many in very long runs
     key_block_bytes  bytes of the distinct keys of such a block; a single key may be longer
-    fan              batches, or ranges of the level below, that one range of the cascade repeats
+    fan              batches, or ranges of the level below, that one range of the cascade repeats; why it is
+                     neither a square nor a cube: cascade.py
     summary_rows     rows that are summarised at once
     summary_parts    summaries of one tick that are held before they are joined
-
-    Why `fan` is not a square or a cube: a summary is merged at most once a level, so a range is only made of
-    narrower ranges of the same fan. The ledger does not store the fan. Without squares and cubes the width of
-    a range (fan, fan**2, fan**3 or fan**4) belongs to one fan only.
     """
 
     batch_rows: int = 2**16
@@ -65,7 +63,7 @@ class Tuning:
     span_cells: int = 2**18
     key_block_rows: int = 2**12
     key_block_bytes: int = 2**20
-    fan: int = 32
+    fan: int = FAN
     summary_rows: int = 2**20
     summary_parts: int = 64
 
@@ -79,7 +77,7 @@ class Tuning:
             _check_positive("file_rows", rows)
         if self.file_rows[0] > self.file_rows[1]:
             raise InputError(f"file_rows must be (least, most) with least <= most, got {self.file_rows!r}.")
-        if self.fan == 1 or any(round(self.fan ** (1 / power)) ** power == self.fan for power in (2, 3)):
+        if is_ambiguous(self.fan):
             raise InputError(
                 f"fan must be at least 2, and neither a square nor a cube, got {self.fan}: its ranges would "
                 "look like those of another fan. Take 2, 3, 5, 6, 7, 10 or 32, for example."

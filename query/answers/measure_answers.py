@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import pyarrow as pa
 
+from tidemark.query.answers.common import Renderable, Scope, field_values, fields_by_name, nonzero_counts
 from tidemark.query.answers.rendering import text_of, text_table
-from tidemark.query.answers.scope import Renderable, Scope, field_values, fields_by_name, nonzero_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -29,7 +29,8 @@ class MeasureScope(Scope):
     """
 
     SUBJECT: ClassVar = "measure"
-    FACTS: ClassVar = ("n", "m", "nans", "nulls", "eps", "mode", "as_of", "blocks_read")
+    OWN_FACTS: ClassVar = {"nans": "m"}
+    READ_FACTS: ClassVar = ("as_of", "blocks_read")
 
     nans: int
     measure: str

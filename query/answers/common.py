@@ -1,4 +1,9 @@
-"""What all answers have in common: the rows that they cover (the scope), and their HTML and JSON."""
+"""What all answers have in common: the rows that they cover (the scope), and their HTML and JSON.
+
+To add a field to all answers: declare it in `Scope`, name it in `Scope.FACTS`, and fill it in at the two
+places that make a scope, query/quantiles/questions.py and query/keys/frequencies.py. Output as JSON and the
+columns of the SQL functions follow.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +54,10 @@ class Scope(Renderable):
     """
 
     SUBJECT: ClassVar[str]  # the field with the column's name
-    FACTS: ClassVar[tuple[str, ...]]  # the other fields of the scope, in the order of the JSON document
+    FACTS: ClassVar[tuple[str, ...]] = ("n", "m", "nulls", "eps", "mode")  # fields of every answer
+    OWN_FACTS: ClassVar[Mapping[str, str]]  # further fields of a kind of answers, each with the one before it
     COLUMNS: ClassVar[tuple[str, ...]] = ()  # the answer's own fields
+    READ_FACTS: ClassVar[tuple[str, ...]] = ("as_of",)  # what was read for the answer
     # The fields of the certified lower bound, the answer and the certified upper bound.
     INTERVAL: ClassVar[tuple[str, str, str]]
 
@@ -83,7 +90,15 @@ class Scope(Renderable):
     def scope_facts(self) -> dict[str, Any]:
         """The scope by name, as in the JSON document."""
         first = {self.SUBJECT: self.column, "window": _window_facts(self.window), "N": self.N}
-        return {**first, **fields_by_name(self, self.FACTS)}
+        return {**first, **fields_by_name(self, (*self.fact_names(), *self.READ_FACTS))}
+
+    @classmethod
+    def fact_names(cls) -> tuple[str, ...]:
+        """The fields that describe rows and promise, in the order of JSON documents and SQL columns."""
+        names = list(cls.FACTS)
+        for name, before in cls.OWN_FACTS.items():
+            names.insert(names.index(before) + 1, name)
+        return tuple(names)
 
     @abstractmethod
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tidemark.query.answers.common import Scope, nonzero_counts
 from tidemark.query.answers.rendering import text_of
-from tidemark.query.answers.scope import Scope, nonzero_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -27,7 +27,7 @@ class KeyScope(Scope):
     """
 
     SUBJECT: ClassVar = "key"
-    FACTS: ClassVar = ("n", "m", "nulls", "eps", "confidence", "mode", "as_of")
+    OWN_FACTS: ClassVar = {"confidence": "eps"}
 
     confidence: float
     key: str
