@@ -17,7 +17,8 @@ from tidemark.query.answers.key_answer import CountAnswer, FrequencyAnswer, Hitt
 from tidemark.query.quantiles.questions import is_sequence
 from tidemark.query.reader import Reader
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
-from tidemark.query.sql.sql_types import common_type, converter, sql_type
+from tidemark.query.sql.sql_types import common_type, converter
+from tidemark.warehouse.columns.column_types import sql_name
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.errors import EmptyWindow, InputError
@@ -64,7 +65,7 @@ def columns(name: str, options: Options, measure: str | None = None) -> list[tup
         value, scope = common_type(kinds), _MEASURE_SCOPE
     else:
         key = options.key_column
-        value, scope = sql_type(key.type) if key else "string", _KEY_SCOPE
+        value, scope = sql_name(key.type) if key else "string", _KEY_SCOPE
     edge = "bigint" if options.tick_us is None else "timestamp"
     kinds_by_name = {
         **_TYPES,

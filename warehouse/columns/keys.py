@@ -24,14 +24,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import KNOWN_TYPES, Measure, as_numpy, as_numpy_bools, encode_values
+from tidemark.warehouse.columns.column_types import (
+    ColumnType,
+    column_type,
+    find_column_type,
+    key_type_names,
+)
+from tidemark.warehouse.columns.measures import Measure, as_numpy, as_numpy_bools, encode_column
 from tidemark.warehouse.columns.tick_counts import unique_codes
 from tidemark.warehouse.errors import InputError
 
 Name = Any  # an int, or bytes
 Names = Any  # (k,) int64, or a pyarrow array of large binary without NULL
 
-_TEXTS = {"string": pa.string(), "binary": pa.binary()}
 FEW = 16  # names that are looked up one by one
 _LOW_BITS = np.int64(2**63 - 1)
 
@@ -44,30 +49,32 @@ class Key:
     type: str
 
     def __post_init__(self) -> None:
-        if self.is_text or self.type == "boolean":
-            return
-        try:
-            Measure(self.name, self.type)
-        except InputError:
+        kind = find_column_type(self.type)
+        if kind is None or not kind.is_key:
             raise InputError(
                 f"the key {self.name!r} is of type {self.type}, which cannot be kept exactly. "
-                f"Expected one of: string, binary, boolean, {KNOWN_TYPES}. Cast it, to string for example."
-            ) from None
+                f"Expected one of: {key_type_names()}. Cast it, to string for example."
+            )
+
+    @property
+    def column_type(self) -> ColumnType:
+        """Its entry in the table of column types."""
+        return column_type(self.type)
 
     @property
     def is_text(self) -> bool:
         """Whether names are bytes."""
-        return self.type in _TEXTS
+        return self.column_type.is_text
 
     @property
     def is_double(self) -> bool:
         """Whether runs store it as DOUBLE."""
-        return self.type in {"float", "double"}
+        return self.column_type.is_double
 
     @property
     def stored_type(self) -> pa.DataType:
         """The Arrow type that the tables have."""
-        return _TEXTS.get(self.type, pa.float64() if self.is_double else pa.int64())
+        return self.column_type.storage.value
 
     @property
     def marked_type(self) -> pa.DataType:
@@ -79,17 +86,16 @@ class Key:
 
         InputError for a value of another type: text for a number, a number for text.
         """
-        if self.is_text:
-            return self._text(value)
-        number = self._number
-        if self.type == "boolean":
-            if not isinstance(value, (bool, np.bool_)):
-                raise self._unlike(value)
-            return int(value)
+        kind = self.column_type
+        if not kind.is_measure and kind.from_value is not None:
+            name = kind.from_value(value)
+            if name is None:
+                raise InputError(f"{value!r} is no key here: {self.name!r} is of type {self.type}.")
+            return name
         if isinstance(value, (float, Decimal, np.floating)) and value != value:  # noqa: PLR0124  NaN
             return int(_ordinals(np.array([np.nan]))[0]) if self.is_double else None
-        below = number.floor(value)
-        if below is None or not self._is_same(number.decode(below), value):
+        below = self._number.floor(value)
+        if below is None or not self._is_same(kind.decode(below), value):
             return None
         return int(_ordinals(np.array([below + 0.0]))[0]) if self.is_double else int(below)
 
@@ -110,35 +116,23 @@ class Key:
 
     def value_of(self, name: Name) -> Any:
         """The key of a name, in the column's own type."""
-        if isinstance(name, bytes):
-            return name.decode("utf-8", "surrogateescape") if self.type == "string" else name
-        if self.type == "boolean":
-            return bool(name)
-        return self._number.decode(_doubles(np.array([name]))[0] if self.is_double else name)
+        stored = _doubles(np.array([name]))[0] if self.is_double else name
+        return self.column_type.decode(stored)
 
     @property
     def _number(self) -> Measure:
-        return Measure(self.name, "byte" if self.type == "boolean" else self.type)
-
-    def _text(self, value: Any) -> bytes:
-        if self.type == "string" and isinstance(value, str):
-            return value.encode("utf-8", "surrogateescape")
-        if self.type == "binary" and isinstance(value, (bytes, bytearray, memoryview)):
-            return bytes(value)
-        raise self._unlike(value)
+        """The key as a measure; InputError for booleans and text."""
+        return Measure(self.name, self.type)
 
     def _is_same(self, kept: Any, value: Any) -> bool:
         """Whether the greatest storable number at or below the value is the value."""
-        if self.type in {"date", "timestamp"}:
-            return True  # a time inside the day, or text: taken as its day or its moment
+        if not self.column_type.is_number:
+            return True  # a time or its text stands for the stored unit that holds it, a day for example
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, (float, Decimal)) and value in (float("inf"), float("-inf")):
             return bool(kept == value)
         return bool(Fraction(kept) == Fraction(value)) if kept not in (float("inf"), float("-inf")) else False
-
-    def _unlike(self, value: Any) -> InputError:
-        return InputError(f"{value!r} is no key here: {self.name!r} is of type {self.type}.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,9 +150,7 @@ def encode_keys(key: Key, array: pa.Array) -> KeyColumn:
         coded_array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         codes = pc.fill_null(coded_array.indices.cast(pa.int64()), 0)
         return KeyColumn(as_names(coded_array.dictionary), as_numpy(codes), _nulls(coded_array))
-    if key.type == "boolean":
-        array = array.cast(pa.int8())
-    column = encode_values(key._number, array)  # noqa: SLF001  how a key is a number is told there alone
+    column = encode_column(key.column_type, array)
     return KeyColumn(_ordinals(column.stored) if key.is_double else column.stored, None, column.null)
 
 
@@ -184,8 +176,7 @@ def stored_keys(key: Key, names: Names, *, marked: bool = False) -> pa.Array:
     """Names as the tables store them (as the marks do with `marked`)."""
     if not key.is_text:
         return pa.array(_doubles(names) if key.is_double else names)
-    narrow = names.cast(pa.binary())
-    return narrow if marked or key.type == "binary" else narrow.view(pa.string())
+    return names.cast(pa.binary()).view(key.marked_type if marked else key.stored_type)
 
 
 def no_names(key: Key) -> Names:

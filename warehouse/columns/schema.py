@@ -10,37 +10,14 @@ import pyarrow as pa
 from deltalake import Field, Schema
 from deltalake.schema import ArrayType, MapType, PrimitiveType
 
+from tidemark.warehouse.columns.column_types import arrow_column_type, find_column_type, sql_name
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType as SparkStruct
 
-_PLAIN = {
-    *("boolean", "byte", "short", "integer", "long", "float", "double"),
-    *("string", "binary", "date", "timestamp"),
-}
-_SQL = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
-
-# Unsigned numbers have the type that holds them all, as Spark reads them from Parquet.
-_OF_ARROW = {
-    "bool": "boolean",
-    "int8": "byte",
-    "int16": "short",
-    "int32": "integer",
-    "int64": "long",
-    "uint8": "short",
-    "uint16": "integer",
-    "uint32": "long",
-    "uint64": "decimal(20,0)",
-    "float": "float",
-    "double": "double",
-    **dict.fromkeys(("string", "large_string", "string_view"), "string"),
-    **dict.fromkeys(("binary", "large_binary", "binary_view"), "binary"),
-    **dict.fromkeys(("date32[day]", "date64[ms]"), "date"),
-}
-
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
-_DIGITS = 38  # of a decimal at most
+_NO_ZONE = "timestamp_ntz"  # Spark's type of timestamps without a zone
 
 
 def delta_fields(schema: SparkStruct | pa.Schema) -> list[Field]:
@@ -60,7 +37,7 @@ def delta_fields(schema: SparkStruct | pa.Schema) -> list[Field]:
                 f"the column {field['name']!r} is there twice (upper and lower case are one). Rename it."
             )
         names.add(field["name"].lower())
-        if field["type"] == "timestamp_ntz":
+        if field["type"] == _NO_ZONE:
             field["type"] = "timestamp"
     return list(Schema.from_json(json.dumps(_struct(fields))).fields)
 
@@ -75,7 +52,7 @@ def column_types(fields: list[Field]) -> dict[str, str]:
 
 def _sql(kind: Any) -> str:
     if isinstance(kind, PrimitiveType):
-        return _SQL.get(kind.type, kind.type)
+        return sql_name(kind.type)
     if isinstance(kind, ArrayType):
         return f"array<{_sql(kind.element_type)}>"
     if isinstance(kind, MapType):
@@ -90,7 +67,7 @@ def quoted(name: str) -> str:
 
 def ddl(columns: Iterable[tuple[str, str]]) -> str:
     """Names and types, as `column_types` has them, as a schema for Spark's readers."""
-    return ", ".join(f"{quoted(name)} {_SQL.get(kind, kind)}" for name, kind in columns)
+    return ", ".join(f"{quoted(name)} {sql_name(kind)}" for name, kind in columns)
 
 
 def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:
@@ -111,7 +88,7 @@ def _type(kind: Any, column: str) -> Any:
             ends = {end: _type(kind[end], column) for end in ("keyType", "valueType")}
             return {"type": "map", **ends, "valueContainsNull": True}
         kind = kind["type"]
-    if kind in _PLAIN or kind.startswith("decimal("):
+    if find_column_type(kind) is not None:
         return kind
     if kind.startswith(("char(", "varchar(")):
         return "string"
@@ -124,16 +101,13 @@ def _of_arrow(kind: pa.DataType) -> Any:
     """The type as the JSON of Spark's schemas says it; Arrow's own name where that has none."""
     if pa.types.is_dictionary(kind):
         return _of_arrow(kind.value_type)
-    if pa.types.is_timestamp(kind):
-        return "timestamp" if kind.tz else "timestamp_ntz"
-    if pa.types.is_decimal(kind) and kind.precision <= _DIGITS and kind.scale >= 0:
-        return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_fixed_size_binary(kind):
-        return "binary"
+    if pa.types.is_timestamp(kind) and not kind.tz:
+        return _NO_ZONE
     if pa.types.is_struct(kind):
         return {"type": "struct", "fields": [{"name": f.name, "type": _of_arrow(f.type)} for f in kind]}
     if pa.types.is_map(kind):
         return {"type": "map", "keyType": _of_arrow(kind.key_type), "valueType": _of_arrow(kind.item_type)}
     if isinstance(kind, _LISTS):
         return {"type": "array", "elementType": _of_arrow(kind.value_type)}
-    return _OF_ARROW.get(str(kind), str(kind))
+    found = arrow_column_type(kind)
+    return str(kind) if found is None else found.name
