@@ -14,10 +14,42 @@ and lists, structs and maps of these likewise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, overload
 
 import pyarrow as pa
 
 _UTC = pa.timestamp("us", tz="UTC")
+
+
+class TextNames(Protocol):
+    """What is used of an Arrow array of binary or large binary without NULL; pyarrow itself has no types."""
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, key: int) -> pa.Scalar: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> TextNames: ...
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its memory."""
+
+    def take(self, indices: pa.Array) -> TextNames:
+        """The items at the indices."""
+
+    def cast(self, target_type: pa.DataType) -> pa.Array:
+        """The items as another type."""
+
+    def equals(self, other: TextNames) -> bool:
+        """Whether both have the same type and the same items."""
+
+    def dictionary_encode(self) -> pa.DictionaryArray:
+        """The distinct items in the order in which they first appear, and for each item its index."""
+
+    def to_pylist(self) -> list[bytes]:
+        """The items as Python's bytes."""
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.arrow_types import TextNames
 from tidemark.warehouse.columns.column_types import (
     ColumnType,
     column_type,
@@ -34,8 +35,12 @@ from tidemark.warehouse.columns.measures import Measure, as_numpy, as_numpy_bool
 from tidemark.warehouse.columns.tick_counts import unique_codes
 from tidemark.warehouse.errors import InputError
 
-Name = Any  # an int, or bytes
-Names = Any  # (k,) int64, or a pyarrow array of large binary without NULL
+Name: TypeAlias = int | bytes
+Names: TypeAlias = NDArray[np.int64] | TextNames  # (k,)
+SortValue: TypeAlias = (
+    Name | float
+)  # a value of a column by which rows are sorted: a measure, a name or a tick
+SortColumn: TypeAlias = Names | NDArray[np.float64]  # (k,)
 
 FEW = 16  # names that are looked up one by one
 _LOW_BITS = np.int64(2**63 - 1)
@@ -158,23 +163,27 @@ def _nulls(array: pa.Array) -> NDArray[np.bool_]:
     return as_numpy_bools(array.is_null())
 
 
-def as_names(texts: pa.Array) -> Names:
+def as_names(texts: pa.Array) -> TextNames:
     """Texts of any Arrow type as names; what is no UTF-8 stays as it is."""
-    wide = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(texts.type)
-    return (texts if wide is None else texts.view(wide)).cast(pa.large_binary())
+    bytes_type = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(texts.type)
+    names: TextNames = (texts if bytes_type is None else texts.view(bytes_type)).cast(pa.large_binary())
+    return names
 
 
 def names_of(key: Key, stored: pa.Array | NDArray[Any]) -> Names:
-    """Stored keys as names, one a row; numbers may be wrapped already."""
-    if key.is_text:
-        return as_names(stored)
+    """Stored keys as names, one per row. Numbers may be a numpy array already."""
+    return as_names(stored) if key.is_text else number_names(key, stored)
+
+
+def number_names(key: Key, stored: pa.Array | NDArray[Any]) -> NDArray[np.int64]:
+    """Stored keys that are numbers as names, one per row."""
     values = stored if isinstance(stored, np.ndarray) else as_numpy(stored)
     return _ordinals(values) if key.is_double else values
 
 
 def stored_keys(key: Key, names: Names, *, marked: bool = False) -> pa.Array:
-    """Names as the tables store them (as the marks do with `marked`)."""
-    if not key.is_text:
+    """Names as the tables store them; with `marked` as the marks store them."""
+    if isinstance(names, np.ndarray):
         return pa.array(_doubles(names) if key.is_double else names)
     return names.cast(pa.binary()).view(key.marked_type if marked else key.stored_type)
 
@@ -186,20 +195,24 @@ def no_names(key: Key) -> Names:
 
 def names_from(key: Key, names: Sequence[Name]) -> Names:
     """Single names together."""
-    return names_from_bytes(names) if key.is_text else np.array(names, dtype=np.int64)
+    return (
+        names_from_bytes(cast("Sequence[bytes]", names)) if key.is_text else np.array(names, dtype=np.int64)
+    )
 
 
-def names_from_bytes(texts: Sequence[bytes]) -> Names:
+def names_from_bytes(texts: Sequence[bytes]) -> TextNames:
     """Names that are bytes. Not by pa.array: it imports pandas, which no reader needs."""
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
-    return pa.Array.from_buffers(pa.large_binary(), len(texts), buffers)
+    names: TextNames = pa.Array.from_buffers(pa.large_binary(), len(texts), buffers)
+    return names
 
 
 def take_names(names: Names, indices: NDArray[Any]) -> Names:
     """The names at the indices."""
     if isinstance(names, np.ndarray):
-        return names[indices]
+        numbers: NDArray[np.int64] = names[indices]
+        return numbers
     return names.take(arrow_array(np.asarray(indices, dtype=np.int64)))
 
 
@@ -211,7 +224,10 @@ def arrow_array(numbers: NDArray[Any]) -> pa.Array:
 
 def join_names(parts: Sequence[Names]) -> Names:
     """All names, one part after the other."""
-    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(list(parts))
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(cast("Sequence[NDArray[np.int64]]", parts))
+    joined: TextNames = pa.concat_arrays(list(parts))
+    return joined
 
 
 def unify_names(parts: Sequence[Names]) -> tuple[Names, list[NDArray[np.int64]]]:
@@ -220,14 +236,15 @@ def unify_names(parts: Sequence[Names]) -> tuple[Names, list[NDArray[np.int64]]]
     Numbers that lie close together bring every number between with them, which needs no sort.
     """
     joined = join_names(parts)
+    names: Names
     if isinstance(joined, np.ndarray):
         names, codes = unique_codes(joined)
     else:
-        found = joined.dictionary_encode()
-        order = as_numpy(pc.sort_indices(found.dictionary)).astype(np.int64)
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        names, codes = take_names(found.dictionary, order), place[as_numpy(found.indices)]
+        encoded = joined.dictionary_encode()
+        order = as_numpy(pc.sort_indices(encoded.dictionary)).astype(np.int64)
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        names, codes = take_names(encoded.dictionary, order), rank[as_numpy(encoded.indices)]
     edges = np.cumsum([len(part) for part in parts])[:-1]
     return names, np.split(codes, edges)
 
@@ -239,10 +256,32 @@ def name_sizes(names: Names) -> NDArray[np.int64]:
     return as_numpy(pc.binary_length(names)).astype(np.int64)
 
 
-def name_at(names: Names, i: int) -> Name:
-    """One name as a plain value."""
-    one: Name = names[i].item() if isinstance(names, np.ndarray) else names[i].as_py()
-    return one
+@overload
+def name_at(names: Names, i: int) -> Name: ...
+
+
+@overload
+def name_at(names: SortColumn, i: int) -> SortValue: ...
+
+
+def name_at(names: SortColumn, i: int) -> SortValue:
+    """The name at index i as a Python value; also of measures and ticks."""
+    name: SortValue = names[i].item() if isinstance(names, np.ndarray) else names[i].as_py()
+    return name
+
+
+def name_less(a: Name, b: Name) -> bool:
+    """Whether name `a` is less than name `b` of the same key."""
+    if isinstance(a, bytes):
+        return isinstance(b, bytes) and a < b
+    return isinstance(b, int) and a < b
+
+
+def same_names(a: Names, b: Names) -> bool:
+    """Whether both are the same names in the same order."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b)
+    return a.equals(b)
 
 
 def count_less(names: Names, name: Name, *, equal: bool = False) -> int:
@@ -263,7 +302,7 @@ def find_names(names: Names, asked: Names) -> NDArray[np.int64]:
     return place[theirs]
 
 
-def count_tuples_less(columns: Sequence[Names], place: tuple[Name, ...], *, equal: bool) -> int:
+def count_tuples_less(columns: Sequence[SortColumn], place: tuple[SortValue, ...], *, equal: bool) -> int:
     """How many of ascending places, each column a part of them, are less than the place, or also `equal`."""
     find = bisect_right if equal else bisect_left
     return find(range(len(columns[0])), place, key=lambda i: tuple(name_at(column, i) for column in columns))
