@@ -1,20 +1,21 @@
-"""The table of column types: all that tidemark knows of each type that a column of `events` may have.
+"""The table of column types: what tidemark knows about each type that a column of `events` may have.
 
-Each type has one `ColumnType`. It says how other systems call the type, how its values are stored and read
-back, and what role a column of the type may have:
+Each type has one `ColumnType`: the names of the type in other systems, how its values are stored and read
+back, and the roles that a column of the type may have:
 
     role        types
     measure     those with `is_measure`: numbers that have an exact order as DOUBLE or BIGINT
     key         measures, booleans and text
     event time  those with `unit_us`: a stored number is a number of such units since 1970
 
-A type is stored as DOUBLE, as BIGINT, or as text. Every other module looks the type up here, by Delta's name
-(`column_type`), by the SQL name (`sql_column_type`) or by the Arrow type (`arrow_column_type`). Decimals have
-no entry of their own: `decimal_type` makes theirs from precision and scale.
+A type is stored as DOUBLE, as BIGINT, or as text. Other modules look a type up here, by Delta's name
+(`column_type`), by the SQL name (`sql_column_type`) or by the Arrow type (`arrow_column_type`). The table has
+no decimals: `decimal_type` makes their `ColumnType` from precision and scale.
 
-To add a type, add its `ColumnType` to `COLUMN_TYPES`; no other file changes. A type of numbers needs `encode`
-and `decode`, which must keep the order of the values. If Python's values of the type are not numbers, it
-needs `from_value` too. If not every stored number is a value, give `limits`.
+To add a type: add its `ColumnType` to `_ALL` below. `encode` and `decode` must keep the order of the values.
+Give `from_value` if the values in Python are not plain numbers, and `limits` if not every stored number is a
+value. No other file changes, with two exceptions outside of the table: a type that the Delta libraries do not
+know cannot be stored in `events`, and stream/strict_text.py decides what Spark's readers accept as text.
 """
 
 from __future__ import annotations
@@ -287,7 +288,7 @@ def find_column_type(name: str) -> ColumnType | None:
 
 
 def column_type(name: str) -> ColumnType:
-    """The type of Delta's name; InputError for nested and unknown types. Fast: the types are made once."""
+    """The type of Delta's name; InputError for nested and unknown types. O(1)."""
     found = find_column_type(name)
     if found is None:
         raise InputError(f"unknown column type: {name}. Expected one of: {', '.join(COLUMN_TYPES)}, decimal.")

@@ -1,4 +1,4 @@
-"""The user's columns: the types of Spark and of Arrow as `events` stores them."""
+"""Schemas of the user's columns: from Spark's or Arrow's types to those that `events` stores."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _NO_ZONE = "timestamp_ntz"  # Spark's type of timestamps without a zone
 
 
 def delta_fields(schema: SparkStruct | pa.Schema) -> list[Field]:
-    """The columns as they are stored: each may be NULL, times without a zone become UTC instants.
+    """The fields of `events` for a schema of Spark or Arrow.
 
-    `schema` is Spark's or Arrow's. Raises InputError for a name that is there twice, and for a type that
-    not every reader of Delta tables knows.
+    Every field may be NULL. Timestamps without a zone become UTC instants. InputError for a name that occurs
+    twice, in any case, and for a type that not every reader of Delta tables knows.
     """
     if isinstance(schema, pa.Schema):
-        fields = [{"name": one.name, "type": _of_arrow(one.type)} for one in schema]
+        fields = [{"name": field.name, "type": _of_arrow(field.type)} for field in schema]
     else:
         fields = json.loads(schema.json())["fields"]
     names: set[str] = set()
@@ -43,7 +43,7 @@ def delta_fields(schema: SparkStruct | pa.Schema) -> list[Field]:
 
 
 def column_types(fields: list[Field]) -> dict[str, str]:
-    """The columns' types: Delta's names of plain ones, SQL's text of nested ones."""
+    """The types of the columns by name: Delta's names of plain types, SQL's text of nested types."""
     return {
         field.name: field.type.type if isinstance(field.type, PrimitiveType) else _sql(field.type)
         for field in fields
@@ -57,35 +57,37 @@ def _sql(kind: Any) -> str:
         return f"array<{_sql(kind.element_type)}>"
     if isinstance(kind, MapType):
         return f"map<{_sql(kind.key_type)}, {_sql(kind.value_type)}>"
-    return f"struct<{', '.join(f'{quoted(one.name)}: {_sql(one.type)}' for one in kind.fields)}>"
+    return f"struct<{', '.join(f'{quoted(field.name)}: {_sql(field.type)}' for field in kind.fields)}>"
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL has it, whatever is in it."""
+    """The name of a column quoted for Spark's SQL, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def ddl(columns: Iterable[tuple[str, str]]) -> str:
-    """Names and types, as `column_types` has them, as a schema for Spark's readers."""
+    """A schema for Spark's readers, from names and types as `column_types` returns them."""
     return ", ".join(f"{quoted(name)} {sql_name(kind)}" for name, kind in columns)
 
 
 def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:
-    stored = [
-        {"name": one["name"], "type": _type(one["type"], one["name"]), "nullable": True, "metadata": {}}
-        for one in fields
+    nullable = [
+        {"name": name, "type": _stored_type(kind, name), "nullable": True, "metadata": {}}
+        for name, kind in ((field["name"], field["type"]) for field in fields)
     ]
-    return {"type": "struct", "fields": stored}
+    return {"type": "struct", "fields": nullable}
 
 
-def _type(kind: Any, column: str) -> Any:
+def _stored_type(kind: Any, column: str) -> Any:
+    """The type that `events` stores, as JSON of Delta's schemas; `kind` is JSON of Spark's schemas."""
     if isinstance(kind, dict):
         if kind["type"] == "struct":
             return _struct(kind["fields"])
         if kind["type"] == "array":
-            return {"type": "array", "elementType": _type(kind["elementType"], column), "containsNull": True}
+            elements = _stored_type(kind["elementType"], column)
+            return {"type": "array", "elementType": elements, "containsNull": True}
         if kind["type"] == "map":
-            ends = {end: _type(kind[end], column) for end in ("keyType", "valueType")}
+            ends = {end: _stored_type(kind[end], column) for end in ("keyType", "valueType")}
             return {"type": "map", **ends, "valueContainsNull": True}
         kind = kind["type"]
     if find_column_type(kind) is not None:
@@ -98,7 +100,7 @@ def _type(kind: Any, column: str) -> Any:
 
 
 def _of_arrow(kind: pa.DataType) -> Any:
-    """The type as the JSON of Spark's schemas says it; Arrow's own name where that has none."""
+    """The type as JSON of Spark's schemas; Arrow's own name of a type that Spark's do not have."""
     if pa.types.is_dictionary(kind):
         return _of_arrow(kind.value_type)
     if pa.types.is_timestamp(kind) and not kind.tz:
