@@ -25,13 +25,12 @@ from typing import Any, NoReturn, cast
 
 import pyarrow as pa
 
+from tidemark.warehouse.columns.column_types import INTEGER_PATTERN, NUMBER_PATTERN
 from tidemark.warehouse.columns.ticks import FIRST_US, LAST_US
 
 ValueCheck = Callable[[Any], bool]  # whether Spark's reader keeps a value unchanged in the column
 
 SECOND_US = 10**6
-INTEGER_PATTERN = r"[+-]?[0-9]+"
-NUMBER_PATTERN = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 _REASON_CHARS = 200  # characters of a value in a reason
 _YEAR = re.compile(r"\s*[+-]?\d{4}")  # a time with a date begins with its year

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidemark import query
-from tidemark.jobs.ask.quantiles import TIME_TYPES, parse_number, parse_phi, print_answers, window_and_mode
+from tidemark.jobs.ask.quantiles import parse_number, parse_phi, print_answers, window_and_mode
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def parse_key(key: Key, text: str) -> Any:
         return _binary(key, text)
     if key.type == "boolean":
         return _boolean(key, text)
-    if key.type in TIME_TYPES:
+    if not key.column_type.is_number:
         name = key.name_of(text)
         return text if name is None else key.value_of(name)
     number = parse_number(key, text)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 BAR = 20  # characters of the longest bar of a histogram
-TIME_TYPES = ("date", "timestamp")  # types whose values are given as ISO text
 
 
 def info(given: argparse.Namespace) -> int:
@@ -99,7 +98,7 @@ def parse_phi(text: str) -> Any:
 def parse_points(wh: query.Warehouse, name: str | None, texts: list[str]) -> list[Any]:
     """Points in the measure's type; an unknown measure is refused by the query that follows."""
     measure = next((measure for measure in wh.measures if measure.name == name), wh.measures[0])
-    return [text if measure.type in TIME_TYPES else parse_number(measure, text) for text in texts]
+    return [parse_number(measure, text) if measure.column_type.is_number else text for text in texts]
 
 
 def parse_number(column: Measure | Key, text: str) -> Any:

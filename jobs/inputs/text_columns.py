@@ -18,12 +18,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark.stream.strict_text import INTEGER_PATTERN, NUMBER_PATTERN
-
-_NOT_FINITE = r"(NaN|-?Inf|[+-]?Infinity)"
-_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2})"
-_TIMESTAMP = _DATE + r"([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?" + _ZONE + "?)?"
+from tidemark.warehouse.columns.column_types import ZONE_PATTERN, arrow_column_type
 
 
 class BadValue(ValueError):
@@ -36,9 +31,10 @@ class BadValue(ValueError):
 
 def parse_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """A text column as a column of type `kind`; BadValue for text that does not parse. NULL stays NULL."""
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+    found = arrow_column_type(kind)
+    if found is None or found.text_pattern is None:
         return column.cast(kind)
-    _check(column, pc.match_substring_regex(column, f"^{_pattern(kind)}$"))
+    _check(column, pc.match_substring_regex(column, f"^{found.text_pattern}$"))
     if pa.types.is_boolean(kind):
         return pc.equal(pc.utf8_lower(column), "true")
     if pa.types.is_timestamp(kind):
@@ -56,20 +52,8 @@ def is_text_type(kind: pa.DataType) -> bool:
     return not pa.types.is_nested(kind)
 
 
-def _pattern(kind: pa.DataType) -> str:
-    if pa.types.is_integer(kind):
-        return INTEGER_PATTERN
-    if pa.types.is_floating(kind):
-        return f"({NUMBER_PATTERN}|{_NOT_FINITE})"
-    if pa.types.is_decimal(kind):
-        return NUMBER_PATTERN
-    if pa.types.is_boolean(kind):
-        return "(?i:true|false)"
-    return _DATE if pa.types.is_date(kind) else _TIMESTAMP
-
-
 def _timestamps(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    zoned = pc.fill_null(pc.match_substring_regex(column, f":.*{_ZONE}$"), False)
+    zoned = pc.fill_null(pc.match_substring_regex(column, f":.*{ZONE_PATTERN}$"), False)
     null = pa.scalar(None, pa.string())
     with_zone = _cast(pc.if_else(zoned, column, null), kind)
     without = _cast(pc.if_else(zoned, null, column), pa.timestamp(kind.unit)).cast(kind)

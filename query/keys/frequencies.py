@@ -107,7 +107,7 @@ def frequencies(question: KeyQuestion, keys: Sequence[Any]) -> list[FrequencyAns
     index = {name: i for i, name in enumerate(unique_names)}
     scope, answers = _scope(question), []
     for value, name in zip(keys, names, strict=True):
-        i = index.get(name)
+        i = None if name is None else index.get(name)
         columns = (counts.estimate, counts.likely, counts.most, counts.whole)
         count, lo, hi, in_history = (0, 0, 0, 0) if i is None else (int(column[i]) for column in columns)
         count = min(max(count, lo), hi)

@@ -21,7 +21,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, in_parallel
-from tidemark.warehouse.columns.keys import Key, Name, Names, count_less, count_tuples_less, name_at, names_of
+from tidemark.warehouse.columns.keys import (
+    Key,
+    Name,
+    Names,
+    count_less,
+    count_tuples_less,
+    name_at,
+    name_less,
+    number_names,
+)
 from tidemark.warehouse.columns.measures import as_numpy
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
 from tidemark.warehouse.integrity.digests import ColumnsByName
@@ -106,7 +115,7 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
 
     Reads two blocks of a run that the window covers, else every block of the range.
     """
-    if low is not None and high is not None and high <= low:
+    if low is not None and high is not None and not name_less(low, high):
         return 0
     needs: dict[tuple[int, int], None] = {}
     total = 0
@@ -161,8 +170,8 @@ def _count_in_block(
     result, first = [], 0
     for names, codes in _names_and_codes(key, keys):
         for i, name in indexed_names:
-            code = name if codes is names else count_less(names, name)
-            if codes is not names and (code == len(names) or name_at(names, code) != name):
+            code = name if codes is names else _index_of(names, name)
+            if code is None:
                 continue
             start, stop = (
                 first + int(codes.searchsorted(code)),
@@ -176,6 +185,12 @@ def _count_in_block(
     return result
 
 
+def _index_of(names: Names, name: Name) -> int | None:
+    """The index of a name among ascending names; None if it is not there."""
+    i = count_less(names, name)
+    return i if i < len(names) and name_at(names, i) == name else None
+
+
 def _names_and_codes(key: Key, stored: Any) -> list[tuple[Names, NDArray[Any]]]:
     """Sorted keys as (names, codes into them), without a copy.
 
@@ -183,8 +198,8 @@ def _names_and_codes(key: Key, stored: Any) -> list[tuple[Names, NDArray[Any]]]:
     """
     if key.is_text:
         return [(chunk.dictionary.view(pa.binary()), as_numpy(chunk.indices)) for chunk in stored.chunks]
-    names = names_of(key, stored)
-    return [(names, names)]
+    numbers = number_names(key, stored)
+    return [(numbers, numbers)]
 
 
 def count_rows_between(rows: KeyRows, window: Window, low: Name | None, high: Name | None) -> int:

@@ -101,7 +101,7 @@ def _edges(measure: Measure, least: Any, most: Any, bins: int) -> list[Any]:
 def _decode_between(measure: Measure, exact: Fraction) -> Any:
     if measure.is_double:
         return float(exact)
-    if measure.type in {"date", "timestamp"} or measure.type.startswith("decimal"):
+    if not measure.column_type.is_integer:
         return measure.decode(math.floor(exact))
     return int(exact) if exact.denominator == 1 else float(exact)
 

@@ -18,7 +18,8 @@ from tidemark.query.answers.measure_answers import Answer, Bin, CdfAnswer, Measu
 from tidemark.query.quantiles.questions import is_sequence
 from tidemark.query.reader import Reader
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
-from tidemark.query.sql.sql_types import common_type, converter, sql_type
+from tidemark.query.sql.sql_types import common_type, converter
+from tidemark.warehouse.columns.column_types import sql_name
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.errors import EmptyWindow, InputError
@@ -57,7 +58,7 @@ def columns(name: str, options: Options, measure: str | None = None) -> list[tup
         value = common_type(kinds)
     else:
         key = options.key_column
-        value = sql_type(key.type) if key else "string"
+        value = sql_name(key.type) if key else "string"
     edge = "bigint" if options.tick_us is None else "timestamp"
     scope: type[Scope] = MeasureScope if of_measure(name) else KeyScope
     own_types = {**_SQL_TYPES, "Any": value}  # fields of any type hold values of the measure or key

@@ -268,7 +268,7 @@ def test_questions_that_cannot_be_say_so(made: tuple[KeyWorld, Truth]) -> None:
     wh = query.open(made[0].uri)
     for ask, words in [
         (lambda: wh.frequency("a", mode="quick"), "mode must be one of approximate, exact"),
-        (lambda: wh.frequency(5), "5 is no key here"),
+        (lambda: wh.frequency(5), "5 cannot be a key"),
         (lambda: wh.frequency("a", last="1d", between=(None, None)), "exclude each other"),
         (lambda: wh.heavy_hitters(0), r"phi must lie in \(0, 1\]"),
         (lambda: wh.top(0), "k must be a whole number"),

@@ -1,27 +1,59 @@
-"""The Arrow types that the rest of the code knows, whatever types a writer left in a Parquet file.
+"""One Arrow type for each of Delta's types, whatever Arrow types a writer left in a Parquet file.
 
-A writer may store its Arrow schema in the file, and pyarrow reads the columns as it says: delta-rs leaves
-views of text where it rewrites files, others large text or dictionaries. Few of Arrow's kernels take views.
-So what is read from `events` gets the one type that Delta's type stands for:
+A writer may store its Arrow schema in the file, and pyarrow then returns columns of those types: delta-rs
+leaves views of text where it rewrites files, other writers large text or dictionaries. Few of Arrow's compute
+functions accept views. So columns read from `events` are cast to one plain type:
 
-    string      string, large_string, string_view, dictionaries of them
-    binary      binary, large_binary, binary_view, dictionaries of them
-    timestamp   microseconds in UTC, also where the file has none of the two
+    string      from string, large_string, string_view and dictionaries of them
+    binary      from binary, large_binary, binary_view and dictionaries of them
+    timestamp   to microseconds in UTC, from any unit, with or without a zone
 
-and lists, structs and maps of these likewise.
+Lists, structs and maps of these types are cast likewise. Other types stay as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, overload
 
 import pyarrow as pa
 
 _UTC = pa.timestamp("us", tz="UTC")
 
 
+class TextNames(Protocol):
+    """What is used of an Arrow array of binary or large binary without NULL; pyarrow itself has no types."""
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, key: int) -> pa.Scalar: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> TextNames: ...
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its memory."""
+
+    def take(self, indices: pa.Array) -> TextNames:
+        """The items at the indices."""
+
+    def cast(self, target_type: pa.DataType) -> pa.Array:
+        """The items as another type."""
+
+    def equals(self, other: TextNames) -> bool:
+        """Whether both have the same type and the same items."""
+
+    def dictionary_encode(self) -> pa.DictionaryArray:
+        """The distinct items in the order in which they first appear, and for each item its index."""
+
+    def to_pylist(self) -> list[bytes]:
+        """The items as Python's bytes."""
+
+
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that a column of this type is read as."""
+    """The plain type of a column of this type."""
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -40,7 +72,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
-    """The rows with columns of plain types; those that are `coded` become dictionaries of them."""
+    """The rows with columns of plain types. The columns named in `coded` become dictionaries of these."""
     for i, field in enumerate(rows.schema):
         kind = plain_type(field.type)
         column = rows.column(i)
@@ -59,8 +91,8 @@ def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
 def _decoded(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if not pa.types.is_dictionary(column.type):
         return column.cast(kind)
-    # Not by a cast: there is none from a dictionary of views.
-    parts = [one.dictionary.cast(kind).take(one.indices) for one in column.chunks]
+    # Arrow has no cast from a dictionary of views.
+    parts = [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks]
     return pa.chunked_array(parts, kind)
 
 

@@ -1,4 +1,4 @@
-r"""Values as JSON, without loss. The commands, the reports and the answers print with it.
+r"""Values as JSON without loss, for commands, reports and answers.
 
     times and dates     ISO 8601 text, times with their zone
     decimals            text with every digit
@@ -6,7 +6,7 @@ r"""Values as JSON, without loss. The commands, the reports and the answers prin
     bytes               hexadecimal digits
     strings             text; a byte that is not UTF-8 becomes an escape such as \udc80
 
-Python reads each back with datetime.fromisoformat, Decimal, float and bytes.fromhex.
+In Python datetime.fromisoformat, Decimal, float and bytes.fromhex read them back.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def json_text(value: Any) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """The value as None, bool, int, float, str, list and dict, nested as it was.
+    """The value made of None, bool, int, float, str, list and dict only.
 
-    Any other type becomes its text. The keys of mappings become text.
+    Values of any other type become their text, and so do the keys of mappings.
     """
     if isinstance(value, np.generic):
         value = value.item()

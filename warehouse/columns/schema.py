@@ -1,4 +1,4 @@
-"""The user's columns: the types of Spark and of Arrow as `events` stores them."""
+"""Schemas of the user's columns: from Spark's or Arrow's types to those that `events` stores."""
 
 from __future__ import annotations
 
@@ -10,47 +10,24 @@ import pyarrow as pa
 from deltalake import Field, Schema
 from deltalake.schema import ArrayType, MapType, PrimitiveType
 
+from tidemark.warehouse.columns.column_types import arrow_column_type, find_column_type, sql_name
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType as SparkStruct
 
-_PLAIN = {
-    *("boolean", "byte", "short", "integer", "long", "float", "double"),
-    *("string", "binary", "date", "timestamp"),
-}
-_SQL = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
-
-# Unsigned numbers have the type that holds them all, as Spark reads them from Parquet.
-_OF_ARROW = {
-    "bool": "boolean",
-    "int8": "byte",
-    "int16": "short",
-    "int32": "integer",
-    "int64": "long",
-    "uint8": "short",
-    "uint16": "integer",
-    "uint32": "long",
-    "uint64": "decimal(20,0)",
-    "float": "float",
-    "double": "double",
-    **dict.fromkeys(("string", "large_string", "string_view"), "string"),
-    **dict.fromkeys(("binary", "large_binary", "binary_view"), "binary"),
-    **dict.fromkeys(("date32[day]", "date64[ms]"), "date"),
-}
-
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
-_DIGITS = 38  # of a decimal at most
+_NO_ZONE = "timestamp_ntz"  # Spark's type of timestamps without a zone
 
 
 def delta_fields(schema: SparkStruct | pa.Schema) -> list[Field]:
-    """The columns as they are stored: each may be NULL, times without a zone become UTC instants.
+    """The fields of `events` for a schema of Spark or Arrow.
 
-    `schema` is Spark's or Arrow's. Raises InputError for a name that is there twice, and for a type that
-    not every reader of Delta tables knows.
+    Every field may be NULL. Timestamps without a zone become UTC instants. InputError for a name that occurs
+    twice, in any case, and for a type that not every reader of Delta tables knows.
     """
     if isinstance(schema, pa.Schema):
-        fields = [{"name": one.name, "type": _of_arrow(one.type)} for one in schema]
+        fields = [{"name": field.name, "type": _of_arrow(field.type)} for field in schema]
     else:
         fields = json.loads(schema.json())["fields"]
     names: set[str] = set()
@@ -60,13 +37,13 @@ def delta_fields(schema: SparkStruct | pa.Schema) -> list[Field]:
                 f"the column {field['name']!r} is there twice (upper and lower case are one). Rename it."
             )
         names.add(field["name"].lower())
-        if field["type"] == "timestamp_ntz":
+        if field["type"] == _NO_ZONE:
             field["type"] = "timestamp"
     return list(Schema.from_json(json.dumps(_struct(fields))).fields)
 
 
 def column_types(fields: list[Field]) -> dict[str, str]:
-    """The columns' types: Delta's names of plain ones, SQL's text of nested ones."""
+    """The types of the columns by name: Delta's names of plain types, SQL's text of nested types."""
     return {
         field.name: field.type.type if isinstance(field.type, PrimitiveType) else _sql(field.type)
         for field in fields
@@ -75,43 +52,45 @@ def column_types(fields: list[Field]) -> dict[str, str]:
 
 def _sql(kind: Any) -> str:
     if isinstance(kind, PrimitiveType):
-        return _SQL.get(kind.type, kind.type)
+        return sql_name(kind.type)
     if isinstance(kind, ArrayType):
         return f"array<{_sql(kind.element_type)}>"
     if isinstance(kind, MapType):
         return f"map<{_sql(kind.key_type)}, {_sql(kind.value_type)}>"
-    return f"struct<{', '.join(f'{quoted(one.name)}: {_sql(one.type)}' for one in kind.fields)}>"
+    return f"struct<{', '.join(f'{quoted(field.name)}: {_sql(field.type)}' for field in kind.fields)}>"
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL has it, whatever is in it."""
+    """The name of a column quoted for Spark's SQL, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def ddl(columns: Iterable[tuple[str, str]]) -> str:
-    """Names and types, as `column_types` has them, as a schema for Spark's readers."""
-    return ", ".join(f"{quoted(name)} {_SQL.get(kind, kind)}" for name, kind in columns)
+    """A schema for Spark's readers, from names and types as `column_types` returns them."""
+    return ", ".join(f"{quoted(name)} {sql_name(kind)}" for name, kind in columns)
 
 
 def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:
-    stored = [
-        {"name": one["name"], "type": _type(one["type"], one["name"]), "nullable": True, "metadata": {}}
-        for one in fields
+    nullable = [
+        {"name": name, "type": _stored_type(kind, name), "nullable": True, "metadata": {}}
+        for name, kind in ((field["name"], field["type"]) for field in fields)
     ]
-    return {"type": "struct", "fields": stored}
+    return {"type": "struct", "fields": nullable}
 
 
-def _type(kind: Any, column: str) -> Any:
+def _stored_type(kind: Any, column: str) -> Any:
+    """The type that `events` stores, as JSON of Delta's schemas; `kind` is JSON of Spark's schemas."""
     if isinstance(kind, dict):
         if kind["type"] == "struct":
             return _struct(kind["fields"])
         if kind["type"] == "array":
-            return {"type": "array", "elementType": _type(kind["elementType"], column), "containsNull": True}
+            elements = _stored_type(kind["elementType"], column)
+            return {"type": "array", "elementType": elements, "containsNull": True}
         if kind["type"] == "map":
-            ends = {end: _type(kind[end], column) for end in ("keyType", "valueType")}
+            ends = {end: _stored_type(kind[end], column) for end in ("keyType", "valueType")}
             return {"type": "map", **ends, "valueContainsNull": True}
         kind = kind["type"]
-    if kind in _PLAIN or kind.startswith("decimal("):
+    if find_column_type(kind) is not None:
         return kind
     if kind.startswith(("char(", "varchar(")):
         return "string"
@@ -121,19 +100,16 @@ def _type(kind: Any, column: str) -> Any:
 
 
 def _of_arrow(kind: pa.DataType) -> Any:
-    """The type as the JSON of Spark's schemas says it; Arrow's own name where that has none."""
+    """The type as JSON of Spark's schemas; Arrow's own name of a type that Spark's do not have."""
     if pa.types.is_dictionary(kind):
         return _of_arrow(kind.value_type)
-    if pa.types.is_timestamp(kind):
-        return "timestamp" if kind.tz else "timestamp_ntz"
-    if pa.types.is_decimal(kind) and kind.precision <= _DIGITS and kind.scale >= 0:
-        return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_fixed_size_binary(kind):
-        return "binary"
+    if pa.types.is_timestamp(kind) and not kind.tz:
+        return _NO_ZONE
     if pa.types.is_struct(kind):
         return {"type": "struct", "fields": [{"name": f.name, "type": _of_arrow(f.type)} for f in kind]}
     if pa.types.is_map(kind):
         return {"type": "map", "keyType": _of_arrow(kind.key_type), "valueType": _of_arrow(kind.item_type)}
     if isinstance(kind, _LISTS):
         return {"type": "array", "elementType": _of_arrow(kind.value_type)}
-    return _OF_ARROW.get(str(kind), str(kind))
+    found = arrow_column_type(kind)
+    return str(kind) if found is None else found.name

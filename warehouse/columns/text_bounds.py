@@ -1,15 +1,19 @@
-"""Bounds of texts in Delta's statistics: short, and never inside the range that they bound."""
+"""Shortened lower and upper bounds of text for Delta's statistics."""
 
 from __future__ import annotations
 
-_TEXT = 32  # characters of a text's bounds, as Delta cuts them
-_LAST = "\U0010ffff"  # no character is greater
+_LENGTH = 32  # characters of a bound, as Delta cuts them
+_LAST = "\U0010ffff"  # the greatest character
 
 
 def text_bounds(low: str, high: str) -> tuple[str, str | None]:
-    """A short text that is not greater than `low`, and one that is not less than `high`; None: no such."""
-    cut = _TEXT
-    while high[cut : cut + 1] == _LAST and cut < 4 * _TEXT:  # nothing that is cut here is greater
+    """A short text that is <= `low`, and a short text that is >= `high`, or None if none was found.
+
+    The upper bound of "abc...z" (more than 32 characters) is its first 32 characters and the greatest
+    character after them.
+    """
+    cut = _LENGTH
+    while high[cut : cut + 1] == _LAST and cut < 4 * _LENGTH:  # a bound cut here might be less than `high`
         cut += 1
     bound = high if len(high) <= cut else high[:cut] + _LAST
-    return low[:_TEXT], bound if bound >= high else None
+    return low[:_LENGTH], bound if bound >= high else None

@@ -1,4 +1,4 @@
-"""Rows by tick: stored rows, NaN and NULL of each tick of a run, a batch or a task's share."""
+"""Rows by tick: the numbers of stored, NaN and NULL rows in each tick of a run, a batch or a task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from tidemark.warehouse.columns.ticks import Window
 
 @dataclass(frozen=True, slots=True)
 class TickCounts:
-    """Rows of a run by tick: `ticks` ascending; stored values, NaN and NULL counts beside them."""
+    """Numbers of rows by tick.
+
+    ticks   (k,) ascending, without repetition
+    counts  (k,) rows with a stored value
+    nans    (k,) rows with NaN
+    nulls   (k,) rows with NULL
+    """
 
     ticks: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -23,49 +29,50 @@ class TickCounts:
 
     @property
     def rows(self) -> int:
-        """All rows, NaN and NULL among them."""
+        """The number of all rows, with NaN and NULL."""
         return int(self.counts.sum() + self.nans.sum() + self.nulls.sum())
 
     def within(self, window: Window) -> tuple[int, int, int]:
-        """(stored, NaN, NULL) rows in the window."""
+        """The numbers of (stored, NaN, NULL) rows in the window."""
         inside = window.holds(self.ticks)
         return int(self.counts[inside].sum()), int(self.nans[inside].sum()), int(self.nulls[inside].sum())
 
 
 def count_by_tick(ticks: NDArray[np.int64], column: DecodedColumn) -> TickCounts:
-    """Rows of a decoded column by tick."""
-    names, code = unique_codes(ticks)
+    """The rows of a decoded column by tick; `ticks` (rows,) has the tick of each row."""
+    unique, codes = unique_codes(ticks)
     nan, null = column.nan & ~column.null, column.null
     rows, nans, nulls = (
-        np.bincount(code if chosen is None else code[chosen], minlength=len(names)).astype(np.int64)
-        for chosen in (None, nan, null)
+        np.bincount(codes if mask is None else codes[mask], minlength=len(unique)).astype(np.int64)
+        for mask in (None, nan, null)
     )
-    seen = rows > 0
-    return TickCounts(names[seen], (rows - nans - nulls)[seen], nans[seen], nulls[seen])
+    used = rows > 0
+    return TickCounts(unique[used], (rows - nans - nulls)[used], nans[used], nulls[used])
 
 
 def unique_codes(ticks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ascending names that hold all the ticks, and the index of each tick's name.
+    """Ascending numbers that include all of `ticks`, and for each tick its index among them.
 
-    Where the ticks lie close together every number between is a name, which needs no sort.
+    If the ticks lie close together, every number of their range is included, which takes O(n) and no sort:
+    (5, 9, 5, 6, 7) has the numbers (5, 6, 7, 8, 9) and the indices (0, 4, 0, 1, 2). Otherwise O(n log n).
     """
     if not len(ticks):
         return ticks, ticks
     low, high = int(ticks.min()), int(ticks.max())
     if high - low <= len(ticks):
-        return low + np.arange(high - low + 1), ticks - low  # high + 1 may be no int64
-    names, code = np.unique(ticks, return_inverse=True)
-    return names, code
+        return low + np.arange(high - low + 1), ticks - low  # arange(low, high + 1) might overflow int64
+    unique, codes = np.unique(ticks, return_inverse=True)
+    return unique, codes
 
 
-def sum_tick_counts(totals: Sequence[TickCounts]) -> TickCounts:
-    """Rows by tick of all together."""
+def sum_tick_counts(parts: Sequence[TickCounts]) -> TickCounts:
+    """The rows of all parts together by tick."""
     empty = np.empty(0, np.int64)
-    names, code = np.unique(np.concatenate([empty, *(one.ticks for one in totals)]), return_inverse=True)
+    ticks, codes = np.unique(np.concatenate([empty, *(part.ticks for part in parts)]), return_inverse=True)
 
-    def summed(part: str) -> NDArray[np.int64]:
-        column = np.zeros(len(names), dtype=np.int64)
-        np.add.at(column, code, np.concatenate([empty, *(getattr(one, part) for one in totals)]))
-        return column
+    def summed(field: str) -> NDArray[np.int64]:
+        sums = np.zeros(len(ticks), dtype=np.int64)
+        np.add.at(sums, codes, np.concatenate([empty, *(getattr(part, field) for part in parts)]))
+        return sums
 
-    return TickCounts(names, summed("counts"), summed("nans"), summed("nulls"))
+    return TickCounts(ticks, summed("counts"), summed("nans"), summed("nulls"))

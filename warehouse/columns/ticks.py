@@ -1,12 +1,13 @@
-"""Ticks and windows: event time cut to a fixed width, the grain of every window.
+"""Ticks and windows: event time in units of a fixed width, the grain of every window.
 
-``tick = floor(epoch_us / width)``. Where a warehouse has no time column the tick of a row is
-the number of the step that was next when its batch arrived. A row whose time is NULL has the
-tick `NO_TICK`: it belongs to the whole, and to no window that names a time.
+    tick = floor(epoch_us / width)
 
-Times are those of the years 1 to 9999 in UTC, `FIRST_US` to `LAST_US`: what Python's datetimes, SQL and
-ISO 8601 can say. Rows with others are refused where they come in. A warehouse may hold some from before
-that rule: readers tell them as the nearest end of the range.
+In a warehouse without a time column the tick of a row is the number that the next step had when its batch
+arrived. A row whose time is NULL has the tick `NO_TICK`: only the window `ALL_TIME` holds it.
+
+Times lie in the years 1 to 9999 in UTC, from `FIRST_US` to `LAST_US`: Python's datetimes, SQL and ISO 8601
+have no others. Rows with other times are refused on input. A warehouse may have some from before that rule:
+they read as the nearest end of the range.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ NO_TICK = -(2**63)
 DAY_US = 86_400_000_000
 _LAST = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z, the first time that is taken
+FIRST_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z, the first time that is accepted
 LAST_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z, the last one
 _MICROSECOND = timedelta(microseconds=1)
-LONGEST_US = 2**53  # of a duration, in microseconds: 285 years
+LONGEST_US = 2**53  # the longest duration in microseconds: 285 years
 
 _UNITS = {
     "us": 1,
@@ -51,7 +52,10 @@ _UNITS = {
 
 
 def parse_duration(text: str | timedelta) -> int:
-    """Microseconds of ``"1 day"``, ``"7d"``, ``"15 minutes"`` or a timedelta; always positive."""
+    """Microseconds of ``"1 day"``, ``"7d"``, ``"15 minutes"`` or a timedelta.
+
+    InputError unless it is positive and at most LONGEST_US.
+    """
     width = width_us(text)
     if not 0 < width <= LONGEST_US:
         raise InputError(f"a duration must be positive and at most 285 years, got {text!r}.")
@@ -59,7 +63,7 @@ def parse_duration(text: str | timedelta) -> int:
 
 
 def parse_grace(text: str | int | timedelta) -> int:
-    """Microseconds of a grace period: a duration, or none at all (``"0"``, ``"0 s"``, ``"0 days"``)."""
+    """Microseconds of a grace period: a duration as above, or zero (``"0"``, ``"0 s"``, ``"0 days"``)."""
     width = 0 if text in ("0", 0) else width_us(text)
     if not 0 <= width <= LONGEST_US:
         raise InputError(f"a grace period must be from 0 to 285 years, got {text!r}.")
@@ -67,22 +71,25 @@ def parse_grace(text: str | int | timedelta) -> int:
 
 
 def width_us(text: Any) -> int:
-    """Microseconds of a duration of any length."""
+    """Microseconds of a duration of any length; InputError for text that does not parse."""
     if isinstance(text, timedelta):
         return text // _MICROSECOND
-    found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text.lower()) if isinstance(text, str) else None
-    # The whole word first: 'ms' is not the plural of 'm'.
-    unit = _UNITS.get(found[2], _UNITS.get(found[2].removesuffix("s"))) if found else None
-    if found is None or unit is None:
+    match = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text.lower()) if isinstance(text, str) else None
+    # First the word as it is: 'ms' is not the plural of 'm'.
+    unit = _UNITS.get(match[2], _UNITS.get(match[2].removesuffix("s"))) if match else None
+    if match is None or unit is None:
         raise InputError(
             f"not a duration: {text!r}. Expected a whole number and a unit from microseconds to weeks, "
             "such as '1 day', '7d' or '15 minutes'."
         )
-    return int(found[1]) * unit
+    return int(match[1]) * unit
 
 
 def epoch_us(moment: datetime | date | str) -> int:
-    """Microseconds since 1970 in UTC of a datetime (naive means UTC), a date, or ISO text."""
+    """Microseconds since 1970 in UTC of a datetime, a date (its midnight) or ISO text; naive times are UTC.
+
+    InputError for any other value.
+    """
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment.strip())
@@ -100,7 +107,7 @@ def epoch_us(moment: datetime | date | str) -> int:
 
 
 def from_epoch_us(us: int) -> datetime:
-    """The UTC datetime of microseconds since 1970; the nearest one there is, outside the years 1 to 9999."""
+    """The UTC datetime of microseconds since 1970; outside the years 1 to 9999 the nearest one inside."""
     return _EPOCH + min(max(us, FIRST_US), LAST_US) * _MICROSECOND
 
 
@@ -112,17 +119,17 @@ class Window:
     stop: int
 
     def holds(self, ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the ticks lie in the window."""
+        """A mask of the ticks that lie in the window; `ALL_TIME` also holds NO_TICK and the last int64."""
         if self == ALL_TIME:
             return np.ones(len(ticks), dtype=bool)
         return (ticks >= self.start) & (ticks < self.stop)
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether every tick of first..last (inclusive) lies in the window."""
+        """Whether every tick from `first` to `last`, inclusive, lies in the window."""
         return self == ALL_TIME or (self.start <= first and last < self.stop)
 
     def misses(self, first: int, last: int) -> bool:
-        """Whether no tick of first..last (inclusive) lies in the window."""
+        """Whether no tick from `first` to `last`, inclusive, lies in the window."""
         return self != ALL_TIME and (last < self.start or first >= self.stop)
 
 
@@ -130,11 +137,11 @@ ALL_TIME = Window(NO_TICK, _LAST)
 
 
 def window_between(start: Any, end: Any, tick_us: int | None) -> Window:
-    """The ticks that [start, end) touches; None leaves that side open.
+    """The ticks that [start, end) touches; None leaves that side open. InputError if there is none.
 
-    Ticks are whole: an edge inside a tick takes the whole tick, and the answer's window says so.
-
-    `start` and `end` are times where the warehouse has a time column, step numbers otherwise.
+    `start` and `end` are times, or step numbers if the warehouse has no time column (`tick_us` is None).
+    A tick that contains `start` or `end` belongs to the window as a whole: with ticks of an hour the window
+    from 9:30 to 11:15 is that from 9:00 to 12:00.
     """
     if tick_us is None:
         for edge in (start, end):
@@ -155,10 +162,10 @@ def window_between(start: Any, end: Any, tick_us: int | None) -> Window:
 
 
 def window_last(span: Any, newest: int, tick_us: int | None) -> Window:
-    """The newest ticks that cover `span`, counted back from the newest tick of the data.
+    """The last ticks of the data that cover `span`, up to the tick `newest`, inclusive.
 
-    `span` is a duration where the warehouse has a time column (rounded up to whole ticks), a
-    number of steps otherwise.
+    `span` is a duration, which is rounded up to whole ticks; or a number of steps if the warehouse has no
+    time column (`tick_us` is None).
     """
     if tick_us is None:
         if isinstance(span, bool) or not isinstance(span, (int, np.integer)) or span < 1:

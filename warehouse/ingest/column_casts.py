@@ -16,17 +16,10 @@ import pyarrow as pa
 from deltalake import Field
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.columns.column_types import find_column_type
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
-
-# The wider types that a column may be stored as without loss.
-_WIDER = {
-    "byte": {"short", "integer", "long"},
-    "short": {"integer", "long"},
-    "integer": {"long"},
-    "float": {"double"},
-}
 
 
 def check_columns(options: Options, fields: list[Field]) -> None:
@@ -41,10 +34,16 @@ def check_columns(options: Options, fields: list[Field]) -> None:
     if missing or unknown:
         raise InputError(f"the columns differ from the warehouse's: missing {missing}, unknown {unknown}.")
     for name, kind in columns.items():
-        if kind != stored[name] and stored[name] not in _WIDER.get(kind, set()):
+        if kind != stored[name] and stored[name] not in _wider_types(kind):
             raise InputError(
                 f"column {name!r} is {kind}, the warehouse has {stored[name]}. Cast it in the input."
             )
+
+
+def _wider_types(kind: str) -> tuple[str, ...]:
+    """The wider types that a column of the type may be stored as without loss."""
+    found = find_column_type(kind)
+    return () if found is None else found.wider
 
 
 def cast_rows(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.column_types import Limits
 from tidemark.warehouse.columns.measures import Measure, encode_values, epoch_micros
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
@@ -80,24 +81,24 @@ def _refusals(
     """Masks of refused rows, each with the reason; an empty reason if the rows have their own."""
     if row_filter.reasons:
         yield rows.column(rows.num_columns - 1).is_valid(), ""
-    for measure in _bounded(options):
-        least, most = measure.bounds or (0, 0)
+    for measure, limits in _bounded(options):
         column = encode_values(measure, rows.column(names.index(measure.name)))
-        outside = ~column.null & ((column.stored < least) | (column.stored > most))
-        yield pa.array(outside), f"{measure.name} lies outside the years 1 to 9999"
+        outside = ~column.null & ((column.stored < limits.least) | (column.stored > limits.greatest))
+        yield pa.array(outside), f"{measure.name} lies outside {limits.description}"
     if row_filter.latest is not None and options.time_column is not None:
         yield _too_far_ahead(
             row_filter.latest, options.time_column, rows.column(names.index(options.time_column.name))
         )
 
 
-def _bounded(options: Options) -> list[Measure]:
-    """The columns that accept only a part of the values of their type: times and dates."""
+def _bounded(options: Options) -> list[tuple[Measure, Limits]]:
+    """The columns that accept only a part of the numbers that can be stored, such as times and dates."""
     key = options.key_column
     columns = [options.time_column, *options.measures]
-    if key is not None and key.type in {"date", "timestamp"}:
+    if key is not None and key.column_type.is_measure:
         columns.append(Measure(key.name, key.type))
-    return list(dict.fromkeys(column for column in columns if column is not None and column.bounds))
+    measures = dict.fromkeys(column for column in columns if column is not None)
+    return [(measure, limits) for measure in measures if (limits := measure.column_type.limits) is not None]
 
 
 def _too_far_ahead(latest: int, time: Measure, array: pa.Array) -> tuple[pa.BooleanArray, str]:

@@ -92,12 +92,12 @@ def to_arrow(batches: BatchRange, summaries: Iterable[TickSummary]) -> pa.Table:
 
 
 def _keys_row(keys: KeySummary) -> dict[str, Any]:
-    is_text = not isinstance(keys.names, np.ndarray)
+    names = keys.names
     return {
         "nulls": keys.nulls,
         "floor": keys.floor,
-        "texts": keys.names.to_pylist() if is_text else None,
-        "numbers": None if is_text else keys.names.tolist(),
+        "texts": None if isinstance(names, np.ndarray) else names.to_pylist(),
+        "numbers": names.tolist() if isinstance(names, np.ndarray) else None,
         "known": keys.known.tolist(),
         "slack": keys.slack.tolist(),
         "cells": keys.sketch.bounds().cells.hi.tolist(),

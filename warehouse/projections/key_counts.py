@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark.warehouse.columns.keys import Key, as_names, encode_keys, name_sizes, names_of, stored_keys
+from tidemark.warehouse.columns.keys import (
+    Key,
+    as_names,
+    encode_keys,
+    name_sizes,
+    names_of,
+    stored_keys,
+    take_names,
+)
 from tidemark.warehouse.columns.measures import as_numpy, single_array
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta.store import KEY_MARKS, KEYS
@@ -123,7 +131,7 @@ class KeyCounts(Projection[KeyRows]):
             codes = pa.array(rows.codes.astype(np.int32))
             keys = pa.DictionaryArray.from_arrays(codes, stored_keys(self.key, rows.names))
         else:
-            keys = stored_keys(self.key, rows.names[rows.codes])
+            keys = stored_keys(self.key, take_names(rows.names, rows.codes))
         return pa.table([keys, pa.array(rows.ticks), pa.array(rows.counts)], names=["key", "tick", "count"])
 
     def from_stored(self, stored: ColumnsByName) -> list[KeyRows]:
@@ -180,8 +188,8 @@ class KeyCounts(Projection[KeyRows]):
 
     def digest(self, rows: KeyRows) -> int:
         """The sum of mixed bits of (key, tick), each times its count."""
-        numbered = isinstance(rows.names, np.ndarray)
-        words = rows.names.view(np.uint64) if numbered else text_hashes(rows.names)
+        names = rows.names
+        words = names.view(np.uint64) if isinstance(names, np.ndarray) else text_hashes(names)
         return hash_sum(words[rows.codes], rows.ticks, rows.counts)
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -134,14 +134,14 @@ def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[
         "floors": [pairs.floors.tolist()],
     }
     filled = [file for file in files if file.rows]
-    names, ticks_at = ([file.sort_keys[at] for file in filled] for at in (0, 1))
+    sort_keys = [names_and_ticks(file) for file in filled]
     before = [_extra(file).counts_before for file in filled]
     row, count = ([0, *np.cumsum([getattr(file, name) for file in filled])] for name in ("rows", "count"))
     marked = {
         "file": [path_in_table(file.path) for file in filled for _ in file.positions],
         "position": _joined([file.positions + first for file, first in zip(filled, row, strict=False)]),
-        "key": stored_keys(key, join_names([no_names(key), *names]), marked=True),
-        "tick": _joined(ticks_at),
+        "key": stored_keys(key, join_names([no_names(key), *(names for names, _ in sort_keys)]), marked=True),
+        "tick": _joined([ticks_at for _, ticks_at in sort_keys]),
         "count": _joined([rows + first for rows, first in zip(before, count, strict=False)]),
     }
     ticks = pa.array(np.concatenate([np.zeros_like(keys.cells), totals.ticks[pairs.cells]]))
@@ -153,6 +153,12 @@ def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[
     }
     groups = {HEADER: header, MARKS: marked, HEAVY: heavy}
     return {name: _table(key, columns) for name, columns in groups.items()}
+
+
+def names_and_ticks(file: MarkedFile) -> tuple[Names, NDArray[np.int64]]:
+    """The sort columns of a file of keys at its marks."""
+    names, ticks = file.sort_keys
+    return cast("Names", names), cast("NDArray[np.int64]", ticks)
 
 
 def _extra(file: MarkedFile) -> KeyFileSummary:

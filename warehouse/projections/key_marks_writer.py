@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.column_types import Storage
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys, join_heavy_keys, no_heavy_keys
 from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, names_from, separator, take_names
 from tidemark.warehouse.columns.text_bounds import text_bounds
@@ -166,8 +167,10 @@ def _stats(key: Key, ends: list[Name], ranges: dict[str, tuple[int, int]]) -> di
 
 def _bounds(key: Key, low: Name, high: Name) -> tuple[Any, Any]:
     if isinstance(low, bytes) and isinstance(high, bytes):
+        if key.column_type.storage is not Storage.STRING:
+            return None, None
         try:
-            return text_bounds(low.decode(), high.decode()) if key.type == "string" else (None, None)
+            return text_bounds(low.decode(), high.decode())
         except UnicodeDecodeError:
             return None, None
     if not key.is_double:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
-from tidemark.warehouse.columns.keys import Key, Name, join_names, name_at, unify_names
+from tidemark.warehouse.columns.keys import Key, Name, join_names, name_at, same_names, unify_names
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.projections.key_marks import KeyMarks
+from tidemark.warehouse.projections.key_marks import KeyMarks, names_and_ticks
 from tidemark.warehouse.projections.key_marks_writer import KeyMarkCollector
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.runs.marks import RunFile
@@ -71,14 +71,13 @@ class KeyChecker:
             np.concatenate(
                 [one.extra.counts_before + first for one, first in zip(files, counts, strict=False)]
             ),
-            np.concatenate([one.sort_keys[1] for one in files]),
+            np.concatenate([names_and_ticks(one)[1] for one in files]),
         )
-        names = join_names([one.sort_keys[0] for one in files])
-        same = (
-            np.array_equal(names, marks.keys) if isinstance(names, np.ndarray) else names.equals(marks.keys)
-        )
+        names = join_names([names_and_ticks(one)[0] for one in files])
         said = (marks.positions, marks.counts_before, marks.ticks)
-        return bool(same) and all(np.array_equal(a, b) for a, b in zip(found, said, strict=True))
+        if not same_names(names, marks.keys):
+            return False
+        return all(np.array_equal(a, b) for a, b in zip(found, said, strict=True))
 
 
 class _Heavy:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.keys import count_tuples_less, join_names, name_at, unify_names
+from tidemark.warehouse.columns.keys import count_tuples_less, name_at, unify_names
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.runs.projection import MarkedFile, Marks, Rows, SortColumns, SortKey
 
@@ -175,7 +175,7 @@ def _order(places: Sequence[SortColumns]) -> NDArray[np.int64]:
     columns = []
     for parts in zip(*places, strict=True):
         numbers = isinstance(parts[0], np.ndarray)
-        columns.append(join_names(parts) if numbers else np.concatenate(unify_names(parts)[1]))
+        columns.append(np.concatenate(parts if numbers else unify_names(parts)[1]))
     order: NDArray[np.int64] = np.lexsort(columns[::-1])
     return order
 

@@ -25,14 +25,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.keys import SortColumn, SortValue
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import NO_DIGESTS, FileDigests, RunFile
 
-SortKey = tuple[Any, ...]  # where a row stands in the order: its sort columns, compared from left to right
-SortColumns = tuple[Any, ...]  # sort columns of many rows: each an array, or names (keys.py)
+SortKey = tuple[
+    SortValue, ...
+]  # where a row stands in the order: its sort columns, compared from left to right
+SortColumns = tuple[SortColumn, ...]  # the sort columns of many rows
 T = TypeVar("T")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from tidemark.warehouse.columns.column_types import is_time_type, time_type_names
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.schema import column_types
@@ -187,8 +188,10 @@ class Options:
                 Measure(name, columns[name])
             elif role == "key":
                 Key(name, columns[name])
-            elif columns[name] not in {"timestamp", "date"}:
-                raise InputError(f"the time column {name!r} is {columns[name]}. Expected timestamp or date.")
+            elif not is_time_type(columns[name]):
+                raise InputError(
+                    f"the time column {name!r} is {columns[name]}. Expected {time_type_names()}."
+                )
 
     def check_same(self, given: Mapping[str, Any]) -> None:
         """The options given (those not None) are the stored ones."""

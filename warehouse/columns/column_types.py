@@ -1,0 +1,354 @@
+"""The table of column types: what tidemark knows about each type that a column of `events` may have.
+
+Each type has one `ColumnType`: the names of the type in other systems, how its values are stored and read
+back, and the roles that a column of the type may have:
+
+    role        types
+    measure     those with `is_measure`: numbers that have an exact order as DOUBLE or BIGINT
+    key         measures, booleans and text
+    event time  those with `unit_us`: a stored number is a number of such units since 1970
+
+A type is stored as DOUBLE, as BIGINT, or as text. Other modules look a type up here, by Delta's name
+(`column_type`), by the SQL name (`sql_column_type`) or by the Arrow type (`arrow_column_type`). The table has
+no decimals: `decimal_type` makes their `ColumnType` from precision and scale.
+
+To add a type: add its `ColumnType` to `_ALL` below. `encode` and `decode` must keep the order of the values.
+Give `from_value` if the values in Python are not plain numbers, and `limits` if not every stored number is a
+value. No other file changes, with two exceptions outside of the table: a type that the Delta libraries do not
+know cannot be stored in `events`, and stream/strict_text.py decides what Spark's readers accept as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, epoch_us, from_epoch_us
+from tidemark.warehouse.errors import InputError
+
+MEASURE_DIGITS = 18  # of a decimal that fits into a BIGINT
+DECIMAL_DIGITS = 38  # of a decimal at most
+
+INTEGER_PATTERN = r"[+-]?[0-9]+"
+NUMBER_PATTERN = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+ZONE_PATTERN = r"(Z|[+-][0-9]{2}:[0-9]{2})"
+_FLOAT_PATTERN = f"({NUMBER_PATTERN}|(NaN|-?Inf|[+-]?Infinity))"
+_DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIMESTAMP_PATTERN = _DATE_PATTERN + r"([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?" + ZONE_PATTERN + "?)?"
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_YEARS = "the years 1 to 9999"
+
+
+class Storage(Enum):
+    """How the tables of runs and of the ledger store a column; the value is the Arrow type."""
+
+    DOUBLE = pa.float64()
+    BIGINT = pa.int64()
+    STRING = pa.string()
+    BINARY = pa.binary()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The least and the greatest stored number that is accepted, both inclusive, and their description."""
+
+    least: int
+    greatest: int
+    description: str
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _as_numpy(array: pa.Array) -> NDArray[Any]:
+    return np.from_dlpack(array)
+
+
+def encode_integers(array: pa.Array) -> NDArray[np.int64]:
+    """Integers as int64; NULL as 0."""
+    return _as_numpy(pc.fill_null(array.cast(pa.int64()), 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnType:
+    """One type of column.
+
+    name          Delta's name
+    sql           Spark's SQL name
+    arrow         a regular expression that matches the text of each Arrow type that is stored as this one
+    storage       how runs, marks and ledger store it
+    is_measure    whether a measure may have the type
+    encode        an Arrow array of the type -> its stored numbers, undefined where NULL; unused for text
+    decode        a stored number, or a text as bytes -> the value in Python
+    from_value    a value in Python -> the greatest stored number that is not above it, or the text as bytes;
+                  None for a value of another type. Left out if the values are plain numbers
+    limits        the stored numbers that are accepted; None accepts all
+    unit_us       for an event time, the microseconds of one stored unit
+    digits        for integers and decimals, the decimal digits that hold every value, as Spark defines them
+    scale         for decimals, the digits after the decimal point
+    is_decimal    whether it is a decimal
+    wider         Delta's names of the types that a column of this type may be stored as without loss
+    convert       a value of a type that widens to this one -> the value in Python
+    duckdb        DuckDB's name; the SQL name in upper case if left out
+    text_pattern  a regular expression of the accepted text; None accepts any text
+    """
+
+    name: str
+    sql: str
+    arrow: str
+    storage: Storage
+    is_measure: bool = True
+    encode: Callable[[pa.Array], NDArray[Any]] = encode_integers
+    decode: Callable[[Any], Any] = int
+    from_value: Callable[[Any], int | bytes | None] | None = None
+    limits: Limits | None = None
+    unit_us: int | None = None
+    digits: int = 0
+    scale: int = 0
+    is_decimal: bool = False
+    wider: tuple[str, ...] = ()
+    convert: Callable[[Any], Any] = _unchanged
+    duckdb: str = ""
+    text_pattern: str | None = None
+
+    @property
+    def is_double(self) -> bool:
+        """Whether it is stored as DOUBLE."""
+        return self.storage is Storage.DOUBLE
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is stored as it is, as text or bytes."""
+        return self.storage in {Storage.STRING, Storage.BINARY}
+
+    @property
+    def is_key(self) -> bool:
+        """Whether a key may have the type: all but decimals of more than 18 digits."""
+        return self.is_measure or not self.is_number
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether its values are integers; a time or date has no digits and is none."""
+        return self.digits > 0 and not self.is_decimal
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values in Python are plain numbers: int, float or Decimal."""
+        return self.from_value is None
+
+
+def _encode_doubles(array: pa.Array) -> NDArray[np.float64]:
+    """Doubles, -0.0 as 0.0; NULL as 0.0."""
+    return _as_numpy(pc.fill_null(array.cast(pa.float64()), 0.0)) + 0.0
+
+
+def _encode_booleans(array: pa.Array) -> NDArray[np.int64]:
+    return encode_integers(array.cast(pa.int8()))
+
+
+def _encode_dates(array: pa.Array) -> NDArray[np.int64]:
+    return encode_integers(array.cast(pa.int32()))
+
+
+def _encode_timestamps(array: pa.Array) -> NDArray[np.int64]:
+    return encode_integers(array.cast(pa.timestamp("us", tz=array.type.tz)))
+
+
+def _encode_decimals(array: pa.Array) -> NDArray[np.int64]:
+    """The unscaled integers of decimals with at most 18 digits: the low word of each 128-bit value."""
+    wide = array.cast(pa.decimal128(DECIMAL_DIGITS, array.type.scale))
+    words = np.frombuffer(wide.buffers()[1], dtype=np.int64)
+    low = words[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2].copy()
+    low[_as_numpy(wide.is_null().cast(pa.uint8())).astype(bool)] = 0
+    return low
+
+
+def _date_of(days: Any) -> date:
+    return from_epoch_us(int(days) * DAY_US).date()
+
+
+def _timestamp_of(us: Any) -> datetime:
+    return from_epoch_us(int(us))
+
+
+def _day_of(value: Any) -> int | None:
+    return epoch_us(value) // DAY_US if isinstance(value, str | date) else None
+
+
+def _us_of(value: Any) -> int | None:
+    return epoch_us(value) if isinstance(value, str | date) else None
+
+
+def _bit_of(value: Any) -> int | None:
+    return int(value) if isinstance(value, bool | np.bool_) else None
+
+
+def _utf8_of(value: Any) -> bytes | None:
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else None
+
+
+def _text_of(utf8: Any) -> str:
+    text: str = utf8.decode("utf-8", "surrogateescape")
+    return text
+
+
+def _bytes_of(value: Any) -> bytes | None:
+    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ")
+    return str(value)
+
+
+def _to_timestamp(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    return datetime.combine(value if isinstance(value, date) else date.fromisoformat(value), time(), UTC)
+
+
+def _integer(name: str, sql: str, arrow: str, digits: int, wider: tuple[str, ...]) -> ColumnType:
+    return ColumnType(
+        name=name, sql=sql, arrow=arrow, storage=Storage.BIGINT, digits=digits, wider=wider,
+        convert=int, text_pattern=INTEGER_PATTERN,
+    )  # fmt: skip
+
+
+def _floating(name: str, wider: tuple[str, ...]) -> ColumnType:
+    return ColumnType(
+        name=name, sql=name, arrow=name, storage=Storage.DOUBLE, encode=_encode_doubles, decode=float,
+        wider=wider, convert=float, text_pattern=_FLOAT_PATTERN,
+    )  # fmt: skip
+
+
+# Unsigned integers become the type that holds them all, as Spark reads them from Parquet.
+_ALL = (
+    ColumnType(
+        name="boolean", sql="boolean", arrow="bool", storage=Storage.BIGINT, is_measure=False,
+        encode=_encode_booleans, decode=bool, from_value=_bit_of, text_pattern="(?i:true|false)",
+    ),
+    _integer("byte", "tinyint", "int8", 3, ("short", "integer", "long")),
+    _integer("short", "smallint", "int16|uint8", 5, ("integer", "long")),
+    _integer("integer", "int", "int32|uint16", 10, ("long",)),
+    _integer("long", "bigint", "int64|uint32", 20, ()),
+    _floating("float", ("double",)),
+    _floating("double", ()),
+    ColumnType(
+        name="string", sql="string", arrow="string|large_string|string_view", storage=Storage.STRING,
+        is_measure=False, decode=_text_of, from_value=_utf8_of, convert=_to_text, duckdb="VARCHAR",
+    ),
+    ColumnType(
+        name="binary", sql="binary", arrow=r"binary|large_binary|binary_view|fixed_size_binary\[\d+\]",
+        storage=Storage.BINARY, is_measure=False, decode=_unchanged, from_value=_bytes_of, duckdb="BLOB",
+    ),
+    ColumnType(
+        name="date", sql="date", arrow=r"date32\[day\]|date64\[ms\]", storage=Storage.BIGINT,
+        encode=_encode_dates, decode=_date_of, from_value=_day_of, unit_us=DAY_US,
+        limits=Limits(FIRST_US // DAY_US, LAST_US // DAY_US, _YEARS), text_pattern=_DATE_PATTERN,
+    ),
+    ColumnType(
+        name="timestamp", sql="timestamp", arrow=r"timestamp\[\w+, tz=.+\]", storage=Storage.BIGINT,
+        encode=_encode_timestamps, decode=_timestamp_of, from_value=_us_of, unit_us=1,
+        limits=Limits(FIRST_US, LAST_US, _YEARS), convert=_to_timestamp, duckdb="TIMESTAMPTZ",
+        text_pattern=_TIMESTAMP_PATTERN,
+    ),
+)  # fmt: skip
+COLUMN_TYPES = {kind.name: kind for kind in _ALL}  # by Delta's name; decimals are not among them
+
+
+@lru_cache(maxsize=1024)
+def decimal_type(precision: int, scale: int) -> ColumnType:
+    """The type decimal(precision,scale). One of more than 18 digits is not a measure."""
+    name = f"decimal({precision},{scale})"
+    return ColumnType(
+        name=name, sql=name, arrow=rf"decimal\d*\({precision}, {scale}\)", storage=Storage.BIGINT,
+        is_measure=precision <= MEASURE_DIGITS, encode=_encode_decimals,
+        decode=lambda unscaled: Decimal(int(unscaled)).scaleb(-scale), digits=precision, scale=scale,
+        is_decimal=True, convert=Decimal, text_pattern=NUMBER_PATTERN,
+    )  # fmt: skip
+
+
+def find_column_type(name: str) -> ColumnType | None:
+    """The type of Delta's name, such as `long` or `decimal(10,2)`; None for nested and unknown types."""
+    return COLUMN_TYPES.get(name) or _decimal_named(name)
+
+
+def column_type(name: str) -> ColumnType:
+    """The type of Delta's name; InputError for nested and unknown types. O(1)."""
+    found = find_column_type(name)
+    if found is None:
+        raise InputError(f"unknown column type: {name}. Expected one of: {', '.join(COLUMN_TYPES)}, decimal.")
+    return found
+
+
+def sql_column_type(name: str) -> ColumnType | None:
+    """The type of the SQL name, such as `bigint`; None for nested and unknown types."""
+    by_name = (kind for kind in COLUMN_TYPES.values() if kind.sql == name)
+    return next(by_name, None) or _decimal_named(name)
+
+
+def sql_name(name: str) -> str:
+    """The SQL name of Delta's name; the SQL text of a nested type is returned as it is."""
+    found = find_column_type(name)
+    return name if found is None else found.sql
+
+
+def arrow_column_type(arrow: pa.DataType) -> ColumnType | None:
+    """The type that an Arrow type is stored as; None if there is none.
+
+    None for timestamps without a zone: what they mean depends on where they come from.
+    """
+    if pa.types.is_decimal(arrow):
+        fits = arrow.precision <= DECIMAL_DIGITS and arrow.scale >= 0
+        return decimal_type(arrow.precision, arrow.scale) if fits else None
+    if pa.types.is_uint64(arrow):
+        return decimal_type(20, 0)
+    text = str(arrow)
+    return next((kind for kind in COLUMN_TYPES.values() if re.fullmatch(kind.arrow, text)), None)
+
+
+def is_time_type(name: str) -> bool:
+    """Whether an event time may have the type of Delta's name."""
+    found = find_column_type(name)
+    return found is not None and found.unit_us is not None
+
+
+def measure_type_names() -> str:
+    """The names of all types of measures, for error messages."""
+    measures = [kind for kind in COLUMN_TYPES.values() if kind.is_measure]
+    numbers = [kind.name for kind in measures if kind.is_number]
+    others = [kind.name for kind in measures if not kind.is_number]
+    return ", ".join([*numbers, f"decimal (up to {MEASURE_DIGITS} digits)", *others])
+
+
+def key_type_names() -> str:
+    """The names of all types of keys, for error messages."""
+    others = [kind for kind in COLUMN_TYPES.values() if kind.is_key and not kind.is_measure]
+    others.sort(key=lambda kind: not kind.is_text)
+    return ", ".join([*(kind.name for kind in others), measure_type_names()])
+
+
+def time_type_names() -> str:
+    """The names of all types of event times, the finest first, for error messages."""
+    times = sorted((kind.unit_us, kind.name) for kind in COLUMN_TYPES.values() if kind.unit_us is not None)
+    return " or ".join(name for _, name in times)
+
+
+@lru_cache(maxsize=1024)
+def _decimal_named(name: str) -> ColumnType | None:
+    match = _DECIMAL.fullmatch(name)
+    return decimal_type(int(match[1]), int(match[2])) if match else None
