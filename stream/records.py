@@ -14,6 +14,7 @@ from deltalake import Schema
 from tidemark.stream.strict_text import StrictParser
 from tidemark.warehouse.columns.schema import ddl, delta_fields, quoted
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.ingest.rejected import RECORD, RECORD_COLUMNS
 from tidemark.warehouse.settings.options import Options
 
 if TYPE_CHECKING:
@@ -29,15 +30,15 @@ def parse(
 ) -> DataFrame:
     """Parses the text column `value` of `records`.
 
-    records   also has the column `position`: where the record is in the source
+    records   also has the columns of RECORD that describe the source, such as `position`
     form      'json': one object (RFC 8259) with at least one of the warehouse's columns per record. Missing
               columns are NULL, other fields are ignored. 'csv': one line (RFC 4180) with all columns per
               record; an empty field is NULL
     columns   the order of the fields of CSV; by default the order of the warehouse's columns
 
-    Returns the warehouse's columns and `_position`, `_raw` (the text) and `_reason` (NULL if the record is
-    accepted), in the form that `stream.start` expects. Raises InputError if the warehouse has no columns yet,
-    or if `columns` does not match them.
+    Returns the warehouse's columns and RECORD_COLUMNS, among them `_raw` (the text) and `_reason` (NULL if
+    the record is accepted), as `stream.start` expects them. Raises InputError if the warehouse has no
+    columns yet, or if `columns` does not match them.
     """
     from pyspark.sql import functions as F
 
@@ -49,9 +50,10 @@ def parse(
         raise InputError(f"columns must name each column of the warehouse once; {unknown} do not match.")
     named = [(name, types[name]) for name in columns or types]
     strict = _strict_parser(records, form, named)
+    source_columns = [name for name in RECORD.names if name not in ("raw", "reason")]
     checked = records.select(
         F.col("value").alias("_raw"),
-        F.col("position").alias("_position"),
+        *(F.col(name).alias(f"_{name}") for name in source_columns),
         _reasons_of(strict)(F.col("value").cast("binary")).alias("_wrong"),
     )
     # A line break at the end belongs to the producer's framing, not to the last field.
@@ -60,9 +62,9 @@ def parse(
     schema = ddl([*named, (_CORRUPT, "string")])
     settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "escape": '"'}
     parsed = F.from_json(text, schema, settings) if form == "json" else F.from_csv(text, schema, settings)
-    rows = checked.select(parsed.alias("p"), "_raw", "_position", "_wrong")
+    rows = checked.select("*", parsed.alias("p")).withColumn("_reason", _reason(strict))
     parsed_columns = [F.col(f"p.{quoted(name)}").alias(name) for name in types]
-    return rows.select(*parsed_columns, "_position", "_raw", _reason(strict).alias("_reason"))
+    return rows.select(*parsed_columns, *RECORD_COLUMNS)
 
 
 def _strict_parser(

@@ -17,7 +17,8 @@ from tidemark.warehouse.errors import InputError, TooManyRejected
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers
-from tidemark.warehouse.ingest.append_rows import RECORD_COLUMNS, Appended
+from tidemark.warehouse.ingest.append_rows import Appended
+from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS
 from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import read_options

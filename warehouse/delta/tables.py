@@ -303,7 +303,8 @@ def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] 
         del known[path]
     if not paths:
         return table_without_rows(pa.schema(table.schema()))
-    return pa.concat_tables([known[path] for path in paths])
+    # A file from before a column was added has NULL there.
+    return pa.concat_tables([known[path] for path in paths], promote_options="default")
 
 
 def read_file(store: Store, name: str, path: str, columns: Sequence[str] | None = None) -> pa.Table:

@@ -27,12 +27,10 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import Input
 from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
-from tidemark.warehouse.ingest.rejected import has_rejected
+from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS, has_rejected
 from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RowFilter
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.settings.options import Options, read_options
-
-RECORD_COLUMNS = ("_position", "_raw", "_reason")  # columns that a parser adds: see `RowFilter.reasons`
 
 
 @dataclass(slots=True)

@@ -1,4 +1,8 @@
-"""The table `rejected`: records of a stream that could not be taken, with their text and the reason."""
+"""The table `rejected`: records of a stream that could not be taken, with their text and the reason.
+
+To add a column that describes a record: add it to RECORD, and to the records that jobs/stream_events.py
+reads. The parser (stream/records.py) passes it on as ``_<name>``, the filter keeps it with its type.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +19,16 @@ from tidemark.warehouse.delta.store import REJECTED, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest.new_files import NewFile
 
+# What describes a refused record: where it is in its source, the record itself, and why it was refused.
+RECORD = pa.schema([("position", pa.string()), ("raw", pa.string()), ("reason", pa.string())])
+RECORD_COLUMNS = tuple(f"_{name}" for name in RECORD.names)  # the columns that a parser adds to its rows
 SCHEMA = pa.schema(
-    [
-        ("source", pa.string()),
-        ("batch", pa.int64()),
-        ("position", pa.string()),
-        ("raw", pa.string()),
-        ("reason", pa.string()),
-        ("rejected_at", pa.timestamp("us", tz="UTC")),
-    ]
+    [("source", pa.string()), ("batch", pa.int64()), *RECORD, ("rejected_at", pa.timestamp("us", tz="UTC"))]
 )
 
 
 def write_rejected(store: Store, batch: BatchRange, records: Sequence[Mapping[str, Any]]) -> NewFile:
-    """Writes the refused records of a batch, each with position, raw and reason, into one new file."""
+    """Writes the refused records of a batch, each with the columns of RECORD, into one new file."""
     common = {"source": batch.source, "batch": batch.first, "rejected_at": datetime.now(UTC)}
     rows = pa.Table.from_pylist([{**common, **record} for record in records], SCHEMA)
     bound = {"source": batch.source, "batch": batch.first}

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.column_types import Limits
 from tidemark.warehouse.columns.measures import Measure, encode_values, epoch_micros
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.ingest.rejected import RECORD
 from tidemark.warehouse.settings.options import Options
 
 _SHOWN = 200  # characters of a record in an error
@@ -31,8 +32,8 @@ class RowFilter:
     """Which rows are refused, in addition to those outside the years 1 to 9999.
 
     latest          the last event time that is taken, in microseconds since 1970, inclusive; None takes any
-    reasons         the rows have three more columns at the end: the position of the record in its source, the
-                    record itself, and the reason why it is refused, NULL if it is taken
+    reasons         the rows have RECORD_COLUMNS at the end, which describe the record of each row; `_reason`
+                    is NULL for a row that is taken
     all_or_nothing  a refused row raises InputError
     """
 
@@ -51,8 +52,8 @@ def filter_rows(
     """Splits rows into those taken and those refused.
 
     The warehouse's columns, called `names`, come first in `rows`, in that order, under any names. Each
-    refused row is a dict of position, raw (the record, or the row as JSON) and reason. InputError for a
-    refused row if the filter is all_or_nothing.
+    refused row is a dict with the columns of RECORD; its `raw` is the record, or the row as JSON. InputError
+    for a refused row if the filter is all_or_nothing.
     """
     refusals = list(_refusals(row_filter, options, names, rows))
     bad = reduce(pc.or_, (mask for mask, _ in refusals)) if refusals else None
@@ -60,13 +61,13 @@ def filter_rows(
         return rows, []
     refused: list[dict[str, Any]] = []
     for i in np.flatnonzero(np.asarray(bad)).tolist():
-        record = rows.columns[-3:] if row_filter.reasons else [pa.nulls(rows.num_rows)] * 3
-        position, raw, reason = (_text(readable(column[i])) for column in record)
-        if raw is None:
+        record = _record_of(row_filter, rows, i)
+        if record["raw"] is None:
             values = {name: readable(column[i]) for name, column in zip(names, rows.columns, strict=False)}
-            raw = json.dumps(values, default=str)
-        reason = reason or next(text for mask, text in refusals if text and mask[i].as_py())
-        refused.append({"position": position, "raw": raw, "reason": reason})
+            record["raw"] = json.dumps(values, default=str)
+        if record["reason"] is None:
+            record["reason"] = next(text for mask, text in refusals if text and mask[i].as_py())
+        refused.append(record)
     if row_filter.all_or_nothing:
         raise InputError(
             f"a row of the batch cannot be taken: {refused[0]['reason']}: {refused[0]['raw'][:_SHOWN]}. "
@@ -75,12 +76,24 @@ def filter_rows(
     return rows.filter(pc.invert(bad)), refused
 
 
+def _record_of(row_filter: RowFilter, rows: pa.RecordBatch, i: int) -> dict[str, Any]:
+    """The columns of RECORD of row i, None where the rows do not have them."""
+    if not row_filter.reasons:
+        return dict.fromkeys(RECORD.names)
+    columns = zip(RECORD, rows.columns[-len(RECORD) :], strict=True)
+    return {
+        field.name: _text(readable(column[i])) if pa.types.is_string(field.type) else column[i].as_py()
+        for field, column in columns
+    }
+
+
 def _refusals(
     row_filter: RowFilter, options: Options, names: list[str], rows: pa.RecordBatch
 ) -> Iterator[tuple[pa.BooleanArray, str]]:
     """Masks of refused rows, each with the reason; an empty reason if the rows have their own."""
     if row_filter.reasons:
-        yield rows.column(rows.num_columns - 1).is_valid(), ""
+        reason = rows.columns[-len(RECORD) :][RECORD.get_field_index("reason")]
+        yield reason.is_valid(), ""
     for measure, limits in _bounded(options):
         column = encode_values(measure, rows.column(names.index(measure.name)))
         outside = ~column.null & ((column.stored < limits.least) | (column.stored > limits.greatest))
