@@ -47,9 +47,9 @@ from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections.key_marks_writer import KeyFileSummary
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.marks import (
-    HEADER,
-    HEAVY,
-    MARKS,
+    HEADER_GROUP,
+    HEAVY_GROUP,
+    MARKS_GROUP,
     RunFile,
     files_from_marks,
     flatten,
@@ -151,7 +151,7 @@ def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[
         "tick": pc.if_else(whole, pa.scalar(None, pa.int64()), ticks),
         "count": _joined([keys.counts, pairs.counts]),
     }
-    groups = {HEADER: header, MARKS: marked, HEAVY: heavy}
+    groups = {HEADER_GROUP: header, MARKS_GROUP: marked, HEAVY_GROUP: heavy}
     return {name: _table(key, columns) for name, columns in groups.items()}
 
 
@@ -206,11 +206,11 @@ def read(key: Key, run: Run, file: SealedFile, later: ReopenMarks) -> KeyMarks:
 
     def heavy() -> tuple[HeavyKeys, HeavyKeys]:
         found: tuple[HeavyKeys, HeavyKeys] = later(
-            lambda again: _heavy(key, again.read(HEADER), again.read(HEAVY))
+            lambda again: _heavy(key, again.read(HEADER_GROUP), again.read(HEAVY_GROUP))
         )
         return found
 
-    return _from_arrow(key, run, file.read(HEADER), file.read(MARKS), heavy)
+    return _from_arrow(key, run, file.read(HEADER_GROUP), file.read(MARKS_GROUP), heavy)
 
 
 def _from_arrow(

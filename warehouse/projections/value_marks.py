@@ -43,10 +43,10 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.layout import Run
 from tidemark.warehouse.runs.marks import (
-    CONTENT,
-    HEADER,
-    MARKS,
-    SPANS,
+    CONTENT_FIELD,
+    HEADER_GROUP,
+    MARKS_GROUP,
+    SPANS_GROUP,
     RunFile,
     files_from_marks,
     flatten,
@@ -241,9 +241,9 @@ def to_arrow(measure: Measure, files: Sequence[MarkedFile], totals: TickCounts) 
     marks = [_marks_of(measure, file, first) for file, first in zip(files, firsts, strict=True)]
     spans = Spans.concat([(first, file.extra) for file, first in zip(files, firsts, strict=True)])
     return {
-        HEADER: header,
-        MARKS: pa.concat_tables(marks),
-        SPANS: pa.table({CONTENT.name: pa.array([spans.to_bytes()], CONTENT.type)}),
+        HEADER_GROUP: header,
+        MARKS_GROUP: pa.concat_tables(marks),
+        SPANS_GROUP: pa.table({CONTENT_FIELD.name: pa.array([spans.to_bytes()], CONTENT_FIELD.type)}),
     }
 
 
@@ -264,7 +264,9 @@ def read(run: Run, file: SealedFile, later: ReopenMarks) -> ValueMarks:
         found: Spans = later(_spans)
         return found
 
-    return _from_arrow(run, file.read(HEADER, columns=LISTS), file.read(MARKS, columns=BASIC), spans)
+    return _from_arrow(
+        run, file.read(HEADER_GROUP, columns=LISTS), file.read(MARKS_GROUP, columns=BASIC), spans
+    )
 
 
 def _from_arrow(run: Run, header: pa.Table, marks: pa.Table, spans: Callable[[], Spans]) -> ValueMarks:
@@ -282,9 +284,9 @@ def _from_arrow(run: Run, header: pa.Table, marks: pa.Table, spans: Callable[[],
 
 def _spans(file: SealedFile) -> Spans:
     """The spans of a run from the file of its marks."""
-    if SPANS in file.names:
-        return Spans.from_bytes(file.read(SPANS, columns=[CONTENT.name]).column(0)[0].as_py())
-    table = file.read(MARKS, columns=["position", "ticks", "counts"])
+    if SPANS_GROUP in file.names:
+        return Spans.from_bytes(file.read(SPANS_GROUP, columns=[CONTENT_FIELD.name]).column(0)[0].as_py())
+    table = file.read(MARKS_GROUP, columns=["position", "ticks", "counts"])
     lengths = np.diff(as_numpy(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
     opens = np.flatnonzero(lengths)
     if not len(opens) and len(lengths):
