@@ -82,8 +82,8 @@ class KeyMarks:
 
     `rows` is the number of pairs that the run stores. Mark i is the pair (keys[i], ticks[i]) at
     `positions[i]`, with `counts_before[i]` rows of `events` before it; (k,) each. `totals` are the rows by
-    tick: with a key (`counts`) and with NULL (`nulls`). `heavy()` reads the heavy keys of the run (one cell) and those of each
-    tick (cell j is tick j of `totals`) from the marks file on every call.
+    tick: with a key (`counts`) and with NULL (`nulls`). `heavy()` reads the heavy keys of the run (one cell)
+    and those of each tick (cell j is tick j of `totals`) from the marks file on every call.
     """
 
     run: Run
