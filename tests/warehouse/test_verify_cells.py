@@ -76,7 +76,7 @@ def test_pairs_that_are_folded_into_one_number_are_caught(uri: Path, monkeypatch
                 sums[tick ^ (span << 40)] += count
         return sums
 
-    monkeypatch.setattr(Spans, "same", folded)
+    monkeypatch.setattr(Spans, "equals", folded)
     swap(uri)
     assert CHECK not in failing(uri)
 
