@@ -19,7 +19,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import KEY_MARKS, Store
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.projections.value_marks import Spans
-from tidemark.warehouse.runs.marks import BY_ORDER, CONTENT, DIGESTS, SPANS
+from tidemark.warehouse.runs.marks import CONTENT_FIELD, DIGESTS_GROUP, SPANS_GROUP, UNNAMED_GROUPS
 
 
 def table_names(uri: str | os.PathLike[str]) -> list[str]:
@@ -92,7 +92,7 @@ def rewrite_file(
     with open_sealed(store.filesystem(), f"{name}/{path}") as file:
         groups = file.names or tuple(map(str, range(file.metadata.num_row_groups)))
         parts = {group: file.read_group(at) for at, group in enumerate(groups)}
-    kept = {group: parts.pop(group) for group in (SPANS, DIGESTS) if group in parts}
+    kept = {group: parts.pop(group) for group in (SPANS_GROUP, DIGESTS_GROUP) if group in parts}
     if packed is not None:
         kept[packed] = change(kept[packed])
         return tables.write_file(store, name, parts | kept, path)
@@ -115,11 +115,13 @@ def forget_digests(uri: str | os.PathLike[str]) -> None:
     disk = Store.from_uri(uri).filesystem()
     marked = [name for name in table_names(uri) if name.startswith("marks") or name == KEY_MARKS]
     for path in (path for name in marked for path in (Path(uri) / name).rglob("*.parquet")):
-        with open_sealed(disk, str(path.relative_to(uri)), names=BY_ORDER) as file:
-            parts = [file.read(name) for name in BY_ORDER if name in file.names]
-            if SPANS in file.names:
-                parts[1] = _with_lists(parts[1], file.read(SPANS).column(CONTENT.name)[0].as_py())
-        parts = [part.select([one for one in part.column_names if one != CONTENT.name]) for part in parts]
+        with open_sealed(disk, str(path.relative_to(uri)), names=UNNAMED_GROUPS) as file:
+            parts = [file.read(name) for name in UNNAMED_GROUPS if name in file.names]
+            if SPANS_GROUP in file.names:
+                parts[1] = _with_lists(parts[1], file.read(SPANS_GROUP).column(CONTENT_FIELD.name)[0].as_py())
+        parts = [
+            part.select([one for one in part.column_names if one != CONTENT_FIELD.name]) for part in parts
+        ]
         with pq.ParquetWriter(path, parts[0].schema) as writer:
             for part in parts:
                 writer.write_table(part, row_group_size=max(1, part.num_rows))
@@ -127,12 +129,12 @@ def forget_digests(uri: str | os.PathLike[str]) -> None:
 
 def recounted(rows: pa.Table, change: Callable[[NDArray[np.int64]], None]) -> pa.Table:
     """The row group of a run's spans with other counts (spans, ticks): `change` sets them in place."""
-    spans = Spans.from_bytes(rows.column(CONTENT.name)[0].as_py())
+    spans = Spans.from_bytes(rows.column(CONTENT_FIELD.name)[0].as_py())
     counts = spans.counts.astype(np.int64)
     change(counts)
     packed = Spans(spans.starts, spans.ticks, counts.astype(spans.counts.dtype)).to_bytes()
-    i = rows.schema.get_field_index(CONTENT.name)
-    return rows.set_column(i, CONTENT, pa.array([packed], CONTENT.type))
+    i = rows.schema.get_field_index(CONTENT_FIELD.name)
+    return rows.set_column(i, CONTENT_FIELD, pa.array([packed], CONTENT_FIELD.type))
 
 
 def _with_lists(marks: pa.Table, content: bytes) -> pa.Table:

@@ -35,7 +35,7 @@ def trim(values: NDArray[Any], offset: int, source: int, piece: MergeSlice) -> t
 class Marked(SortedValues):
     """Values that are marked every 100 rows."""
 
-    def collector(self, shape: Any) -> ValueMarkCollector:  # noqa: ARG002
+    def collector(self, run_spec: Any) -> ValueMarkCollector:  # noqa: ARG002
         return ValueMarkCollector(self.measure, 100, 100)
 
 

@@ -28,7 +28,14 @@ from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.loads import run_builder
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.runs.marks import HEADER, MARKS, RunFile, files_from_marks, flatten, path_in_table
+from tidemark.warehouse.runs.marks import (
+    HEADER_GROUP,
+    MARKS_GROUP,
+    RunFile,
+    files_from_marks,
+    flatten,
+    path_in_table,
+)
 from tidemark.warehouse.runs.projection import (
     MarkedFile,
     Projection,
@@ -127,7 +134,7 @@ class ByTick(Projection[TickRows]):
     def blocks(
         self,
         pieces: Iterator[TickRows],
-        shape: RunSpec | None,  # noqa: ARG002
+        run_spec: RunSpec | None,  # noqa: ARG002
     ) -> Iterator[tuple[TickRows, list[int]]]:
         return ((rows, fixed_block_edges(len(rows), BLOCK)) for rows in pieces if len(rows))
 
@@ -137,7 +144,7 @@ class ByTick(Projection[TickRows]):
     def from_stored(self, stored: ColumnsByName) -> list[TickRows]:
         return [TickRows(stored["tick"], stored["value"])]
 
-    def collector(self, shape: RunSpec | None) -> Collector:  # noqa: ARG002
+    def collector(self, run_spec: RunSpec | None) -> Collector:  # noqa: ARG002
         return Collector()
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
@@ -152,10 +159,10 @@ class ByTick(Projection[TickRows]):
             marks = [{"file": path, "position": at, "tick": tick, "value": value} for at, tick, value in rows]
             found.append(pa.Table.from_pylist(marks, schema))
             first += file.rows
-        return {HEADER: pa.Table.from_pylist([header], schema), MARKS: pa.concat_tables(found)}
+        return {HEADER_GROUP: pa.Table.from_pylist([header], schema), MARKS_GROUP: pa.concat_tables(found)}
 
-    def read_marks(self, run: Run, file: SealedFile, later: ReopenMarks) -> TickMarks:  # noqa: ARG002
-        header, marks = file.read(HEADER), file.read(MARKS)
+    def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> TickMarks:  # noqa: ARG002
+        header, marks = file.read(HEADER_GROUP), file.read(MARKS_GROUP)
         totals = TickCounts(*(flatten(header.column(name)) for name in LISTS))
         rows = int(totals.counts.sum())
         positions = as_numpy(marks.column("position"))

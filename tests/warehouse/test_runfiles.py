@@ -34,7 +34,7 @@ def written(folder: Path, rows: Rows, cuts: list[int], grain: int, span: int) ->
     pieces = iter([ValueRows(values[a:b], ticks[a:b]) for a, b in pairwise(edges)])
 
     class Marked(SortedValues):
-        def collector(self, shape: Any) -> ValueMarkCollector:  # noqa: ARG002
+        def collector(self, run_spec: Any) -> ValueMarkCollector:  # noqa: ARG002
             return ValueMarkCollector(self.measure, grain, span)
 
     marked = Marked(Measure("x", "double" if values.dtype.kind == "f" else "long"))

@@ -20,7 +20,7 @@ from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.integrity import sealed_files
 from tidemark.warehouse.integrity.digests import column_digest
 from tidemark.warehouse.integrity.sealed_files import SEAL, SealedWriter, open_sealed
-from tidemark.warehouse.runs.marks import ENDS, FileDigests
+from tidemark.warehouse.runs.marks import STATISTICS_COLUMN, FileDigests
 
 DISK = fs.LocalFileSystem()
 ROWS = pa.table(
@@ -177,7 +177,8 @@ def test_pages_have_checksums(tmp_path: Path, *, checksums: bool) -> None:
 
 def test_the_digests_of_a_file_are_stored_and_come_back() -> None:
     blocks = {
-        name: np.array([1, 2**64 - 1, at], np.uint64) for at, name in enumerate(("value", "tick", ENDS))
+        name: np.array([1, 2**64 - 1, at], np.uint64)
+        for at, name in enumerate(("value", "tick", STATISTICS_COLUMN))
     }
     for known in (False, True):
         sums = FileDigests(2**64 - 5, known, blocks)

@@ -21,7 +21,7 @@ from tidemark import warehouse
 from tidemark.warehouse import read_options
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.runs.marks import SPANS
+from tidemark.warehouse.runs.marks import SPANS_GROUP
 from tidemark.warehouse.snapshots import snapshot_reader
 
 
@@ -172,7 +172,7 @@ def test_a_span_that_counts_under_the_wrong_tick_is_found(copied: Grown) -> None
         one, other = np.flatnonzero(counts[at])[:2]
         counts[at, [one, other]] += 1, -1
 
-    rewrite(copied.uri, "marks/x", "L01", lambda rows: recounted(rows, shift), packed=SPANS)
+    rewrite(copied.uri, "marks/x", "L01", lambda rows: recounted(rows, shift), packed=SPANS_GROUP)
     assert "counts by tick" in failures(copied.uri)["x: runs are sorted and disjoint, marks are exact"]
 
 

@@ -19,7 +19,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.projections import sorted_values
 from tidemark.warehouse.projections.value_marks import Spans
-from tidemark.warehouse.runs.marks import SPANS
+from tidemark.warehouse.runs.marks import SPANS_GROUP
 
 TICK = 2**50 + 12345  # microseconds since 1970: 2005
 APART = TICK ^ 2**40  # twelve days away
@@ -41,7 +41,7 @@ def swap(uri: Path) -> None:
     store = Store.from_uri(uri)
     table = tables.open_table(store, "marks/x")
     (file,) = tables.list_files(table)
-    added = rewrite_file(uri, "marks/x", file.path, swapped, packed=SPANS)
+    added = rewrite_file(uri, "marks/x", file.path, swapped, packed=SPANS_GROUP)
     tables.commit(table, [tables.remove_action(file)])
     tables.commit(tables.open_table(store, "marks/x"), [added])
 
@@ -76,7 +76,7 @@ def test_pairs_that_are_folded_into_one_number_are_caught(uri: Path, monkeypatch
                 sums[tick ^ (span << 40)] += count
         return sums
 
-    monkeypatch.setattr(Spans, "same", folded)
+    monkeypatch.setattr(Spans, "equals", folded)
     swap(uri)
     assert CHECK not in failing(uri)
 

@@ -1,1 +1,1 @@
-"""What history stores sorted: the values of a measure, and the counts of keys."""
+"""The projections of history: the sorted values of a measure, and the sorted row counts of keys."""

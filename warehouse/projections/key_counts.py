@@ -1,8 +1,8 @@
 """The projection of the key: rows (key, tick, count), ascending by key, then tick; each pair once.
 
-A block is bounded in rows and in the bytes of its distinct keys. Texts are a dictionary a block: a key of
-many ticks is stored once there, read once, and compared once. Statistics are exact; doubles have none in
-Parquet, which would leave NaN out of them and so lose rows of a filter.
+A block is bounded in rows and in the bytes of its distinct keys. Text keys have one dictionary in each block:
+a key with many ticks is stored, read and compared once. Statistics are exact. Double keys have none in
+Parquet: it ignores NaN in statistics, so a filter could lose rows.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, ReopenMarks, RunSpec
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
-# Rows of a block are by default a quarter of a value run's, as a key has three columns and text is slow to
-# read; they grow to four times that once a run would have more marks than these.
-MARKS = 2**14
+# By default a block has a quarter of the rows of a measure's block, because it has three columns and text is
+# slow to read. If a run would have more marks than this, its blocks grow to at most four times that size.
+PREFERRED_MARKS = 2**14
 
 
-def block_rows(rows: int, least: int) -> int:
-    """Rows of a block of a run of so many, `least` at least."""
-    return min(4 * least, max(least, rows // MARKS))
+def choose_block_rows(rows: int, min_rows: int) -> int:
+    """The maximum rows of a block in a run of `rows` rows: `min_rows` to 4 * `min_rows`."""
+    return min(4 * min_rows, max(min_rows, rows // PREFERRED_MARKS))
 
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts(Projection[KeyRows]):
-    """The rows of each key and tick, sorted."""
+    """The number of rows of each key and tick, sorted."""
 
     key: Key
     tuning: Tuning = field(default=DEFAULT, compare=False)
@@ -69,7 +69,7 @@ class KeyCounts(Projection[KeyRows]):
 
     @property
     def title(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return f"key {self.key.name}"
 
     @property
@@ -85,12 +85,12 @@ class KeyCounts(Projection[KeyRows]):
 
     @property
     def marks_schema(self) -> pa.Schema:
-        """As keymarks.py says."""
+        """The columns that key_marks.py defines."""
         return key_marks.schema(self.key)
 
     @property
     def min_block_cost(self) -> int:
-        """As blocks are bounded in bytes, too, one of few rows may be as much work as a full one."""
+        """Blocks are also bounded in bytes, so a block with few rows may cost as much as a full one."""
         return self.tuning.key_block_rows
 
     @property
@@ -100,30 +100,32 @@ class KeyCounts(Projection[KeyRows]):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The key's column, where it is text or bytes."""
+        """The key's column, if it is text or binary."""
         return self.columns if self.key.is_text else ()
 
     def decode(self, events: pa.Table) -> tuple[KeyRows, TickCounts]:
-        """The rows that have a key, counted; and all rows by tick, with a key and without."""
+        """Counts the rows with a key by (key, tick), and all rows by tick."""
         ticks = as_numpy(events.column("_tick"))
         column = encode_keys(self.key, single_array(events.column(self.key.name)))
         return count_pairs(column, ticks), tick_totals(column, ticks)
 
     def sort(self, parts: Sequence[KeyRows]) -> KeyRows:
-        """The counts of all parts together."""
+        """Sums the counts of equal pairs in all parts."""
         return self.merge(parts)
 
     def merge(self, parts: Sequence[KeyRows]) -> KeyRows:
-        """The counts of all parts together."""
+        """Sums the counts of equal pairs in all parts."""
         return sum_counts([no_rows(self.key), *parts] if len(parts) != 1 else parts)
 
-    def blocks(self, pieces: Iterator[KeyRows], shape: RunSpec | None) -> Iterator[tuple[KeyRows, list[int]]]:
-        """Blocks end with their piece."""
-        least = self.tuning.key_block_rows
-        most = least if shape is None else block_rows(shape.rows, least)
+    def blocks(
+        self, pieces: Iterator[KeyRows], run_spec: RunSpec | None
+    ) -> Iterator[tuple[KeyRows, list[int]]]:
+        """Blocks of bounded rows and bytes; no block has rows of two pieces."""
+        min_rows = self.tuning.key_block_rows
+        max_rows = min_rows if run_spec is None else choose_block_rows(run_spec.rows, min_rows)
         for rows in pieces:
             if len(rows):
-                yield rows, _block_edges(rows, most, self.tuning.key_block_bytes)
+                yield rows, _block_edges(rows, max_rows, self.tuning.key_block_bytes)
 
     def to_stored(self, rows: KeyRows) -> pa.Table:
         """The columns key, tick and count."""
@@ -135,7 +137,7 @@ class KeyCounts(Projection[KeyRows]):
         return pa.table([keys, pa.array(rows.ticks), pa.array(rows.counts)], names=["key", "tick", "count"])
 
     def from_stored(self, stored: ColumnsByName) -> list[KeyRows]:
-        """The rows, a part for each dictionary that they have."""
+        """The rows in parts, one for each dictionary; numeric keys have one part."""
         keys, ticks, counts = stored["key"], stored["tick"], stored["count"]
         if not self.key.is_text:
             return [sorted_rows(names_of(self.key, keys), ticks, counts)]
@@ -151,13 +153,13 @@ class KeyCounts(Projection[KeyRows]):
 
     @property
     def dictionaries(self) -> tuple[str, ...]:
-        """The key, where it is text or bytes."""
+        """The key, if it is text or binary."""
         return ("key",) if self.key.is_text else ()
 
     @property
     def encoding(self) -> Mapping[str, Any]:
-        """Texts are dictionaries, integers packed."""
-        # A block bounds its dictionary; without one a long key would be there once a tick.
+        """Dictionaries for ticks, counts and text keys; DELTA_BINARY_PACKED for integer keys."""
+        # A block limits its dictionary. Without a dictionary a long key would be stored once for each tick.
         common: dict[str, Any] = {"dictionary_pagesize_limit": 2**30}
         if self.key.is_text:
             return {**common, "use_dictionary": ["key", "tick", "count"]}
@@ -166,41 +168,46 @@ class KeyCounts(Projection[KeyRows]):
             return {**plain, "write_statistics": ["tick", "count"]}
         return {**plain, "column_encoding": {"key": "DELTA_BINARY_PACKED"}}
 
-    def collector(self, shape: RunSpec | None) -> KeyMarkCollector:
-        """A mark a block; of a run also what is heavy."""
-        return KeyMarkCollector(self.key, None if shape is None else shape.totals)
+    def collector(self, run_spec: RunSpec | None) -> KeyMarkCollector:
+        """Collects a mark for each block; for a run also the heavy keys."""
+        return KeyMarkCollector(self.key, None if run_spec is None else run_spec.totals)
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
-        """The header, the marks, and what is heavy."""
+        """The header, the marks and the heavy keys."""
         return key_marks.to_arrow(self.key, files, totals)
 
-    def read_marks(self, run: Run, file: SealedFile, later: ReopenMarks) -> KeyMarks:
-        """The marks; what is heavy is read when it is asked for."""
-        return key_marks.read(self.key, run, file, later)
+    def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> KeyMarks:
+        """Reads the marks; their `heavy` reads the heavy keys on demand."""
+        return key_marks.read(self.key, run, file, reopen_marks)
 
     def ascends(self, rows: KeyRows) -> bool:
-        """Whether the pairs are in order and apart, each with a count."""
+        """Whether the pairs are distinct and ascend, and all counts are positive."""
         return ascends(rows)
 
     def checker(self, marks: KeyMarks) -> KeyChecker:
-        """Compares the marks, and what they list as heavy, with the rows."""
+        """Returns a checker of the marks and the heavy keys."""
         return KeyChecker(self.key, marks)
 
     def digest(self, rows: KeyRows) -> int:
-        """The sum of mixed bits of (key, tick), each times its count."""
+        """The sum of the hashes of (key, tick), each times its count, modulo 2**64."""
         names = rows.names
         words = names.view(np.uint64) if isinstance(names, np.ndarray) else text_hashes(names)
         return hash_sum(words[rows.codes], rows.ticks, rows.counts)
 
 
-def _block_edges(rows: KeyRows, most: int, most_bytes: int) -> list[int]:
-    """Where blocks begin, and the end: none has more rows, nor, beside one key, more bytes of keys."""
+def _block_edges(rows: KeyRows, max_rows: int, max_bytes: int) -> list[int]:
+    """The edges of blocks with at most `max_rows` rows and `max_bytes` bytes of keys.
+
+    A block of a single key may have more bytes.
+    """
     edges = [0]
-    held = np.concatenate([[0], np.cumsum(name_sizes(rows.names))])
+    bytes_before = np.concatenate([[0], np.cumsum(name_sizes(rows.names))])
     while edges[-1] < len(rows):
         start = edges[-1]
         first = int(rows.codes[start])
-        names = max(1, int(np.searchsorted(held, held[first] + most_bytes, side="right")) - 1 - first)
+        names = max(
+            1, int(np.searchsorted(bytes_before, bytes_before[first] + max_bytes, side="right")) - 1 - first
+        )
         stop = int(np.searchsorted(rows.codes, first + names))
-        edges.append(min(start + most, stop, len(rows)))
+        edges.append(min(start + max_rows, stop, len(rows)))
     return edges

@@ -1,21 +1,21 @@
-"""Key marks: what memory keeps of a run of keys.
+"""Key marks: the sparse index of a run of keys, which readers keep in memory.
 
-Model. A run is an ascending sequence of pairs (key, tick), each with its count of rows. A mark
-stands at the start of every row group, and is a pair s with
+Model. A run is an ascending sequence of pairs (key, tick), each with its number of rows of `events`. There
+is a mark at the start of every row group. It is a pair s with
 
-    rows before its position  <  s  <=  rows from its position on
+    pairs before its position  <  s  <=  pairs from its position on
 
-so a look-up of a key in a window of ticks reads one block, or as many as the key itself fills. A
-mark also knows how many rows of `events` lie before it, so of a key range over the whole run only
-the blocks at its two ends are read.
+So a lookup of a key in a window of ticks reads one block, or more if the key fills several. A mark also
+stores the number of rows of `events` before it. So a count of a key range in all ticks reads only the blocks
+at the two ends of the range.
 
-On disk a run's marks are one file of the table ``key_marks`` (marks.py), in three row groups:
+A run's marks are one file of the table ``key_marks`` (runs/marks.py), with these row groups:
 
-    header   position: pairs of the run; count: the floor of its keys; ticks[], counts[], nulls[]:
-             rows with a key and rows without one by tick; floors[]: the floor of each tick
-    mark     file, position, key and tick: the pair s; count: rows before it
-    heavy    key, tick, count: every key that reaches its tick's floor; without a tick: every key
-             that reaches the floor of the run. See heavy.py for what floors promise.
+    header   position: pairs of the run; count: the floor of the run's keys; ticks[], counts[], nulls[]: rows
+             with a key and rows with NULL by tick; floors[]: the floor of each tick
+    marks    file, position, key and tick: the pair s; count: rows of `events` before it
+    heavy    key, tick, count: the keys that reach their tick's floor. With a NULL tick: the keys that reach
+             the floor of the run. columns/heavy_keys.py states what floors guarantee.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections.key_marks_writer import KeyFileSummary
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import (
-    HEADER,
-    HEAVY,
-    MARKS,
+    HEADER_GROUP,
+    HEAVY_GROUP,
+    MARKS_GROUP,
     RunFile,
     files_from_marks,
     flatten,
@@ -57,11 +57,11 @@ from tidemark.warehouse.runs.marks import (
 )
 from tidemark.warehouse.runs.projection import MarkedFile, ReopenMarks, SortColumns
 
-_LISTS = ["ticks", "counts", "nulls", "floors"]
+_TICK_LISTS = ["ticks", "counts", "nulls", "floors"]
 
 
 def schema(key: Key) -> pa.Schema:
-    """The Arrow schema of the marks table, `run` being its partition."""
+    """The Arrow schema of the marks table, which is partitioned by `run`."""
     longs = pa.list_(pa.int64())
     return pa.schema(
         [
@@ -71,7 +71,7 @@ def schema(key: Key) -> pa.Schema:
             ("key", key.marked_type),
             ("tick", pa.int64()),
             ("count", pa.int64()),
-            *((name, longs) for name in _LISTS),
+            *((name, longs) for name in _TICK_LISTS),
         ]
     )
 
@@ -80,10 +80,10 @@ def schema(key: Key) -> pa.Schema:
 class KeyMarks:
     """The marks of one run.
 
-    `rows` are the pairs that it stores. Mark i is the pair (keys[i], ticks[i]) at `positions[i]`, with
-    `counts_before[i]` rows of `events` before it; (k,) each, ascending. `totals` are rows by tick: with a key
-    (`counts`) and without (`nulls`). `heavy()` reads what is heavy: in the run, which is one cell, and by
-    tick, the cells being those of `totals`.
+    `rows` is the number of pairs that the run stores. Mark i is the pair (keys[i], ticks[i]) at
+    `positions[i]`, with `counts_before[i]` rows of `events` before it; (k,) each. `totals` are the rows by
+    tick: with a key (`counts`) and with NULL (`nulls`). `heavy()` reads the heavy keys of the run (one cell)
+    and those of each tick (cell j is tick j of `totals`) from the marks file on every call.
     """
 
     run: Run
@@ -98,16 +98,16 @@ class KeyMarks:
 
     @property
     def sort_keys(self) -> SortColumns:
-        """The marks' places in the order of rows."""
+        """The columns of the marks' sort keys."""
         return (self.keys, self.ticks)
 
     @property
     def count(self) -> int:
-        """Rows of `events` that have a key."""
+        """The number of rows of `events` with a key."""
         return int(self.totals.counts.sum())
 
     def check_invariants(self) -> None:
-        """The first row of every file is marked, and what is counted ascends."""
+        """Every file's first pair has a mark; positions and counts ascend; else DamagedWarehouse."""
         firsts = [file.first for file in self.files]
         ok = (
             sum(file.rows for file in self.files) == self.rows <= self.count
@@ -118,11 +118,11 @@ class KeyMarks:
             and (self.rows == 0 or (self.positions[0] == 0 == self.counts_before[0]))
         )
         if not ok:
-            raise DamagedWarehouse(f"the marks of run {self.run.name} do not describe its {self.rows} pairs.")
+            raise DamagedWarehouse(f"the marks of run {self.run.name} do not match its {self.rows} pairs.")
 
 
 def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[str, pa.Table]:
-    """The rows of the marks table for a run's files: header, marks, heavy keys."""
+    """The row groups of a run's marks file by name; `files` are in order."""
     keys, pairs = _heavy_of_run(key, files, totals)
     header = {
         "file": [path_in_table(files[0].path)],
@@ -135,24 +135,30 @@ def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[
     }
     filled = [file for file in files if file.rows]
     sort_keys = [names_and_ticks(file) for file in filled]
-    before = [_extra(file).counts_before for file in filled]
-    row, count = ([0, *np.cumsum([getattr(file, name) for file in filled])] for name in ("rows", "count"))
+    counts_before = [_summary(file).counts_before for file in filled]
+    first_pairs, first_counts = (
+        [0, *np.cumsum([getattr(file, name) for file in filled])] for name in ("rows", "count")
+    )
     marked = {
         "file": [path_in_table(file.path) for file in filled for _ in file.positions],
-        "position": _joined([file.positions + first for file, first in zip(filled, row, strict=False)]),
+        "position": _concatenate(
+            [file.positions + first for file, first in zip(filled, first_pairs, strict=False)]
+        ),
         "key": stored_keys(key, join_names([no_names(key), *(names for names, _ in sort_keys)]), marked=True),
-        "tick": _joined([ticks_at for _, ticks_at in sort_keys]),
-        "count": _joined([rows + first for rows, first in zip(before, count, strict=False)]),
+        "tick": _concatenate([mark_ticks for _, mark_ticks in sort_keys]),
+        "count": _concatenate(
+            [counts + first for counts, first in zip(counts_before, first_counts, strict=False)]
+        ),
     }
     ticks = pa.array(np.concatenate([np.zeros_like(keys.cells), totals.ticks[pairs.cells]]))
-    whole = pa.array(np.arange(len(ticks)) < len(keys.cells))
+    is_of_run = pa.array(np.arange(len(ticks)) < len(keys.cells))
     heavy = {
         "key": stored_keys(key, join_names([keys.keys, pairs.keys]), marked=True),
-        "tick": pc.if_else(whole, pa.scalar(None, pa.int64()), ticks),
-        "count": _joined([keys.counts, pairs.counts]),
+        "tick": pc.if_else(is_of_run, pa.scalar(None, pa.int64()), ticks),
+        "count": _concatenate([keys.counts, pairs.counts]),
     }
-    groups = {HEADER: header, MARKS: marked, HEAVY: heavy}
-    return {name: _table(key, columns) for name, columns in groups.items()}
+    groups = {HEADER_GROUP: header, MARKS_GROUP: marked, HEAVY_GROUP: heavy}
+    return {name: _with_all_columns(key, columns) for name, columns in groups.items()}
 
 
 def names_and_ticks(file: MarkedFile) -> tuple[Names, NDArray[np.int64]]:
@@ -161,37 +167,41 @@ def names_and_ticks(file: MarkedFile) -> tuple[Names, NDArray[np.int64]]:
     return cast("Names", names), cast("NDArray[np.int64]", ticks)
 
 
-def _extra(file: MarkedFile) -> KeyFileSummary:
-    extra: KeyFileSummary = file.extra
-    return extra
+def _summary(file: MarkedFile) -> KeyFileSummary:
+    summary: KeyFileSummary = file.extra
+    return summary
 
 
 def _heavy_of_run(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> tuple[HeavyKeys, HeavyKeys]:
-    """The listings of all files together, and the keys that lie at their ends, whole again."""
-    in_all = totals.counts.sum(keepdims=True)
+    """The heavy keys of the run and of each tick.
+
+    Files list the keys inside them. The counts of their first and last keys are summed here, because the
+    rows of such a key may lie in several files.
+    """
+    run_rows = totals.counts.sum(keepdims=True)
     ends: dict[Name, int] = {}
-    extras = [_extra(file) for file in files]
-    for file in extras:
-        for name, count in filter(None, (file.first, file.last)):
+    summaries = [_summary(file) for file in files]
+    for summary in summaries:
+        for name, count in filter(None, (summary.first, summary.last)):
             ends[name] = ends.get(name, 0) + count
     cells = np.zeros(len(ends), dtype=np.int64)
-    keys = no_heavy_keys(key, in_all)
+    keys = no_heavy_keys(key, run_rows)
     at_ends = HeavyKeys(
         names_from(key, list(ends)), cells, np.array([*ends.values()], dtype=np.int64), keys.floors
     )
-    inside = [file.heavy_keys for file in extras if file.heavy_keys is not None]
-    pairs = [file.heavy_pairs for file in extras if file.heavy_pairs is not None]
+    inside = [summary.heavy_keys for summary in summaries if summary.heavy_keys is not None]
+    pairs = [summary.heavy_pairs for summary in summaries if summary.heavy_pairs is not None]
     return (
-        join_heavy_keys([keys, at_ends, *inside], in_all),
+        join_heavy_keys([keys, at_ends, *inside], run_rows),
         join_heavy_keys([no_heavy_keys(key, totals.counts), *pairs], totals.counts),
     )
 
 
-def _joined(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _concatenate(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
-def _table(key: Key, columns: dict[str, Any]) -> pa.Table:
+def _with_all_columns(key: Key, columns: dict[str, Any]) -> pa.Table:
     rows = len(columns["count"])
     fields = [field for field in schema(key) if field.name != "run"]
     return pa.table(
@@ -203,28 +213,28 @@ def _table(key: Key, columns: dict[str, Any]) -> pa.Table:
     )
 
 
-def _column(values: Any, kind: pa.DataType) -> pa.Array:
-    return values if isinstance(values, pa.Array) else pa.array(values, kind)
+def _column(values: Any, arrow_type: pa.DataType) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, arrow_type)
 
 
-def read(key: Key, run: Run, file: SealedFile, later: ReopenMarks) -> KeyMarks:
-    """The marks of a run from their file; what is heavy is read later."""
+def read(key: Key, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> KeyMarks:
+    """Reads the marks of a run from their file; `heavy` reads the heavy keys on demand."""
 
-    def heavy() -> tuple[HeavyKeys, HeavyKeys]:
-        found: tuple[HeavyKeys, HeavyKeys] = later(
-            lambda again: _heavy(key, again.read(HEADER), again.read(HEAVY))
+    def read_heavy() -> tuple[HeavyKeys, HeavyKeys]:
+        heavy: tuple[HeavyKeys, HeavyKeys] = reopen_marks(
+            lambda reopened: _heavy_from_arrow(key, reopened.read(HEADER_GROUP), reopened.read(HEAVY_GROUP))
         )
-        return found
+        return heavy
 
-    return _from_arrow(key, run, file.read(HEADER), file.read(MARKS), heavy)
+    return _from_arrow(key, run, file.read(HEADER_GROUP), file.read(MARKS_GROUP), read_heavy)
 
 
 def _from_arrow(
     key: Key, run: Run, header: pa.Table, marked: pa.Table, heavy: Callable[[], tuple[HeavyKeys, HeavyKeys]]
 ) -> KeyMarks:
-    """The marks of a run from the first two row groups of its rows of the marks table."""
+    """The marks of a run from the row groups `header` and `marks`."""
     if header.num_rows != 1:
-        raise DamagedWarehouse(f"the marks of run {run.name} do not begin with one header.")
+        raise DamagedWarehouse(f"the marks of run {run.name} have {header.num_rows} headers; expected one.")
     ticks, counts, nulls = (flatten(header.column(name)) for name in ("ticks", "counts", "nulls"))
     rows = header.column("position")[0].as_py()
     positions = as_numpy(marked.column("position"))
@@ -244,11 +254,11 @@ def _from_arrow(
     return result
 
 
-def _heavy(key: Key, header: pa.Table, heavy: pa.Table) -> tuple[HeavyKeys, HeavyKeys]:
-    """What is heavy in the run, and in each of its ticks."""
+def _heavy_from_arrow(key: Key, header: pa.Table, heavy: pa.Table) -> tuple[HeavyKeys, HeavyKeys]:
+    """The heavy keys of the run, and those of each tick."""
     ticks = flatten(header.column("ticks"))
-    whole = heavy.column("tick").is_null()
-    keys, pairs = heavy.filter(whole), heavy.filter(pc.invert(whole))
+    is_of_run = heavy.column("tick").is_null()
+    keys, pairs = heavy.filter(is_of_run), heavy.filter(pc.invert(is_of_run))
     return (
         HeavyKeys(
             _names(key, keys),

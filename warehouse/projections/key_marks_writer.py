@@ -1,8 +1,8 @@
-"""The marks of a key file, collected while its rows are written.
+"""Collects the marks of a key file while its rows are written.
 
-A mark stands at the first row of each row group and separates what lies before from what lies
-after (see `separator`): a few bytes where keys are long. Of the keys of a run that are heavy, a
-file knows those that lie inside it; its first and its last key may have more rows next door.
+There is a mark at the first row of each row group. It is a pair that separates the rows before it from the
+rows after it (`separator`), so it is short even if keys are long. A file lists the heavy keys whose rows all
+lie in it. Its first and last key may have rows in the neighbouring files, so they are listed separately.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tidemark.warehouse.runs.projection import MarkedFile
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyFileSummary:
-    """What the marks of a key file have beside the pairs.
+    """The content of a key file's marks in addition to the pairs.
 
-    `counts_before[i]` is how many rows of `events` lie between the file's first row and mark i. `first` and
+    `counts_before[i]` is the number of rows of `events` between the file's first row and mark i. `first` and
     `last` are the file's first and last key with their rows in the file (`last` is None if there is one key).
     `heavy_keys` and `heavy_pairs` list the heavy keys and pairs of the run; `heavy_keys` leaves out the first
     and the last key. Both are None in a chunk.
@@ -42,9 +42,9 @@ class KeyFileSummary:
 
 
 class KeyMarkCollector:
-    """Collects the marks of rows that arrive in order, in pieces of any length.
+    """Collects the marks of sorted rows, which are added in pieces of any length.
 
-    `totals` are the rows by tick of the whole run; None for a chunk.
+    `totals` are the rows of the whole run by tick; None for a chunk, which has no heavy keys.
     """
 
     def __init__(self, key: Key, totals: TickCounts | None) -> None:
@@ -53,17 +53,17 @@ class KeyMarkCollector:
         self.positions: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
         self.counts_before: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
         self.marks: list[tuple[Name, int]] = []
-        self.first: tuple[Name, int] | None = None  # the file's first key, once another has come
-        self.newest: tuple[Name, int] | None = None  # of which more rows may come
-        self.ranges: dict[str, tuple[int, int]] = {}  # of ticks and of counts
+        self.first: tuple[Name, int] | None = None  # the file's first key, set when its last row is known
+        self.current: tuple[Name, int] | None = None  # the last key, which may have more rows
+        self.ranges: dict[str, tuple[int, int]] = {}  # least and greatest tick and count
         self.heavy = None if totals is None else _HeavyCollector(key, totals)
 
     def add(self, rows: KeyRows, blocks: NDArray[np.int64]) -> None:
-        """Takes the next rows, one at least, whose blocks start at `blocks`."""
+        """Adds the next rows, at least one; `blocks` are the rows at which blocks start."""
         piece, running = rows, np.cumsum(rows.counts)
         self.positions.append(blocks + self.rows)
         self.counts_before.append(running[blocks] - piece.counts[blocks] + self.count)
-        self.marks += [self._mark(piece, at) for at in blocks.tolist()]
+        self.marks += [self._mark(piece, row) for row in blocks.tolist()]
         for name, column in (("tick", piece.ticks), ("count", piece.counts)):
             low, high = int(column.min()), int(column.max())
             known = self.ranges.get(name, (low, high))
@@ -73,30 +73,31 @@ class KeyMarkCollector:
             self.heavy.add_pairs(piece)
         self.rows, self.count = self.rows + len(piece), self.count + int(running[-1])
 
-    def _mark(self, piece: KeyRows, at: int) -> tuple[Name, int]:
-        name = name_at(piece.names, int(piece.codes[at]))
-        if at:
-            before = name_at(piece.names, int(piece.codes[at - 1]))
-        elif self.newest is not None:
-            before = self.newest[0]
+    def _mark(self, piece: KeyRows, row: int) -> tuple[Name, int]:
+        """A pair that is greater than all rows before this row, and at most the row."""
+        name = name_at(piece.names, int(piece.codes[row]))
+        if row:
+            before = name_at(piece.names, int(piece.codes[row - 1]))
+        elif self.current is not None:
+            before = self.current[0]
         else:
-            return name, int(piece.ticks[at])
-        return (name, int(piece.ticks[at])) if before == name else (separator(before, name), NO_TICK)
+            return name, int(piece.ticks[row])
+        return (name, int(piece.ticks[row])) if before == name else (separator(before, name), NO_TICK)
 
     def _add_keys(self, piece: KeyRows) -> None:
-        """The rows of each key; a key is whole once another has come."""
+        """Sums the rows of each key; a key is complete when the next key starts."""
         names, sums = piece.names, np.add.reduceat(piece.counts, piece.starts())
-        if self.newest is not None and self.newest[0] == name_at(names, 0):
-            sums[0] += self.newest[1]
-        elif self.newest is not None:
-            self._close(*self.newest)
+        if self.current is not None and self.current[0] == name_at(names, 0):
+            sums[0] += self.current[1]
+        elif self.current is not None:
+            self._complete(*self.current)
         if len(names) > 1:
-            self._close(name_at(names, 0), int(sums[0]))
+            self._complete(name_at(names, 0), int(sums[0]))
             if self.heavy is not None:
                 self.heavy.add_keys(names[1:-1], sums[1:-1])
-        self.newest = name_at(names, len(names) - 1), int(sums[-1])
+        self.current = name_at(names, len(names) - 1), int(sums[-1])
 
-    def _close(self, name: Name, count: int) -> None:
+    def _complete(self, name: Name, count: int) -> None:
         if self.first is None:
             self.first = name, count
         elif self.heavy is not None:
@@ -104,12 +105,12 @@ class KeyMarkCollector:
 
     def finish(self, path: str, size: int) -> MarkedFile:
         """The file with its marks."""
-        ends = (self.first or self.newest, self.newest)
+        ends = (self.first or self.current, self.current)
         names = names_from(self.key, [name for name, _ in self.marks])
         extra = KeyFileSummary(
             counts_before=np.concatenate(self.counts_before),
             first=ends[0],
-            last=self.newest if self.first is not None else None,
+            last=self.current if self.first is not None else None,
             heavy_keys=self.heavy.keys if self.heavy is not None else None,
             heavy_pairs=self.heavy.pairs if self.heavy is not None else None,
         )
@@ -126,43 +127,46 @@ class KeyMarkCollector:
 
 
 class _HeavyCollector:
-    """Keeps what is heavy of a run: keys of all of it, and keys of each of its ticks."""
+    """Collects the heavy keys of a run, and those of each of its ticks."""
 
     def __init__(self, key: Key, totals: TickCounts) -> None:
         self.tick_names = totals.ticks
-        self.by_tick, self.in_all = totals.counts, totals.counts.sum(keepdims=True)
-        self.keys, self.pairs = no_heavy_keys(key, self.in_all), no_heavy_keys(key, self.by_tick)
+        self.by_tick, self.run_rows = totals.counts, totals.counts.sum(keepdims=True)
+        self.keys, self.pairs = no_heavy_keys(key, self.run_rows), no_heavy_keys(key, self.by_tick)
 
     def add_keys(self, names: Names, sums: NDArray[np.int64]) -> None:
-        """Takes keys with all their rows of the run."""
-        found = np.flatnonzero(sums >= self.keys.floors[0])
-        if len(found):
-            new = HeavyKeys(take_names(names, found), np.zeros_like(found), sums[found], self.keys.floors)
-            self.keys = join_heavy_keys([self.keys, new], self.in_all)
+        """Adds keys with the number of all their rows in the run."""
+        heavy = np.flatnonzero(sums >= self.keys.floors[0])
+        if len(heavy):
+            new = HeavyKeys(take_names(names, heavy), np.zeros_like(heavy), sums[heavy], self.keys.floors)
+            self.keys = join_heavy_keys([self.keys, new], self.run_rows)
 
     def add_pairs(self, piece: KeyRows) -> None:
-        """Takes rows, each with all its count of the run."""
-        found = np.flatnonzero(piece.counts >= self.pairs.floors.min())
-        cells = np.searchsorted(self.tick_names, piece.ticks[found])
-        reach = piece.counts[found] >= self.pairs.floors[cells]
-        found, cells = found[reach], cells[reach]
-        if len(found):
-            names = take_names(piece.names, piece.codes[found])
-            new = HeavyKeys(names, cells, piece.counts[found], self.pairs.floors)
+        """Adds pairs (key, tick) with the number of all their rows in the run."""
+        heavy = np.flatnonzero(piece.counts >= self.pairs.floors.min())
+        cells = np.searchsorted(self.tick_names, piece.ticks[heavy])
+        reaches = piece.counts[heavy] >= self.pairs.floors[cells]
+        heavy, cells = heavy[reaches], cells[reaches]
+        if len(heavy):
+            names = take_names(piece.names, piece.codes[heavy])
+            new = HeavyKeys(names, cells, piece.counts[heavy], self.pairs.floors)
             self.pairs = join_heavy_keys([self.pairs, new], self.by_tick)
 
 
 def _stats(key: Key, ends: list[Name], ranges: dict[str, tuple[int, int]]) -> dict[str, Any]:
-    """Delta's statistics: exact numbers, short bounds of texts; both left out where one cannot be said."""
+    """Delta's statistics: exact for numbers, short bounds for text.
+
+    The key has no bounds if one of the two does not exist.
+    """
     nulls = {"key": 0, "tick": 0, "count": 0}
     if not ends:
         return {"nullCount": nulls}
-    least: dict[str, Any] = {name: low for name, (low, _) in ranges.items()}
-    most: dict[str, Any] = {name: high for name, (_, high) in ranges.items()}
+    min_values: dict[str, Any] = {name: low for name, (low, _) in ranges.items()}
+    max_values: dict[str, Any] = {name: high for name, (_, high) in ranges.items()}
     low, high = _bounds(key, *ends)
-    if low is not None and high is not None:  # with one of them alone delta-rs loses rows of a filter
-        least["key"], most["key"] = low, high
-    return {"minValues": least, "maxValues": most, "nullCount": nulls}
+    if low is not None and high is not None:  # with only one bound, a filter of delta-rs loses rows
+        min_values["key"], max_values["key"] = low, high
+    return {"minValues": min_values, "maxValues": max_values, "nullCount": nulls}
 
 
 def _bounds(key: Key, low: Name, high: Name) -> tuple[Any, Any]:
@@ -175,7 +179,7 @@ def _bounds(key: Key, low: Name, high: Name) -> tuple[Any, Any]:
             return None, None
     if not key.is_double:
         return low, high
-    # An infinity is text in JSON, as Spark has it; with NaN as a bound delta-rs would lose rows.
+    # Spark writes an infinity as text in JSON. With NaN as a bound, a filter of delta-rs would lose rows.
     first, last = key.value_of(low), key.value_of(high)
     return (None, None) if math.isnan(last) else (_finite_or_text(first), _finite_or_text(last))
 

@@ -1,8 +1,8 @@
 """Key rows: (key, tick, count), ascending by key then tick, each (key, tick) once.
 
-Model. A multiset of rows (key, tick) is a function from pairs to counts. `counted` makes it of
-rows, `summed` adds several, and both give it in its one order. So two rows of history with the
-same key and tick are one, in a load as in every merge, and what a merge holds is what it is of:
+Model. A multiset of rows (key, tick) is a function from pairs to counts. `count_pairs` computes it from rows
+and `sum_counts` adds several; both return it in ascending order. So a load and a merge store each pair once,
+and a merge conserves the counts:
 
     count of (key, tick) in sum_counts(parts)  =  sum of its counts in the parts
 
@@ -35,9 +35,9 @@ from tidemark.warehouse.runs.projection import SortKey
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyRows:
-    """Row i has the key ``names[codes[i]]``, `ticks[i]` and `counts[i]`.
+    """Rows (key, tick, count): row i is (`names[codes[i]]`, `ticks[i]`, `counts[i]`).
 
-    `names` ascend, each once and each used; so `codes` ascend from 0 without a gap.
+    `names` are distinct, ascending and all used. So `codes` ascend from 0 without gaps.
     """
 
     names: Names
@@ -50,9 +50,9 @@ class KeyRows:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the rows take."""
+        """The memory of the rows."""
         arrays = (self.names, self.codes, self.ticks, self.counts)
-        return sum(int(one.nbytes) for one in arrays)
+        return sum(int(array.nbytes) for array in arrays)
 
     def part(self, start: int, stop: int) -> KeyRows:
         """Rows start..stop (exclusive)."""
@@ -65,16 +65,16 @@ class KeyRows:
         )
 
     def sort_key(self, i: int) -> SortKey:
-        """Where row i stands in the order: its name and its tick."""
+        """The sort key of row i: its name and its tick."""
         return name_at(self.names, int(self.codes[i])), int(self.ticks[i])
 
     def rows_before(self, name: Name, tick: int) -> int:
-        """How many rows are less than (name, tick)."""
-        start, stop = self.of(name)
+        """The number of rows less than (name, tick); O(log n)."""
+        start, stop = self.range_of(name)
         return start + int(np.searchsorted(self.ticks[start:stop], tick))
 
-    def of(self, name: Name) -> tuple[int, int]:
-        """Where the rows of the name start and stop; the same twice where it has none."""
+    def range_of(self, name: Name) -> tuple[int, int]:
+        """The rows of a name: start and stop (exclusive), which are equal if it has no rows; O(log n)."""
         code = count_less(self.names, name)
         start = int(np.searchsorted(self.codes, code))
         if code == len(self.names) or name_at(self.names, code) != name:
@@ -82,59 +82,59 @@ class KeyRows:
         return start, int(np.searchsorted(self.codes, code, side="right"))
 
     def starts(self) -> NDArray[np.int64]:
-        """(names,): the first row of each name."""
+        """The first row of each name: (names,)."""
         return np.searchsorted(self.codes, np.arange(len(self.names)))
 
 
 def count_pairs(column: KeyColumn, ticks: NDArray[np.int64]) -> KeyRows:
-    """The rows of a decoded column, NULLs left out."""
+    """Counts the rows of a decoded column by (key, tick), without NULLs."""
     names, codes = column.names, column.codes
     if column.null.any():
         kept = np.flatnonzero(~column.null)
         ticks = ticks[kept]
         names, codes = (take_names(names, kept), None) if codes is None else (names, codes[kept])
-    names, (place,) = unify_names([names])
-    codes = place if codes is None else place[codes]
-    return _ordered(names, codes, ticks, None)
+    names, (unified,) = unify_names([names])
+    codes = unified if codes is None else unified[codes]
+    return _sort_and_sum(names, codes, ticks, None)
 
 
 def tick_totals(column: KeyColumn, ticks: NDArray[np.int64]) -> TickCounts:
-    """The rows of a decoded column by tick: with a key, and NULL."""
+    """Counts the rows of a decoded column by tick: those with a key, and NULLs."""
     return count_by_tick(ticks, DecodedColumn(ticks, np.zeros(len(ticks), dtype=bool), column.null))
 
 
 def sum_counts(parts: Sequence[KeyRows]) -> KeyRows:
-    """The rows of all parts together; one part at least."""
+    """Merges at least one part: sums the counts of equal pairs."""
     if len(parts) == 1:
         return parts[0]
-    names, places = unify_names([part.names for part in parts])
-    codes = np.concatenate([place[part.codes] for place, part in zip(places, parts, strict=True)])
+    names, unified = unify_names([part.names for part in parts])
+    codes = np.concatenate([to_code[part.codes] for to_code, part in zip(unified, parts, strict=True)])
     ticks = np.concatenate([part.ticks for part in parts])
-    return _ordered(names, codes, ticks, np.concatenate([part.counts for part in parts]))
+    return _sort_and_sum(names, codes, ticks, np.concatenate([part.counts for part in parts]))
 
 
 def no_rows(key: Key) -> KeyRows:
-    """No rows of the key."""
-    none = np.empty(0, dtype=np.int64)
-    return KeyRows(no_names(key), none, none, none)
+    """Empty rows of the key's type."""
+    empty = np.empty(0, dtype=np.int64)
+    return KeyRows(no_names(key), empty, empty, empty)
 
 
 def sorted_rows(names: Names, ticks: NDArray[np.int64], counts: NDArray[np.int64]) -> KeyRows:
-    """Rows that are in order and apart already, one name a row."""
+    """Rows that are already sorted and distinct; `names` has one name for each row."""
     if isinstance(names, np.ndarray):
         new = np.diff(names, prepend=names[:1] - 1) != 0
         return KeyRows(names[new], np.cumsum(new) - 1, ticks, counts)
-    found, (codes,) = unify_names([names])
-    return KeyRows(found, codes, ticks, counts)
+    distinct, (codes,) = unify_names([names])
+    return KeyRows(distinct, codes, ticks, counts)
 
 
-def _ordered(
+def _sort_and_sum(
     names: Names, codes: NDArray[np.int64], ticks: NDArray[np.int64], counts: NDArray[np.int64] | None
 ) -> KeyRows:
-    """Sorts by (code, tick) and sums what is equal; without `counts` each row counts one."""
+    """Sorts by (code, tick) and sums the counts of equal pairs; without `counts` each row counts as one."""
     if not len(codes):
-        none = np.empty(0, dtype=np.int64)
-        return KeyRows(names[:0], none, none, none)
+        empty = np.empty(0, dtype=np.int64)
+        return KeyRows(names[:0], empty, empty, empty)
     tick_names, tick_codes = unique_codes(ticks)
     pairs = codes * len(tick_names) + tick_codes
     if counts is None:

@@ -1,4 +1,4 @@
-"""Checks of a run of keys: its pairs ascend, and its marks say what they are."""
+"""Checks of a run of keys: its pairs ascend, and its marks match its rows."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.runs.projection import MarkedFile
 
-_NOTHING = np.zeros(1, dtype=np.int64)
+_FIRST_ROW = np.zeros(1, dtype=np.int64)
 
 
 def ascends(rows: KeyRows) -> bool:
-    """Whether the pairs are in order and apart, each with a count."""
+    """Whether the pairs are distinct and ascend, the names are valid, and all counts are positive."""
     steps = np.diff(rows.codes)
-    (place,) = unify_names([rows.names])[1]
+    (name_order,) = unify_names([rows.names])[1]
     return bool(
         np.all((steps == 0) | (steps == 1))
         and rows.codes[-1] == len(rows.names) - 1
-        and np.all(np.diff(place) > 0)
+        and np.all(np.diff(name_order) > 0)
         and np.all((rows.ticks[1:] > rows.ticks[:-1]) | (steps == 1))
         and np.all(rows.counts > 0)
     )
 
 
 class KeyChecker:
-    """Collects the marks of a run's rows anew, and compares them with those that it has."""
+    """Computes the marks of a run again from its rows and compares them with the stored marks."""
 
     def __init__(self, key: Key, marks: KeyMarks) -> None:
         self.key, self.marks = key, marks
-        self.heavy = _Heavy(marks, *marks.heavy())
+        self.heavy = _HeavyChecker(marks, *marks.heavy())
         self.files: list[MarkedFile] = []
         self.file: RunFile | None = None
         self.collector = KeyMarkCollector(key, None)
 
     def begin(self, file: RunFile) -> None:
-        """The rows of a file come."""
-        self._close()
+        """Starts a file."""
+        self._end_file()
         self.file = file
 
     def add(self, rows: KeyRows) -> None:
-        """Takes the rows of a block."""
-        self.collector.add(rows, _NOTHING)
+        """Adds the rows of the next block."""
+        self.collector.add(rows, _FIRST_ROW)
         self.heavy.add(rows)
 
     def finish(self) -> None:
-        """All rows have come."""
-        self._close()
+        """Compares the marks and the heavy keys; DamagedWarehouse if they differ."""
+        self._end_file()
         if not self._same_marks():
-            raise DamagedWarehouse(f"the marks of run {self.marks.run.name} do not stand where they say")
+            raise DamagedWarehouse(f"the marks of run {self.marks.run.name} do not match its rows")
         self.heavy.check()
 
-    def _close(self) -> None:
+    def _end_file(self) -> None:
         if self.file is not None:
             self.files.append(self.collector.finish(self.file.path, 0))
         self.collector = KeyMarkCollector(self.key, None)
@@ -65,55 +65,57 @@ class KeyChecker:
         marks, files = self.marks, self.files
         if not files:
             return len(marks.positions) == 0
-        rows, counts = (np.cumsum([0, *(getattr(one, name) for one in files)]) for name in ("rows", "count"))
-        found = (
-            np.concatenate([one.positions + first for one, first in zip(files, rows, strict=False)]),
-            np.concatenate(
-                [one.extra.counts_before + first for one, first in zip(files, counts, strict=False)]
-            ),
-            np.concatenate([names_and_ticks(one)[1] for one in files]),
+        rows, counts = (
+            np.cumsum([0, *(getattr(file, name) for file in files)]) for name in ("rows", "count")
         )
-        names = join_names([names_and_ticks(one)[0] for one in files])
-        said = (marks.positions, marks.counts_before, marks.ticks)
+        computed = (
+            np.concatenate([file.positions + first for file, first in zip(files, rows, strict=False)]),
+            np.concatenate(
+                [file.extra.counts_before + first for file, first in zip(files, counts, strict=False)]
+            ),
+            np.concatenate([names_and_ticks(file)[1] for file in files]),
+        )
+        names = join_names([names_and_ticks(file)[0] for file in files])
+        stored = (marks.positions, marks.counts_before, marks.ticks)
         if not same_names(names, marks.keys):
             return False
-        return all(np.array_equal(a, b) for a, b in zip(found, said, strict=True))
+        return all(np.array_equal(*pair) for pair in zip(computed, stored, strict=True))
 
 
-class _Heavy:
-    """Adds up what is heavy in a run, by the floors that its marks have, and the rows of each tick."""
+class _HeavyChecker:
+    """Counts the heavy keys of a run by the floors of its marks, and its rows by tick."""
 
-    def __init__(self, run: KeyMarks, keys: HeavyKeys, pairs: HeavyKeys) -> None:
-        self.run, self.keys, self.pairs = run, keys, pairs
+    def __init__(self, marks: KeyMarks, keys: HeavyKeys, pairs: HeavyKeys) -> None:
+        self.marks, self.keys, self.pairs = marks, keys, pairs
         self.found_keys: dict[Name, int] = {}
         self.found_pairs: dict[tuple[Name, int], int] = {}
-        self.by_tick = np.zeros(len(run.totals.ticks), dtype=np.int64)
-        self.newest: tuple[Name, int] | None = None
+        self.by_tick = np.zeros(len(marks.totals.ticks), dtype=np.int64)
+        self.current: tuple[Name, int] | None = None
 
     def add(self, rows: KeyRows) -> None:
-        ticks = self.run.totals.ticks
+        ticks = self.marks.totals.ticks
         cells = np.minimum(np.searchsorted(ticks, rows.ticks), len(ticks) - 1)
         if not np.array_equal(ticks[cells], rows.ticks):
-            raise DamagedWarehouse(f"run {self.run.run.name} has a tick that its marks do not know")
+            raise DamagedWarehouse(f"run {self.marks.run.name} has a tick that its marks do not list")
         np.add.at(self.by_tick, cells, rows.counts)
         for i in np.flatnonzero(rows.counts >= self.pairs.floors[cells]).tolist():
             self.found_pairs[name_at(rows.names, int(rows.codes[i])), int(cells[i])] = int(rows.counts[i])
         sums = np.add.reduceat(rows.counts, rows.starts())
-        if self.newest is not None and self.newest[0] == name_at(rows.names, 0):
-            sums[0] += self.newest[1]
+        if self.current is not None and self.current[0] == name_at(rows.names, 0):
+            sums[0] += self.current[1]
         for i in np.flatnonzero(sums >= self.keys.floors[0]).tolist():
             self.found_keys[name_at(rows.names, i)] = int(sums[i])
-        self.newest = name_at(rows.names, len(sums) - 1), int(sums[-1])
+        self.current = name_at(rows.names, len(sums) - 1), int(sums[-1])
 
     def check(self) -> None:
-        name = self.run.run.name
-        if not np.array_equal(self.by_tick, self.run.totals.counts):
-            raise DamagedWarehouse(f"the counts by tick of run {name} are wrong")
-        keys = {one: count for (one, _), count in _listed(self.keys).items()}
-        if keys != self.found_keys or _listed(self.pairs) != self.found_pairs:
+        name = self.marks.run.name
+        if not np.array_equal(self.by_tick, self.marks.totals.counts):
+            raise DamagedWarehouse(f"the counts by tick of run {name} do not match its rows")
+        keys = {key: count for (key, _), count in _counts_by_key_and_cell(self.keys).items()}
+        if keys != self.found_keys or _counts_by_key_and_cell(self.pairs) != self.found_pairs:
             raise DamagedWarehouse(f"the heavy keys of run {name} are not those that its marks list")
 
 
-def _listed(heavy: HeavyKeys) -> dict[tuple[Name, int], int]:
+def _counts_by_key_and_cell(heavy: HeavyKeys) -> dict[tuple[Name, int], int]:
     names = (name_at(heavy.keys, i) for i in range(len(heavy.cells)))
     return dict(zip(zip(names, heavy.cells.tolist(), strict=True), heavy.counts.tolist(), strict=True))

@@ -1,27 +1,25 @@
-"""Marks of values, S(H): what memory keeps of a measure's run.
+"""Value marks, S(H): the sparse index of a measure's run, which readers keep in memory.
 
-Model. A run is a sorted sequence of `rows` stored values. A mark is one of its rows: the exact
-position (how many rows stand before it) and the value there. The first and the last row of
-every file are marks, and every `grain`-th row between. Between two marks a rank is known to
-within their distance; at a mark it is exact:
+Model. A run is a sorted sequence of `rows` stored values. A mark is one row of the run: its exact position
+(the number of rows before it) and its value. The first row of every file, every `grain`-th row after it, and
+the last row of the file are marks. The rank of x is bounded by its neighbouring marks:
 
     with j = number of marks <= x:   position[j-1] + 1 <= rank_le(x) <= position[j]
 
-Ticks. Some marks open a span and carry how many of the span's rows lie in each tick, so that
-a rank within any window of ticks is exact at the start of every span and bounded between.
-A header says the run's rows, NaN and NULL by tick. The cells (spans x ticks) are bounded, see
-`Tuning.span_cells`: where a run has many ticks its spans grow, and a question about a window reads a
-few blocks more.
+Ticks. A span is a range of rows; it starts at a mark. For each span and each tick the number of rows is
+stored (a cell). So a rank within any window of ticks is exact at the start of every span and bounded within
+it. `Tuning.span_cells` limits the number of cells (spans x ticks): a run with many ticks has longer spans,
+and a query with a window reads a few more blocks.
 
-On disk a run's marks are one file of the table ``marks/<measure>`` (marks.py): row groups by name.
+A run's marks are one file of the table ``marks/<measure>`` (runs/marks.py), with these row groups:
 
     header   one row, position -1: the run's rows, NaN and NULL by tick (ticks[], counts[], nans[], nulls[])
-    marks    one row a mark: file, position, value
-    spans    one row: the counts by span and tick as `Spans.to_bytes` packs them. Runs of version 0.1 have
-             lists instead: ticks[] and counts[] of each mark that opens a span
+    marks    one row for each mark: file, position, value
+    spans    one row: the counts by span and tick, as `Spans.to_bytes` packs them. Runs of version 0.1 do not
+             have it; there each mark that starts a span has lists ticks[] and counts[]
 
-Source: Singh's thesis (2015), section 4.4.1 (Algorithm 9). We keep marks at the grain of the
-promise, and ranks by tick, which the thesis does not have.
+Source: Singh's thesis (2015), section 4.4.1 (Algorithm 9). We deviate in two points: the distance of marks
+follows from eps, and ranks are stored by tick.
 """
 
 from __future__ import annotations
@@ -43,10 +41,10 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import (
-    CONTENT,
-    HEADER,
-    MARKS,
-    SPANS,
+    CONTENT_FIELD,
+    HEADER_GROUP,
+    MARKS_GROUP,
+    SPANS_GROUP,
     RunFile,
     files_from_marks,
     flatten,
@@ -54,33 +52,33 @@ from tidemark.warehouse.runs.marks import (
 )
 from tidemark.warehouse.runs.projection import MarkedFile, ReopenMarks, SortColumns
 
-MOST_MARKS = 2**16  # a run's marks at most, unless eps asks for more
-NOWHERE = -1  # the position of the header
+MAX_MARKS = 2**16  # the number of marks of a run, unless eps requires more
+HEADER_POSITION = -1
 
-BASIC = ["file", "position", "value"]  # the columns of the marks themselves
-LISTS = ["ticks", "counts", "nans", "nulls"]
+MARK_COLUMNS = ["file", "position", "value"]
+TICK_LISTS = ["ticks", "counts", "nans", "nulls"]
 _SIZES = struct.Struct("<qqq")  # spans, ticks, bytes of a count
 
 
-def grain(rows: int, eps: float, block_rows: int) -> int:
-    """Rows between two marks of a run.
+def choose_grain(rows: int, eps: float, block_rows: int) -> int:
+    """The number of rows between two marks of a run.
 
-    At most eps/2 of the run, as the promise needs; a quarter of a block, so that few blocks
-    are read; and not so fine that marks outgrow memory.
+    It is at most eps/2 of the run's rows, which the guarantee requires. Otherwise it is a quarter of a block,
+    so that queries read few blocks; or more, if the run would have more than MAX_MARKS marks.
     """
-    promised = max(1, int(eps / 2 * rows))
-    useful = max(1, block_rows // 4, -(-rows // MOST_MARKS))
-    return min(promised, useful)
+    required = max(1, int(eps / 2 * rows))
+    preferred = max(1, block_rows // 4, -(-rows // MAX_MARKS))
+    return min(required, preferred)
 
 
-def span(rows: int, mark_grain: int, ticks: int, cells: int) -> int:
-    """Rows of a span: a multiple of the grain such that spans x ticks is at most `cells`, or there is one."""
-    spans = max(1, cells // max(1, ticks))
-    return max(1, -(-rows // (mark_grain * spans))) * mark_grain
+def choose_span_rows(rows: int, grain: int, ticks: int, max_cells: int) -> int:
+    """The rows of a span: the least multiple of `grain` with spans x ticks <= `max_cells`, or one span."""
+    max_spans = max(1, max_cells // max(1, ticks))
+    return max(1, -(-rows // (grain * max_spans))) * grain
 
 
 def schema(measure: Measure) -> pa.Schema:
-    """The Arrow schema of the marks table, `run` being its partition."""
+    """The Arrow schema of the marks table, which is partitioned by `run`."""
     longs = pa.list_(pa.int64())
     return pa.schema(
         [
@@ -98,10 +96,13 @@ def schema(measure: Measure) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """Counts by tick of each span.
+    """The number of rows of each span and tick.
 
-    Span i begins at row `starts[i]`, and `counts[i, j]` of its rows lie in tick `ticks[j]`: starts (s,) and
-    ticks (t,) ascend, counts (s, t) are unsigned and as narrow as they may be.
+    Span i starts at row `starts[i]` of the run; `counts[i, j]` of its rows have tick `ticks[j]`. starts (s,)
+    and ticks (t,) ascend; counts (s, t) have the narrowest unsigned type that fits. For example, a run
+    whose rows have the ticks 7, 7, 9, 7 and spans of two rows:
+
+        starts [0, 2]    ticks [7, 9]    counts [[2, 0], [1, 1]]
     """
 
     starts: NDArray[np.int64]
@@ -116,63 +117,63 @@ class Spans:
         ticks: NDArray[np.int64],
         counts: NDArray[np.int64],
     ) -> Spans:
-        """Of cells, none twice: `counts[k]` rows of span `spans[k]` lie in tick `ticks[k]`."""
+        """From distinct cells: `counts[k]` rows of span `spans[k]` have tick `ticks[k]`."""
         names, codes = unique_codes(ticks)
-        held = np.bincount(codes, minlength=len(names)) > 0  # the names may be more than there are
-        table = np.zeros((len(starts), int(held.sum())), np.min_scalar_type(counts.max(initial=0)))
-        table[spans, np.cumsum(held)[codes] - 1] = counts
-        return cls(starts, names[held], table)
+        present = np.bincount(codes, minlength=len(names)) > 0  # names may include ticks that do not occur
+        table = np.zeros((len(starts), int(present.sum())), np.min_scalar_type(counts.max(initial=0)))
+        table[spans, np.cumsum(present)[codes] - 1] = counts
+        return cls(starts, names[present], table)
 
     @classmethod
     def concat(cls, parts: Sequence[tuple[int, Spans]]) -> Spans:
-        """Those of a run of several files: of each its first row in the run, and its spans."""
-        nothing = np.empty(0, np.int64)
-        ticks = np.unique(np.concatenate([nothing, *(part.ticks for _, part in parts)]))
-        starts = np.concatenate([nothing, *(part.starts + first for first, part in parts)])
-        narrow = np.result_type(np.uint8, *(part.counts.dtype for _, part in parts))
-        table, at = np.zeros((len(starts), len(ticks)), narrow), 0
+        """The spans of a run, from those of its files: each with the file's first row in the run."""
+        empty = np.empty(0, np.int64)
+        ticks = np.unique(np.concatenate([empty, *(part.ticks for _, part in parts)]))
+        starts = np.concatenate([empty, *(part.starts + first for first, part in parts)])
+        dtype = np.result_type(np.uint8, *(part.counts.dtype for _, part in parts))
+        table, span = np.zeros((len(starts), len(ticks)), dtype), 0
         for _, part in parts:
-            table[at : at + len(part.starts), np.searchsorted(ticks, part.ticks)] = part.counts
-            at += len(part.starts)
+            table[span : span + len(part.starts), np.searchsorted(ticks, part.ticks)] = part.counts
+            span += len(part.starts)
         return cls(starts, ticks, table)
 
     def anchors(self, window: Window, rows: int) -> Anchors:
-        """Where window counts are exact, the run having so many rows."""
+        """The positions with exact counts of a window's rows; the run has `rows` rows."""
         inside = np.flatnonzero(window.holds(self.ticks))
         part = self.counts[:, inside[0] : inside[-1] + 1] if len(inside) else self.counts[:, :0]
         counts = np.concatenate([[0], np.cumsum(part.sum(axis=1, dtype=np.int64))])
         return Anchors(np.append(self.starts, rows), counts)
 
     def equals(self, other: Spans) -> bool:
-        """Whether all counts are equal."""
+        """Whether starts, ticks and counts are equal."""
         pairs = (self.starts, other.starts), (self.ticks, other.ticks), (self.counts, other.counts)
-        return all(np.array_equal(a, b) for a, b in pairs)
+        return all(np.array_equal(mine, others) for mine, others in pairs)
 
     def to_bytes(self) -> bytes:
-        """As the marks store it: how many spans and ticks, the bytes of a count, then the three arrays."""
-        words = [self.starts.astype("<i8"), self.ticks.astype("<i8")]
+        """The stored form: the numbers of spans and ticks, the bytes of a count, then the three arrays."""
+        starts, ticks = self.starts.astype("<i8"), self.ticks.astype("<i8")
         counts = self.counts.astype(self.counts.dtype.newbyteorder("<"))
         sizes = _SIZES.pack(*self.counts.shape, counts.itemsize)
-        return b"".join([sizes, *(word.tobytes() for word in words), counts.tobytes()])
+        return b"".join([sizes, *(array.tobytes() for array in (starts, ticks, counts))])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Spans:
-        """Of stored bytes; ValueError or struct.error where they cannot be that."""
+        """Decodes `to_bytes`; ValueError, TypeError or struct.error if malformed."""
         spans, ticks, width = _SIZES.unpack_from(data)
-        words = np.frombuffer(data, "<i8", spans + ticks, _SIZES.size)
-        counts = np.frombuffer(data, f"<u{width}", offset=_SIZES.size + words.nbytes)
-        return cls(words[:spans], words[spans:], counts.reshape(spans, ticks))
+        starts_and_ticks = np.frombuffer(data, "<i8", spans + ticks, _SIZES.size)
+        counts = np.frombuffer(data, f"<u{width}", offset=_SIZES.size + starts_and_ticks.nbytes)
+        return cls(starts_and_ticks[:spans], starts_and_ticks[spans:], counts.reshape(spans, ticks))
 
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """Positions of a run at which the number of window rows before them is known exactly."""
+    """Positions of a run (exact: `counts[i]` rows of a window lie before `positions[i]`); both ascend."""
 
     positions: NDArray[np.int64]
     counts: NDArray[np.int64]
 
     def before(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bounds (lo, hi) of the window rows among the first `rows` rows."""
+        """Bounds (lo, hi) of the number of window rows among the first `rows` rows; O(log anchors) each."""
         i = np.searchsorted(self.positions, rows, side="right") - 1
         j = np.minimum(i + 1, len(self.positions) - 1)
         lo = np.maximum(self.counts[i], self.counts[j] - (self.positions[j] - rows))
@@ -184,8 +185,8 @@ class Anchors:
 class ValueMarks:
     """The marks of one run.
 
-    `values` and `positions` (k,) ascend; `totals` are by tick; the spans are read when a window
-    first asks for them.
+    Mark i is row `positions[i]` of the run, with the value `values[i]`; (k,) each, ascending. `totals` are
+    the rows by tick. `spans` reads the marks file on every call.
     """
 
     run: Run
@@ -198,7 +199,7 @@ class ValueMarks:
 
     @property
     def sort_keys(self) -> SortColumns:
-        """The marks' places in the order of rows."""
+        """The columns of the marks' sort keys."""
         return (self.values,)
 
     def covered_by(self, window: Window) -> bool:
@@ -206,7 +207,7 @@ class ValueMarks:
         return self.totals.within(window)[0] == self.rows
 
     def bounds(self, anchors: Anchors | None) -> RankBounds:
-        """Certified ranks at every mark, of the window's rows; None where the window covers the run."""
+        """Rank bounds at every mark. `anchors` count the rows of a window; None means all rows of the run."""
         after = np.concatenate([[0], self.positions + 1])
         before = np.append(self.positions, self.rows)
         if anchors is None:
@@ -214,7 +215,7 @@ class ValueMarks:
         return RankBounds(self.values, anchors.before(after)[0], anchors.before(before)[1])
 
     def check_invariants(self) -> None:
-        """Sorted, first and last rows marked, totals that add up."""
+        """Marks ascend, include the first and the last row, and the totals add up; else DamagedWarehouse."""
         ok = (
             int(self.totals.counts.sum()) == self.rows == sum(file.rows for file in self.files)
             and bool(np.all(np.diff(self.positions) > 0))
@@ -222,32 +223,32 @@ class ValueMarks:
             and (self.rows == 0 or (self.positions[0] == 0 and self.positions[-1] == self.rows - 1))
         )
         if not ok:
-            raise DamagedWarehouse(f"the marks of run {self.run.name} do not describe its {self.rows} rows.")
+            raise DamagedWarehouse(f"the marks of run {self.run.name} do not match its {self.rows} rows.")
 
 
 def to_arrow(measure: Measure, files: Sequence[MarkedFile], totals: TickCounts) -> dict[str, pa.Table]:
-    """The row groups of a run's marks, its files being in order. Positions count from the run's first row."""
-    lists = [pa.array([getattr(totals, name).tolist()], pa.list_(pa.int64())) for name in LISTS]
+    """The row groups of a run's marks file; `files` are in order. Positions are rows of the run."""
+    lists = [pa.array([getattr(totals, name).tolist()], pa.list_(pa.int64())) for name in TICK_LISTS]
     header = pa.table(
         [
             pa.array([path_in_table(files[0].path)]),
-            pa.array([NOWHERE]),
+            pa.array([HEADER_POSITION]),
             pa.nulls(1, measure.arrow_type),
             *lists,
         ],
-        names=BASIC + LISTS,
+        names=MARK_COLUMNS + TICK_LISTS,
     )
     firsts = np.cumsum([0, *(file.rows for file in files)])[:-1].tolist()
-    marks = [_marks_of(measure, file, first) for file, first in zip(files, firsts, strict=True)]
+    marks = [_mark_rows(measure, file, first) for file, first in zip(files, firsts, strict=True)]
     spans = Spans.concat([(first, file.extra) for file, first in zip(files, firsts, strict=True)])
     return {
-        HEADER: header,
-        MARKS: pa.concat_tables(marks),
-        SPANS: pa.table({CONTENT.name: pa.array([spans.to_bytes()], CONTENT.type)}),
+        HEADER_GROUP: header,
+        MARKS_GROUP: pa.concat_tables(marks),
+        SPANS_GROUP: pa.table({CONTENT_FIELD.name: pa.array([spans.to_bytes()], CONTENT_FIELD.type)}),
     }
 
 
-def _marks_of(measure: Measure, file: MarkedFile, first: int) -> pa.Table:
+def _mark_rows(measure: Measure, file: MarkedFile, first: int) -> pa.Table:
     return pa.table(
         {
             "file": pa.array([path_in_table(file.path)] * len(file.positions), pa.string()),
@@ -257,21 +258,22 @@ def _marks_of(measure: Measure, file: MarkedFile, first: int) -> pa.Table:
     )
 
 
-def read(run: Run, file: SealedFile, later: ReopenMarks) -> ValueMarks:
-    """The marks of a run from their file; the spans are read later."""
+def read(run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> ValueMarks:
+    """Reads the marks of a run from their file; `spans` reads the spans on demand."""
 
-    def spans() -> Spans:
-        found: Spans = later(_spans)
-        return found
+    def read_spans() -> Spans:
+        spans: Spans = reopen_marks(_spans_from_file)
+        return spans
 
-    return _from_arrow(run, file.read(HEADER, columns=LISTS), file.read(MARKS, columns=BASIC), spans)
+    header = file.read(HEADER_GROUP, columns=TICK_LISTS)
+    return _from_arrow(run, header, file.read(MARKS_GROUP, columns=MARK_COLUMNS), read_spans)
 
 
 def _from_arrow(run: Run, header: pa.Table, marks: pa.Table, spans: Callable[[], Spans]) -> ValueMarks:
-    """The marks of a run: the tick lists of its header, and file, position and value of its marks."""
+    """The marks of a run from the lists of its header and the columns of its marks."""
     if header.num_rows != 1:
-        raise DamagedWarehouse(f"the marks of run {run.name} do not begin with one header.")
-    totals = TickCounts(*(flatten(header.column(name)) for name in LISTS))
+        raise DamagedWarehouse(f"the marks of run {run.name} have {header.num_rows} headers; expected one.")
+    totals = TickCounts(*(flatten(header.column(name)) for name in TICK_LISTS))
     rows = int(totals.counts.sum())
     positions, values = as_numpy(marks.column("position")), as_numpy(marks.column("value"))
     files = files_from_marks(marks.column("file"), positions, rows)
@@ -280,18 +282,18 @@ def _from_arrow(run: Run, header: pa.Table, marks: pa.Table, spans: Callable[[],
     return result
 
 
-def _spans(file: SealedFile) -> Spans:
-    """The spans of a run from the file of its marks."""
-    if SPANS in file.names:
-        return Spans.from_bytes(file.read(SPANS, columns=[CONTENT.name]).column(0)[0].as_py())
-    table = file.read(MARKS, columns=["position", "ticks", "counts"])
+def _spans_from_file(file: SealedFile) -> Spans:
+    """Reads the spans of a run from its marks file."""
+    if SPANS_GROUP in file.names:
+        return Spans.from_bytes(file.read(SPANS_GROUP, columns=[CONTENT_FIELD.name]).column(0)[0].as_py())
+    table = file.read(MARKS_GROUP, columns=["position", "ticks", "counts"])
     lengths = np.diff(as_numpy(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
-    opens = np.flatnonzero(lengths)
-    if not len(opens) and len(lengths):
+    span_marks = np.flatnonzero(lengths)  # the marks that start a span
+    if not len(span_marks) and len(lengths):
         raise ValueError("none of its marks has counts by tick")
     return Spans.of(
-        as_numpy(table.column("position"))[opens],
-        np.repeat(np.arange(len(opens)), lengths[opens]),
+        as_numpy(table.column("position"))[span_marks],
+        np.repeat(np.arange(len(span_marks)), lengths[span_marks]),
         flatten(table.column("ticks")),
         flatten(table.column("counts")),
     )

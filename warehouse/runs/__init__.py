@@ -1,1 +1,1 @@
-"""The engine of history: what a projection is, how runs are laid out, merged, marked, read and committed."""
+"""The storage engine of history: projections, and the layout, merges, marks, files and commits of runs."""

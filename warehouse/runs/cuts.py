@@ -1,22 +1,22 @@
-"""Cuts: how the merge of sorted inputs is shared out among tasks without a shuffle.
+"""Merge cuts: divide the merge of sorted inputs into slices, which tasks merge in parallel without a shuffle.
 
-Model. Every row of every input has a place in the projection's order. A cut is a place taken at a mark:
+Model. Each row has a sort key. A cut is the sort key of a mark of one input. For every mark:
 
-    rows before the mark  <=  place of the mark  <=  rows from the mark on
+    sort keys before the mark  <=  sort key of the mark  <=  sort keys from the mark on
 
-Where equal rows may lie on either side of a cut, they are split by input, then by position in it, so a
-constant column is cut as evenly as any other. A cut at input c, position p, leaves before it
+If equal rows stay separate, a cut splits them by input and then by position in the input. So a constant
+column is divided as evenly as any other. A cut at position p of input c has these rows before it:
 
-    of input j < c: rows <= place        of input c: its first p rows        of input j > c: rows < place
+    input j < c: rows <= sort key        input c: its first p rows        input j > c: rows < sort key
 
-Where equal rows become one, they must come together: the rows less than the place lie before the cut, of
-whichever input. Then marks of an input separate what lies before them from what lies after (rows before the
-mark < place of the mark), so its own cut is exact here too.
+If the merge sums equal rows, a slice must contain all of them. Then the rows of every input that are less
+than the sort key lie before the cut. In this case the first inequality above is strict (rows before the mark
+< sort key of the mark), so the cut is exact in input c, too.
 
-Two cuts bound a slice. Slices of neighbouring cuts share no row and miss none. The marks bound where a cut
-falls in each input, and only the blocks that may hold rows of the slice are read.
+Two neighbouring cuts bound a slice. The slices are disjoint and contain every row. The marks bound the
+position of a cut in each input; a task reads only the blocks that may contain rows of its slice.
 
-Cost: a slice holds at most rows/slices + the sum over the inputs of the rows between two marks.
+Cost: a slice has at most rows/slices + the sum over the inputs of the rows between two marks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ from tidemark.warehouse.runs.projection import MarkedFile, Marks, Rows, SortColu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedInput:
-    """A sorted input of a merge: its files in order, by their paths below the warehouse, and its marks."""
+    """A sorted input of a merge: a run or a chunk.
+
+    `files` are in order, their paths relative to the warehouse. `rows` is the number of stored rows. Mark i
+    is at row `positions[i]`; `sort_keys` are the columns of the marks' sort keys.
+    """
 
     files: tuple[RunFile, ...]
     rows: int
@@ -46,34 +50,35 @@ class SortedInput:
 
     @classmethod
     def of_chunk(cls, file: MarkedFile) -> SortedInput:
-        """A sorted chunk."""
+        """The input that reads a sorted chunk."""
         return cls(
             (RunFile(file.path, 0, file.rows, file.digests),), file.rows, file.positions, file.sort_keys
         )
 
     @classmethod
     def of_run(cls, root: str, marks: Marks) -> SortedInput:
-        """A run of the table `root`."""
+        """The input that reads a run of the table `root`."""
         files = tuple(replace(file, path=f"{root}/{file.path}") for file in marks.files)
         return cls(files, marks.rows, marks.positions, marks.sort_keys)
 
     @property
     def digest(self) -> int | None:
-        """The digest of its rows, modulo 2**64; None where a file of an earlier version does not tell."""
+        """The digest of its rows, modulo 2**64; None if a file was written by a version without digests."""
         known = [file.digests.row_digest for file in self.files if file.digests is not None]
         return sum(known) % 2**64 if len(known) == len(self.files) else None
 
     @property
     def end_to_end(self) -> bool:
-        """Whether the digest covers the rows since their ingestion."""
+        """Whether the digests of all files cover the rows since their ingestion."""
         return all(file.digests is not None and file.digests.end_to_end for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class MergeCut:
-    """A place in the order of all rows: at `position` of the input `source`.
+    """A boundary between two slices: `sort_key` is that of the mark at `position` of the input `source`.
 
-    Equal rows are `split` by input and position, or all come after the cut.
+    With `split`, rows equal to `sort_key` are divided by input and position. Without it, all of them lie
+    after the cut.
     """
 
     sort_key: SortKey
@@ -82,13 +87,13 @@ class MergeCut:
     split: bool
 
     def equal_before(self, source: int) -> bool:
-        """Whether the rows of another input that are equal to the place lie before the cut."""
+        """Whether the rows of another input `source` that equal `sort_key` lie before the cut."""
         return self.split and source < self.source
 
 
 @dataclass(frozen=True, slots=True)
 class InputRange:
-    """The rows of one input that a slice may need: `start` inclusive, `stop` exclusive."""
+    """The rows of one input that may lie in a slice: `start` inclusive, `stop` exclusive."""
 
     start: int
     stop: int
@@ -96,7 +101,7 @@ class InputRange:
 
 @dataclass(frozen=True, slots=True)
 class MergeSlice:
-    """The rows between two cuts (None: the end of all); `input_ranges[j]` bounds them in input j."""
+    """The rows between two cuts; None: no cut on that side. `input_ranges[j]` bounds the rows of input j."""
 
     lower: MergeCut | None
     upper: MergeCut | None
@@ -104,94 +109,108 @@ class MergeSlice:
 
 
 def merge_cost(inputs: Sequence[SortedInput], min_block_cost: int = 0) -> int:
-    """The work of a merge, in rows: a block counts as no fewer than `min_block_cost`."""
-    return sum(int(_weights(one, min_block_cost).sum()) for one in inputs)
+    """The work of a merge, in rows; each block counts as at least `min_block_cost` rows."""
+    return sum(int(_block_weights(sorted_input, min_block_cost).sum()) for sorted_input in inputs)
 
 
 def plan_slices(
     inputs: Sequence[SortedInput], slices: int, *, min_block_cost: int = 0, split: bool = True
 ) -> list[MergeSlice]:
-    """Cuts the merge of the inputs into at most `slices` slices of about equal weight, in order.
+    """Divides the merge of the inputs into at most `slices` slices of about equal cost, in order.
 
-    With `split` equal rows may lie in two slices. Where they may not, the marks of each input separate what
-    lies before them from what lies after.
+    With `split` equal rows may lie in different slices. Without it, each mark must be greater than all rows
+    before it.
     """
-    cuts = [None, *_cuts(inputs, slices, min_block_cost, split=split), None]
+    cuts = [None, *_choose_cuts(inputs, slices, min_block_cost, split=split), None]
     return [
-        MergeSlice(lower, upper, tuple(_input_range(one, j, lower, upper) for j, one in enumerate(inputs)))
+        MergeSlice(
+            lower,
+            upper,
+            tuple(_input_range(inputs[source], source, lower, upper) for source in range(len(inputs))),
+        )
         for lower, upper in pairwise(cuts)
     ]
 
 
-def clip_to_slice(rows: Any, offset: int, source: int, piece: MergeSlice) -> Any:
-    """Of rows that were read from row `offset` of input `source` on, those that lie in the slice."""
-    start = 0 if piece.lower is None else _rows_before(rows, offset, source, piece.lower)
-    stop = len(rows) if piece.upper is None else _rows_before(rows, offset, source, piece.upper)
+def clip_to_slice(rows: Any, offset: int, source: int, slice_plan: MergeSlice) -> Any:
+    """The part of `rows` that lies in the slice; `rows` begin at row `offset` of input `source`."""
+    start = 0 if slice_plan.lower is None else _rows_before(rows, offset, source, slice_plan.lower)
+    stop = len(rows) if slice_plan.upper is None else _rows_before(rows, offset, source, slice_plan.upper)
     return rows.part(start, max(start, stop))
 
 
 def _rows_before(rows: Rows, offset: int, source: int, cut: MergeCut) -> int:
     if source == cut.source:
         return min(max(cut.position - offset, 0), len(rows))
-    find = bisect_right if cut.equal_before(source) else bisect_left
-    return find(range(len(rows)), cut.sort_key, key=rows.sort_key)
+    bisect = bisect_right if cut.equal_before(source) else bisect_left
+    return bisect(range(len(rows)), cut.sort_key, key=rows.sort_key)
 
 
-def _weights(one: SortedInput, min_block_cost: int) -> NDArray[np.int64]:
-    return np.maximum(np.diff(one.positions, append=one.rows), min_block_cost if one.rows else 0)
+def _block_weights(sorted_input: SortedInput, min_block_cost: int) -> NDArray[np.int64]:
+    """The cost of the rows from each mark to the next."""
+    distances = np.diff(sorted_input.positions, append=sorted_input.rows)
+    return np.maximum(distances, min_block_cost if sorted_input.rows else 0)
 
 
-def _cuts(inputs: Sequence[SortedInput], slices: int, min_block_cost: int, *, split: bool) -> list[MergeCut]:
-    filled = [(j, one) for j, one in enumerate(inputs) if one.rows]
+def _choose_cuts(
+    inputs: Sequence[SortedInput], slices: int, min_block_cost: int, *, split: bool
+) -> list[MergeCut]:
+    """At most slices - 1 cuts, at marks that divide the cost evenly."""
+    filled = [(j, sorted_input) for j, sorted_input in enumerate(inputs) if sorted_input.rows]
     if slices < 2 or not filled:
         return []
-    source = np.concatenate([np.full(len(one.positions), j) for j, one in filled])
-    position = np.concatenate([one.positions for _, one in filled])
-    places = [one.sort_keys for _, one in filled]
-    order = _order(places)
-    weights = np.concatenate([_weights(one, min_block_cost) for _, one in filled])[order]
-    before = np.cumsum(weights) - weights
-    targets = np.arange(1, slices) * (weights.sum() / slices)
-    chosen = np.unique(np.searchsorted(before, targets))
-    starts = np.cumsum([0, *(len(one.positions) for _, one in filled)])
+    sources = np.concatenate([np.full(len(sorted_input.positions), j) for j, sorted_input in filled])
+    positions = np.concatenate([sorted_input.positions for _, sorted_input in filled])
+    sort_keys = [sorted_input.sort_keys for _, sorted_input in filled]
+    order = _mark_order(sort_keys)
+    weights = [_block_weights(sorted_input, min_block_cost) for _, sorted_input in filled]
+    ordered_weights = np.concatenate(weights)[order]
+    weight_before = np.cumsum(ordered_weights) - ordered_weights
+    targets = np.arange(1, slices) * (ordered_weights.sum() / slices)
+    chosen = np.unique(np.searchsorted(weight_before, targets))
+    starts = np.cumsum([0, *(len(sorted_input.positions) for _, sorted_input in filled)])
     cuts: list[MergeCut] = []
-    last = _sort_key_at(places, starts, int(order[0]))
+    previous = _sort_key_at(sort_keys, starts, int(order[0]))
     for i in order[chosen[(chosen > 0) & (chosen < len(order))]].tolist():
-        place = _sort_key_at(places, starts, i)
-        if split or place != last:  # one cut a place: a second one would bound an empty slice
-            cuts.append(MergeCut(place, int(source[i]), int(position[i]), split))
-        last = place
+        sort_key = _sort_key_at(sort_keys, starts, i)
+        if split or sort_key != previous:  # without split, two cuts at one sort key bound an empty slice
+            cuts.append(MergeCut(sort_key, int(sources[i]), int(positions[i]), split))
+        previous = sort_key
     return cuts
 
 
-def _sort_key_at(places: Sequence[SortColumns], starts: NDArray[np.int64], i: int) -> SortKey:
-    """The place of mark i of all inputs together."""
+def _sort_key_at(sort_keys: Sequence[SortColumns], starts: NDArray[np.int64], i: int) -> SortKey:
+    """The sort key of mark i, the marks being numbered through all inputs; input j's begin at `starts[j]`."""
     j = int(np.searchsorted(starts, i, side="right")) - 1
-    return tuple(name_at(column, i - int(starts[j])) for column in places[j])
+    return tuple(name_at(column, i - int(starts[j])) for column in sort_keys[j])
 
 
-def _order(places: Sequence[SortColumns]) -> NDArray[np.int64]:
-    """The order of all marks; ties stay by input, then by position."""
+def _mark_order(sort_keys: Sequence[SortColumns]) -> NDArray[np.int64]:
+    """The permutation that sorts the marks of all inputs; equal marks stay in order of input and position."""
     columns = []
-    for parts in zip(*places, strict=True):
-        numbers = isinstance(parts[0], np.ndarray)
-        columns.append(np.concatenate(parts if numbers else unify_names(parts)[1]))
+    for parts in zip(*sort_keys, strict=True):
+        is_numeric = isinstance(parts[0], np.ndarray)
+        columns.append(np.concatenate(parts if is_numeric else unify_names(parts)[1]))
     order: NDArray[np.int64] = np.lexsort(columns[::-1])
     return order
 
 
-def _input_range(one: SortedInput, source: int, lower: MergeCut | None, upper: MergeCut | None) -> InputRange:
-    start = 0 if lower is None else _bounds(one, source, lower)[0]
-    stop = one.rows if upper is None else _bounds(one, source, upper)[1]
+def _input_range(
+    sorted_input: SortedInput, source: int, lower: MergeCut | None, upper: MergeCut | None
+) -> InputRange:
+    start = 0 if lower is None else _rows_before_bounds(sorted_input, source, lower)[0]
+    stop = sorted_input.rows if upper is None else _rows_before_bounds(sorted_input, source, upper)[1]
     return InputRange(start, max(start, stop))
 
 
-def _bounds(one: SortedInput, source: int, cut: MergeCut) -> tuple[int, int]:
-    """The least and the greatest number of rows of input `source` that may lie before the cut."""
+def _rows_before_bounds(sorted_input: SortedInput, source: int, cut: MergeCut) -> tuple[int, int]:
+    """Lower and upper bound of the number of rows of input `source` before the cut."""
     if source == cut.source:
         return cut.position, cut.position
-    upto = count_tuples_less(one.sort_keys, cut.sort_key, equal=cut.equal_before(source))
-    # Where equal rows come together, those before a mark are less than it: an equal mark counts, too.
-    low = upto if cut.split else count_tuples_less(one.sort_keys, cut.sort_key, equal=True)
-    least = int(one.positions[low - 1]) if low else 0
-    return least, int(one.positions[upto]) if upto < len(one.positions) else one.rows
+    sort_keys, positions = sorted_input.sort_keys, sorted_input.positions
+    marks_before = count_tuples_less(sort_keys, cut.sort_key, equal=cut.equal_before(source))
+    # Without split, rows before a mark are less than it. So marks equal to the cut give a lower bound, too.
+    certain = marks_before if cut.split else count_tuples_less(sort_keys, cut.sort_key, equal=True)
+    lower = int(positions[certain - 1]) if certain else 0
+    upper = int(positions[marks_before]) if marks_before < len(positions) else sorted_input.rows
+    return lower, upper

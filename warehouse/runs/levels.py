@@ -1,14 +1,14 @@
-"""The layout of history: leveled sorted runs, and the merges that keep it small.
+"""The layout of history: leveled sorted runs, and the size-tiered merges that limit their number.
 
-History is a sequence of runs. Each covers a range of steps; the ranges partition 0..last_step,
-and older steps lie at higher levels. A load adds a run of one step at level 0. A level that
-holds more than kappa runs is merged, whole, into one run of the next level, which may then
-overflow in turn. `plan_merge` follows that cascade to its end and names the inputs once, so
-that rows are rewritten to their final level in one pass instead of one pass a level.
+History is a sequence of runs. Each run covers a range of steps. The ranges partition 0..last_step, and older
+steps are at higher levels. A load adds a run of one step at level 0. When a level has more than kappa runs,
+all of them are merged into one run of the next level, which may then overflow, too. `plan_merge` follows
+this cascade to its end and returns one merge with all inputs. So each row is rewritten once, directly to its
+final level.
 
     kappa = 2, one load a step:  0 | 0 1 | 0 1 2 -> [0-2] | [0-2] 3 | [0-2] 3 4 | [0-2] [3-5] ...
 
-Source: Singh's thesis (2015), section 4.4.1, Algorithms 8 and 9. Everything here is pure.
+Source: Singh's thesis (2015), section 4.4.1, Algorithms 8 and 9. All functions here are pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = re.compile(r"L(\d{2})-(\d{10})-(\d{10})")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """A sorted partition of history: the steps first..last, both inclusive, at a level."""
+    """A sorted partition of history: the steps `first` to `last`, both inclusive, at a level."""
 
     first: int
     last: int
@@ -37,11 +37,11 @@ class Run:
 
     @classmethod
     def parse(cls, name: str) -> Run:
-        """The run of a partition value."""
-        found = _NAME.fullmatch(name)
-        if found is None:
+        """The run with this partition value; DamagedWarehouse if it does not parse."""
+        match = _NAME.fullmatch(name)
+        if match is None:
             raise DamagedWarehouse(f"not a run: {name!r}. Expected L<level>-<first>-<last>.")
-        return cls(first=int(found[2]), last=int(found[3]), level=int(found[1]))
+        return cls(first=int(match[2]), last=int(match[3]), level=int(match[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,18 @@ class Layout:
 
     @classmethod
     def of(cls, runs: Iterable[Run]) -> Layout:
-        """The layout of runs in any order; checked."""
+        """The layout of these runs, in any order; DamagedWarehouse if they break the invariants."""
         layout = cls(tuple(sorted(runs)))
         layout.check_invariants()
         return layout
 
     @property
     def last_step(self) -> int:
-        """The newest step in history, -1 where there is none."""
+        """The newest step in history; -1 if history is empty."""
         return self.runs[-1].last if self.runs else -1
 
     def levels(self) -> dict[int, int]:
-        """How many runs each level holds."""
+        """The number of runs of each level that has any."""
         counts: dict[int, int] = {}
         for run in self.runs:
             counts[run.level] = counts.get(run.level, 0) + 1
@@ -91,33 +91,32 @@ class Layout:
         return Layout.of([run for run in self.runs if run not in merge.inputs] + [merge.output])
 
     def allows(self, merge: Merge) -> bool:
-        """Whether the merge's inputs are all still here."""
+        """Whether all inputs of the merge are in the layout."""
         return set(merge.inputs) <= set(self.runs)
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Runs that are next to each other become one."""
+    """Replaces adjacent runs, oldest first, by one run."""
 
     inputs: tuple[Run, ...]
     output: Run
 
 
 def plan_merge(layout: Layout, kappa: int) -> Merge | None:
-    """The merge that leaves no level with more than kappa runs; None where none is needed.
+    """The merge of the lowest level that has more than kappa runs; None if there is no such level.
 
-    The lowest level that overflows is merged into the next; where that level then overflows,
-    its runs join the inputs, and so on.
+    If its output makes the next level overflow, the runs of that level become inputs, too, and so on.
     """
-    over = [level for level, count in layout.levels().items() if count > kappa]
-    if not over:
+    overflowing = [level for level, count in layout.levels().items() if count > kappa]
+    if not overflowing:
         return None
-    level = min(over)
+    level = min(overflowing)
     inputs = [run for run in layout.runs if run.level == level]
     while True:
         level += 1
-        above = [run for run in layout.runs if run.level == level]
-        if len(above) + 1 <= kappa:
+        older = [run for run in layout.runs if run.level == level]
+        if len(older) + 1 <= kappa:
             break
-        inputs = above + inputs
+        inputs = older + inputs
     return Merge(tuple(inputs), Run(first=inputs[0].first, last=inputs[-1].last, level=level))

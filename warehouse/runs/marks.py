@@ -1,17 +1,17 @@
-"""Marks, the sparse index of a run: what the marks of every projection have in common.
+"""Marks, the sparse index of a run: the parts of their format that all projections share.
 
-The marks of a run are a sealed file (sealed.py) whose row groups have names. Those of the projection come
-first; the engine adds the one called `digests`, a row a file of the run, with its path in the column `file`
-and its `FileDigests` as bytes in the column `content`:
+The marks of a run are a sealed file (integrity/sealed_files.py) with named row groups. The row groups of the
+projection come first. The engine adds the row group `digests` with one row for each file of the run: its path
+in the column `file`, and its `FileDigests` as bytes in the column `content`:
 
-    8 bytes     the digest of its rows, which adds (projection.py, `digest`)
-    1 byte      1 where that is known to be the digest of the rows that came, and 0 where it was summed as
-                rows were read that no digest told of: those of a run of an earlier version, and what was
-                merged of them
-    8 bytes     for each column and each block the digest of the block's decoded column, by column, then block
+    8 bytes     the digest of the file's rows; digests of files add up (`Projection.digest`)
+    1 byte      1 if the digest covers the rows since their ingestion. 0 if it was computed from a run of a
+                version without digests, or from a merge of such a run
+    8 bytes     for each column and each block (by column, then block): the digest of the decoded values
 
-The last of the columns is what the footer says of the first and the last value of each block (`ENDS`). All
-numbers are little-endian. Runs of earlier versions have no such row group; they are read unchecked.
+The last column is `STATISTICS_COLUMN`: digests of each block's minimum and maximum in the Parquet footer.
+All numbers are little-endian. Runs of earlier versions have no row group `digests`; they are read without
+these checks.
 """
 
 from __future__ import annotations
@@ -30,22 +30,29 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.measures import as_numpy
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
 
-# The row groups of a marks file. Files of earlier versions have the first three, by their order.
-HEADER, MARKS, HEAVY, SPANS, DIGESTS = "header", "marks", "heavy", "spans", "digests"
-BY_ORDER = (HEADER, MARKS, HEAVY)
-CONTENT = pa.field("content", pa.binary())
-ENDS = "first and last"
+# Names of the row groups of a marks file. In files of earlier versions the first three have no names: their
+# order identifies them.
+HEADER_GROUP, MARKS_GROUP, HEAVY_GROUP, SPANS_GROUP, DIGESTS_GROUP = (
+    "header",
+    "marks",
+    "heavy",
+    "spans",
+    "digests",
+)
+UNNAMED_GROUPS = (HEADER_GROUP, MARKS_GROUP, HEAVY_GROUP)
+CONTENT_FIELD = pa.field("content", pa.binary())
+STATISTICS_COLUMN = "first and last"
 
 _HEAD = struct.Struct("<QB")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileDigests:
-    """The digests of a file of a run: of all rows, and of each column of each block.
+    """The digests of a run's file: one of all rows, and one of each column of each block.
 
-    `row_digest` is the sum of the rows' digests, modulo 2**64. It is `end_to_end` where it covers the rows
-    since they came in, and not only since a merge read them from a run without digests. `blocks[column][i]`
-    is the digest of that column in block i.
+    `row_digest` is the sum of the rows' digests, modulo 2**64. `end_to_end` is True if it covers the rows
+    since their ingestion, and False if it starts at a merge that read a run without digests.
+    `blocks[column][i]` is the digest of that column in block i.
     """
 
     row_digest: int
@@ -53,26 +60,26 @@ class FileDigests:
     blocks: Mapping[str, NDArray[np.uint64]]
 
     def to_bytes(self) -> bytes:
-        """As the marks store it."""
-        words = [one.astype("<u8").tobytes() for one in self.blocks.values()]
-        return b"".join([_HEAD.pack(self.row_digest, self.end_to_end), *words])
+        """The bytes in the marks file, without the names of the columns."""
+        columns = [digests.astype("<u8").tobytes() for digests in self.blocks.values()]
+        return b"".join([_HEAD.pack(self.row_digest, self.end_to_end), *columns])
 
     @classmethod
     def from_bytes(cls, data: bytes, columns: Sequence[str]) -> FileDigests:
-        """Of stored bytes, the blocks having these columns; ValueError where they cannot be that."""
+        """Decodes `to_bytes`; `columns` are the names in order. ValueError or struct.error if malformed."""
         row_digest, end_to_end = _HEAD.unpack_from(data)
-        words = np.frombuffer(data, "<u8", offset=_HEAD.size).reshape(len(columns), -1)
-        return cls(row_digest, bool(end_to_end), dict(zip(columns, words, strict=True)))
+        digests = np.frombuffer(data, "<u8", offset=_HEAD.size).reshape(len(columns), -1)
+        return cls(row_digest, bool(end_to_end), dict(zip(columns, digests, strict=True)))
 
     def check_block(self, block: int, columns: ColumnsByName) -> None:
-        """ValueError unless these are columns of the block by their names."""
+        """Compares the digests of decoded columns with the block's; ValueError if one differs."""
         for name, column in columns.items():
             if column_digest(column) != self.blocks[name][block]:
                 raise ValueError(f"the column {name!r} of row group {block} is not what was written")
 
     def check_statistics(self, block: int, group: pq.RowGroupMetaData) -> None:
-        """ValueError unless the footer says of the block's first and last value what it said."""
-        if statistics_digest(group) != self.blocks[ENDS][block]:
+        """Compares the footer's statistics with the block's digest; ValueError if they differ."""
+        if statistics_digest(group) != self.blocks[STATISTICS_COLUMN][block]:
             raise ValueError(f"the statistics of row group {block} are not what was written")
 
 
@@ -81,9 +88,9 @@ NO_DIGESTS = FileDigests(0, end_to_end=False, blocks={})
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """One data file of a run: rows first..first+rows of the run, at `path` below the table.
+    """One data file of a run: the run's rows `first` to `first + rows` (exclusive).
 
-    `digests` is None in a run of an earlier version.
+    `path` is relative to the table. `digests` is None if a version without digests wrote the run.
     """
 
     path: str
@@ -93,24 +100,29 @@ class RunFile:
 
 
 def statistics_digest(group: pq.RowGroupMetaData) -> int:
-    """A digest of what the footer says of the least and the greatest value of a row group's first column."""
-    found = group.column(0).statistics
-    ends = (found.min_raw, found.max_raw) if found is not None and found.has_min_max else ()
-    return int(xxhash.xxh3_64_intdigest(repr(ends).encode()))
+    """A digest of the footer's minimum and maximum of a row group's first column."""
+    statistics = group.column(0).statistics
+    bounds: tuple[bytes, ...] = ()
+    if statistics is not None and statistics.has_min_max:
+        bounds = (statistics.min_raw, statistics.max_raw)
+    return int(xxhash.xxh3_64_intdigest(repr(bounds).encode()))
 
 
 def path_in_table(path: str) -> str:
-    """The path of a run's file below its table, from its path below the warehouse."""
+    """The path of a run's file relative to its table, from its path relative to the warehouse."""
     return path[path.index("run=") :]
 
 
 def flatten(lists: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The numbers of a column of lists, one list after the other."""
+    """The numbers of a column of lists, concatenated."""
     return as_numpy(pc.list_flatten(lists))
 
 
 def files_from_marks(paths: pa.ChunkedArray, positions: NDArray[np.int64], rows: int) -> tuple[RunFile, ...]:
-    """The files of a run of so many rows, from the file of each mark: the first row of each is marked."""
+    """The files of a run, from the file and the position of each mark; each file's first row has a mark.
+
+    `rows` is the number of rows of the run.
+    """
     names = paths.combine_chunks().dictionary_encode()
     firsts = np.flatnonzero(np.diff(as_numpy(names.indices), prepend=-1))
     edges = np.append(positions[firsts], rows)

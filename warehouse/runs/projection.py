@@ -1,18 +1,19 @@
-"""Projections: sorted copies of some columns of `events`, which history keeps as leveled runs.
+"""Projections: sorted copies of some columns of `events`, which history stores as leveled runs.
 
-A projection says what its rows are: how they are made of rows of `events`, how they order, what two equal
-rows become, how they are stored, where a block ends, and what its marks (the sparse index of a run) hold.
-All else is written once, for every projection:
+A projection defines its rows: how they are computed from rows of `events`, their order, whether a merge sums
+equal rows, how they are stored, where a block ends, and the content of the marks (the sparse index of a run).
+The other code is the same for all projections:
 
-    cuts.py        a merge is shared out among tasks without a shuffle
-    runfiles.py    files of sorted rows are written, read and merged
-    tasks.py       tasks sort and merge
-    build.py       the tasks of a load and of a merge
-    history.py     tables, marks and commits
-    verifyruns.py  runs are sorted, marks are exact, rows are conserved
-    load.py, maintain.py, snapshot.py
+    runs/cuts.py                    divides a merge into slices without a shuffle
+    runs/run_files.py               writes, reads and merges files of sorted rows
+    runs/run_tables.py              creates, reads and commits the runs table and the marks table
+    loads/tasks.py                  the tasks that sort and merge
+    loads/run_builder.py            plans the tasks of a load and of a merge
+    verification/run_checks.py      checks that runs are sorted, marks are exact and rows are conserved
+    snapshots/snapshot_reader.py    reads the marks of a snapshot
+    load.py, maintain.py, verify.py the operations
 
-A new projection is one file that implements `Projection`, and its place in `Options.projections`.
+To add a projection, implement `Projection` and add it to `Options.projections`.
 """
 
 from __future__ import annotations
@@ -32,36 +33,37 @@ from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import NO_DIGESTS, FileDigests, RunFile
 
-SortKey = tuple[
-    SortValue, ...
-]  # where a row stands in the order: its sort columns, compared from left to right
+SortKey = tuple[SortValue, ...]  # the sort columns of a row, compared from left to right
 SortColumns = tuple[SortColumn, ...]  # the sort columns of many rows
-T = TypeVar("T")
 
 
 class Rows(Protocol):
-    """Rows of a projection in memory, ascending in its order."""
+    """Rows of a projection in memory, sorted in its order."""
 
     def __len__(self) -> int: ...
 
     @property
     def nbytes(self) -> int:
-        """The memory that they take."""
+        """The memory of the rows."""
 
     def part(self, start: int, stop: int) -> Any:
         """Rows start..stop (exclusive)."""
 
     def sort_key(self, i: int) -> SortKey:
-        """Where row i stands in the order."""
+        """The sort key of row i."""
 
 
 R = TypeVar("R", bound=Rows)
-Taken_contra = TypeVar("Taken_contra", bound=Rows, contravariant=True)
+R_contra = TypeVar("R_contra", bound=Rows, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What is known of a run before it is written: its rows at most, rows by tick, the promise `eps`."""
+    """The properties of a run that are known before it is written.
+
+    `rows` is an upper bound of the stored rows. `totals` are its rows of `events` by tick. `eps` is the
+    guaranteed rank error.
+    """
 
     rows: int
     totals: TickCounts
@@ -72,10 +74,10 @@ class RunSpec:
 class MarkedFile:
     """A data file of a run, or a sorted chunk that a merge will read, with its marks.
 
-    It stores `rows` rows, which stand for `count` rows of `events`. Mark i is at row `positions[i]` of the
-    file, and at the i-th of `sort_keys`. `stats` are Delta's statistics, `extra` what else the projection
-    marks.
-    `digests` are those of its rows and blocks, which `write_rows` adds.
+    The file stores `rows` rows, which represent `count` rows of `events`; `size` is in bytes. Mark i is at
+    row `positions[i]` of the file; `sort_keys` are the columns of the marks' sort keys. `stats` are the
+    statistics for Delta. `extra` is other data that the projection needs for the run's marks.
+    `digests` are those of the rows and blocks; `write_rows` adds them.
     """
 
     path: str
@@ -90,7 +92,7 @@ class MarkedFile:
 
 
 class Marks(Protocol):
-    """The marks of one run: `rows` rows in `files`, a mark at each of `positions`, rows by tick."""
+    """The marks of one run."""
 
     @property
     def run(self) -> Run:
@@ -98,82 +100,82 @@ class Marks(Protocol):
 
     @property
     def files(self) -> tuple[RunFile, ...]:
-        """Its files in order."""
+        """The files of the run, in order."""
 
     @property
     def rows(self) -> int:
-        """The rows that it stores."""
+        """The number of rows that the run stores."""
 
     @property
     def positions(self) -> NDArray[np.int64]:
-        """Where the marks stand."""
+        """The row of each mark, counted from the start of the run; ascending."""
 
     @property
     def sort_keys(self) -> SortColumns:
-        """The marks' places in the order."""
+        """The columns of the marks' sort keys."""
 
     @property
     def totals(self) -> TickCounts:
-        """The rows of `events` that it stands for, by tick."""
+        """The rows of `events` by tick, those without a value or key included."""
 
 
-class Collector(Protocol[Taken_contra]):
+class Collector(Protocol[R_contra]):
     """Collects the marks of a file while it is written."""
 
-    def add(self, rows: Taken_contra, blocks: NDArray[np.int64]) -> None:
-        """Takes the next rows, one at least, whose blocks start at `blocks`."""
+    def add(self, rows: R_contra, blocks: NDArray[np.int64]) -> None:
+        """Adds the next rows, at least one; `blocks` are the rows at which blocks start."""
 
     def finish(self, path: str, size: int) -> MarkedFile:
-        """The file, all of whose rows have come."""
+        """The file with its marks, after the last row was added."""
 
 
-class Checker(Protocol[Taken_contra]):
-    """Compares a run's rows with its marks; DamagedWarehouse where they differ."""
+class Checker(Protocol[R_contra]):
+    """Compares a run's rows with its marks; its methods raise DamagedWarehouse if they differ."""
 
     def begin(self, file: RunFile) -> None:
-        """The rows of a file come."""
+        """Starts a file: `add` is called with its rows next."""
 
-    def add(self, rows: Taken_contra) -> None:
-        """Takes the rows of a block."""
+    def add(self, rows: R_contra) -> None:
+        """Checks the rows of the next block."""
 
     def finish(self) -> None:
-        """All rows have come."""
+        """Ends the run after its last row."""
 
 
-# Opens the marks' file again and reads what was left out.
+# Opens the marks file again and calls the given function with it, to read row groups that were skipped.
 ReopenMarks = Callable[[Callable[[SealedFile], Any]], Any]
 
 
 class Projection(Protocol[R]):
-    """What the engine asks of a projection. It is a small value: tasks get it by pickle."""
+    """The interface of a projection to the engine. It is pickled for every task, so it must be small."""
 
     @property
     def name(self) -> str:
-        """What checks call it: one word."""
+        """The name in checks: one word."""
 
     @property
     def title(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
 
     @property
     def type(self) -> str:
-        """The column's type, by Delta's name."""
+        """The name of the column's type in Delta."""
 
     @property
     def runs_table(self) -> str:
-        """The table of its runs, below the warehouse."""
+        """The path of the runs table relative to the warehouse."""
 
     @property
     def marks_table(self) -> str:
-        """The table of its marks, below the warehouse."""
+        """The path of the marks table relative to the warehouse."""
 
     @property
     def runs_schema(self) -> pa.Schema:
-        """The columns of the runs table; `run` is its partition."""
+        """The columns of the runs table, which is partitioned by `run`."""
 
     @property
     def marks_schema(self) -> pa.Schema:
-        """The columns of the marks table, but `content`; `run` is its partition."""
+        """The columns of the marks table without `content`; it is partitioned by `run`."""
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -181,66 +183,68 @@ class Projection(Protocol[R]):
 
     @property
     def merges_equal(self) -> bool:
-        """Whether rows with equal places become one row; a merge brings them together in one slice then."""
+        """Whether a merge sums rows with equal sort keys into one row; then they all lie in one slice."""
 
     @property
     def min_block_cost(self) -> int:
-        """What a block counts at least where the work of a merge is shared out, in rows."""
+        """The minimum cost of a block, in rows, when a merge is divided into slices."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of `events` that its rows are made of, beside the tick."""
+        """The columns of `events` that `decode` reads, without the tick."""
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Those of them that are read as dictionaries."""
+        """The subset of `columns` that is read with dictionary encoding."""
 
     def decode(self, events: pa.Table) -> tuple[R, TickCounts]:
-        """Rows of `events` (`columns` and `_tick`) as rows of the projection, for `sort`; and all by tick."""
+        """Converts rows of `events` (`columns` and `_tick`) to input of `sort`; counts all by tick."""
 
     def sort(self, parts: Sequence[R]) -> R:
-        """What `decode` returned, any number of times, sorted."""
+        """Sorts the rows of any number of calls of `decode`."""
 
     def merge(self, parts: Sequence[R]) -> R:
-        """Sorted rows, merged; of nothing, no rows."""
+        """Merges sorted parts; without parts it returns no rows."""
 
-    def blocks(self, pieces: Iterator[R], shape: RunSpec | None) -> Iterator[tuple[R, list[int]]]:
-        """Sorted pieces as they are stored: rows, one at least, and where their blocks begin and the end.
+    def blocks(self, pieces: Iterator[R], run_spec: RunSpec | None) -> Iterator[tuple[R, list[int]]]:
+        """Divides sorted rows into blocks. Each item has at least one row, and the edges of its blocks.
 
-        `shape` is None for a chunk.
+        `pieces` are consecutive. Edges are the first row of each block and, last, the number of rows.
+        `run_spec` is None for a chunk.
         """
 
     def to_stored(self, rows: R) -> pa.Table:
-        """Rows as the files store them."""
+        """The table that a file stores for these rows, without `run`."""
 
     def from_stored(self, stored: ColumnsByName) -> list[R]:
-        """Stored rows in memory, in parts; `stored` is what `columns_by_name` makes of a table of them."""
+        """Decodes stored columns, as returned by `columns_by_name`, into consecutive parts."""
 
     @property
     def dictionaries(self) -> tuple[str, ...]:
-        """The stored columns that are read and written as dictionaries, one a block."""
+        """The stored columns that are read and written as dictionaries, one dictionary for each block."""
 
     @property
     def encoding(self) -> Mapping[str, Any]:
-        """Options of the Parquet writer, beside those that all projections have."""
+        """Options of the Parquet writer that override the common ones."""
 
-    def collector(self, shape: RunSpec | None) -> Collector[R]:
-        """Collects the marks of a file; `shape` is None for a chunk, whose marks serve its merge alone."""
+    def collector(self, run_spec: RunSpec | None) -> Collector[R]:
+        """Returns a collector of a file's marks; `run_spec` is None for a chunk."""
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
-        """The rows of the marks table for a run of these files: row groups by name, all of one schema."""
+        """The row groups of a run's marks file by name, all with the same schema; `files` are in order."""
 
-    def read_marks(self, run: Run, file: SealedFile, later: ReopenMarks) -> Marks:
-        """The marks of a run from their file, whose row groups have those names.
+    def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> Marks:
+        """Reads the marks of a run from their file, which has the row groups of `marks_tables`.
 
-        What is seldom asked for is read `later`. They are a dataclass: the engine adds to its `files`.
+        The result may keep `reopen_marks` to read large row groups on demand. It must be a dataclass: the
+        engine replaces its `files` by files with digests.
         """
 
     def ascends(self, rows: R) -> bool:
-        """Whether the rows of a block are in order, and such as are stored."""
+        """Whether the rows of a block are valid and in order."""
 
     def checker(self, marks: Any) -> Checker[R]:
-        """Compares the rows of the run with these marks."""
+        """Returns a checker that compares the rows of a run with its marks."""
 
     def digest(self, rows: R) -> int:
-        """The sum over the rows of `events` of 64 mixed bits each, modulo 2**64: the same in any order."""
+        """The sum of a 64-bit hash of each row of `events`, modulo 2**64; it does not depend on the order."""

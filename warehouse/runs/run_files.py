@@ -1,8 +1,8 @@
-"""Run files: sorted Parquet files of a projection's rows, written with their marks in one pass, read, merged.
+"""Run files: writes, reads and merges sorted Parquet files of a projection's rows.
 
-This module runs inside tasks; it knows neither Spark nor Delta. Row groups are the blocks that
-readers read. They have encodings that Spark's vectorised reader takes, and LZ4: a Huffman stage gains a tenth
-at most and doubles the time of a block read.
+Tasks call this module; it imports neither Spark nor Delta. A file and its marks are written in one pass. A
+block is a row group: the unit of reads. The encodings are those that Spark's vectorised reader supports. The
+compression is LZ4: a Huffman stage saves at most a tenth of the size and doubles the time of a block read.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyarrow import fs
 
 from tidemark.warehouse.integrity.digests import column_digest, columns_by_name
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
-from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput, clip_to_slice
-from tidemark.warehouse.runs.marks import ENDS, FileDigests, RunFile, statistics_digest
+from tidemark.warehouse.runs.cuts import InputRange, MergeSlice, SortedInput, clip_to_slice
+from tidemark.warehouse.runs.marks import STATISTICS_COLUMN, FileDigests, RunFile, statistics_digest
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, R, RunSpec
 
 WRITE_BLOCKS = 64  # blocks handed to the Parquet writer at a time
@@ -30,34 +30,38 @@ def merge_slice(
     filesystem: fs.FileSystem,
     projection: Projection[R],
     inputs: Sequence[SortedInput],
-    piece: MergeSlice,
-    read: list[int],
+    slice_plan: MergeSlice,
+    digests_read: list[int],
 ) -> R:
-    """The slice's rows of all inputs, merged. `read` gets the digest of what was read of each input added."""
+    """Reads the rows of a slice from all inputs and merges them.
+
+    `digests_read[j]` is increased by the digest of the rows that were read of input j.
+    """
     parts: list[R] = []
-    for source, (one, reach) in enumerate(zip(inputs, piece.input_ranges, strict=True)):
-        offset = reach.start
-        for table in _read_rows(filesystem, one, reach.start, reach.stop, projection.dictionaries):
+    for source, sorted_input in enumerate(inputs):
+        input_range = slice_plan.input_ranges[source]
+        offset = input_range.start
+        for table in _read_range(filesystem, sorted_input, input_range, projection.dictionaries):
             for rows in projection.from_stored(columns_by_name(table)):
-                parts.append(clip_to_slice(rows, offset, source, piece))
-                read[source] += projection.digest(parts[-1])
+                parts.append(clip_to_slice(rows, offset, source, slice_plan))
+                digests_read[source] += projection.digest(parts[-1])
                 offset += len(rows)
     return projection.merge(parts)
 
 
-def _read_rows(
-    filesystem: fs.FileSystem, one: SortedInput, start: int, stop: int, dictionaries: Sequence[str]
+def _read_range(
+    filesystem: fs.FileSystem, sorted_input: SortedInput, rows: InputRange, dictionaries: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """Rows start..stop (exclusive) of a sorted input, a table a file, through the row groups that hold them.
+    """Reads a range of a sorted input: a table for each file that has rows of it.
 
-    The columns `dictionaries` come as such.
+    Only row groups with rows of the range are read. The columns `dictionaries` are dictionary-encoded.
     """
-    for file in one.files:
-        low, high = max(start - file.first, 0), min(stop - file.first, file.rows)
+    for file in sorted_input.files:
+        low, high = max(rows.start - file.first, 0), min(rows.stop - file.first, file.rows)
         if low < high:
-            with _open(filesystem, file, dictionaries) as opened:
+            with _open_run_file(filesystem, file, dictionaries) as opened:
                 groups = range(opened.metadata.num_row_groups)
-                edges = np.cumsum([0, *(opened.metadata.row_group(g).num_rows for g in groups)])
+                edges = np.cumsum([0, *(opened.metadata.row_group(group).num_rows for group in groups)])
                 first = int(np.searchsorted(edges, low, side="right")) - 1
                 until = int(np.searchsorted(edges, high, side="left"))
                 blocks = [_read_block(opened, file, block) for block in range(first, until)]
@@ -68,16 +72,18 @@ def _read_rows(
 def read_blocks(
     filesystem: fs.FileSystem, root: str, file: RunFile, projection: Projection[R]
 ) -> Iterator[R]:
-    """All rows of a file of a run of the table `root`, a block at a time."""
-    whole = replace(file, path=f"{root}/{file.path}")
-    with _open(filesystem, whole, projection.dictionaries) as opened:
+    """Reads all rows of a run's file of the table `root`, a block at a time."""
+    in_warehouse = replace(file, path=f"{root}/{file.path}")
+    with _open_run_file(filesystem, in_warehouse, projection.dictionaries) as opened:
         for block in range(opened.metadata.num_row_groups):
             yield from projection.from_stored(columns_by_name(_read_block(opened, file, block)))
 
 
 @contextmanager
-def _open(filesystem: fs.FileSystem, file: RunFile, dictionaries: Sequence[str]) -> Iterator[SealedFile]:
-    """A file whose pages are checked, as it is read once. It has no seal: its digests are in the marks."""
+def _open_run_file(
+    filesystem: fs.FileSystem, file: RunFile, dictionaries: Sequence[str]
+) -> Iterator[SealedFile]:
+    """Opens a file; reads check its pages. Run files have no seal: their digests are in the marks."""
     with open_sealed(filesystem, file.path, texts=dictionaries, checksums=True) as opened:
         if opened.metadata.num_rows != file.rows:
             raise ValueError(f"it has {opened.metadata.num_rows} rows, its marks say {file.rows}")
@@ -96,31 +102,35 @@ def write_rows(
     path: str,
     projection: Projection[R],
     pieces: Iterator[R],
-    shape: RunSpec | None,
+    run_spec: RunSpec | None,
 ) -> MarkedFile:
-    """Writes sorted pieces, in order, as one file of a run of that shape; None: as a chunk."""
+    """Writes consecutive sorted pieces as one file of a run; as a chunk if `run_spec` is None."""
     filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
-    collector = projection.collector(shape)
+    collector = projection.collector(run_spec)
     schema = projection.to_stored(projection.merge([])).schema
     footers: list[pq.FileMetaData] = []
-    digest = 0
-    columns: list[list[int]] = [[] for _ in schema.names]
-    how = {**_encoding(projection, schema), "metadata_collector": footers}
-    with pq.ParquetWriter(path, schema, filesystem=filesystem, **how) as writer:
-        for rows, edges in projection.blocks(pieces, shape):
-            digest += projection.digest(rows)
-            for start, stop, block in _writes(edges, 1 if projection.dictionaries else WRITE_BLOCKS):
+    row_digest = 0
+    column_digests: list[list[int]] = [[] for _ in schema.names]
+    options = {**_encoding(projection, schema), "metadata_collector": footers}
+    with pq.ParquetWriter(path, schema, filesystem=filesystem, **options) as writer:
+        for rows, edges in projection.blocks(pieces, run_spec):
+            row_digest += projection.digest(rows)
+            for start, stop, block_rows in _write_ranges(
+                edges, 1 if projection.dictionaries else WRITE_BLOCKS
+            ):
                 table = projection.to_stored(rows.part(start, stop))
-                writer.write_table(table, row_group_size=block)
-                for at in range(0, stop - start, block):
-                    for found, column in zip(columns, table.slice(at, block).columns, strict=True):
-                        found.append(column_digest(column))
+                writer.write_table(table, row_group_size=block_rows)
+                for row in range(0, stop - start, block_rows):
+                    block = table.slice(row, block_rows)
+                    for digests, column in zip(column_digests, block.columns, strict=True):
+                        digests.append(column_digest(column))
             collector.add(rows, np.array(edges[:-1]))
     groups = range(footers[0].num_row_groups)
-    ends = np.array([statistics_digest(footers[0].row_group(g)) for g in groups], np.uint64)
-    blocks = {name: np.array(one, np.uint64) for name, one in zip(schema.names, columns, strict=True)}
-    digests = FileDigests(digest % 2**64, end_to_end=True, blocks={**blocks, ENDS: ends})
-    return replace(collector.finish(path, filesystem.get_file_info(path).size), digests=digests)
+    by_column = dict(zip(schema.names, column_digests, strict=True))
+    by_column[STATISTICS_COLUMN] = [statistics_digest(footers[0].row_group(group)) for group in groups]
+    blocks = {name: np.array(digests, np.uint64) for name, digests in by_column.items()}
+    file_digests = FileDigests(row_digest % 2**64, end_to_end=True, blocks=blocks)
+    return replace(collector.finish(path, filesystem.get_file_info(path).size), digests=file_digests)
 
 
 def _encoding(projection: Projection[Any], schema: pa.Schema) -> dict[str, Any]:
@@ -134,19 +144,24 @@ def _encoding(projection: Projection[Any], schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def _writes(edges: Sequence[int], most: int) -> Iterator[tuple[int, int, int]]:
-    """Stretches of at most so many blocks of one size, the last may be shorter: start, stop, size."""
-    at = 0
-    while at < len(edges) - 1:
-        size, until = edges[at + 1] - edges[at], at + 1
-        while until < len(edges) - 1 and until - at < most and edges[until + 1] - edges[until] == size:
+def _write_ranges(edges: Sequence[int], max_blocks: int) -> Iterator[tuple[int, int, int]]:
+    """Groups consecutive blocks of one size, at most `max_blocks`: (start, stop, rows of a block).
+
+    The last block of a group may be shorter. Edges 0, 4, 8, 10, 16 give (0, 10, 4) and (10, 16, 6).
+    """
+    first = 0
+    while first < len(edges) - 1:
+        size, until = edges[first + 1] - edges[first], first + 1
+        while (
+            until < len(edges) - 1 and until - first < max_blocks and edges[until + 1] - edges[until] == size
+        ):
             until += 1
-        if until < len(edges) - 1 and until - at < most and edges[until + 1] - edges[until] < size:
+        if until < len(edges) - 1 and until - first < max_blocks and edges[until + 1] - edges[until] < size:
             until += 1
-        yield edges[at], edges[until], size
-        at = until
+        yield edges[first], edges[until], size
+        first = until
 
 
 def fixed_block_edges(rows: int, block: int) -> list[int]:
-    """Where blocks of so many rows begin, the last may be shorter, and the end."""
+    """The edges of blocks of `block` rows; the last one may be shorter. 10 rows by 4: [0, 4, 8, 10]."""
     return [*range(0, rows, block), rows]

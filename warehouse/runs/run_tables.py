@@ -1,10 +1,10 @@
-"""History on disk: the runs table and the marks table of a projection, read and committed.
+"""Run tables: creates, reads and commits the runs table and the marks table of a projection.
 
-Whatever the rows of a projection are, its runs have one layout and one protocol.
-
-A run is written as `run=<name>/<attempt>-<number>-<task>.parquet`, its marks as
-`run=<name>/<attempt>.parquet` of the marks table, which is committed first. So whoever sees a
-run in a snapshot finds its marks by name, and what a lost race leaves behind is never seen.
+The data files of a run are `run=<name>/<attempt>-<number>-<task>.parquet` in the runs table. <task> is
+random, because Spark may execute a task twice at the same time. The marks of the run are the file
+`run=<name>/<attempt>.parquet` in the marks table, which is committed first. So the marks of every run in a
+snapshot exist, and their path follows from the path of a data file. A writer that loses a commit race leaves
+files that no snapshot of the runs table lists; readers never open them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.runs.levels import Layout, Merge, Run
 from tidemark.warehouse.runs.marks import (
-    BY_ORDER,
-    CONTENT,
-    DIGESTS,
-    ENDS,
+    CONTENT_FIELD,
+    DIGESTS_GROUP,
+    STATISTICS_COLUMN,
+    UNNAMED_GROUPS,
     FileDigests,
     RunFile,
     path_in_table,
@@ -40,7 +40,7 @@ from tidemark.warehouse.runs.projection import MarkedFile, Projection
 class NewRun:
     """A run whose files are written and not yet committed; the files are in order.
 
-    `totals` are the rows of its steps by tick, `marks` the projection's row groups of the marks, by name.
+    `totals` are the rows of its steps by tick. `marks` are the projection's row groups of the marks, by name.
     """
 
     run: Run
@@ -51,78 +51,86 @@ class NewRun:
 
 
 def create_tables(store: Store, projection: Projection[Any], grace_us: int = 0) -> None:
-    """The runs and the marks table of the projection, where they are not there; logs outlive the grace."""
-    schema = projection.marks_schema.append(CONTENT)
+    """Creates the projection's runs table and marks table if they do not exist.
+
+    `grace_us` is the retention of old files in microseconds; the tables' logs are kept longer.
+    """
+    schema = projection.marks_schema.append(CONTENT_FIELD)
     tables.create(store, projection.marks_table, schema, ["run"], grace_us=grace_us)
     tables.create(store, projection.runs_table, projection.runs_schema, ["run"], grace_us=grace_us)
 
 
 def run_path(projection: Projection[Any], run: Run, attempt: str, number: int) -> str:
-    """Where a run's data file goes, below the warehouse."""
+    """The path of a run's data file relative to the warehouse."""
     return f"{projection.runs_table}/run={run.name}/{attempt}-{number:05d}.parquet"
 
 
 def attempt_name(path: str) -> str:
-    """The attempt that wrote a file of the runs or the marks table."""
+    """The name of the attempt that wrote a file of the runs table or the marks table."""
     return path.rsplit("/", 1)[-1].split(".", maxsplit=1)[0].split("-", maxsplit=1)[0]
 
 
-def files_by_run(found: Sequence[DataFile]) -> dict[Run, list[DataFile]]:
-    """The files of a snapshot of a runs table, by run."""
+def files_by_run(files: Sequence[DataFile]) -> dict[Run, list[DataFile]]:
+    """The files of a snapshot of a runs table by run, in order of their paths."""
     runs: dict[Run, list[DataFile]] = {}
-    for file in sorted(found, key=lambda file: file.path):
+    for file in sorted(files, key=lambda file: file.path):
         runs.setdefault(Run.parse(file.partition["run"]), []).append(file)
     return runs
 
 
 def read_layout(table: DeltaTable) -> Layout:
-    """The layout that a snapshot of a runs table holds."""
+    """The layout of a snapshot of a runs table."""
     return Layout.of(files_by_run(tables.list_files(table)))
 
 
-def read_marks(store: Store, projection: Projection[Any], run: Run, found: Sequence[DataFile]) -> Any:
-    """The marks of a run of the snapshot; what is seldom asked for is read when it is."""
-    path = f"{projection.marks_table}/run={run.name}/{attempt_name(found[0].path)}.parquet"
+def read_marks(store: Store, projection: Projection[Any], run: Run, files: Sequence[DataFile]) -> Any:
+    """Reads the marks of a run; `files` are its files in the snapshot of the runs table.
+
+    Large row groups are read when they are first used. Raises DamagedWarehouse if the marks and the snapshot
+    list different files.
+    """
+    path = f"{projection.marks_table}/run={run.name}/{attempt_name(files[0].path)}.parquet"
     filesystem = store.filesystem()
 
-    def later(read: Callable[[SealedFile], Any]) -> Any:
-        with open_sealed(filesystem, path, names=BY_ORDER) as file:
-            if not file.is_sealed and CONTENT.name in file.metadata.schema.names:
-                raise ValueError("it has no seal, and is of a version that seals its files")
+    def reopen_marks(read: Callable[[SealedFile], Any]) -> Any:
+        with open_sealed(filesystem, path, names=UNNAMED_GROUPS) as file:
+            if not file.is_sealed and CONTENT_FIELD.name in file.metadata.schema.names:
+                raise ValueError("it has no seal, but was written by a version that seals its files")
             return read(file)
 
-    def marks(file: SealedFile) -> Any:
-        own: Any = projection.read_marks(run, file, later)
+    def read_with_digests(file: SealedFile) -> Any:
+        marks: Any = projection.read_marks(run, file, reopen_marks)
         digests = _read_digests(projection, file)
-        return replace(own, files=tuple(replace(one, digests=digests.get(one.path)) for one in own.files))
+        with_digests = (replace(run_file, digests=digests.get(run_file.path)) for run_file in marks.files)
+        return replace(marks, files=tuple(with_digests))
 
-    result: Any = later(marks)
-    _check_files(run, found, result.files)
+    result: Any = reopen_marks(read_with_digests)
+    _check_same_files(run, files, result.files)
     return result
 
 
 def _read_digests(projection: Projection[Any], file: SealedFile) -> dict[str, FileDigests]:
-    """The digests of a run's files, by path; nothing for a run of an earlier version."""
-    if DIGESTS not in file.names:
+    """The digests of a run's files by path; empty if a version without digests wrote the run."""
+    if DIGESTS_GROUP not in file.names:
         return {}
-    columns = [*(name for name in projection.runs_schema.names if name != "run"), ENDS]
-    rows = file.read(DIGESTS, columns=["file", CONTENT.name])
-    told = zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True)
-    return {path: FileDigests.from_bytes(content, columns) for path, content in told}
+    columns = [*(name for name in projection.runs_schema.names if name != "run"), STATISTICS_COLUMN]
+    rows = file.read(DIGESTS_GROUP, columns=["file", CONTENT_FIELD.name])
+    stored = zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True)
+    return {path: FileDigests.from_bytes(content, columns) for path, content in stored}
 
 
-def _check_files(run: Run, found: Sequence[DataFile], files: Sequence[RunFile]) -> None:
-    """The table's snapshot and the marks name the same files."""
-    named, marked = {file.path for file in found if file.rows}, {file.path for file in files}
-    if named != marked:
+def _check_same_files(run: Run, in_table: Sequence[DataFile], in_marks: Sequence[RunFile]) -> None:
+    """DamagedWarehouse unless the snapshot and the marks list the same non-empty files."""
+    listed, marked = {file.path for file in in_table if file.rows}, {file.path for file in in_marks}
+    if listed != marked:
         raise DamagedWarehouse(
-            f"table and marks of {run.name} name other files: only the table {sorted(named - marked)}, "
-            f"only the marks {sorted(marked - named)}. Restore the table's log."
+            f"table and marks of {run.name} list different files: only the table {sorted(listed - marked)}, "
+            f"only the marks {sorted(marked - listed)}. Restore the table's log."
         )
 
 
 def commit_run(store: Store, projection: Projection[Any], new: NewRun) -> bool:
-    """Adds the next step's run in one commit; False where somebody else has added it."""
+    """Adds the run of the next step in one commit; False if history already has the step."""
 
     def attempt() -> bool:
         table = tables.open_table(store, projection.runs_table)
@@ -140,7 +148,7 @@ def commit_run(store: Store, projection: Projection[Any], new: NewRun) -> bool:
 
 
 def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: NewRun) -> bool:
-    """Replaces the merge's inputs by its output in one commit; False where they are gone."""
+    """Replaces the merge's inputs by its output in one commit; False if an input has gone from the layout."""
 
     def attempt() -> bool:
         table = tables.open_table(store, projection.runs_table)
@@ -155,22 +163,23 @@ def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: N
 
 
 def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None:
-    """Adds the marks of a run that is about to be committed."""
+    """Commits the marks of a run; must come before the commit of the run."""
     name = projection.marks_table
     path = f"run={new.run.name}/{new.attempt}.parquet"
     files = [file for file in new.files if file.rows]
-    own = {
+    digests = {
         "file": pa.array([path_in_table(file.path) for file in files], pa.string()),
-        CONTENT.name: pa.array([file.digests.to_bytes() for file in files], CONTENT.type),
+        CONTENT_FIELD.name: pa.array([file.digests.to_bytes() for file in files], CONTENT_FIELD.type),
     }
-    groups = {**new.marks, DIGESTS: pa.table(own)}
-    schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT])
-    action = tables.write_file(store, name, {n: _as(schema, part) for n, part in groups.items()}, path)
+    groups = {**new.marks, DIGESTS_GROUP: pa.table(digests)}
+    schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT_FIELD])
+    row_groups = {group: _with_all_columns(schema, rows) for group, rows in groups.items()}
+    action = tables.write_file(store, name, row_groups, path)
     retry_lost_races(name, lambda: tables.commit(tables.open_table(store, name), [action], blind=True))
 
 
-def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """The rows with all columns of the schema; those that they have not are NULL."""
+def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:
+    """The rows with all columns of the schema; missing columns are NULL."""
     names = rows.column_names
     columns = [
         rows.column(field.name) if field.name in names else pa.nulls(rows.num_rows, field.type)
