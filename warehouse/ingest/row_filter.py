@@ -22,7 +22,7 @@ from tidemark.warehouse.columns.measures import Measure, encode_values, epoch_mi
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
 
-_SHOWN = 200  # characters of a record in an error
+_SHOWN_CHARACTERS = 200  # of a record, in an error text
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ def filter_rows(
     refused row if the filter is all_or_nothing.
     """
     refusals = list(_refusals(row_filter, options, names, rows))
-    bad = reduce(pc.or_, (mask for mask, _ in refusals)) if refusals else None
-    if bad is None or not pc.any(bad).as_py():
+    is_refused = reduce(pc.or_, (mask for mask, _ in refusals)) if refusals else None
+    if is_refused is None or not pc.any(is_refused).as_py():
         return rows, []
     refused: list[dict[str, Any]] = []
-    for i in np.flatnonzero(np.asarray(bad)).tolist():
+    for i in np.flatnonzero(np.asarray(is_refused)).tolist():
         record = rows.columns[-3:] if row_filter.reasons else [pa.nulls(rows.num_rows)] * 3
         position, raw, reason = (_text(readable(column[i])) for column in record)
         if raw is None:
@@ -67,11 +67,12 @@ def filter_rows(
         reason = reason or next(text for mask, text in refusals if text and mask[i].as_py())
         refused.append({"position": position, "raw": raw, "reason": reason})
     if row_filter.all_or_nothing:
+        first = refused[0]
         raise InputError(
-            f"a row of the batch cannot be taken: {refused[0]['reason']}: {refused[0]['raw'][:_SHOWN]}. "
+            f"a row of the batch cannot be taken: {first['reason']}: {first['raw'][:_SHOWN_CHARACTERS]}. "
             "Nothing was changed. Correct such rows in the input, or leave them out."
         )
-    return rows.filter(pc.invert(bad)), refused
+    return rows.filter(pc.invert(is_refused)), refused
 
 
 def _refusals(

@@ -1,9 +1,9 @@
 """The cascade of the ledger: the widths of its ranges of batches, and the depth of its merges.
 
 The cascade is a size-tiered merge: rows for `fan` batches repeat what the rows of each batch say, rows for
-fan**2 batches repeat those, and so on (`fan` is the writer's, see `Tuning`; a range is made of ranges of the
-same fan alone). Summaries of one tick are merged at each of these places, all inputs at once: in a task
-(pieces of a batch), on the driver (tasks of a batch), and once per level of the cascade. So no summary is the
+fan**2 batches repeat those, and so on. `fan` is a parameter of the writer (see `Tuning`); a range is made
+only of ranges of the same fan. Summaries of one tick are merged in a task (pieces of a batch), on the driver
+(tasks of a batch), and once per level of the cascade, each time all inputs in one merge. So no summary is the
 result of more than MERGES nested merges. Each merge loses some accuracy of an ECM-sketch; the sketches are
 built that much more accurate (`eps_of_merge_inputs` in key_summaries.py).
 """
