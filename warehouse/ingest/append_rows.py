@@ -2,8 +2,8 @@
 
 Tasks write the rows in the order they come, at most one file of `events` per task. One commit adds all the
 files. It records (source, batch) as an application transaction of the table, and it succeeds only as the
-version after the one it was planned for (optimistic concurrency). A batch that is appended again, or by two processes at once,
-finds its transaction in the table and is not added twice.
+version after the one it was planned for (optimistic concurrency). A batch that is appended again, or by two
+processes at once, finds its transaction in the table and is not added twice.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def skipped_number_error(batch: BatchRange, newest_number: int) -> InputError:
     """The error for rows whose number is below the newest one and was left out before."""
     return InputError(
         f"batch {batch.last} of {batch.source!r} was never appended, and its newest batch is "
-        f"{newest_number}: the numbers of a source have to rise. Nothing was changed. Append these rows under a number above "
-        f"{newest_number}, or under another source name."
+        f"{newest_number}: the numbers of a source have to rise. Nothing was changed. Append these rows "
+        f"under a number above {newest_number}, or under another source name."
     )
 
 

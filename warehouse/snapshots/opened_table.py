@@ -57,9 +57,10 @@ class OpenedTable:
         return self.name in (STEPS, LEDGER) or tables.exists(self.store, self.name)
 
     def _may_be_newer(self) -> bool:
-        """Whether there may be a newer version. On a local disk it looks only for the file of the next commit.
+        """Whether there may be a newer version.
 
-        That is far cheaper than listing the log, which happens every _LISTING_SECONDS at least.
+        On a local disk this looks only for the file of the next commit, which is far cheaper than listing the
+        log. The log is listed once _LISTING_SECONDS have passed since the last time.
         """
         if not self.store.is_local or time.monotonic() - self.listed > _LISTING_SECONDS:
             return True
