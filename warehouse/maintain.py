@@ -55,7 +55,7 @@ class MaintenanceReport:
     ledger_rows_expired  rows that left the ledger
     marks_expired        files of marks that left their table
     lengthened           by table, the new retention of its log, which was shorter than the grace
-    held                 by table, why no file of it was deleted
+    held                 by table, why none of its files were deleted
     links                symbolic links in tables; they are not followed and not deleted
     """
 

@@ -212,7 +212,7 @@ def swept_at_each_look(loader: Loader, patch: pytest.MonkeyPatch) -> None:
         if len(replaced) < 3:
             replaced.append(1)
             replace_rows(loader.uri, "steps", rows_of(loader.uri, "steps"))
-            for path in {path for path in self.named() if path.startswith("steps/")}:
+            for path in {path for path in self.file_sizes() if path.startswith("steps/")}:
                 (Path(loader.uri) / path).unlink(missing_ok=True)
         return true(self)
 
