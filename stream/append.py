@@ -130,7 +130,7 @@ def _check_without_rows(store: Store, rows: Input, batch: BatchRange, row_filter
     trial = append_rows.dry_run(store, rows, batch, next_step(store), row_filter)
     recorded = rejected.has_rejected(tables.open_table(store, REJECTED), batch)
     if trial.rows or (trial.rejected and not recorded):
-        raise batch_numbers.passed_over(batch, batch_numbers.newest(store, batch.source))
+        raise batch_numbers.skipped_number_error(batch, batch_numbers.newest(store, batch.source))
 
 
 def _finish(executor: Executor, store: Store, options: Options, batch: BatchRange) -> Appended | None:

@@ -109,7 +109,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
         return options
     if tables.exists(store, "."):
         raise InputError(
-            f"{store.uri} is a Delta table itself, expected a new folder or a warehouse. "
+            f"{store.uri} is itself a Delta table, expected a new folder or a warehouse. "
             "Choose another folder."
         )
     store.check_place(writing=True)
@@ -117,7 +117,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
         store.check_log(name)
     _check_no_other_files(store)
     options = _with_defaults(given)
-    fields = [] if schema is None else delta_fields(_struct(spark, schema))
+    fields = [] if schema is None else delta_fields(_parsed_schema(spark, schema))
     if schema is not None:
         columns = column_types(fields)
         options.check_columns(columns)
@@ -129,8 +129,8 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
         (REJECTED, rejected.SCHEMA),
     ):
         tables.create(store, name, table_schema, grace_us=options.grace_us)
-    system = [Field(name, PrimitiveType(kind)) for name, kind in SYSTEM_COLUMNS.items()]
-    events_schema = Schema([*system, *fields])
+    system_fields = [Field(name, PrimitiveType(kind)) for name, kind in SYSTEM_COLUMNS.items()]
+    events_schema = Schema([*system_fields, *fields])
     tables.create(store, EVENTS, events_schema, properties=options.properties(), grace_us=options.grace_us)
     options = read_options(store)
     options.check_same(given)  # another process may have created it meanwhile
@@ -149,10 +149,10 @@ def _check_no_other_files(store: Store) -> None:
     """
     below_events = fs.FileSelector(EVENTS, recursive=True, allow_not_found=True)
     paths = [info.path for info in store.filesystem().get_file_info(below_events) if info.is_file]
-    other = [path for path in paths if not path.startswith(f"{EVENTS}/_delta_log/")]
-    if other and not tables.exists(store, EVENTS):
+    outside_log = [path for path in paths if not path.startswith(f"{EVENTS}/_delta_log/")]
+    if outside_log and not tables.exists(store, EVENTS):
         raise InputError(
-            f"{store.uri} is not a warehouse and holds other files: {other[0]}. Choose another folder."
+            f"{store.uri} is not a warehouse and holds other files: {outside_log[0]}. Choose another folder."
         )
 
 
@@ -178,7 +178,7 @@ def _with_defaults(given: dict[str, Any]) -> Options:
     )
 
 
-def _struct(
+def _parsed_schema(
     spark: SparkSession | None, schema: StructType | DataFrame | pa.Schema | str
 ) -> StructType | pa.Schema:
     if isinstance(schema, pa.Schema):

@@ -20,7 +20,7 @@ Recovery. Running the same load again continues after a crash at any point:
     in a merge     the input runs are still there: the merge is planned again
 
 Steps enter history in order. A load that finds an earlier step unfinished loads it first. So two loads of
-different batches at once may do the same work; one of their commits succeeds for each run.
+different batches at once may do the same work; for each run exactly one commit succeeds.
 """
 
 from __future__ import annotations
@@ -149,13 +149,13 @@ def load(
     executor = executor_for(spark, store.tuning)
     options = read_options(store)
     report = LoadReport()
-    watch = _Progress(report, progress)
+    load_progress = _Progress(report, progress)
     if rows is not None and batch is not None:
-        step = _plan_bulk(executor, store, options, executor.input(rows), bulk_batch(batch), watch)
+        step = _plan_bulk(executor, store, options, executor.input(rows), bulk_batch(batch), load_progress)
         options = read_options(store)
     else:
-        step = _plan_live(store, watch)
-    _finish_steps(executor, store, options, step, watch)
+        step = _plan_live(store, load_progress)
+    _finish_steps(executor, store, options, step, load_progress)
     _LOG.info("%s: load %s, %d rows", without_secrets(store.uri), report.outcome, report.rows)
     return report
 
@@ -192,7 +192,9 @@ def _plan_bulk(
         with progress.phase("check"):
             check_same_rows(executor, store, read_options(store), rows, batch)
     with progress.phase("plan"):
-        step = _plan(store, lambda planned: [(batch, _count(store, batch))] if batch not in planned else [])
+        step = _plan(
+            store, lambda planned: [(batch, _count_rows(store, batch))] if batch not in planned else []
+        )
         if step is None:
             step = next(plan.step for plan in _plans(store) if batch in plan.batches)
     progress.reached("planned")
@@ -257,20 +259,20 @@ def _plan(store: Store, choose: Callable[[list[BatchRange]], list[tuple[BatchRan
     return retry_lost_races(STEPS, attempt)
 
 
-def _count(store: Store, batch: BatchRange) -> int:
+def _count_rows(store: Store, batch: BatchRange) -> int:
     """The number of rows of the batch in `events`."""
     return rows_by_batch(store.filesystem(), tables.open_table(store, EVENTS), batch).total()
 
 
 def _finish_steps(
-    executor: Executor, store: Store, options: Options, last: int | None, progress: _Progress
+    executor: Executor, store: Store, options: Options, last_step: int | None, progress: _Progress
 ) -> None:
-    """Loads every planned step up to `last` (inclusive), then merges runs."""
+    """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs."""
     report = progress.report
     for projection in options.projections:
         run_tables.create_tables(store, projection, options.grace_us)
-    done = min((_layout(store, projection).last_step for projection in options.projections), default=-1)
-    pending = [plan for plan in _plans(store) if last is not None and done < plan.step <= last]
+    loaded = min((_layout(store, projection).last_step for projection in options.projections), default=-1)
+    pending = [plan for plan in _plans(store) if last_step is not None and loaded < plan.step <= last_step]
     if report.outcome == "loaded" and not pending:
         report.outcome = "known"
     for plan in pending:
@@ -296,21 +298,21 @@ def _load_step(
     with progress.phase("sort"):
         runs = run_builder.sort_step(executor, store, options.eps, behind, plan)
     progress.reached("sorted")
-    for projection, new in zip(behind, runs, strict=True):
-        rows = new.totals.counts.sum() + new.totals.nans.sum() + new.totals.nulls.sum()
+    for projection, run in zip(behind, runs, strict=True):
+        rows = run.totals.rows
         if rows != plan.rows:
             reason = f"step {plan.step} expects {plan.rows} rows, {rows} are there, and it was not loaded"
             raise batch_counts.changed_rows_error(store, dict(plan.parts), reason)
         with progress.phase("commit"):
-            run_tables.append_marks(store, projection, new)
+            run_tables.append_marks(store, projection, run)
             progress.reached("marked")
-            run_tables.commit_run(store, projection, new)
+            run_tables.commit_run(store, projection, run)
         progress.reached("committed")
         report = progress.report
-        report.bytes_written += sum(file.size for file in new.files)
-        name = projection.title
-        report.nans[name] = report.nans.get(name, 0) + int(new.totals.nans.sum())
-        report.nulls[name] = report.nulls.get(name, 0) + int(new.totals.nulls.sum())
+        report.bytes_written += sum(file.size for file in run.files)
+        title = projection.title
+        report.nans[title] = report.nans.get(title, 0) + int(run.totals.nans.sum())
+        report.nulls[title] = report.nulls.get(title, 0) + int(run.totals.nulls.sum())
         _LOG.info("%s: step %d is in history, %d rows", projection.runs_table, plan.step, plan.rows)
 
 
@@ -325,13 +327,13 @@ def _merge_levels(
         if merge is None:
             return
         with progress.phase("merge"):
-            new = run_builder.merge_runs(executor, store, options.eps, projection, merge, runs)
+            merged = run_builder.merge_runs(executor, store, options.eps, projection, merge, runs)
             progress.reached("merge sorted")
-            run_tables.append_marks(store, projection, new)
+            run_tables.append_marks(store, projection, merged)
             progress.reached("merge marked")
-            if run_tables.commit_merge(store, projection, merge, new):
-                progress.report.bytes_written += sum(file.size for file in new.files)
+            if run_tables.commit_merge(store, projection, merge, merged):
+                progress.report.bytes_written += sum(file.size for file in merged.files)
                 _LOG.info(
-                    "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), new.run.name
+                    "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), merged.run.name
                 )
         progress.reached("merged")

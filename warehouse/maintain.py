@@ -48,14 +48,14 @@ _SMALL_BYTES = 2**27  # files of `events` below this are joined
 
 @dataclass(slots=True)
 class MaintenanceReport:
-    """What a maintenance did.
+    """What a call of `maintain` did.
 
     swept                by table, how many files were deleted
     compacted            by table, the number of files before and after joining; only tables that changed
     ledger_rows_expired  rows that left the ledger
     marks_expired        files of marks that left their table
     lengthened           by table, the new retention of its log, which was shorter than the grace
-    held                 by table, why no file of it was deleted
+    held                 by table, why none of its files were deleted
     links                symbolic links in tables; they are not followed and not deleted
     """
 
@@ -193,11 +193,11 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
 
 def _sweep(store: Store, name: str, grace_us: int, report: MaintenanceReport) -> None:
     """Deletes the files of a table that are past their retention."""
-    done = vacuum_table(store, name, grace_us)
-    report.swept[name] = done.files
-    report.links += [f"{name}/{path}" for path in done.links]
-    if done.held is not None:
-        report.held[name] = done.held
+    vacuumed = vacuum_table(store, name, grace_us)
+    report.swept[name] = vacuumed.files
+    report.links += [f"{name}/{path}" for path in vacuumed.links]
+    if vacuumed.held is not None:
+        report.held[name] = vacuumed.held
 
 
 def _compact_ledger(
@@ -205,8 +205,8 @@ def _compact_ledger(
 ) -> int:
     """Removes ledger rows past the grace, and joins files that few readers need; returns the rows removed."""
     plans = read_step_plans(store, tables.open_table(store, STEPS))
-    has_all = len(runs) == len(options.projections)
-    loaded_plans = [plan for plan in plans if has_all and _loaded(plan, runs, grace_us)]
+    all_tables_exist = len(runs) == len(options.projections)
+    loaded_plans = [plan for plan in plans if all_tables_exist and _loaded(plan, runs, grace_us)]
     loaded = [batches for plan in loaded_plans for batches in plan.batches]
 
     def attempt() -> int:
@@ -241,15 +241,15 @@ def _compact_events(executor: Executor, store: Store, report: MaintenanceReport)
     if not groups:
         return
     schema = pa.schema(table.schema())
-    work = [JoinFiles(store, schema, tuple(file.path for file in group)) for group in groups]
-    joined = executor.run(work)
+    join_tasks = [JoinFiles(store, schema, tuple(file.path for file in group)) for group in groups]
+    joined = executor.run(join_tasks)
 
     def attempt() -> None:
         table = tables.open_table(store, EVENTS)
         current = {file.path for file in tables.list_files(table)}
         actions: list[Any] = []
         for group, file in zip(groups, joined, strict=True):
-            if current.issuperset(old.path for old in group):  # no other maintenance has joined them
+            if current.issuperset(old.path for old in group):  # unless another maintenance has joined them
                 actions += [tables.remove_action(old, gone_rows=False) for old in group]
                 actions.append(file.action(new_rows=False))
         if not actions:

@@ -14,11 +14,11 @@ from typing import Any
 from tidemark.warehouse.cascade import FAN, is_ambiguous
 from tidemark.warehouse.errors import InputError
 
-_MOST = 2**40
+_MAX_SIZE = 2**40
 
 
-def _check_positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+def _check_size(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_SIZE:
         raise InputError(f"{name} must be a whole number from 1 to 2**40, got {value!r}.")
 
 
@@ -68,19 +68,19 @@ class Tuning:
     summary_parts: int = 64
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            if each.name != "file_rows":
-                _check_positive(each.name, getattr(self, each.name))
+        for name in (field.name for field in fields(self)):
+            if name != "file_rows":
+                _check_size(name, getattr(self, name))
         if not isinstance(self.file_rows, tuple) or len(self.file_rows) != 2:
             raise InputError(f"file_rows must be a pair (least, most) of rows, got {self.file_rows!r}.")
         for rows in self.file_rows:
-            _check_positive("file_rows", rows)
+            _check_size("file_rows", rows)
         if self.file_rows[0] > self.file_rows[1]:
             raise InputError(f"file_rows must be (least, most) with least <= most, got {self.file_rows!r}.")
         if is_ambiguous(self.fan):
             raise InputError(
                 f"fan must be at least 2, and neither a square nor a cube, got {self.fan}: its ranges would "
-                "look like those of another fan. Take 2, 3, 5, 6, 7, 10 or 32, for example."
+                "look like those of another fan. Use 2, 3, 5, 6, 7, 10 or 32, for example."
             )
 
 
@@ -88,7 +88,7 @@ DEFAULT = Tuning()
 
 
 def tuning_of(given: object) -> Tuning:
-    """The tuning that a caller gave; DEFAULT for None. InputError for anything else that is not a Tuning."""
+    """The given tuning; DEFAULT for None. InputError if it is neither a Tuning nor None."""
     if given is None:
         return DEFAULT
     if not isinstance(given, Tuning):

@@ -96,7 +96,7 @@ def test_what_is_written_today_has_no_features(made: Path) -> None:
 
 
 def test_a_reader_that_passes_features_over_is_caught(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "unknown", lambda _: None)
+    monkeypatch.setattr(features, "describe_unknown", lambda _: None)
     edit_properties(made, {"tidemark.features": '{"wide-marks": "0.3.0"}'})
     with pytest.raises(pytest.fail.Exception):
         refused_by(made, "opening")

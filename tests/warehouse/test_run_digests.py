@@ -79,7 +79,7 @@ def test_its_rows_are_compared_too(loader: Loader, monkeypatch: pytest.MonkeyPat
     path = change(loader)
     monkeypatch.setattr(marks.FileDigests, "check_block", lambda *_: None)
     with pytest.raises(
-        warehouse.DamagedWarehouse, match=rf"{path.name} are not those that were written there"
+        warehouse.DamagedWarehouse, match=rf"{path.name} differ from those that were written there"
     ):
         loader.load()
     assert all(run.level == 0 for run in runs(loader))

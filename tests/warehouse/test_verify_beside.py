@@ -212,7 +212,7 @@ def swept_at_each_look(loader: Loader, patch: pytest.MonkeyPatch) -> None:
         if len(replaced) < 3:
             replaced.append(1)
             replace_rows(loader.uri, "steps", rows_of(loader.uri, "steps"))
-            for path in {path for path in self.named() if path.startswith("steps/")}:
+            for path in {path for path in self.file_sizes() if path.startswith("steps/")}:
                 (Path(loader.uri) / path).unlink(missing_ok=True)
         return true(self)
 
@@ -294,13 +294,13 @@ def stream_and_sweep(loader: Loader) -> None:
 def verified_beside(loader: Loader, patch: pytest.MonkeyPatch) -> Report:
     """Something is committed before each check and before each look."""
     act = lambda: stream_and_sweep(loader)  # noqa: E731
-    true = module._Looks.again
+    true = module._NewestTables.pin_again
 
     def again(self: Any) -> bool:
         act()
         return bool(true(self))
 
-    patch.setattr(module._Looks, "again", again)
+    patch.setattr(module._NewestTables, "pin_again", again)
     patch.setattr(maintenance, "_compact_events", lambda *_: None)  # it would read what is damaged
     checks = iter([True] * 4)
     return warehouse.verify(loader.uri, progress=lambda _: act() if next(checks, False) else None)
@@ -342,7 +342,7 @@ def test_a_check_is_one_of_three_and_only_a_broken_one_breaks_the_report() -> No
 def test_a_verifier_that_never_looks_again_is_caught(
     loader: Loader, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
-    monkeypatch.setattr(module._Looks, "again", lambda _: False)
+    monkeypatch.setattr(module._NewestTables, "pin_again", lambda _: False)
     with pytest.raises(AssertionError):
         test_every_check_holds_whatever_is_committed_and_swept_before_it(loader, waits)
 
@@ -350,13 +350,13 @@ def test_a_verifier_that_never_looks_again_is_caught(
 def test_a_verifier_that_calls_everything_busy_is_caught(
     loader: Loader, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
-    true = module._judge
+    true = module._run_check
 
     def mild(*given: Any) -> Check:
         found = true(*given)
         return found if found.ok else replace(found, state="busy")
 
-    monkeypatch.setattr(module, "_judge", mild)
+    monkeypatch.setattr(module, "_run_check", mild)
     with pytest.raises(AssertionError):
         test_damage_is_found_beside_a_running_loader(
             loader, monkeypatch, "batches: each in at most one step", waits

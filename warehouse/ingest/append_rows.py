@@ -1,9 +1,9 @@
 """Appends the rows of one batch to `events`, once.
 
-Tasks write the rows in the order they come, one file per task. One commit adds all the files. It records
-(source, batch) as an application transaction of the table, and it succeeds only as the version after the one
-it was planned for (optimistic concurrency). A batch that is appended again, or by two processes at once,
-finds its transaction in the table and is not added twice.
+Tasks write the rows in the order they come, at most one file of `events` per task. One commit adds all the
+files. It records (source, batch) as an application transaction of the table, and it succeeds only as the
+version after the one it was planned for (optimistic concurrency). A batch that is appended again, or by two
+processes at once, finds its transaction in the table and is not added twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidemark.warehouse.settings.options import Options, read_options
 class Appended:
     """What an append did.
 
-    outcome    'appended'; 'empty' if no row was taken; 'known' if `events` had the batch or a later one of
+    outcome    'appended'; 'empty' if no row was taken; 'known' if `events` had the batch or a later batch of
                its source already: then nothing was added
     rows       how many rows were taken
     rejected   how many rows were refused
@@ -64,15 +64,15 @@ def append_rows(
     row_filter: RowFilter = DEFAULT_FILTER,
     check: Callable[[Appended], None] = lambda _: None,
 ) -> Appended:
-    """Appends the rows as a batch, unless `events` has it or a later one of its source already.
+    """Appends the rows as a batch, unless `events` has it or a later batch of its source already.
 
     A warehouse without columns gets the columns of the rows first.
 
-    step        the tick of the rows if the warehouse has no time column
+    step        the tick of the rows, if the warehouse has no time column
     eps         the rank error of the summaries, for a batch of a stream: its rows are summarised while they
                 are written, and its number is committed even if there are no rows; None for a bulk load
     row_filter  decides which rows are taken; the others are added to `rejected`, once
-    check       called before the commits with what they will add; it stops them by raising an error
+    check       called before the commits with the result they will have; an error that it raises stops them
 
     Raises InputError for rows that do not fit the warehouse's columns.
     """
@@ -81,20 +81,21 @@ def append_rows(
         events = tables.open_table(store, EVENTS)
         options = read_options(store, events)
         check_rows(options, rows, row_filter)
-        new = [] if options.columns else _user_fields(rows, row_filter)
-        known = replace(options, columns=tuple(column_types(new).items())) if new else options
-        schema = pa.schema(Schema([*events.schema().fields, *new]))
-        done, files, refused = _write(store, known, schema, rows, batch, step, eps, row_filter)
-        check(done)
-        if refused:
-            _reject(store, batch, refused)
+        new_fields = [] if options.columns else _user_fields(rows, row_filter)
+        if new_fields:
+            options = replace(options, columns=tuple(column_types(new_fields).items()))
+        schema = pa.schema(Schema([*events.schema().fields, *new_fields]))
+        appended, files, refused_files = _write(store, options, schema, rows, batch, step, eps, row_filter)
+        check(appended)
+        if refused_files:
+            _reject(store, batch, refused_files)
         if not files and eps is None:
-            return done
-        if new and files:
-            tables.add_columns(events, new)  # fails if another first batch added its columns: then we retry
-        if not _commit(store, batch, files, done):
-            done.outcome = "known"
-        return done
+            return appended
+        if new_fields and files:
+            tables.add_columns(events, new_fields)  # loses the race if another first batch added its columns
+        if not _commit(store, batch, files, appended):
+            appended.outcome = "known"
+        return appended
 
     return retry_lost_races(EVENTS, attempt)
 
@@ -106,9 +107,11 @@ def dry_run(store: Store, rows: Input, batch: BatchRange, step: int, row_filter:
     return _write(store, read_options(store, events), schema, rows, batch, step, None, row_filter)[0]
 
 
-def _commit(store: Store, batch: BatchRange, files: list[AddAction], done: Appended) -> bool:
+def _commit(store: Store, batch: BatchRange, files: list[AddAction], appended: Appended) -> bool:
+    """Commits the batch and sets `appended.after`; returns False if `events` has the batch already."""
+
     def actions(table: DeltaTable) -> list[AddAction]:
-        done.after = tables.newest_transaction(table, batch.source)
+        appended.after = tables.newest_transaction(table, batch.source)
         return files
 
     return tables.commit_once(store, EVENTS, batch.source, batch.first, actions)
@@ -132,23 +135,23 @@ def _write(
     row_filter: RowFilter,
 ) -> tuple[Appended, list[AddAction], list[AddAction]]:
     """Writes the files of the rows taken and refused; returns the outcome and the add actions of both."""
-    work = WriteRows(store, schema, batch, options, step, row_filter, eps)
+    write = WriteRows(store, schema, batch, options, step, row_filter, eps)
     names = [*(name for name, _ in options.columns), *(RECORD_COLUMNS if row_filter.reasons else ())]
-    written: list[WrittenFile] = rows.each(names, work)
+    written: list[WrittenFile] = rows.each(names, write)
     files = {kind: [output.file for output in written if output.kind == kind] for kind in (EVENTS, REJECTED)}
     counts = {kind: sum(file.rows for file in files[kind]) for kind in files}
-    done = Appended(
+    appended = Appended(
         outcome="appended" if counts[EVENTS] else "empty",
         rows=counts[EVENTS],
         rejected=counts[REJECTED],
         summaries=by_tick(chain.from_iterable(output.summaries for output in written), eps or 0.0),
         nulls=dict(sum((Counter(json.loads(file.nulls)) for file in files[EVENTS]), Counter())),
     )
-    return done, [file.action() for file in files[EVENTS]], [file.action() for file in files[REJECTED]]
+    return appended, [file.action() for file in files[EVENTS]], [file.action() for file in files[REJECTED]]
 
 
 def _user_fields(rows: Input, row_filter: RowFilter) -> list[Field]:
-    """The columns of the rows without RECORD_COLUMNS, where the rows have these."""
+    """The columns of the rows without RECORD_COLUMNS, which only rows with reasons have."""
     return rows.fields(*(RECORD_COLUMNS if row_filter.reasons else ()))
 
 

@@ -55,7 +55,7 @@ def state_of(store: Store, events: DeltaTable, ledger: DeltaTable, batch: BatchR
         return "known" if ranges else "unfinished"
     if ranges or rejected.has_rejected(tables.open_table(store, REJECTED), batch):
         return "unproved"
-    raise passed_over(batch, max(newest_event, newest_ledger))
+    raise skipped_number_error(batch, max(newest_event, newest_ledger))
 
 
 def newest(store: Store, source: str) -> int:
@@ -63,12 +63,12 @@ def newest(store: Store, source: str) -> int:
     return max(tables.newest_transaction(tables.open_table(store, name), source) for name in (EVENTS, LEDGER))
 
 
-def passed_over(batch: BatchRange, newest: int) -> InputError:
+def skipped_number_error(batch: BatchRange, newest_number: int) -> InputError:
     """The error for rows whose number is below the newest one and was left out before."""
     return InputError(
-        f"batch {batch.last} of {batch.source!r} was never appended, and its newest batch is {newest}: "
-        "the numbers of a source have to rise. Nothing was changed. Append these rows under a number above "
-        f"{newest}, or under another source name."
+        f"batch {batch.last} of {batch.source!r} was never appended, and its newest batch is "
+        f"{newest_number}: the numbers of a source have to rise. Nothing was changed. Append these rows "
+        f"under a number above {newest_number}, or under another source name."
     )
 
 
@@ -80,6 +80,6 @@ def _check_counts(store: Store, events: DeltaTable, ledger: DeltaTable, ranges: 
         in_events = rows_by_batch(store.filesystem(), events, batches).total()
         if in_events != rows:
             raise DamagedWarehouse(
-                f"the ledger counts {rows} rows of {batches}, events holds {in_events}: a batch among them "
-                "crashed and was passed over. Load a new warehouse from the rows of events."
+                f"the ledger counts {rows} rows of {batches.text}, events holds {in_events}: the append of a "
+                "batch crashed, and its ledger row is missing. Load a new warehouse from the rows of events."
             )

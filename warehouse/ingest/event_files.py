@@ -67,15 +67,15 @@ class WriteRows:
     eps: float | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile]:
-        """A file of the rows taken, if any, and a file of the rows refused, if any."""
+        """Yields a file of the rows taken, if any, and a file of the rows refused, if any."""
         summaries = None if self.eps is None else TickSummarizer(self.options, self.eps)
         refused: list[dict[str, Any]] = []
         user_schema = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
         with RowFile(self.store, self.schema) as file:
             for batch in batches:
                 rows = cast_rows(batch, user_schema)
-                taken, left_out = filter_rows(self.row_filter, self.options, user_schema.names, rows)
-                refused += left_out
+                taken, refused_here = filter_rows(self.row_filter, self.options, user_schema.names, rows)
+                refused += refused_here
                 if taken.num_rows:
                     table = self._complete(taken)
                     file.write(table)
@@ -111,19 +111,18 @@ class JoinFiles:
     paths: tuple[str, ...]
 
     def __call__(self) -> NewFile:
-        """The file written."""
+        """Writes the file and returns it."""
         filesystem = self.store.filesystem()
         with RowFile(self.store, self.schema) as file:
             for path in self.paths:
-                full = f"{EVENTS}/{path}"
-                with open_sealed(filesystem, full, checksums=True) as old:
-                    for group in range(old.metadata.num_row_groups):
-                        file.write(with_plain_types(old.read_group(group)).cast(self.schema))
+                with open_sealed(filesystem, f"{EVENTS}/{path}", checksums=True) as old_file:
+                    for group in range(old_file.metadata.num_row_groups):
+                        file.write(with_plain_types(old_file.read_group(group)).cast(self.schema))
         return file.written()
 
 
 class RowFile:
-    """A new file of `events`, written row group by row group, on disk from the first row group on."""
+    """A new file of `events`, written row group by row group; it is created with the first row group."""
 
     def __init__(self, store: Store, schema: pa.Schema) -> None:
         self.rows = 0
@@ -181,7 +180,7 @@ class RowFile:
         self._buffer = []
 
     def written(self) -> NewFile:
-        """What the add action needs. The file must be closed and have rows."""
+        """The file for its add action, with statistics. It must be closed and have rows."""
         size = self._filesystem.get_file_info(f"{EVENTS}/{self._path}").size
         stats = json.dumps(statistics(self._footers[0], self._schema, self._floats))
         return NewFile(self._path, size, self.rows, stats, json.dumps(+self._nulls))

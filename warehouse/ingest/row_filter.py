@@ -24,7 +24,7 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ingest.rejected import RECORD
 from tidemark.warehouse.settings.options import Options
 
-_SHOWN = 200  # characters of a record in an error
+_SHOWN_CHARACTERS = 200  # of a record, in an error text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ def filter_rows(
     for a refused row if the filter is all_or_nothing.
     """
     refusals = list(_refusals(row_filter, options, names, rows))
-    bad = reduce(pc.or_, (mask for mask, _ in refusals)) if refusals else None
-    if bad is None or not pc.any(bad).as_py():
+    is_refused = reduce(pc.or_, (mask for mask, _ in refusals)) if refusals else None
+    if is_refused is None or not pc.any(is_refused).as_py():
         return rows, []
     refused: list[dict[str, Any]] = []
-    for i in np.flatnonzero(np.asarray(bad)).tolist():
+    for i in np.flatnonzero(np.asarray(is_refused)).tolist():
         record = _record_of(row_filter, rows, i)
         if record["raw"] is None:
             values = {name: readable(column[i]) for name, column in zip(names, rows.columns, strict=False)}
@@ -69,11 +69,12 @@ def filter_rows(
             record["reason"] = next(text for mask, text in refusals if text and mask[i].as_py())
         refused.append(record)
     if row_filter.all_or_nothing:
+        first = refused[0]
         raise InputError(
-            f"a row of the batch cannot be taken: {refused[0]['reason']}: {refused[0]['raw'][:_SHOWN]}. "
+            f"a row of the batch cannot be taken: {first['reason']}: {first['raw'][:_SHOWN_CHARACTERS]}. "
             "Nothing was changed. Correct such rows in the input, or leave them out."
         )
-    return rows.filter(pc.invert(bad)), refused
+    return rows.filter(pc.invert(is_refused)), refused
 
 
 def _record_of(row_filter: RowFilter, rows: pa.RecordBatch, i: int) -> dict[str, Any]:

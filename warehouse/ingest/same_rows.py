@@ -64,12 +64,12 @@ def check_same_rows(
     names = [name for name, _ in options.columns]
     schema = pa.schema([pa.schema(events.schema()).field(name) for name in names])
     shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), store.tuning.digest_rows)
-    stored = [DigestTask(store, schema, batch, tuple(share)) for share in shares]
-    now = sum(rows.each(names, DigestRows(schema)), Fingerprint())
-    was = sum(executor.run(stored), Fingerprint())
-    if was != now:
-        detail = f"{was.rows} rows are stored, {now.rows} came"
-        if was.rows == now.rows:
+    digest_tasks = [DigestTask(store, schema, batch, tuple(share)) for share in shares]
+    given = sum(rows.each(names, DigestRows(schema)), Fingerprint())
+    stored = sum(executor.run(digest_tasks), Fingerprint())
+    if stored != given:
+        detail = f"{stored.rows} rows are stored, {given.rows} came"
+        if stored.rows == given.rows:
             detail += ", and their content differs"
         raise BatchMismatch(
             f"batch {batch.source!r} was loaded before with other rows: {detail}. "

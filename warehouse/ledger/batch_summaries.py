@@ -52,8 +52,8 @@ class TickSummary:
 class TickSummarizer:
     """Summarises rows by tick, piece by piece, with a rank error of at most `eps` of a summary's rows.
 
-    Merges are not nested here: each summary is one merge of at most `_HELD_PARTS` partial summaries. A tick
-    with more of them gets several summaries. Memory is bounded by the buffers, not by the number of rows.
+    Merges are not nested here: each summary is one merge of at most `Tuning.summary_parts` partial summaries.
+    A tick with more of them gets several summaries. About `Tuning.summary_rows` rows are buffered.
     """
 
     options: Options

@@ -105,21 +105,21 @@ def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) 
     codes = np.flatnonzero(kept) if column.codes is None else column.codes[kept]
     used = np.bincount(codes, minlength=len(column.names)) > 0
     names, (place,) = unify_names([take_names(column.names, np.flatnonzero(used))])
-    code = place[np.cumsum(used)[codes] - 1]
+    name_of_row = place[np.cumsum(used)[codes] - 1]
     # Out-of-range times count at the nearest time that a sketch takes.
     moments = np.clip(times[kept], -TIME_LIMIT, TIME_LIMIT)
     order = np.argsort(moments, kind="stable")
     sketch = promise.sketch()
-    if len(code):
-        sketch.update(digests(names)[code][order], moments[order])
+    if len(name_of_row):
+        sketch.update(digests(names)[name_of_row][order], moments[order])
         sketch.counts.settle()
-    counts = np.bincount(code, minlength=len(names)).astype(np.int64)
-    floor = max(1, -(-len(code) // THETA))
+    counts = np.bincount(name_of_row, minlength=len(names)).astype(np.int64)
+    floor = max(1, -(-len(name_of_row) // THETA))
     return _listed(int(column.null.sum()), sketch, names, counts, np.zeros_like(counts), floor)
 
 
 def join(parts: Sequence[KeySummary]) -> KeySummary | None:
-    """The summary of all rows of several summaries of one tick; None for no summaries (there is no key)."""
+    """The summary of all rows of several summaries of one tick; None if `parts` is empty (no key)."""
     if len(parts) < 2:
         return parts[0] if parts else None
     sketch = merge_ecm([part.sketch for part in parts])
@@ -160,9 +160,9 @@ def listed_bounds(listing: Any, names: Names) -> tuple[NDArray[np.int64], NDArra
 
     `listing` has the fields `names`, `known`, `slack` and `floor`: a KeySummary or a LiveKeys.
     """
-    at = find_names(listing.names, names)
-    listed = at >= 0
-    least, most = np.zeros(len(at), np.int64), np.full(len(at), listing.floor - 1, dtype=np.int64)
-    least[listed] = listing.known[at[listed]]
-    most[listed] = least[listed] + listing.slack[at[listed]]
+    index = find_names(listing.names, names)
+    listed = index >= 0
+    least, most = np.zeros(len(index), np.int64), np.full(len(index), listing.floor - 1, dtype=np.int64)
+    least[listed] = listing.known[index[listed]]
+    most[listed] = least[listed] + listing.slack[index[listed]]
     return least, most

@@ -114,7 +114,7 @@ def names_in(keys: Mapping[str, Any]) -> Names:
 
 def _key_summary(keys: Mapping[str, Any], batches: BatchRange, tick: int) -> KeySummary:
     known, slack = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack"))
-    with intact("keys", batches, tick):
+    with report_damaged_summary("keys", batches, tick):
         sketch = ECM.from_bytes(keys["sketch"])
     return KeySummary(keys["nulls"], sketch, names_in(keys), known, slack, keys["floor"])
 
@@ -150,17 +150,17 @@ def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
 
 def sketch_of(data: bytes, batches: BatchRange, tick: int, measure: str) -> GK:
     """The stored GK summary of a measure; DamagedWarehouse if the bytes cannot be read."""
-    with intact(repr(measure), batches, tick):
+    with report_damaged_summary(repr(measure), batches, tick):
         return GK.from_bytes(data)
 
 
 @contextmanager
-def intact(what: str, batches: BatchRange, tick: int) -> Iterator[None]:
-    """Turns a SketchError into DamagedWarehouse with the range and the tick; `what` names the summary."""
+def report_damaged_summary(name: str, batches: BatchRange, tick: int) -> Iterator[None]:
+    """Turns a SketchError into DamagedWarehouse; the error text has the name, the range and the tick."""
     try:
         yield
     except SketchError as error:
         raise DamagedWarehouse(
-            f"the ledger's summary of {what} in {batches}, tick {tick}, is damaged: {error}. "
+            f"the ledger's summary of {name} in {batches}, tick {tick}, is damaged: {error}. "
             "Restore the ledger's file, or load the batch from a copy."
         ) from error

@@ -104,7 +104,8 @@ def append_batch(
 ) -> bool:
     """Adds the rows of the batch and of every range that it completes, in one commit.
 
-    `prepared` is what `prepare` returned for the same batch; it is written anew if the ledger has changed.
+    `prepared` are the rows from `prepare` for the same batch; they are written again if they do not fit the
+    ledger any more.
     Returns False if the ledger or a plan has the batch already.
     """
     batches = BatchRange(source, batch, batch)
@@ -143,7 +144,7 @@ def _write_wide(
 ) -> list[AddAction]:
     """Writes a file of rows for each `completed` range, narrow ones first; wide ones reuse narrow ones.
 
-    A range that plans cover, wholly or in part, is left out: readers would never take it. So is a range with
+    A range that plans cover, wholly or in part, is left out: readers would never use it. So is a range with
     fewer than two parts, which would only repeat one part, and a range that does not nest with those that
     writers of another fan have made.
     """
@@ -168,10 +169,10 @@ def _write_wide(
 
 
 def _fits_cascade(whole: BatchRange, known: Iterable[BatchRange], narrower: Set[int]) -> bool:
-    """Whether every known range that overlaps `whole` lies inside it and has one of the widths.
+    """Whether every known range that overlaps `whole` lies inside it and has a width in `narrower`.
 
-    So ranges nest, and no summary is merged more often than `MERGES` says, also where the fan was another
-    before: the width of a range tells which fan made it (see `Tuning`).
+    Then ranges nest, and no summary is merged more than `MERGES` times. This holds even if earlier writers
+    used another fan: the width of a range determines the fan that made it (see `Tuning`).
     """
     overlapping = [
         batches
@@ -188,7 +189,7 @@ def _completed_ranges(newest: int, batches: BatchRange, fan: int) -> list[tuple[
 
     A range is complete when its last number is reached or, because a source may leave numbers out, passed:
     newest < last <= the new batch. `newest` is the newest batch before; -1 if there was none. Only ranges
-    that contain one of the two batches are looked at: those between them have no batches.
+    that contain the newest or the new batch are considered: the source has no batches between the two.
 
     Example with fan = 4: batch 9 after batch 6 completes (1, 4..7), and no range of level 2.
     """
@@ -218,7 +219,7 @@ def enclosing_ranges(known: Iterable[BatchRange]) -> dict[BatchRange, list[Batch
 
 
 def partly_planned(whole: BatchRange, planned: Iterable[BatchRange]) -> bool:
-    """Whether plans cover some but not all batches of the range. Readers then take its parts instead."""
+    """Whether plans cover some but not all batches of the range. Readers then use its parts instead."""
     same_source = [batches for batches in planned if batches.source == whole.source]
     overlapping = [
         batches for batches in same_source if batches.first <= whole.last and whole.first <= batches.last
@@ -290,14 +291,14 @@ def row_counts(rows: pa.Table) -> dict[BatchRange, int]:
 
 
 def rows_of_ranges(rows: pa.Table, *ranges: BatchRange) -> pa.Table:
-    """The ledger rows whose range is one of these."""
+    """The ledger rows whose range is among the given ranges."""
     wanted = set(ranges)
     kept = [i for i, batches in enumerate(_range_of_each(rows)) if batches in wanted]
     return rows.take(arrow_array(np.array(kept, dtype=np.int64)))
 
 
 def rows_outside(rows: pa.Table, ranges: Set[BatchRange]) -> pa.Table:
-    """The ledger rows whose range is none of these."""
+    """The ledger rows whose range is not among the given ranges."""
     kept = [i for i, batches in enumerate(_range_of_each(rows)) if batches not in ranges]
     return rows.take(pa.array(kept, pa.int64()))
 
@@ -321,8 +322,10 @@ def live_ranges(known: Iterable[BatchRange], covered: Iterable[BatchRange]) -> l
     for batches in sorted(set(known), key=lambda r: (r.source, r.first, -r.last)):
         repeated = chosen and chosen[-1].source == batches.source and batches.first <= chosen[-1].last
         firsts, lasts = covered_intervals.get(batches.source, ((), ()))
-        before = bisect_right(firsts, batches.last) - 1  # the last covered interval that starts up to its end
-        if not repeated and (before < 0 or lasts[before] < batches.first):
+        nearest = (
+            bisect_right(firsts, batches.last) - 1
+        )  # the last interval that starts before the range ends
+        if not repeated and (nearest < 0 or lasts[nearest] < batches.first):
             chosen.append(batches)
     return chosen
 

@@ -19,9 +19,9 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.ledger_rows import (
     KEYS_TYPE,
     RANGE_COLUMNS,
-    intact,
     names_in,
     plain_rows,
+    report_damaged_summary,
     sketch_of,
 )
 from tidemark.warehouse.ledger.ledger_table import rows_of_ranges
@@ -74,7 +74,7 @@ class LiveKeys:
 def live_rows(rows: pa.Table, measure: str) -> list[LiveRow]:
     """Ledger rows, with `MEASURE_COLUMNS`, seen from one measure; rows of empty batches are left out.
 
-    DamagedWarehouse if a row has no summary of the measure, or one of another number of values.
+    DamagedWarehouse unless each row has exactly one summary of the measure, with the right number of values.
     """
     result = []
     for row in rows.select(["source", "first_batch", "last_batch", "tick", "rows", "measures"]).to_pylist():
@@ -147,5 +147,5 @@ def read_sketch(store: Store, live: LiveKeys) -> ECM:
     rows = tables.read_file(store, LEDGER, live.path, [*RANGE_COLUMNS, "tick", "keys.sketch"])
     in_range = rows_of_ranges(rows, live.batches).to_pylist()
     (stored,) = [row["keys"]["sketch"] for row in in_range if row["tick"] == live.tick]
-    with intact("keys", live.batches, live.tick):
+    with report_damaged_summary("keys", live.batches, live.tick):
         return ECM.from_bytes(stored)

@@ -1,1 +1,1 @@
-"""From batches to runs: sorting and merging in tasks. Nothing is committed here."""
+"""Builds runs: sorts batches and merges runs, in tasks. Nothing is committed here."""

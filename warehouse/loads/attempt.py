@@ -1,7 +1,7 @@
-"""An attempt to make a run: where its files go, and how its rows are shared out among tasks.
+"""An attempt to write a run: the paths of its files, and how a merge's slices are divided among tasks.
 
-An attempt has a name that no other has, so two loaders that make the same run never write the same
-file, and what the one that loses has written is swept by maintenance.
+Every attempt has a unique name, which is part of the paths of its files. So two loads that write the same run
+never write the same file. Maintenance deletes the files of attempts that were never committed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at a run, by its name; `eps` is the warehouse's promise."""
+    """One attempt to write `run`; `name` is unique, `eps` is the warehouse's."""
 
     executor: Executor
     store: Store
@@ -32,29 +32,33 @@ class Attempt:
     run: Run
     name: str
 
-    def path(self, projection: Projection[Any], number: int) -> str:
-        """Where the run's file of that number goes."""
+    def file_path(self, projection: Projection[Any], number: int) -> str:
+        """The path of the run's file with this number."""
         return run_path(projection, self.run, self.name, number)
 
-    def chunk(self, projection: Projection[Any], number: int) -> str:
-        """Where a sorted chunk waits for its merge."""
-        return f"{self._chunks(projection)}/{number:05d}.parquet"
+    def chunk_path(self, projection: Projection[Any], number: int) -> str:
+        """The path of a sorted chunk, which a merge will read."""
+        return f"{self._chunks_folder(projection)}/{number:05d}.parquet"
 
-    def drop_chunks(self, projection: Projection[Any]) -> None:
-        """Deletes the chunks: they are merged."""
-        self.store.filesystem().delete_dir(self._chunks(projection))
+    def delete_chunks(self, projection: Projection[Any]) -> None:
+        """Deletes the chunks after they were merged."""
+        self.store.filesystem().delete_dir(self._chunks_folder(projection))
 
     @property
     def slice_rows(self) -> int:
         """Rows of a merge that a task holds at a time."""
         return self.store.tuning.slice_rows
 
-    def by_file(self, slices: Sequence[T], rows: int) -> list[tuple[T, ...]]:
-        """The slices of a merge of so many rows, shared out: those of one file, and one task, together."""
-        least, most = self.store.tuning.file_rows
-        each = max(1, min(most, max(least, rows // self.executor.cores)) // self.slice_rows)
-        return [tuple(slices[at : at + each]) for at in range(0, len(slices), each)]
+    def group_by_file(self, slices: Sequence[T], rows: int) -> list[tuple[T, ...]]:
+        """Groups the slices of a merge of `rows` rows: each group is one file, written by one task.
 
-    def _chunks(self, projection: Projection[Any]) -> str:
-        # Delta looks past names that start with '_'.
+        A file gets an equal share of the rows per core, within the limits of `Tuning.file_rows`.
+        """
+        least, most = self.store.tuning.file_rows
+        file_rows = min(most, max(least, rows // self.executor.cores))
+        per_file = max(1, file_rows // self.slice_rows)
+        return [tuple(slices[start : start + per_file]) for start in range(0, len(slices), per_file)]
+
+    def _chunks_folder(self, projection: Projection[Any]) -> str:
+        # Delta ignores names that start with '_'.
         return f"{projection.runs_table}/_chunks/{self.name}"

@@ -1,7 +1,7 @@
-"""Building runs: a step's rows are sorted, runs are merged, in tasks; nothing is committed here.
+"""Builds runs in tasks: sorts the rows of a step, and merges runs. Nothing is committed here.
 
-A step is sorted in one job for all its projections. Where a projection's rows are more than a task
-holds, they become sorted chunks, and a second job merges these as it would merge runs.
+A step is sorted in one job for all its projections. If a projection has more rows than one task holds, the
+tasks write sorted chunks, and a second job merges the chunks in the same way as it merges runs.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ if TYPE_CHECKING:
 def sort_step(
     executor: Executor, store: Store, eps: float, projections: Sequence[Projection[Any]], plan: StepPlan
 ) -> list[NewRun]:
-    """The step's run of each projection, written and not committed."""
+    """Writes the step's run of each projection and commits nothing; returns the runs in the same order."""
     attempt = Attempt(executor, store, eps, Run(plan.step, plan.step, 0), tables.unique_name())
-    found = files_of_batches(tables.open_table(store, EVENTS), plan.batches)
-    groups = _groups(projections)
-    work = [_sort_tasks(attempt, group, plan, found) for group in groups]
-    results = iter(executor.run([task for some in work for task in some]))
+    event_files = files_of_batches(tables.open_table(store, EVENTS), plan.batches)
+    groups = _task_groups(projections)
+    tasks_by_group = [_sort_tasks(attempt, group, plan, event_files) for group in groups]
+    results = iter(executor.run([task for group_tasks in tasks_by_group for task in group_tasks]))
     runs: dict[str, NewRun] = {}
-    for group, some in zip(groups, work, strict=True):
-        done = [next(results) for _ in some]
+    for group, group_tasks in zip(groups, tasks_by_group, strict=True):
+        group_results = [next(results) for _ in group_tasks]
         for i, projection in enumerate(group):
-            runs[projection.runs_table] = _finish_sort(attempt, projection, [parts[i] for parts in done])
+            parts = [task_results[i] for task_results in group_results]
+            runs[projection.runs_table] = _finish_sort(attempt, projection, parts)
     return [runs[projection.runs_table] for projection in projections]
 
 
@@ -52,115 +53,118 @@ def merge_runs(
     eps: float,
     projection: Projection[Any],
     merge: Merge,
-    found: Mapping[Run, Sequence[DataFile]],
+    files: Mapping[Run, Sequence[DataFile]],
 ) -> NewRun:
-    """The merge's output, written and not committed; `found` are the files of the inputs."""
+    """Writes the output run of the merge and commits nothing; `files` are the files of each input run."""
     attempt = Attempt(executor, store, eps, merge.output, tables.unique_name())
-    marks = [run_tables.read_marks(store, projection, run, found[run]) for run in merge.inputs]
-    inputs = [SortedInput.of_run(projection.runs_table, one) for one in marks]
-    totals = sum_tick_counts([one.totals for one in marks])
+    marks_of_inputs = [run_tables.read_marks(store, projection, run, files[run]) for run in merge.inputs]
+    inputs = [SortedInput.of_run(projection.runs_table, marks) for marks in marks_of_inputs]
+    totals = sum_tick_counts([marks.totals for marks in marks_of_inputs])
     return _new_run(attempt, projection, _merge(attempt, projection, inputs, totals), totals)
 
 
-def _groups(projections: Sequence[Projection[Any]]) -> list[list[Projection[Any]]]:
-    """Those that a task sorts together.
+def _task_groups(projections: Sequence[Projection[Any]]) -> list[list[Projection[Any]]]:
+    """The projections in groups; one task sorts its share of the rows for all projections of a group.
 
-    Where equal rows become one, a task holds as many as are apart, and takes a larger share of the rows: such
-    a projection has tasks of its own.
+    A projection that merges equal rows is a group of its own. Its tasks hold only distinct rows in memory, so
+    they take larger shares.
     """
-    together = [one for one in projections if not one.merges_equal]
-    return [*([together] if together else []), *([one] for one in projections if one.merges_equal)]
+    shared = [projection for projection in projections if not projection.merges_equal]
+    single = [[projection] for projection in projections if projection.merges_equal]
+    return [*([shared] if shared else []), *single]
 
 
 def _sort_tasks(
-    attempt: Attempt, projections: Sequence[Projection[Any]], plan: StepPlan, found: Sequence[DataFile]
+    attempt: Attempt,
+    projections: Sequence[Projection[Any]],
+    plan: StepPlan,
+    event_files: Sequence[DataFile],
 ) -> list[tasks.SortTask]:
-    """A task for each share of the files of `events`."""
-    shares = split_row_groups(
-        attempt.store.filesystem(), found, attempt.store.tuning.sort_rows // len(projections)
-    )
-    whole = len(shares) <= 1
+    """One task for each share of the row groups of `events`; at least one task."""
+    share_rows = attempt.store.tuning.sort_rows // len(projections)
+    shares = split_row_groups(attempt.store.filesystem(), event_files, share_rows)
+    one_task = len(shares) <= 1
 
-    def output(projection: Projection[Any], i: int) -> tasks.Output:
-        run = attempt.path(projection, 0) if whole else None
-        return tasks.Output(projection, attempt.chunk(projection, i), run)
+    def output(projection: Projection[Any], number: int) -> tasks.SortOutput:
+        run_path = attempt.file_path(projection, 0) if one_task else None
+        return tasks.SortOutput(projection, attempt.chunk_path(projection, number), run_path)
 
     return [
         tasks.SortTask(
             attempt.store,
             plan.batches,
-            tuple(part),
-            tuple(output(one, i) for one in projections),
+            tuple(share),
+            tuple(output(projection, number) for projection in projections),
             attempt.eps,
         )
-        for i, part in enumerate(shares or [[]])
+        for number, share in enumerate(shares or [[]])
     ]
 
 
-def _finish_sort(attempt: Attempt, projection: Projection[Any], parts: Sequence[tasks.Sorted]) -> NewRun:
-    """The run, of what the tasks sorted."""
+def _finish_sort(attempt: Attempt, projection: Projection[Any], parts: Sequence[tasks.SortResult]) -> NewRun:
+    """The run of the rows that the tasks sorted; merges their chunks if there are any."""
     totals = sum_tick_counts([part.totals for part in parts])
     files = [file for part in parts for file in part.files]
     _check_conserved(attempt, projection, sum(part.digest for part in parts), files)
-    if not all(part.whole for part in parts):
+    if not all(part.is_run for part in parts):
         files = _merge(attempt, projection, [SortedInput.of_chunk(file) for file in files], totals)
-        attempt.drop_chunks(projection)
+        attempt.delete_chunks(projection)
     return _new_run(attempt, projection, files, totals)
 
 
 def _new_run(
     attempt: Attempt, projection: Projection[Any], files: Sequence[MarkedFile], totals: TickCounts
 ) -> NewRun:
-    """The run of these files, with its marks."""
+    """The run that consists of these files, with its marks."""
     return NewRun(attempt.run, attempt.name, tuple(files), totals, projection.marks_tables(files, totals))
 
 
 def _merge(
     attempt: Attempt, projection: Projection[Any], inputs: Sequence[SortedInput], totals: TickCounts
 ) -> list[MarkedFile]:
-    """Merges sorted inputs into the files of a run: a task a file, a bounded slice at a time."""
-    rows, least = sum(one.rows for one in inputs), projection.min_block_cost
+    """Merges sorted inputs into the files of a run: one task per file, one bounded slice at a time."""
+    rows, min_block_cost = sum(source.rows for source in inputs), projection.min_block_cost
     slices = plan_slices(
         inputs,
-        -(-merge_cost(inputs, least) // attempt.slice_rows),
-        min_block_cost=least,
+        -(-merge_cost(inputs, min_block_cost) // attempt.slice_rows),
+        min_block_cost=min_block_cost,
         split=not projection.merges_equal,
     )
-    shape = RunSpec(rows, totals, attempt.eps)
-    work = [
+    spec = RunSpec(rows, totals, attempt.eps)
+    merge_tasks = [
         tasks.MergeTask(
-            attempt.store, projection, tuple(inputs), some, attempt.path(projection, number), shape
+            attempt.store, projection, tuple(inputs), file_slices, attempt.file_path(projection, number), spec
         )
-        for number, some in enumerate(attempt.by_file(slices, rows))
+        for number, file_slices in enumerate(attempt.group_by_file(slices, rows))
     ]
-    done: list[tasks.Merged] = attempt.executor.run(work)
-    files = [one.file for one in done]
+    results: list[tasks.MergeResult] = attempt.executor.run(merge_tasks)
+    files = [result.file for result in results]
     written, expected = sum(file.count for file in files), int(totals.counts.sum())
     if written != expected:
         raise DamagedWarehouse(
             f"merging into run {attempt.run.name} of {projection.title!r} wrote {written} of {expected} "
-            "rows. Nothing was committed: run verify, it names the file whose marks are wrong."
+            "rows. Nothing was committed. Run verify: it names the file whose marks are wrong."
         )
-    read = [sum(one.read[j] for one in done) % 2**64 for j in range(len(inputs))]
-    for one, digest in zip(inputs, read, strict=True):
-        if one.digest is not None and one.digest != digest:
+    digests = [sum(result.digests[j] for result in results) % 2**64 for j in range(len(inputs))]
+    for source, digest in zip(inputs, digests, strict=True):
+        if source.digest is not None and source.digest != digest:
             raise DamagedWarehouse(
-                f"the rows of {', '.join(file.path for file in one.files)} are not those that were written "
-                f"there, so run {attempt.run.name} of {projection.title!r} was not made, and nothing was "
-                "committed. Restore the files from a copy."
+                f"the rows of {', '.join(file.path for file in source.files)} differ from those that were "
+                f"written there, so run {attempt.run.name} of {projection.title!r} was not written. Nothing "
+                "was committed. Restore the files from a copy."
             )
-    _check_conserved(attempt, projection, sum(read), files)
-    end_to_end = all(one.end_to_end for one in inputs)
+    _check_conserved(attempt, projection, sum(digests), files)
+    end_to_end = all(source.end_to_end for source in inputs)
     return [replace(file, digests=replace(file.digests, end_to_end=end_to_end)) for file in files]
 
 
 def _check_conserved(
-    attempt: Attempt, projection: Projection[Any], read: int, files: Sequence[MarkedFile]
+    attempt: Attempt, projection: Projection[Any], digest_read: int, files: Sequence[MarkedFile]
 ) -> None:
-    """DamagedWarehouse unless the files hold the rows that were read, by their digest."""
-    written = sum(file.digests.row_digest for file in files)
-    if (written - read) % 2**64:
+    """DamagedWarehouse unless the files hold the rows that were read, compared by digest."""
+    digest_written = sum(file.digests.row_digest for file in files)
+    if (digest_written - digest_read) % 2**64:
         raise DamagedWarehouse(
             f"run {attempt.run.name} of {projection.title!r} was written with other rows than were read. "
-            "Nothing was committed: run it again. If it happens again, have the machine's memory checked."
+            "Nothing was committed. Run it again; if that fails too, have the machine's memory checked."
         )

@@ -1,7 +1,7 @@
-"""What the tasks of a load and of a stream do: read events, sort, merge, write, summarise.
+"""The tasks of a load and of a stream: read events, sort, merge, write, summarise.
 
-Each task holds one bounded slice. Nothing here knows Delta; the driver turns what comes back
-into commits. Where tasks run is the executor's matter (`warehouse/execution/executors.py`).
+A task holds a bounded number of rows at a time. Tasks commit nothing to Delta: they return their results to
+the driver, which commits them. The executor decides where tasks run (`warehouse/execution/executors.py`).
 """
 
 from __future__ import annotations
@@ -24,137 +24,147 @@ from tidemark.warehouse.settings.options import Options
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sorted:
-    """What a task sorted for one projection: one file that is the run (`whole`), or chunks.
+class SortResult:
+    """What a task sorted for one projection: the only file of the run if `is_run`, sorted chunks otherwise.
 
-    `totals` are the rows by tick, `digest` is that of the rows as they came from `events`.
+    `totals` are the rows by tick. `digest` is the digest of the rows as they were read from `events`.
     """
 
     files: tuple[MarkedFile, ...]
     totals: TickCounts
     digest: int
-    whole: bool
+    is_run: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Merged:
-    """A file of a merged run, and the digest of the rows that were read of each input for it."""
+class MergeResult:
+    """A file of a merged run; `digests` has, for each input, the digest of the rows read from it."""
 
     file: MarkedFile
-    read: tuple[int, ...]
+    digests: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """Where the rows of a projection go: as a chunk, or as the run where it is all in one task."""
+class SortOutput:
+    """The paths for the rows of a projection: `chunk_path`, or `run_path` if one task sorts the whole run.
+
+    `run_path` is None if the run's rows are divided among several tasks.
+    """
 
     projection: Projection[Any]
-    chunk: str
-    run: str | None
+    chunk_path: str
+    run_path: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class SortTask:
-    """Sort the batches' rows of some shares of events for some projections.
+    """Sorts the batches' rows in some row groups of `events`, for several projections.
 
-    What does not fit into memory at once, or is not all of a run, becomes chunks that a merge will read.
+    Writes the run's file if all its rows are in this task and fit into memory, and chunks otherwise.
     """
 
     store: Store
     batches: tuple[BatchRange, ...]
-    shares: tuple[EventRowGroups, ...]
-    outputs: tuple[Output, ...]
+    row_groups: tuple[EventRowGroups, ...]
+    outputs: tuple[SortOutput, ...]
     eps: float
 
-    def __call__(self) -> list[Sorted]:
-        """What became of each output, in order."""
+    def __call__(self) -> list[SortResult]:
+        """Returns a result for each output, in order."""
         filesystem = self.store.filesystem()
-        held_bytes = self.store.tuning.held_bytes
-        sorters = [_Sorter(filesystem, output, self.eps, held_bytes) for output in self.outputs]
-        columns = [name for one in self.outputs for name in one.projection.columns]
-        texts = [name for one in self.outputs for name in one.projection.texts]
-        for events in read_event_rows(filesystem, self.shares, columns, self.batches, texts, checksums=True):
+        buffer_bytes = self.store.tuning.held_bytes
+        sorters = [_Sorter(filesystem, output, self.eps, buffer_bytes) for output in self.outputs]
+        columns = [name for output in self.outputs for name in output.projection.columns]
+        texts = [name for output in self.outputs for name in output.projection.texts]
+        for rows in read_event_rows(
+            filesystem, self.row_groups, columns, self.batches, texts, checksums=True
+        ):
             for sorter in sorters:
-                sorter.add(events)
+                sorter.add(rows)
         return [sorter.finish() for sorter in sorters]
 
 
 class _Sorter:
-    """Sorts the rows of one projection, in memory as far as they fit."""
+    """Sorts the rows of one projection. Writes a chunk when the sorted buffer is more than half full."""
 
-    def __init__(self, filesystem: fs.FileSystem, output: Output, eps: float, held_bytes: int) -> None:
-        self.filesystem, self.output, self.eps, self.held_bytes = filesystem, output, eps, held_bytes
-        self.held: list[Any] = []
+    def __init__(self, filesystem: fs.FileSystem, output: SortOutput, eps: float, buffer_bytes: int) -> None:
+        self.filesystem, self.output, self.eps, self.buffer_bytes = filesystem, output, eps, buffer_bytes
+        self.buffer: list[Any] = []
         self.totals: list[TickCounts] = []
         self.files: list[MarkedFile] = []
         self.digest = 0
 
     def add(self, events: pa.Table) -> None:
         rows, totals = self.output.projection.decode(events)
-        self.held.append(rows)
+        self.buffer.append(rows)
         self.digest += self.output.projection.digest(rows)
         self.totals.append(totals)
-        if sum(one.nbytes for one in self.held) > self.held_bytes:
-            self.held = [self._sorted()]
-            if self.held[0].nbytes > self.held_bytes // 2:
-                self._write(self.output.chunk, self.held.pop(), None)
+        if sum(part.nbytes for part in self.buffer) > self.buffer_bytes:
+            self.buffer = [self._sort_buffer()]
+            if self.buffer[0].nbytes > self.buffer_bytes // 2:
+                self._write(self.output.chunk_path, self.buffer.pop(), None)
 
-    def finish(self) -> Sorted:
-        totals, rows = sum_tick_counts(self.totals), self._sorted()
-        self.held = []  # the file is written without a second copy of its rows
-        run = None if self.files else self.output.run
-        if run is None:
-            self._write(self.output.chunk, rows, None)
+    def finish(self) -> SortResult:
+        totals, rows = sum_tick_counts(self.totals), self._sort_buffer()
+        self.buffer = []  # frees the unsorted copy before the file is written
+        run_path = None if self.files else self.output.run_path
+        if run_path is None:
+            self._write(self.output.chunk_path, rows, None)
         else:
-            self._write(run, rows, RunSpec(len(rows), totals, self.eps))
-        return Sorted(tuple(self.files), totals, self.digest, whole=run is not None)
+            self._write(run_path, rows, RunSpec(len(rows), totals, self.eps))
+        return SortResult(tuple(self.files), totals, self.digest, is_run=run_path is not None)
 
-    def _sorted(self) -> Any:
-        return self.output.projection.sort(self.held)
+    def _sort_buffer(self) -> Any:
+        return self.output.projection.sort(self.buffer)
 
-    def _write(self, path: str, rows: Any, shape: RunSpec | None) -> None:
+    def _write(self, path: str, rows: Any, spec: RunSpec | None) -> None:
+        """Writes a file of the run; a chunk if `spec` is None."""
         pieces = iter([rows])
-        self.files.append(write_rows(self.filesystem, _own(path), self.output.projection, pieces, shape))
+        unique_path = _unique_path(path)
+        self.files.append(write_rows(self.filesystem, unique_path, self.output.projection, pieces, spec))
 
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """Merge neighbouring slices of sorted inputs into one file of a run of that shape."""
+    """Merges neighbouring slices of sorted inputs into one file of a run."""
 
     store: Store
     projection: Projection[Any]
     inputs: tuple[SortedInput, ...]
     slices: tuple[MergeSlice, ...]
     path: str
-    shape: RunSpec
+    spec: RunSpec
 
-    def __call__(self) -> Merged:
-        """The file written."""
-        filesystem, read = self.store.filesystem(), [0] * len(self.inputs)
-        pieces = (merge_slice(filesystem, self.projection, self.inputs, piece, read) for piece in self.slices)
-        file = write_rows(filesystem, _own(self.path), self.projection, pieces, self.shape)
-        return Merged(file, tuple(read))
+    def __call__(self) -> MergeResult:
+        """Writes the file and returns it."""
+        filesystem, digests = self.store.filesystem(), [0] * len(self.inputs)
+        pieces = (
+            merge_slice(filesystem, self.projection, self.inputs, bounds, digests) for bounds in self.slices
+        )
+        file = write_rows(filesystem, _unique_path(self.path), self.projection, pieces, self.spec)
+        return MergeResult(file, tuple(digests))
 
 
 @dataclass(frozen=True, slots=True)
 class SummariseTask:
-    """Summarise the batches' rows of some shares of events by tick."""
+    """Summarises the batches' rows in some row groups of `events`, by tick."""
 
     store: Store
     options: Options
     batches: tuple[BatchRange, ...]
-    shares: tuple[EventRowGroups, ...]
+    row_groups: tuple[EventRowGroups, ...]
     eps: float
 
     def __call__(self) -> list[TickSummary]:
-        """Summaries of the rows by tick."""
-        found, filesystem = TickSummarizer(self.options, self.eps), self.store.filesystem()
+        """Returns the summaries of the rows, by tick."""
+        summarizer, filesystem = TickSummarizer(self.options, self.eps), self.store.filesystem()
         key = self.options.key_column
-        for piece in read_decoded_rows(filesystem, self.shares, found.columns, self.batches, key):
-            found.add(piece)
-        return found.finish()
+        pieces = read_decoded_rows(filesystem, self.row_groups, summarizer.columns, self.batches, key)
+        for piece in pieces:
+            summarizer.add(piece)
+        return summarizer.finish()
 
 
-def _own(path: str) -> str:
-    """The path with a word of this very execution: Spark may run a task twice at the same time."""
+def _unique_path(path: str) -> str:
+    """The path with a suffix that is unique to this call: Spark may run a task twice at the same time."""
     return f"{path.removesuffix('.parquet')}-{uuid.uuid4().hex[:8]}.parquet"

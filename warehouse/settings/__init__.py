@@ -1,1 +1,1 @@
-"""What a warehouse was created with: options, their checks, and named features of the stored format."""
+"""The options that a warehouse was created with, their checks, and the features of its stored format."""

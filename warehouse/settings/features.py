@@ -1,8 +1,10 @@
-"""What a warehouse has that not every version of tidemark knows: named in its options, refused by name.
+"""Features of the stored format that only newer versions of tidemark know.
 
-The format's number stays 1. What a later version adds, so that an earlier one would read or write it
-wrongly, is a *feature*: the property `tidemark.features` of `events` names it with the least version that
-knows it, as a JSON object such as {"wide-marks": "0.3.0"}. A warehouse without features has no such property.
+The number of the format stays 1. If a later version adds something that an earlier version would read or
+write wrongly, that addition is a *feature*. The property `tidemark.features` of `events` is a JSON object
+that maps each feature to the first version that knows it, such as {"wide-marks": "0.3.0"}. A version refuses
+a warehouse that has a feature unknown to it, and names the feature. A warehouse without features does not
+have the property.
 """
 
 from __future__ import annotations
@@ -11,27 +13,30 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# The features that this version reads and writes: there are none yet.
+# The features that this version reads and writes; none so far.
 KNOWN: frozenset[str] = frozenset()
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 
 
 def check(features: Any) -> None:
-    """ValueError where the value is no object from names to versions."""
+    """ValueError unless the value maps names to versions."""
     if not isinstance(features, Mapping) or not all(
         name and isinstance(version, str) and _VERSION.fullmatch(version)
         for name, version in features.items()
     ):
-        raise ValueError('features must be an object from names to versions, such as {"wide-marks": "0.3.0"}')
+        raise ValueError('features must be an object that maps names to versions: {"wide-marks": "0.3.0"}')
 
 
-def unknown(features: Mapping[str, str]) -> str | None:
-    """What of the features this version does not know, and the version that knows all; None: it knows all."""
-    missing = {name: version for name, version in features.items() if name not in KNOWN}
-    if not missing:
+def describe_unknown(features: Mapping[str, str]) -> str | None:
+    """The features that this version does not know, and the first version that knows them all, as text.
+
+    None if this version knows all of them.
+    """
+    unknown = {name: version for name, version in features.items() if name not in KNOWN}
+    if not unknown:
         return None
-    newest = max(missing.values(), key=lambda version: [int(part) for part in version.split(".")])
-    names = ", ".join(repr(name) for name in sorted(missing))
-    plural = "s" if len(missing) > 1 else ""
+    newest = max(unknown.values(), key=lambda version: [int(part) for part in version.split(".")])
+    names = ", ".join(repr(name) for name in sorted(unknown))
+    plural = "s" if len(unknown) > 1 else ""
     return f"the feature{plural} {names}, known from tidemark {newest} on"

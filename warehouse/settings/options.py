@@ -1,7 +1,7 @@
-"""The warehouse's options: properties of the `events` table, fixed at creation, read from there alone.
+"""The options of a warehouse. They are fixed at creation and stored as properties of the table `events`.
 
-The measures' types are the columns' types of `events`, in the same snapshot. A warehouse made
-without a schema has no columns yet: its first batch brings them.
+The types of the measures are the types of the columns of `events` in the same version of the table. A
+warehouse that was created without a schema has no columns until its first batch adds them.
 """
 
 from __future__ import annotations
@@ -34,19 +34,24 @@ _PREFIX = "tidemark."
 DEFAULT_TICK = "1 day"
 DEFAULT_GRACE = "7 days"
 
-# The property of each option: its name with the prefix, and where the stored form has a unit, that.
+# The property of each option, without the prefix. Durations are stored in microseconds.
 _PROPERTIES = {name: name for name in option_checks.CHECKS} | {"tick": "tick_us", "grace": "grace_us"}
-# Warehouses of before there were sketches of keys have these.
-_UNTOLD = {"key_eps": repr(DEFAULT_KEY_EPS), "key_delta": repr(DEFAULT_KEY_DELTA)}
+# The properties that warehouses lack if they were created before live counts of keys existed.
+_LATER_PROPERTIES = {"key_eps": repr(DEFAULT_KEY_EPS), "key_delta": repr(DEFAULT_KEY_DELTA)}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a warehouse was created with.
+    """The options that a warehouse was created with, and its columns.
 
-    `columns` maps the user's columns to Delta's type names (empty until the first batch of a
-    warehouse made without a schema); `tick_us` is None where there is no time column. `tuning` is not stored:
-    it is that of the store that the options were read from.
+    measure_names       the measures, at least one
+    key, time           the names of the key column and of the time column; None if there is none
+    tick_us, grace_us   durations in microseconds; `tick_us` is None if there is no time column
+    eps, kappa          the rank error, and the most runs of a level
+    key_eps, key_delta  the error of live counts of keys, and the probability of a larger error
+    columns             pairs of the user's columns and Delta's names of their types; empty until the first
+                        batch if the warehouse was created without a schema
+    tuning              the tuning of the store that the options were read from; it is not stored
     """
 
     measure_names: tuple[str, ...]
@@ -63,31 +68,34 @@ class Options:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """The measures with their types; empty while the columns are not known."""
+        """The measures with their types; empty until the columns are known."""
         types = dict(self.columns)
         return tuple(Measure(name, types[name]) for name in self.measure_names) if types else ()
 
     @property
     def key_column(self) -> Key | None:
-        """The key with its type; None where there is none, or it is not known yet."""
+        """The key with its type; None if there is no key, or until the columns are known."""
         types = dict(self.columns)
         return Key(self.key, types[self.key]) if self.key and types else None
 
     @property
     def projections(self) -> tuple[Projection[Any], ...]:
-        """What history stores sorted, in the order of loading: the measures, then the key."""
+        """The projections of history in the order in which they are loaded: the measures, then the key."""
         key = self.key_column
         values = (SortedValues(measure, self.tuning) for measure in self.measures)
         return (*values, *([KeyCounts(key, self.tuning)] if key else []))
 
     @property
     def time_column(self) -> Measure | None:
-        """The time column with its type; None where there is none, or it is not known yet."""
+        """The time column with its type; None if there is none, or until the columns are known."""
         types = dict(self.columns)
         return Measure(self.time, types[self.time]) if self.time and types else None
 
     def measure(self, name: str | None = None) -> Measure:
-        """The measure of that name; without a name the first one."""
+        """The measure with this name; the first one if None.
+
+        Raises InputError for an unknown name, EmptyWindow until the columns are known.
+        """
         if name is not None and name not in self.measure_names:
             raise InputError(f"no measure {name!r} here. Expected one of: {', '.join(self.measure_names)}.")
         if not self.columns:
@@ -113,68 +121,74 @@ class Options:
 
     @classmethod
     def from_properties(cls, uri: str, properties: Mapping[str, Any], columns: Mapping[str, str]) -> Options:
-        """The options that an `events` table holds."""
-        found = {
+        """The options from the properties of `events`, and its columns, name to Delta's type.
+
+        Raises NotAWarehouse for properties that are missing, damaged, or of a newer version. `uri` is for
+        the error texts.
+        """
+        stored = {
             name.removeprefix(_PREFIX): value
             for name, value in properties.items()
             if name.startswith(_PREFIX)
         }
-        if "format" not in found:
+        if "format" not in stored:
             raise NotAWarehouse(
                 f"{uri} is not a tidemark warehouse: its events table has no tidemark properties."
             )
-        if found["format"] != str(FORMAT):
+        if stored["format"] != str(FORMAT):
             raise NotAWarehouse(
-                f"{uri} is of format {found['format']}, this version reads {FORMAT}. Use a newer tidemark."
+                f"{uri} is of format {stored['format']}, this version reads {FORMAT}. Use a newer tidemark."
             )
 
-        needed = _property(uri, found, "features", features.check) if "features" in found else {}
-        missing = features.unknown(needed)
-        if missing is not None:
+        needed = _read_property(uri, stored, "features", features.check) if "features" in stored else {}
+        unknown = features.describe_unknown(needed)
+        if unknown is not None:
             raise NotAWarehouse(
-                f"{uri} has {missing}. This version does not know it: use a newer tidemark. "
+                f"{uri} has {unknown}. This version does not know it: use a newer tidemark. "
                 "Nothing was changed."
             )
-        found = {**_UNTOLD, **found}
-        read = {
-            name: _property(uri, found, _PROPERTIES[name], check)
+        stored = {**_LATER_PROPERTIES, **stored}
+        values = {
+            name: _read_property(uri, stored, _PROPERTIES[name], check)
             for name, check in option_checks.CHECKS.items()
         }
-        if (read["time"] is None) != (read["tick"] is None):
-            raise _spoilt(
-                uri, "tick_us", found["tick_us"], f"the time column is {read['time']!r}: both or none"
-            )
+        if (values["time"] is None) != (values["tick"] is None):
+            reason = f"the time column is {values['time']!r}, expected both or neither"
+            raise _damaged_property(uri, "tick_us", stored["tick_us"], reason)
         return cls(
-            measure_names=tuple(read["measures"]),
-            key=read["key"],
-            time=read["time"],
-            tick_us=read["tick"],
-            eps=float(read["eps"]),
-            kappa=read["kappa"],
-            grace_us=read["grace"],
-            key_eps=float(read["key_eps"]),
-            key_delta=float(read["key_delta"]),
+            measure_names=tuple(values["measures"]),
+            key=values["key"],
+            time=values["time"],
+            tick_us=values["tick"],
+            eps=float(values["eps"]),
+            kappa=values["kappa"],
+            grace_us=values["grace"],
+            key_eps=float(values["key_eps"]),
+            key_delta=float(values["key_delta"]),
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
     def check_stored(self, uri: str) -> None:
-        """The columns that the properties name are in `events`, where it has columns, of types that fit."""
+        """NotAWarehouse if a named column is missing in `events` or has a wrong type.
+
+        Does nothing until the columns are known.
+        """
         if not self.columns:
             return
         for name, column in (("measures", self.measure_names), ("key", self.key), ("time", self.time)):
             try:
                 self._check_role(name, dict(self.columns))
             except InputError as error:
-                raise _spoilt(uri, name, json.dumps(column), str(error)) from error
+                raise _damaged_property(uri, name, json.dumps(column), str(error)) from error
 
     def check_columns(self, columns: Mapping[str, str]) -> None:
-        """Every named column is there and of a type that its role can have."""
+        """InputError if a measure, the key or the time is missing in the columns or has a wrong type."""
         option_checks.check_names(columns)
         for role in ("measures", "key", "time"):
             self._check_role(role, columns)
 
     def _check_role(self, role: str, columns: Mapping[str, str]) -> None:
-        """The columns of the role, as the option is called, are there and of its types."""
+        """InputError if a column of the role is missing or has a wrong type; `role` is an option's name."""
         names = self.measure_names if role == "measures" else (self.key if role == "key" else self.time,)
         for name in names:
             if name is None:
@@ -194,7 +208,7 @@ class Options:
                 )
 
     def check_same(self, given: Mapping[str, Any]) -> None:
-        """The options given (those not None) are the stored ones."""
+        """OptionsMismatch if a given option differs from the stored one; None means not given."""
         stored = {
             "measures": list(self.measure_names),
             "key": self.key,
@@ -226,7 +240,11 @@ def parse_options(  # noqa: PLR0913  every option
     key_eps: Any = None,
     key_delta: Any = None,
 ) -> dict[str, Any]:
-    """The caller's options, checked one by one; None stays None (not given)."""
+    """The caller's options in stored form, by name; None means not given and stays None.
+
+    `measures` is a name or an iterable of names; `tick` and `grace` are durations as text. Raises InputError
+    for an invalid value.
+    """
     if isinstance(measures, str):
         measures = [measures]
     if measures is not None:
@@ -245,12 +263,12 @@ def parse_options(  # noqa: PLR0913  every option
     for name, value in given.items():
         if value is not None:
             option_checks.CHECKS[name](value)
-    shares = ("eps", "key_eps", "key_delta")
-    return given | {name: float(given[name]) for name in shares if given[name] is not None}
+    fractions = ("eps", "key_eps", "key_delta")
+    return given | {name: float(given[name]) for name in fractions if given[name] is not None}
 
 
 def read_options(store: Store, events: DeltaTable | None = None) -> Options:
-    """The options of the warehouse."""
+    """The options of the warehouse; `events` is its opened table, None opens the newest version."""
     table = events or tables.open_table(store, EVENTS)
     columns = column_types(table.schema().fields)
     options = Options.from_properties(store.uri, table.metadata().configuration, columns)
@@ -258,31 +276,33 @@ def read_options(store: Store, events: DeltaTable | None = None) -> Options:
     return replace(options, tuning=store.tuning)
 
 
-def _property(uri: str, found: Mapping[str, Any], name: str, check: Callable[[Any], None]) -> Any:
-    """The value of a property, which is JSON that the check takes; NotAWarehouse otherwise."""
+def _read_property(uri: str, stored: Mapping[str, Any], name: str, check: Callable[[Any], None]) -> Any:
+    """The value of a property; NotAWarehouse unless it is JSON that the check accepts."""
     try:
-        value = json.loads(found[name], parse_constant=_no_number, object_pairs_hook=_once)
+        value = json.loads(stored[name], parse_constant=_refuse_constant, object_pairs_hook=_object)
         check(value)
         return value
     except (KeyError, TypeError, ValueError, RecursionError) as error:  # InputError is a ValueError
-        told = "it is missing" if isinstance(error, KeyError) else str(error)
-        raise _spoilt(uri, name, found.get(name), told) from error
+        reason = "it is missing" if isinstance(error, KeyError) else str(error)
+        raise _damaged_property(uri, name, stored.get(name), reason) from error
 
 
-def _spoilt(uri: str, name: str, value: Any, told: str) -> NotAWarehouse:
+def _damaged_property(uri: str, name: str, value: Any, reason: str) -> NotAWarehouse:
     return NotAWarehouse(
         f"{uri} is a damaged warehouse: the property {_PREFIX}{name} of its events table is "
-        f"{option_checks.shortened(value)}: {told.rstrip('.')}. "
+        f"{option_checks.shortened(value)}: {reason.rstrip('.')}. "
         "Set it to what the warehouse was created with."
     )
 
 
-def _no_number(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
+def _refuse_constant(constant: str) -> None:
+    """ValueError for NaN and infinities, which Python's parser accepts and JSON does not have."""
+    raise ValueError(f"{constant} is not a JSON number")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError(f"a name is there twice among {[name for name, _ in pairs]}")
-    return found
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; ValueError if it has a name twice."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError(f"a name occurs more than once in {[name for name, _ in pairs]}")
+    return members

@@ -20,8 +20,8 @@ _LISTING_SECONDS = 60.0  # log cleanup can delete the commit that we look for: l
 class OpenedTable:
     """A table of the warehouse at the version of the last update.
 
-    `table` is None while the table does not exist. `cache` holds rows of its files, by path. `listed` is the
-    time of the last listing of its log, as time.monotonic() tells it.
+    `table` is None while the table does not exist. `cache` holds rows of its files, by path. `listed` is
+    when its log was last listed, in seconds of time.monotonic().
     """
 
     store: Store
@@ -39,11 +39,11 @@ class OpenedTable:
     def existing(self) -> DeltaTable:
         """The table; DamagedWarehouse if it does not exist."""
         if self.table is None:
-            raise DamagedWarehouse("a table of the warehouse is missing.")
+            raise DamagedWarehouse(f"the table {self.name} is missing. Restore its folder from a copy.")
         return self.table
 
     def update(self) -> bool:
-        """Moves to the newest version; returns whether that is another one than before."""
+        """Moves to the newest version; returns whether the version changed."""
         before = self.version
         if self.table is None:
             self.table = tables.open_table(self.store, self.name) if self._exists() else None
@@ -57,8 +57,12 @@ class OpenedTable:
         return self.name in (STEPS, LEDGER) or tables.exists(self.store, self.name)
 
     def _may_be_newer(self) -> bool:
-        """False if the file of the next commit is not there: on a local disk that is far cheaper to see."""
+        """Whether there may be a newer version.
+
+        On a local disk this looks only for the file of the next commit, which is far cheaper than listing the
+        log. The log is listed once _LISTING_SECONDS have passed since the last time.
+        """
         if not self.store.is_local or time.monotonic() - self.listed > _LISTING_SECONDS:
             return True
         commit = f"{self.store.table(self.name)}/_delta_log/{self.version + 1:020d}.json"
-        return os.path.exists(commit)  # noqa: PTH110  pathlib's takes longer than the rest of a refresh
+        return os.path.exists(commit)  # noqa: PTH110  pathlib's exists takes longer than the rest of a refresh

@@ -64,7 +64,7 @@ class Snapshot:
     options       the options of the warehouse, and its columns
     identity      the id of the table `events`: it differs from that of another warehouse at the same place
     views         the view of each measure, by the measure's name
-    keys          the view of the key; where there is none, the error that `keys_view` raises
+    keys          the view of the key; if there is none, the error that `keys_view` raises
     system_tables what `contents` returns
     facts         what `info` returns
     """
@@ -78,7 +78,7 @@ class Snapshot:
     facts: Mapping[str, Any]
 
     def refresh(self) -> bool:
-        """Does nothing and returns False: a snapshot is never newer than it was."""
+        """Does nothing and returns False: a snapshot is immutable."""
         return False
 
     def pinned(self) -> Snapshot:
@@ -86,7 +86,7 @@ class Snapshot:
         return self
 
     def view(self, measure: str | None = None) -> View:
-        """The view of a measure, of the first one if None; InputError if there is no such measure."""
+        """The view of a measure, of the first one if None; InputError for an unknown name."""
         return self.views[self.options.measure(measure).name]
 
     def keys_view(self) -> KeysView:

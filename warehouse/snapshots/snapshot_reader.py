@@ -102,12 +102,12 @@ class SnapshotReader:
     def view(self, measure: str | None = None) -> View:
         """The view of a measure, of the first one if None, as of the last refresh.
 
-        InputError if there is no such measure.
+        InputError for an unknown name.
         """
-        chosen = self.options.measure(measure)
-        if chosen.name not in self._current.views:
-            self._current.views[chosen.name] = self._read_view(chosen)
-        return self._current.views[chosen.name]
+        column = self.options.measure(measure)
+        if column.name not in self._current.views:
+            self._current.views[column.name] = self._read_view(column)
+        return self._current.views[column.name]
 
     def keys_view(self) -> KeysView:
         """The view of the key as of the last refresh.
@@ -131,7 +131,7 @@ class SnapshotReader:
             keys: KeysView | InputError
             try:
                 keys = self.keys_view()
-            except InputError as error:  # the snapshot raises it when its keys are asked for
+            except InputError as error:  # `Snapshot.keys_view` raises it
                 keys = error
             views = {measure.name: self.view(measure.name) for measure in self.options.measures}
             self._current.snapshot = Snapshot(
@@ -143,12 +143,13 @@ class SnapshotReader:
         """The marks of every run of the projection as of the last refresh; only new runs' marks are read."""
         layout, files = self._runs(projection)
         root = projection.runs_table
-        before, now = self._reused.marks.get(root, {}), {}
+        previous, current = self._reused.marks.get(root, {}), {}
         for run in layout.runs:
             path = files[run][0].path
-            now[path] = before.get(path) or run_tables.read_marks(self.store, projection, run, files[run])
-        self._reused.marks[root] = now
-        return tuple(now.values())
+            known = previous.get(path)
+            current[path] = known or run_tables.read_marks(self.store, projection, run, files[run])
+        self._reused.marks[root] = current
+        return tuple(current.values())
 
     def contents(self) -> Contents:
         """The batches, steps and runs as of the last refresh.
@@ -173,17 +174,17 @@ class SnapshotReader:
     def info(self) -> dict[str, Any]:
         """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
         measures = self.options.measures
-        ahead = max(
+        newest = max(
             measures, key=lambda measure: self._runs(SortedValues(measure))[0].last_step, default=None
         )
-        live = self.view(ahead.name) if ahead is not None else None
+        view = self.view(newest.name) if newest is not None else None
         return {
             "warehouse": self.store.uri,
             "eps": self.options.eps,
             "kappa": self.options.kappa,
             "steps": max((plan.step for plan in self._plans()), default=-1) + 1,
-            "live_batches": sum(ranges.last - ranges.first + 1 for ranges in live.batches) if live else 0,
-            "live_rows": sum(row.rows for row in live.live) if live else 0,
+            "live_batches": sum(batches.last - batches.first + 1 for batches in view.batches) if view else 0,
+            "live_rows": sum(row.rows for row in view.live) if view else 0,
             "rejected": rejected_counts(self.store),
             "measures": {measure.name: self._runs_info(SortedValues(measure)) for measure in measures},
             **({"keys": self._runs_info(KeyCounts(key))} if (key := self.options.key_column) else {}),
@@ -244,12 +245,12 @@ class SnapshotReader:
         """InputError if steps were loaded before the warehouse kept keys.
 
         A load commits a step to the first measure, then to the key, so the key may be one step behind.
-        Where it is further behind, or has no table, the rows of the steps between are neither in its runs
-        nor among the live batches: counts would be too small.
+        If it is further behind, or has no table, the rows of the missing steps are neither in its runs nor
+        among the live batches, and counts would be too small.
         """
-        ahead = self._runs(SortedValues(self.options.measures[0]))[0].last_step
-        if ahead > last_step + 1 or (ahead > last_step and self._opened[KEYS].table is None):
-            steps = f"step {ahead}" if ahead == last_step + 1 else f"steps {last_step + 1} to {ahead}"
+        loaded = self._runs(SortedValues(self.options.measures[0]))[0].last_step
+        if loaded > last_step + 1 or (loaded > last_step and self._opened[KEYS].table is None):
+            steps = f"step {loaded}" if loaded == last_step + 1 else f"steps {last_step + 1} to {loaded}"
             raise InputError(
                 f"the keys of {steps} are not in history yet: they were loaded before keys were kept. "
                 "Load once, for example with `tidemark load --from-stream`, to add them."
@@ -277,31 +278,32 @@ class SnapshotReader:
 
     def _live_keys(self, batches: list[BatchRange]) -> tuple[LiveKeys, ...]:
         """The ledger rows of the ranges, seen from the key; only those of new ranges are read."""
-        before = self._reused.keys
-        new = [ranges for ranges in batches if ranges not in before]
-        now = {ranges: before.get(ranges, []) for ranges in batches}
-        for live in live_summaries.live_keys(self.store, self._ledger_ranges(), new):
-            now[live.batches].append(live)
-        self._reused.keys = now
-        return tuple(chain.from_iterable(now.values()))
+        previous = self._reused.keys
+        new_ranges = [batch_range for batch_range in batches if batch_range not in previous]
+        current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
+        for live in live_summaries.live_keys(self.store, self._ledger_ranges(), new_ranges):
+            current[live.batches].append(live)
+        self._reused.keys = current
+        return tuple(chain.from_iterable(current.values()))
 
     def _live_rows(self, measure: Measure, batches: list[BatchRange]) -> tuple[LiveRow, ...]:
         """The ledger rows of the ranges, seen from a measure; only those of new ranges are read."""
-        before = self._reused.rows.get(measure.name, {})
-        new = [ranges for ranges in batches if ranges not in before]
-        rows = ledger_table.read_rows(self.store, self._ledger_ranges(), new, live_summaries.MEASURE_COLUMNS)
-        now = {ranges: before.get(ranges, []) for ranges in batches}
+        previous = self._reused.rows.get(measure.name, {})
+        new_ranges = [batch_range for batch_range in batches if batch_range not in previous]
+        files, columns = self._ledger_ranges(), live_summaries.MEASURE_COLUMNS
+        rows = ledger_table.read_rows(self.store, files, new_ranges, columns)
+        current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
         for row in live_summaries.live_rows(rows, measure.name):
-            now[BatchRange(row.source, row.first_batch, row.last_batch)].append(row)
-        self._reused.rows[measure.name] = now
-        return tuple(chain.from_iterable(now.values()))
+            current[BatchRange(row.source, row.first_batch, row.last_batch)].append(row)
+        self._reused.rows[measure.name] = current
+        return tuple(chain.from_iterable(current.values()))
 
 
 @report_os_errors("opening")
 def open_snapshot(
     uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None
 ) -> SnapshotReader:
-    """Opens a warehouse for reading; NotAWarehouse if there is none."""
+    """Opens a warehouse for reading; NotAWarehouse if there is no warehouse at `uri`."""
     if not isinstance(uri, (str, os.PathLike)):
         raise InputError(f"a warehouse is a path or an address, got {uri!r}.")
     return SnapshotReader(Store.from_uri(uri, storage_options))

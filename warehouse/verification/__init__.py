@@ -1,1 +1,1 @@
-"""The parts of `verify`: checks of runs, of the ledger, and of tables pinned to versions."""
+"""The parts of `verify`: checks of runs, checks of the ledger, and tables pinned to versions."""

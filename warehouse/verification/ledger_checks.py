@@ -1,11 +1,13 @@
-"""Verify, the live part: what the ledger says of values and of keys holds for the rows in `events`.
+"""The checks of `verify` on the ledger: nested ranges add up, and bounds hold for the rows in `events`.
 
-Each live range is read once a projection. What does not hold raises DamagedWarehouse, which `verify` tells
-as a check that failed.
+For each projection, the rows of each live range in `events` are read once. A check that fails raises
+DamagedWarehouse, which `verify` reports.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,57 +18,99 @@ from tidemark.sketches.bounds.count_bounds import exact
 from tidemark.warehouse.columns.keys import take_names
 from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.tick_counts import sum_tick_counts
+from tidemark.warehouse.delta.store import LEDGER
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import planned_batches
+from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests, listed_bounds
-from tidemark.warehouse.ledger.live_summaries import LiveKeys
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
+from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.verification.pinned_tables import PinnedTables
 from tidemark.warehouse.verification.run_checks import scan_events
 
 
-def ranks_hold(moment: PinnedTables, measure: Measure) -> str:
-    """lo(x) <= true rank <= hi(x) of every live summary, at all its values and between."""
-    view, values = moment.snapshot.view(measure.name), SortedValues(measure)
-    by_range: dict[BatchRange, list[Any]] = {}
+def ticks_once_and_sums_equal(pinned: PinnedTables) -> str:
+    """Checks that each tick of a range is stored once, and that the counts of a wide range are right.
+
+    They must equal the sums over the widest ranges inside it, tick by tick. A wide range that has no parts in
+    the ledger is not checked, nor is one that plans cover in part: maintenance removes their parts.
+    """
+    store = pinned.store
+    files = ledger_table.ranges_by_file(store, pinned.table(LEDGER))
+    columns = [*RANGE_COLUMNS, "tick", "rows"]
+    rows = ledger_table.read_rows(store, files, chain.from_iterable(files.values()), columns)
+    counts: dict[BatchRange, dict[int, int]] = {}
+    for source, first, last, tick, count in zip(
+        *(rows.column(name).to_pylist() for name in columns), strict=True
+    ):
+        batches = BatchRange(source, first, last)
+        tick_counts = counts.setdefault(batches, {})
+        if tick in tick_counts:
+            raise DamagedWarehouse(f"tick {tick} of {batches.text} is in the ledger more than once")
+        tick_counts[tick] = count
+    planned = planned_batches(pinned.plans())
+    sums_of_parts: dict[BatchRange, Counter[int]] = {}
+    enclosing = ledger_table.enclosing_ranges(counts)
+    for batches, tick_counts in counts.items():
+        whole = next(iter(enclosing[batches]), None)
+        if whole is not None and not ledger_table.partly_planned(whole, planned):
+            sums_of_parts.setdefault(whole, Counter()).update(tick_counts)
+    for whole, sums in sums_of_parts.items():
+        if +sums != +Counter(counts[whole]):
+            raise DamagedWarehouse(f"the row counts of {whole.text} are not those of its parts")
+    return f"{rows.num_rows} rows of {len(counts)} ranges"
+
+
+def ranks_hold(pinned: PinnedTables, measure: Measure) -> str:
+    """Checks lo(x) <= true rank of x <= hi(x) for every live summary, at every value x of its rows."""
+    view, projection = pinned.snapshot.view(measure.name), SortedValues(measure)
+    by_range: dict[BatchRange, list[LiveRow]] = {}
     for row in view.live:
         by_range.setdefault(BatchRange(row.source, row.first_batch, row.last_batch), []).append(row)
-    for batches, rows in by_range.items():
-        every = values.sort([part for part, _ in scan_events(moment, values, [batches])])
-        for row in rows:
-            _row_holds(row, every.values[every.ticks == row.tick], batches)
+    for batches, live_rows in by_range.items():
+        pieces = [values for values, _ in scan_events(pinned, projection, [batches])]
+        sorted_values = projection.sort(pieces)
+        for row in live_rows:
+            _check_ranks(row, sorted_values.values[sorted_values.ticks == row.tick], batches)
     return f"{len(view.live)} ledger rows"
 
 
-def _row_holds(row: Any, values: NDArray[Any], batches: BatchRange) -> None:
+def _check_ranks(row: LiveRow, values: NDArray[Any], batches: BatchRange) -> None:
+    """DamagedWarehouse unless the row's bounds hold; `values` are its true values, ascending."""
     row.sketch.check_invariants()
-    le, lt = np.searchsorted(values, values, side="right"), np.searchsorted(values, values, side="left")
-    for true, ranks in ((le, row.sketch.rank_le), (lt, row.sketch.rank_lt)):
-        lo, hi = ranks(values)
-        if len(values) != row.sketch.n or bool(np.any((lo > true) | (true > hi))):
+    ranks_le = np.searchsorted(values, values, side="right")
+    ranks_lt = np.searchsorted(values, values, side="left")
+    for true_ranks, bounds in ((ranks_le, row.sketch.rank_le), (ranks_lt, row.sketch.rank_lt)):
+        lo, hi = bounds(values)
+        if len(values) != row.sketch.n or bool(np.any((lo > true_ranks) | (true_ranks > hi))):
             raise DamagedWarehouse(
                 f"the summary of tick {row.tick} in {batches.text} does not hold its bounds"
             )
 
 
-def counts_hold(moment: PinnedTables) -> str:
-    """Cells count no key too low, listings bound every count, and both know all the rows."""
-    view = moment.snapshot.keys_view()
+def counts_hold(pinned: PinnedTables) -> str:
+    """Checks the key counts of every live summary.
+
+    The cells are upper bounds of every key's count, the listing bounds every count from both sides, and the
+    numbers of rows with and without a key are exact.
+    """
+    view = pinned.snapshot.keys_view()
     projection = KeyCounts(view.key)
-    hashes = KeyPromise.of(moment.snapshot.options).hashes
+    hashes = KeyPromise.of(pinned.snapshot.options).hashes
     by_range: dict[BatchRange, list[LiveKeys]] = {}
     for live in view.live:
         by_range.setdefault(live.batches, []).append(live)
-    for batches, lives in by_range.items():
-        parts = list(scan_events(moment, projection, [batches]))
-        every, totals = (
-            projection.sort([rows for rows, _ in parts]),
-            sum_tick_counts([each for _, each in parts]),
-        )
-        for live in lives:
-            here = np.flatnonzero(every.ticks == live.tick)
-            names, counts = take_names(every.names, every.codes[here]), every.counts[here]
+    for batches, summaries in by_range.items():
+        pieces = list(scan_events(pinned, projection, [batches]))
+        key_counts = projection.sort([rows for rows, _ in pieces])
+        totals = sum_tick_counts([tick_counts for _, tick_counts in pieces])
+        for live in summaries:
+            in_tick = np.flatnonzero(key_counts.ticks == live.tick)
+            names = take_names(key_counts.names, key_counts.codes[in_tick])
+            counts = key_counts.counts[in_tick]
             cells = FrequencyBounds(hashes, exact(live.cells)).points(digests(names)).hi
             least, most = listed_bounds(live, names)
             nulls = int(totals.nulls[totals.ticks == live.tick].sum())
@@ -74,6 +118,6 @@ def counts_hold(moment: PinnedTables) -> str:
                 raise DamagedWarehouse(f"tick {live.tick} of {batches.text} has other rows in events")
             if np.any(counts > np.minimum(cells, most)) or np.any(counts < least):
                 raise DamagedWarehouse(
-                    f"the counts of keys of tick {live.tick} in {batches.text} are no bounds"
+                    f"the bounds of key counts of tick {live.tick} in {batches.text} do not hold"
                 )
     return f"{len(view.live)} ledger rows"

@@ -1,10 +1,12 @@
-"""A moment of a warehouse, for `verify`: each table at one version, whatever is committed meanwhile.
+"""All tables of a warehouse, each pinned to one version, for `verify`. Later commits do not change them.
 
-The tables are opened in the order of readers (runs, steps, ledger), then the steps once more, the marks,
-what was rejected, and `events` last. Commits are made the other way round, so whatever a table of the moment
-speaks of is in those that were opened after it: the rows of every batch of the ledger and of every plan, the
-marks of every run, the plan of every step that the ledger no longer holds. A loader beside it changes
-nothing of that. Only files may vanish: those that left their table longer ago than the grace.
+A load commits to `events` first, then to the ledger, the steps, the marks and the runs. Here each table is
+opened after the tables that refer to it: runs, steps, ledger, the steps a second time, marks, `rejected`, and
+`events` last. So every reference in a pinned table resolves in a table that was opened after it: `events` has
+the rows of every batch in the ledger and in every plan, the marks tables have the marks of every run, and the
+second reading of the steps has the plan of every step that the ledger no longer holds. A load at the same
+time does not change that. Only files may disappear: maintenance deletes those that left their table longer
+ago than the grace.
 """
 
 from __future__ import annotations
@@ -24,48 +26,50 @@ from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_sn
 if TYPE_CHECKING:
     import os
 
-Opened = DeltaTable | TidemarkError | None  # why it cannot be opened; None: there is none
+# A table, the error that was raised when it was opened, or None if it does not exist.
+Opened = DeltaTable | TidemarkError | None
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedTables:
-    """The views of a snapshot, and the tables beside it."""
+    """A snapshot with its tables (runs, first steps, ledger), and the tables opened after it, by name."""
 
     snapshot: SnapshotReader
     opened: Mapping[str, Opened]
 
     @property
     def store(self) -> Store:
-        """Where the warehouse lies."""
+        """Where the warehouse is stored."""
         return self.snapshot.store
 
     @property
     def versions(self) -> list[tuple[str, int | str]]:
-        """The version of each table; for one that cannot be opened, why."""
+        """The name and version of each table; the error's text instead if the table cannot be opened."""
         return [
             (name, table.version() if isinstance(table, DeltaTable) else str(table))
             for name, table in self.tables()
         ]
 
     def tables(self) -> Iterator[tuple[str, Opened]]:
-        """Every table with its name; the steps twice, as they were before and after the ledger."""
-        for name in (*(one.runs_table for one in self.snapshot.options.projections), STEPS, LEDGER):
+        """Every table with its name; the steps twice, as they were before and after the ledger was opened."""
+        runs_tables = [projection.runs_table for projection in self.snapshot.options.projections]
+        for name in (*runs_tables, STEPS, LEDGER):
             yield name, self.snapshot.table(name)
         yield from self.opened.items()
 
     def table(self, name: str) -> DeltaTable:
-        """A table; TidemarkError where it cannot be opened."""
-        found = self.opened[name] if name in self.opened else self.snapshot.table(name)
-        if isinstance(found, TidemarkError):
-            raise found
-        return found or tables.open_table(self.store, name)
+        """A table, from the last time it was opened; TidemarkError if it cannot be opened."""
+        table = self.opened[name] if name in self.opened else self.snapshot.table(name)
+        if isinstance(table, TidemarkError):
+            raise table
+        return table or tables.open_table(self.store, name)
 
     def plans(self) -> list[StepPlan]:
-        """All plans, by step."""
+        """All plans, ordered by step."""
         return read_step_plans(self.store, self.table(STEPS))
 
-    def named(self) -> dict[str, int]:
-        """Every file that a table names, and its size."""
+    def file_sizes(self) -> dict[str, int]:
+        """The size of every file of every table, as the table's log states it, by path."""
         return {
             f"{name}/{file.path}": file.size
             for name, table in self.tables()
@@ -74,19 +78,18 @@ class PinnedTables:
         }
 
     def missing(self) -> dict[str, int]:
-        """The named files that are not there in their full size, and the size that is."""
-        filesystem = self.store.filesystem()
-        sizes = {path: filesystem.get_file_info(path).size or 0 for path in self.named()}
-        return {path: sizes[path] for path, size in self.named().items() if sizes[path] != size}
+        """The files whose actual size is not the stated one, by path; the size is 0 if there is no file."""
+        filesystem, stated = self.store.filesystem(), self.file_sizes()
+        actual = {path: filesystem.get_file_info(path).size or 0 for path in stated}
+        return {path: actual[path] for path, size in stated.items() if actual[path] != size}
 
 
-def look(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> PinnedTables:
-    """The warehouse as it is now; NotAWarehouse where there is none."""
+def pin_tables(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> PinnedTables:
+    """Pins all tables to their newest versions; NotAWarehouse if there is no warehouse at `uri`."""
     snapshot = open_snapshot(uri, storage_options)
-    marks = [one.marks_table for one in snapshot.options.projections]
-    return PinnedTables(
-        snapshot, {name: _open(snapshot.store, name) for name in (STEPS, *marks, REJECTED, EVENTS)}
-    )
+    marks_tables = [projection.marks_table for projection in snapshot.options.projections]
+    names = (STEPS, *marks_tables, REJECTED, EVENTS)
+    return PinnedTables(snapshot, {name: _open(snapshot.store, name) for name in names})
 
 
 def _open(store: Store, name: str) -> Opened:

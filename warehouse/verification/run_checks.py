@@ -1,7 +1,7 @@
-"""Verify, the part of history: runs are sorted and marked exactly, and hold the rows of their steps.
+"""The checks of `verify` on history: runs are sorted, marks are exact, and runs hold the rows of their steps.
 
-Each run and the loaded steps of `events` are read once a projection, a block at a time. What does not hold
-raises DamagedWarehouse, which `verify` tells as a check that failed.
+For each projection, every run is read twice and the loaded steps of `events` once, a block at a time. A check
+that fails raises DamagedWarehouse, which `verify` reports.
 """
 
 from __future__ import annotations
@@ -24,97 +24,111 @@ from tidemark.warehouse.runs.run_files import read_blocks
 from tidemark.warehouse.verification.pinned_tables import PinnedTables
 
 
-def runs_exact(moment: PinnedTables, projection: Projection[Any]) -> str:
-    """Every run ascends and is what its marks say."""
-    runs = moment.snapshot.marks(projection)
-    for marks in runs:
-        _run_exact(moment.store, projection, marks)
-    said = f"{sum(marks.rows for marks in runs)} rows in {len(runs)} runs"
-    old = sum(
-        any(file.digests is None or not file.digests.end_to_end for file in marks.files) for marks in runs
+def runs_exact(pinned: PinnedTables, projection: Projection[Any]) -> str:
+    """Checks that every run is sorted and matches its marks."""
+    marks_of_runs = pinned.snapshot.marks(projection)
+    for marks in marks_of_runs:
+        _check_run(pinned.store, projection, marks)
+    summary = f"{sum(marks.rows for marks in marks_of_runs)} rows in {len(marks_of_runs)} runs"
+    without_digests = sum(
+        any(file.digests is None or not file.digests.end_to_end for file in marks.files)
+        for marks in marks_of_runs
     )
-    return said if not old else f"{said}, {old} of them from before runs had digests"
+    return (
+        f"{summary}, {without_digests} of them from before runs had digests" if without_digests else summary
+    )
 
 
-def _run_exact(store: Store, projection: Projection[Any], marks: Marks) -> None:
+def _check_run(store: Store, projection: Projection[Any], marks: Marks) -> None:
     filesystem, checker = store.filesystem(), projection.checker(marks)
-    at, last = 0, None
+    position, last_key = 0, None
     for file in marks.files:
         checker.begin(file)
-        if file.first != at:
-            raise DamagedWarehouse(f"{file.path} begins at row {file.first} of its run, its marks say {at}")
+        if file.first != position:
+            raise DamagedWarehouse(
+                f"{file.path} begins at row {file.first} of its run by the marks, expected row {position}"
+            )
         digest = 0
         for rows in read_blocks(filesystem, projection.runs_table, file, projection):
-            first = rows.sort_key(0)
-            follows = last is None or last < first or (last == first and not projection.merges_equal)
+            first_key = rows.sort_key(0)
+            equal_allowed = not projection.merges_equal
+            follows = last_key is None or last_key < first_key or (last_key == first_key and equal_allowed)
             if not (follows and projection.ascends(rows)):
+                row = position - file.first
                 raise DamagedWarehouse(
-                    f"{file.path} is not sorted, or has a row twice or a NaN, near row {at - file.first}"
+                    f"{file.path} is not sorted, or has a row twice or a NaN, near row {row}"
                 )
             checker.add(rows)
             digest += projection.digest(rows)
-            at, last = at + len(rows), rows.sort_key(len(rows) - 1)
+            position, last_key = position + len(rows), rows.sort_key(len(rows) - 1)
         if file.digests is not None and (digest - file.digests.row_digest) % 2**64:
             raise DamagedWarehouse(f"{file.path} has other rows than were written there")
-    if at != marks.rows:
-        raise DamagedWarehouse(f"run {marks.run.name} has {at} rows, its marks say {marks.rows}")
+    if position != marks.rows:
+        raise DamagedWarehouse(f"run {marks.run.name} has {position} rows, its marks say {marks.rows}")
     checker.finish()
 
 
-def conserved(moment: PinnedTables, projection: Projection[Any]) -> str:
-    """The rows of the steps in `events` and those of the runs are the same multiset, tick by tick.
+def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
+    """Checks that no row is lost or counted twice.
 
-    And as many rows are live as the ledger says.
+    The runs hold the same multiset of rows as the loaded steps have in `events`, tick by tick; the plans
+    state the number of these rows, and the ledger states the number of live rows.
     """
-    runs, filesystem = moment.snapshot.marks(projection), moment.store.filesystem()
-    last = runs[-1].run.last if runs else -1
-    plans = [plan for plan in moment.plans() if plan.step <= last]
-    totals, ingested = [], 0
-    for rows, counts in scan_events(moment, projection, planned_batches(plans)):
-        totals.append(counts)
-        ingested += projection.digest(rows)
-    told, said = sum_tick_counts(totals), sum_tick_counts([marks.totals for marks in runs])
-    if not _same(told, said):
-        differ = "" if told.rows != said.rows else ": other ticks, or other rows are NaN or NULL"
-        raise DamagedWarehouse(
-            f"events holds {told.rows} rows of the loaded steps, the runs {said.rows}{differ}"
+    marks_of_runs, filesystem = pinned.snapshot.marks(projection), pinned.store.filesystem()
+    last_step = marks_of_runs[-1].run.last if marks_of_runs else -1
+    plans = [plan for plan in pinned.plans() if plan.step <= last_step]
+    tick_counts, events_digest = [], 0
+    for rows, counts in scan_events(pinned, projection, planned_batches(plans)):
+        tick_counts.append(counts)
+        events_digest += projection.digest(rows)
+    in_events = sum_tick_counts(tick_counts)
+    in_runs = sum_tick_counts([marks.totals for marks in marks_of_runs])
+    if not _same_counts(in_events, in_runs):
+        detail = (
+            "" if in_events.rows != in_runs.rows else ": their ticks, or their counts of NaN or NULL, differ"
         )
-    stored = sum(
+        raise DamagedWarehouse(
+            f"events holds {in_events.rows} rows of the loaded steps, the runs {in_runs.rows}{detail}"
+        )
+    runs_digest = sum(
         projection.digest(rows)
-        for marks in runs
+        for marks in marks_of_runs
         for file in marks.files
         for rows in read_blocks(filesystem, projection.runs_table, file, projection)
     )
-    if (ingested - stored) % 2**64:
+    if (events_digest - runs_digest) % 2**64:
         raise DamagedWarehouse(f"the runs of {projection.title}: their values are not those of events")
     expected = sum(plan.rows for plan in plans)
-    if told.rows != expected:
-        raise DamagedWarehouse(f"the plans expect {expected} rows, events holds {told.rows}")
-    held = ledger_table.ranges_by_file(moment.store, moment.table(LEDGER))
-    ranges = ledger_table.live_ranges(chain.from_iterable(held.values()), planned_batches(plans))
-    live = sum(
-        ledger_table.row_counts(
-            ledger_table.read_rows(moment.store, held, ranges, [*RANGE_COLUMNS, "rows"])
-        ).values()
-    )
-    found = sum_tick_counts([counts for _, counts in scan_events(moment, projection, ranges)]).rows
-    if found != live:
-        raise DamagedWarehouse(f"the ledger has {live} live rows, events {found}")
-    return f"{said.rows} rows in history, {live} live"
+    if in_events.rows != expected:
+        raise DamagedWarehouse(f"the plans expect {expected} rows, events holds {in_events.rows}")
+    live = _check_live_rows(pinned, projection, planned_batches(plans))
+    return f"{in_runs.rows} rows in history, {live} live"
+
+
+def _check_live_rows(pinned: PinnedTables, projection: Projection[Any], loaded: Sequence[BatchRange]) -> int:
+    """DamagedWarehouse unless `events` has as many rows outside the loaded batches as the ledger counts."""
+    ranges_by_file = ledger_table.ranges_by_file(pinned.store, pinned.table(LEDGER))
+    live = ledger_table.live_ranges(chain.from_iterable(ranges_by_file.values()), loaded)
+    ledger_rows = ledger_table.read_rows(pinned.store, ranges_by_file, live, [*RANGE_COLUMNS, "rows"])
+    expected = sum(ledger_table.row_counts(ledger_rows).values())
+    in_events = sum_tick_counts([counts for _, counts in scan_events(pinned, projection, live)]).rows
+    if in_events != expected:
+        raise DamagedWarehouse(f"the ledger has {expected} live rows, events {in_events}")
+    return expected
 
 
 def scan_events(
-    moment: PinnedTables, projection: Projection[Any], batches: Sequence[BatchRange]
+    pinned: PinnedTables, projection: Projection[Any], batches: Sequence[BatchRange]
 ) -> Iterator[tuple[Any, TickCounts]]:
-    """The batches' rows in `events` as the projection decodes them, in pieces, with all rows by tick."""
-    filesystem = moment.store.filesystem()
-    found = files_of_batches(moment.table(EVENTS), batches)
-    shares, names = map(EventRowGroups.whole_file, found), projection.columns
-    for rows in read_event_rows(filesystem, shares, names, batches, projection.texts, checksums=True):
+    """Yields the batches' rows in `events` in pieces: (rows decoded by the projection, all rows by tick)."""
+    filesystem = pinned.store.filesystem()
+    files = files_of_batches(pinned.table(EVENTS), batches)
+    row_groups, columns = map(EventRowGroups.whole_file, files), projection.columns
+    for rows in read_event_rows(filesystem, row_groups, columns, batches, projection.texts, checksums=True):
         yield projection.decode(rows)
 
 
-def _same(a: TickCounts, b: TickCounts) -> bool:
+def _same_counts(a: TickCounts, b: TickCounts) -> bool:
     return all(
         np.array_equal(getattr(a, name), getattr(b, name)) for name in ("ticks", "counts", "nans", "nulls")
     )
