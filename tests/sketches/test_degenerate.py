@@ -38,7 +38,7 @@ def staircases(values: ValueArray) -> list[RankBounds]:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_of_nothing_every_rank_is_zero_and_no_quantile_exists(dtype: type) -> None:
-    nothing = np.empty(0, dtype)
+    nothing: ValueArray = np.empty(0, dtype)
     for bounds in [*staircases(nothing), RankBounds.empty(dtype), combine([RankBounds.empty(dtype)] * 2)]:
         bounds.check_invariants()
         for lo, hi in (bounds.rank_le([0, 5]), bounds.rank_lt([0, 5])):
@@ -54,7 +54,7 @@ def test_of_nothing_every_rank_is_zero_and_no_quantile_exists(dtype: type) -> No
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("copies", [1, COPIES])
 def test_of_one_value_every_quantile_is_it_and_every_rank_is_exact(dtype: type, copies: int) -> None:
-    values = np.full(copies, 7, dtype)
+    values: ValueArray = np.full(copies, 7, dtype)
     for bounds in staircases(values):
         assert bounds.values.tolist() == [7]
         for (lo, hi), expected in (

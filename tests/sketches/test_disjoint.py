@@ -79,12 +79,13 @@ def test_sketches_of_equal_content_are_merged(name: str) -> None:
 
 
 def test_an_empty_sketch_adds_nothing_and_may_be_there_twice() -> None:
-    for union, empty, full in (
+    cases: tuple[tuple[Callable[[list[Any]], Any], Any, Any], ...] = (
         (merge, GK(0.1), gk_of(0)),
         (merge_ecm, ECM(0.5, 0.5), ecm_of("EH")(0)),
         (merge_dyadic, DyadicECM(8, 0.5, 0.5), dyadic_of(0)),
-    ):
-        assert union([empty, full, empty]).n == 10  # type: ignore[operator]
+    )
+    for union, empty, full in cases:
+        assert union([empty, full, empty]).n == 10
 
 
 def test_two_sketches_that_share_their_counters_are_not_merged() -> None:

@@ -2,6 +2,7 @@ import math
 import pickle
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -152,7 +153,7 @@ def test_inner_products_and_self_joins_keep_eps_and_bounds(skew: float, kind: Co
     a, b = stream(skew, seed=2), stream(skew, seed=3)
     eps, delta, missed, below, asked = 0.05, 0.1, 0, 0, 0
     for seed in range(10):
-        options = {"purpose": "inner products", "kind": kind, "seed": seed}
+        options: dict[str, Any] = {"purpose": "inner products", "kind": kind, "seed": seed}
         one, other = sketch_of(a, eps, delta, **options), sketch_of(b, eps, delta, **options)
         assert one.inner_product_eps <= eps + 1e-12
         for since in (None, 3000, 9000):

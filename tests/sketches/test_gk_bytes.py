@@ -76,7 +76,7 @@ def test_ranks_of_every_width_come_back(gap: int) -> None:
 
 def test_an_empty_sketch_comes_back() -> None:
     sketch = GK.from_bytes(GK(0.125, np.int64).to_bytes())
-    assert (sketch.n, sketch.eps, sketch.dtype) == (0, 0.125, np.int64)
+    assert (sketch.n, sketch.eps, sketch.dtype) == (0, 0.125, np.dtype(np.int64))
 
 
 def test_exact_ranks_take_no_bytes_of_their_own() -> None:

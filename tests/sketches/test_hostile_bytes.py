@@ -73,7 +73,7 @@ def stored_forms() -> list[bytes]:
     keys = digest(["a", "b", "a", "c", "a", "a", "d", "a", "b", "a", "a"])
     for kind in ("EH", "DW", "RW"):
         for window in (None, 25):
-            sketch = ECM(0.5, 0.5, kind=kind, window=window)  # type: ignore[arg-type]
+            sketch = ECM(0.5, 0.5, kind=kind, window=window)
             forms.append(sketch.to_bytes())
             for start in (0, 30):
                 sketch.update(keys, start + np.arange(11), None if kind == "RW" else np.arange(1, 12))

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from tests.sketches.arrivals import PlainHistogram, PlainWave, assert_counts, history_of, single
 from tidemark.sketches import Counting, InvalidInput, WindowCounts, merge_counts
 from tidemark.sketches.counters.buckets import Buckets
+from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.counters.deterministic_wave import slots_per_level
 
-KINDS = ["EH", "DW"]
+KINDS: list[CounterKind] = ["EH", "DW"]
 EPS = [0.9, 0.5, 0.3, 0.1, 0.02]
 # Times repeat often: several arrivals of one time in several buckets are where windows go wrong.
 BATCHES = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=60), min_size=1, max_size=5)
@@ -64,7 +65,7 @@ def test_batches_leave_the_buckets_of_the_books(batches: list[list[int]], eps: f
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_counter_keeps_few_buckets_of_many_arrivals(kind: str) -> None:
+def test_a_counter_keeps_few_buckets_of_many_arrivals(kind: CounterKind) -> None:
     counts = single(kind, 0.1)
     counts.update(np.arange(1_000_000))
     assert len(counts.kept) <= 10 + 7 * math.log2(1_000_000)
@@ -155,7 +156,7 @@ def test_the_error_of_levels_compounds() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_clock_of_counts_keeps_the_last_arrivals(kind: str) -> None:
+def test_the_clock_of_counts_keeps_the_last_arrivals(kind: CounterKind) -> None:
     """The cell of each arrival is asked among the last 100 of all arrivals."""
     counts = WindowCounts(Counting(kind, 0.1, window=100, clock="count"), cells=3)
     drawn = np.random.default_rng(3).integers(0, 3, 1000)
