@@ -194,7 +194,9 @@ def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> Val
     values, ticks = values[order], ticks[order]
     run = Run(at, at, 0)
     grain = max(1, min(world.grain, int(world.eps / 2 * len(values))))
-    files, positions, starts = [], [], []
+    files: list[RunFile] = []
+    positions: list[int] = []
+    starts: list[int] = []
     for number, first in enumerate(range(0, len(values), world.file_rows)):
         part = slice(first, min(first + world.file_rows, len(values)))
         path = f"run={run.name}/{number}.parquet"
