@@ -190,7 +190,7 @@ def test_joins_and_ranges_are_exact(made: tuple[KeyWorld, Truth]) -> None:
         count for key, count in recent.items() if "key-1" <= key < "key-2"
     )
     with pytest.raises(InputError, match="mode"):
-        wh.self_join(mode="quick")  # type: ignore[arg-type]
+        wh.self_join(mode="quick")  # type: ignore[arg-type]  # no mode of keys
 
 
 @pytest.mark.parametrize("window", WINDOWS)

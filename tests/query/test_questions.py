@@ -69,7 +69,7 @@ def test_an_unknown_measure_lists_those_there_are(wh: HandMade) -> None:
 
 def test_an_unknown_mode_lists_the_modes(wh: HandMade) -> None:
     with pytest.raises(InputError, match=r"no mode 'fast'.*quick, accurate, exact"):
-        wh.quantile(0.5, mode="fast")  # type: ignore[call-overload]
+        wh.quantile(0.5, mode="fast")  # type: ignore[call-overload]  # no mode
 
 
 def test_windows_that_exclude_each_other_are_refused(wh: HandMade) -> None:
@@ -249,7 +249,7 @@ def test_live_rows_that_the_ledger_does_not_know_are_damage(tmp_path: Path) -> N
     world = World((), (tuple((float(i), 0) for i in range(2000)),), eps=0.3)
     made = open_world(tmp_path, world)
     with pytest.raises(DamagedWarehouse, match=r"2000 live values of 'x'.*events has 1"):
-        Forgetful(made._snapshot, world).quantile(0.5, mode="exact")  # type: ignore[arg-type]
+        Forgetful(made.snapshot, world).quantile(0.5, mode="exact")
 
 
 def test_the_module_asks_the_used_warehouse_or_says_how_to_choose_one(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,7 +69,7 @@ def test_threads_that_ask_at_once_get_their_own_values_and_the_budget_holds() ->
         barrier.wait()
         for i in range(500):
             name = (first + i) % 12
-            assert cache.get(name, lambda name=name: name) == name  # type: ignore[misc]
+            assert cache.get(name, partial(int, name)) == name
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))

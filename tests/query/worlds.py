@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -140,7 +140,7 @@ class HandMade(Warehouse):
     """A warehouse whose live rows come from the world."""
 
     def __init__(self, snapshot: FakeSnapshot, world: World) -> None:
-        super().__init__(snapshot)  # type: ignore[arg-type]
+        super().__init__(cast("Any", snapshot))
         self.snapshot, self.world = snapshot, world
 
     def _source(self, view: View, window: Window) -> Source:

@@ -108,7 +108,7 @@ def test_quantiles_take_every_shape_and_kind_of_number() -> None:
 )
 def test_phis_outside_their_range_are_refused(phis: object) -> None:
     with pytest.raises(InvalidInput, match="expected"):
-        GK.from_sorted([1.0, 2.0], 0.1).quantiles(phis)  # type: ignore[arg-type]
+        GK.from_sorted([1.0, 2.0], 0.1).quantiles(phis)  # type: ignore[arg-type]  # bad phis
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -236,7 +236,7 @@ def test_a_refused_batch_changes_nothing(bad: object) -> None:
     sketch.update([1.0, 2.0])
     before = sketch.to_bytes()
     with pytest.raises(InvalidInput):
-        sketch.update(bad)  # type: ignore[arg-type]
+        sketch.update(bad)  # type: ignore[arg-type]  # a bad batch
     assert sketch.to_bytes() == before
 
 

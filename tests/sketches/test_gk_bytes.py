@@ -158,4 +158,4 @@ def test_other_sketches_and_newer_releases_are_named() -> None:
     with pytest.raises(NewerVersion):
         GK.from_bytes(wrap(GK_KIND, 2, payload))
     with pytest.raises(InvalidInput):
-        GK.from_bytes(None)  # type: ignore[arg-type]
+        GK.from_bytes(None)  # type: ignore[arg-type]  # not bytes
