@@ -26,12 +26,13 @@ def main() -> None:
             section = frequencies.run(asked.out, QUICK_FREQUENCIES if asked.quick else frequencies.Sizes())
             report.say(f"wrote {report.write(section, asked.out)}")
         with_spark = [part for part in parts if part != "sketches"]
-        spark = start_spark(work) if with_spark else None
+        if not with_spark:
+            return
+        spark = start_spark(work)
         for part in with_spark:
             section = _run(part, spark, work, asked)
             report.say(f"wrote {report.write(section, asked.out)}")
-        if spark is not None:
-            spark.stop()
+        spark.stop()
 
 
 def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) -> report.Section:

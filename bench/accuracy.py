@@ -27,6 +27,7 @@ from bench.data import Oracle, Rows, year
 from bench.plots import plot_accuracy
 from bench.report import Section, number, say, table
 from tidemark import query, warehouse
+from tidemark.query.reader import Mode
 from tidemark.sketches import GK
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import tables
@@ -39,7 +40,7 @@ from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummar
 from tidemark.warehouse.loads.run_builder import merge_runs
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.levels import Layout, plan_merge
+from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
 from tidemark.warehouse.runs.projection import RunSpec
 from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.settings.options import Options, read_options
@@ -185,7 +186,8 @@ def _at_eps(
     memory = held(view)
     wh = query.open(uri)
     errors = {}
-    for mode, promise in (("accurate", eps * parts[-1].rows), ("quick", eps * len(oracle.values))):
+    promises: dict[Mode, float] = {"accurate": eps * parts[-1].rows, "quick": eps * len(oracle.values)}
+    for mode, promise in promises.items():
         answers = wh.quantile(PHIS, mode=mode)
         for answer in answers:
             assert (answer.N, answer.m) == (len(oracle.values), parts[-1].rows), answer
@@ -244,7 +246,7 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
 def _sorted_run(
     store: Store, values: SortedValues, options: Options, column: Any, step: int
 ) -> run_tables.NewRun:
-    run = run_tables.Run(step, step, 0)
+    run = Run(step, step, 0)
     attempt = tables.unique_name()
     ticks, none = np.full(len(column), step, dtype=np.int64), np.zeros(1, dtype=np.int64)
     totals = TickCounts(ticks[:1], np.array([len(column)]), none, none)

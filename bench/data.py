@@ -28,7 +28,7 @@ Values = NDArray[Any]
 
 @cache
 def _delays() -> Values:
-    return pq.read_table(FLIGHTS, columns=["delay"]).column("delay").to_numpy().astype(np.int64)
+    return np.asarray(pq.read_table(FLIGHTS, columns=["delay"]).column("delay").to_numpy(), np.int64)
 
 
 DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, int], Values]] = {

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from bench.plots import plot_sketches
 from bench.report import Section, number, say, table
 from tidemark.sketches import ECM, Counting, merge_ecm
+from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.ecm.ecm_sizes import sizes_for_inner_products, sizes_for_points
 from tidemark.sketches.hashing.row_hashes import RowHashes
 
@@ -80,7 +82,8 @@ def _accuracy(section: Section, out: Path, sizes: Sizes) -> None:
     stream = Stream.of(sizes.accuracy)
     rows: list[list[object]] = []
     series: dict[str, list[tuple[float, float]]] = {}
-    for kind in ("EH", "DW", "RW"):
+    kinds: tuple[CounterKind, ...] = ("EH", "DW", "RW")
+    for kind in kinds:
         for eps in sizes.eps:
             one, merged = _central(stream, kind, eps), _merged(stream, kind, eps)
             errors = [_errors(sketch, stream) for sketch in (one, merged)]
@@ -88,10 +91,14 @@ def _accuracy(section: Section, out: Path, sizes: Sizes) -> None:
             for name, size, error in zip(("one site", f"{SITES} sites"), held, errors, strict=True):
                 series.setdefault(f"{kind}, {name}", []).append((size, float(error.mean())))
             rows.append(
-                [kind, eps, *(f"{number(size)} KB" for size in held)]
-                + [f"{number(pick(error))}" for pick in (np.mean, np.max) for error in errors]
-                + [number(merged.point_eps)]
-                + _join_errors(stream, kind, eps)
+                [
+                    kind,
+                    eps,
+                    *(f"{number(size)} KB" for size in held),
+                    *(number(float(pick(error))) for pick in (np.mean, np.max) for error in errors),
+                    number(merged.point_eps),
+                    *_join_errors(stream, kind, eps),
+                ]
             )
             say(f"answers of {kind} at eps = {eps}: upper bounds hold, errors within eps")
     head = [
@@ -118,7 +125,7 @@ def _accuracy(section: Section, out: Path, sizes: Sizes) -> None:
     section.plot(path, "Mean error of point queries by size")
 
 
-def _sketch(kind: str, eps: float, site: int = 0, *, joins: bool = False) -> ECM:
+def _sketch(kind: CounterKind, eps: float, site: int = 0, *, joins: bool = False) -> ECM:
     if joins:
         sizes = sizes_for_inner_products(eps, DELTA)
     else:
@@ -127,13 +134,13 @@ def _sketch(kind: str, eps: float, site: int = 0, *, joins: bool = False) -> ECM
     return ECM.of(RowHashes(sizes.rows, sizes.width, 1), counting, eps=eps, delta=DELTA)
 
 
-def _central(stream: Stream, kind: str, eps: float, *, joins: bool = False) -> ECM:
+def _central(stream: Stream, kind: CounterKind, eps: float, *, joins: bool = False) -> ECM:
     sketch = _sketch(kind, eps, joins=joins)
     sketch.update(stream.keys, stream.times)
     return sketch
 
 
-def _merged(stream: Stream, kind: str, eps: float, *, joins: bool = False) -> ECM:
+def _merged(stream: Stream, kind: CounterKind, eps: float, *, joins: bool = False) -> ECM:
     site = np.random.default_rng(5).integers(0, SITES, len(stream.keys))
     level = []
     for number_ in range(SITES):
@@ -158,7 +165,7 @@ def _errors(sketch: ECM, stream: Stream) -> NDArray[np.float64]:
     return np.concatenate(errors)
 
 
-def _join_errors(stream: Stream, kind: str, eps: float) -> list[str]:
+def _join_errors(stream: Stream, kind: CounterKind, eps: float) -> list[str]:
     """The mean error of self-joins over all ranges, over the square of the arrivals: one site, and merged."""
     if kind == "RW":  # nothing is proved for them
         return ["", ""]
@@ -179,7 +186,8 @@ def _throughput(section: Section, sizes: Sizes, eps: float, delta: float, target
     since = int(stream.times[len(stream.times) // 2])
     named = f"eps = {eps}, delta = {delta}"
     keys, counts = np.unique(stream.keys[stream.times >= since], return_counts=True)
-    for kind in ("EH", "DW"):
+    kinds: tuple[CounterKind, ...] = ("EH", "DW")
+    for kind in kinds:
         sketch = _filled(stream, kind, eps, delta)
         found = sketch.points(keys, since)
         assert (counts <= found.hi).all(), "an upper bound does not hold"
@@ -187,13 +195,12 @@ def _throughput(section: Section, sizes: Sizes, eps: float, delta: float, target
         assert off.mean() <= delta, "eps is missed more often than delta"
         say(f"answers of {kind} at {named}: {len(keys)} keys in half of the stream")
 
-        rate = (
-            sizes.updates / _seconds(lambda kind=kind: _filled(stream, kind, eps, delta), sizes.repeats) / 1e6
-        )
+        fill = partial(_filled, stream, kind, eps, delta)
+        rate = sizes.updates / _seconds(fill, sizes.repeats) / 1e6
         goal = target if kind == "EH" else None
         section.add(f"updates a second, {kind}, {named}", rate, "million", goal, at_least=True)
         asked = stream.keys[: min(10**6, sizes.updates)]
-        rate = len(asked) / _seconds(lambda s=sketch, k=asked: s.points(k, since), sizes.repeats) / 1e6
+        rate = len(asked) / _seconds(partial(sketch.points, asked, since), sizes.repeats) / 1e6
         section.add(f"point queries a second, {kind}, {named}", rate, "million", 1.0, at_least=True)
         section.add(f"stored form, {kind}, {named}", len(sketch.to_bytes()) / 1024, "KB")
     _peers(section, sizes, stream, eps, delta, named)
@@ -249,7 +256,7 @@ def _probstructs(
     section.add(f"point queries a second, probstructs ECM, {named}", len(exact) / asked / 1e6, "million")
 
 
-def _filled(stream: Stream, kind: str, eps: float, delta: float) -> ECM:
+def _filled(stream: Stream, kind: CounterKind, eps: float, delta: float) -> ECM:
     sketch = ECM(eps, delta, kind=kind)
     for start in range(0, len(stream.keys), BATCH):
         batch = slice(start, start + BATCH)

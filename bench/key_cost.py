@@ -81,6 +81,7 @@ def _assert_counts(uri: str, keys: pa.ChunkedArray) -> None:
     top = pc.select_k_unstable(counts, min(10, len(counts)), [("counts", "descending")]).to_pylist()
     asked = top + random.Random(1).sample(range(len(counts)), min(10, len(counts)))
     found = query.open(uri).frequency([names[i].as_py() for i in asked])
+    assert isinstance(found, query.Answers)
     assert [one.count for one in found] == [one.in_history for one in found]
     assert [one.count for one in found] == [counts[i].as_py() for i in asked]
     assert (found[0].n, found[0].m, found[0].nulls) == (len(keys), 0, 0)

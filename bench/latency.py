@@ -239,7 +239,7 @@ def _ask_window(section: Section, name: str, wh: Any, days: int, oracle: Oracle)
     for at in range(30):
         phi = chance.random()
         if at:
-            taken, answer = timed(lambda phi=phi: wh.quantile(phi, last=f"{days}d"))
+            taken, answer = timed(partial(wh.quantile, phi, last=f"{days}d"))
             later.append(taken)
             blocks.append(answer.blocks_read)
         assert len(oracle.values) == answer.N, answer
@@ -279,13 +279,13 @@ def _time_peers(
     times: dict[str, list[float]] = {"DuckDB": [], "Spark": []}
     for turn in range(4):
         phi = chance.random()
-        taken, value = timed(lambda phi=phi: duck.quantile(phi))
+        taken, value = timed(partial(duck.quantile, phi))
         assert oracle.error(phi, value) <= 1, ("DuckDB", phi, value)
         if turn:
             times["DuckDB"].append(taken)
     for _ in range(2 if big.rows < 5_000_000 else 1):  # the loads have warmed it
         phi = chance.random()
-        taken, value = timed(lambda phi=phi: spark_percentile(spark, runs, phi))
+        taken, value = timed(partial(spark_percentile, spark, runs, phi))
         assert oracle.error(phi, value) <= 1e-3 * len(oracle.values), ("Spark", phi, value)
         times["Spark"].append(taken)
     medians = {engine: statistics.median(found) * MS for engine, found in times.items()}

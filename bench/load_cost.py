@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def _phases(seconds: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {taken:.2f}" for name, taken in seconds.items())
 
 
-def _ratio(seconds: list[Any], which: int) -> float:
+def _ratio(seconds: Sequence[tuple[float, ...]], which: int) -> float:
     return statistics.median(one[which] / one[0] for one in seconds)
 
 

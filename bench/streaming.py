@@ -146,7 +146,8 @@ def _freshness(spark: SparkSession, folder: Path, section: Section, sizes: Sizes
 
     producer = threading.Thread(target=produce)
     producer.start()
-    wh, visible = query.open(uri), []
+    wh = query.open(uri)
+    visible: list[float] = []
     while len(visible) < sizes.seconds * 5:
         try:
             seen = wh.quantile(0.5).N // 2_000

@@ -21,7 +21,7 @@ root_doc = "index"
 smartquotes = False  # they would make one dash of the two of an option
 
 html_theme = "furo"
-html_theme_options = {"footer_icons": [], "top_of_page_buttons": []}
+html_theme_options: dict[str, list[str]] = {"footer_icons": [], "top_of_page_buttons": []}
 html_copy_source = html_show_sourcelink = False
 html_show_copyright = html_show_sphinx = False
 html_static_path = ["extension/site.css"]

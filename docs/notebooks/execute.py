@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -17,11 +18,13 @@ from PIL import Image
 HERE = Path(__file__).resolve().parent
 SECONDS = 300  # for one cell, on a machine that is busy
 COLOURS = 64  # of a picture: a third of the bytes, and nobody sees a difference
+read_notebook: Callable[..., nbformat.NotebookNode] = nbformat.read  # published without types
+write_notebook: Callable[..., None] = nbformat.write
 
 
 def executed(path: Path, folder: Path) -> nbformat.NotebookNode:
     """The notebook with the outputs of its cells, executed in the folder; what differs each time left out."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read_notebook(path, as_version=4)
     where = {"metadata": {"path": str(folder)}}
     NotebookClient(
         notebook, timeout=SECONDS, resources=where, record_timing=False, coalesce_streams=True
@@ -48,7 +51,7 @@ def main() -> None:
     """Executes the notebooks that are named, or all of them."""
     for path in sorted(HERE.glob("*.ipynb")):
         if not sys.argv[1:] or path.stem in sys.argv[1:]:
-            nbformat.write(executed(path, HERE), path)
+            write_notebook(executed(path, HERE), path)
             print(f"{path.name}: {path.stat().st_size // 1000} kB")
 
 

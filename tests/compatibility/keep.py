@@ -10,6 +10,7 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.compatibility import rows
 from tidemark import stream, warehouse
@@ -17,6 +18,7 @@ from tidemark.jobs.spark.session import spark_session
 from tidemark.stream.append import append_batch
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.sizes import Tuning
 
@@ -35,7 +37,7 @@ def main(version: str) -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         timed, plain = Path(folder, "timed"), Path(folder, "plain")
-        options = {"eps": 0.02, "kappa": 2, "key_eps": 0.05, "key_delta": 0.05}
+        options: dict[str, Any] = {"eps": 0.02, "kappa": 2, "key_eps": 0.05, "key_delta": 0.05}
         warehouse.create(
             spark, timed, ["x", "n", "d"], key="k", time="t", tick="1 day", schema=rows.TIMED, **options
         )
@@ -51,10 +53,11 @@ def main(version: str) -> None:
             [(*rows.timed_rows("refused", 1)[0], str(at), "{", "no record") for at in range(3)],
             f"{rows.TIMED}, _position string, _raw string, _reason string",
         )
+        executor = executor_for(spark)
         append_batch(
-            spark,
+            executor,
             Store.from_uri(timed),
-            refused,
+            executor.input(refused),
             BatchRange("partner", 2, 2),
             row_filter=RowFilter(latest=None, reasons=True),
         )

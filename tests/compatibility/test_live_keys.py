@@ -11,6 +11,7 @@ import pytest
 
 from tests.compatibility import rows
 from tests.compatibility.kept import unpacked
+from tests.query.answers import several
 from tidemark import query
 from tidemark.sketches import ECM
 from tidemark.warehouse import verify
@@ -21,7 +22,8 @@ from tidemark.warehouse.ingest.event_files import WriteRows
 from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import by_tick
-from tidemark.warehouse.settings.options import SYSTEM_COLUMNS, read_options
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.options import read_options
 
 KEY_EPS = 0.05
 NEW = range(rows.LIVE.stop, 96)  # 64 to 95 get a range
@@ -58,9 +60,9 @@ def test_new_batches_merge_with_old_ones_and_what_they_keep_is_told(tmp_path: Pa
     report = verify(store.uri)
     assert report.ok, str(report)
     true = Counter(row[1] for some in batches.values() for row in some if row[1] is not None)
-    answers = query.open(store.uri).frequency(list(true), mode="exact")
+    answers = several(query.open(store.uri).frequency(list(true), mode="exact"))
     assert [one.count for one in answers] == list(true.values())
-    about = query.open(store.uri).frequency(list(true), last="30h")
+    about = several(query.open(store.uri).frequency(list(true), last="30h"))
     assert {one.eps for one in about} == {KEY_EPS}
     live = Counter(
         row[1]
@@ -69,6 +71,6 @@ def test_new_batches_merge_with_old_ones_and_what_they_keep_is_told(tmp_path: Pa
         for row in some
         if row[1] is not None
     )
-    for one in query.open(store.uri).frequency(list(true)):
+    for one in several(query.open(store.uri).frequency(list(true))):
         assert one.lo <= true[one.value] <= one.hi
         assert one.hi - one.lo <= 2 * KEY_EPS * live.total()

@@ -19,8 +19,10 @@ from pyspark.sql import SparkSession
 
 from tests.compatibility import rows
 from tests.compatibility.kept import FOLDER, unpack
+from tests.query.answers import several
 from tests.query.worlds import Oracle, is_nan
 from tidemark import query, stream, warehouse
+from tidemark.query.reader import Mode
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.runs import layout
@@ -29,7 +31,8 @@ from tidemark.warehouse.snapshots.system_tables import rejected_counts
 ARCHIVES = {"0.1.0": "8d49bcc55b071533a3e4dffecfb333892c662f29a4f7a9406fa08bb08042fc05"}
 PHIS = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)
 MEASURES = {"x": 2, "n": 3, "d": 4}  # of `timed`, with the places of their columns
-ALL, MOST = {}, {"last": "4 days"}
+ALL: dict[str, Any] = {}
+MOST: dict[str, Any] = {"last": "4 days"}
 WINDOWS: tuple[dict[str, Any], ...] = (
     ALL,
     MOST,
@@ -78,7 +81,7 @@ def plain(unpacked: Path) -> Kept:
     return Kept(unpacked / "plain", rows.plain_batches())
 
 
-def check_quantiles(kept: Kept, measure: str, at: int, window: dict[str, Any], mode: str) -> None:
+def check_quantiles(kept: Kept, measure: str, at: int, window: dict[str, Any], mode: Mode) -> None:
     """Every answer is certified for the rows of the window, and exact where nothing is left open."""
     truth = Oracle.of([row[at] for row in kept.within(window)])
     answers = query.open(kept.uri).quantile(PHIS, measure, mode=mode, **window)
@@ -102,10 +105,10 @@ def check_keys(kept: Kept, at: int, window: dict[str, Any]) -> None:
     truth = Counter(row[at] for row in found if row[at] is not None)
     asked = [*truth, *([] if isinstance(next(iter(truth)), int) else ["nobody"])]
     wh = query.open(kept.uri)
-    for answer in wh.frequency(asked, mode="exact", **window):
+    for answer in several(wh.frequency(asked, mode="exact", **window)):
         assert answer.count == answer.lo == answer.hi == truth[answer.value]
         assert (answer.N, answer.nulls) == (truth.total(), len(found) - truth.total())
-    for answer in wh.frequency(asked, **window):
+    for answer in several(wh.frequency(asked, **window)):
         assert answer.lo <= truth[answer.value] <= answer.hi
     counts = [answer.count for answer in wh.top(5, mode="exact", **window)]
     assert counts == [count for _, count in truth.most_common(5)]

@@ -35,7 +35,8 @@ def desk(spark: SparkSession, folder: Path) -> Iterator[Path]:
 def _work_in(spark: SparkSession, folder: Path) -> None:
     """Java keeps the folder that it was started in, so Spark's relative paths are told of another one."""
     os.chdir(folder)
-    hadoop: Any = spark._jvm.org.apache.hadoop.fs
+    jvm: Any = spark._jvm
+    hadoop = jvm.org.apache.hadoop.fs
     files = hadoop.FileSystem.get(spark._jsparkSession.sessionState().newHadoopConf())
     files.setWorkingDirectory(hadoop.Path(str(folder)))
 

@@ -121,7 +121,9 @@ def checked(line: str) -> Callable[[], object]:
         assert words[1] == "-m"
         return _checked_job(words[2].removeprefix("tidemark.jobs."), words[3:])
     if words[0] == "eval":
-        return checked(re.fullmatch(r"\$\((.*)\)", words[1])[1])  # type: ignore[index]
+        substitution = re.fullmatch(r"\$\((.*)\)", words[1])
+        assert substitution, line
+        return checked(substitution[1])
     assert Path(words[0]).name == "tidemark", line
     main.parser().parse_args(words[1:])
     return lambda: _succeed(main.main, words[1:])

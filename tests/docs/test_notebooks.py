@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 from pyspark.sql import SparkSession
 
-from docs.notebooks.execute import executed
+from docs.notebooks.execute import executed, read_notebook
 from tests.docs.pages import DOCS
 from tests.stream.kafka import Broker, Producer, client_jars
 from tidemark import query, warehouse
@@ -43,7 +42,7 @@ def kinds(notebook: Any) -> list[list[tuple[str, list[str]]]]:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_its_committed_outputs_are_of_its_kind(path: Path, folder: Path) -> None:
-    committed = nbformat.read(path, as_version=4)
+    committed = read_notebook(path, as_version=4)
     fresh = executed(path, folder)
     assert kinds(fresh) == kinds(committed)
     assert [cell.source for cell in fresh.cells] == [cell.source for cell in committed.cells]
@@ -61,7 +60,7 @@ def test_what_is_committed_is_small_and_tells_of_no_machine(path: Path) -> None:
     assert path.stat().st_size < MOST_BYTES
     text = path.read_text()
     assert not any(place in text for place in (str(DOCS.parent), "/tmp/", "/home/", "/root", sys.prefix))  # noqa: S108  looked for, not written
-    cells = nbformat.read(path, as_version=4).cells
+    cells = read_notebook(path, as_version=4).cells
     assert all(cell.execution_count for cell in cells if cell.cell_type == "code")
     assert sum("image/png" in one.get("data", {}) for cell in cells for one in cell.get("outputs", [])) >= 1
 

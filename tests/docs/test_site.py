@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """As `make docs` does."""
-    how = ["-q", "-W", "--keep-going", "-E", "-c", DOCS, "-d", folder / "doctrees"]
+    how: list[str | Path] = ["-q", "-W", "--keep-going", "-E", "-c", DOCS, "-d", folder / "doctrees"]
     return subprocess.run(
         [sys.executable, "-m", "sphinx", *how, source, folder / "html"],
         cwd=ROOT,

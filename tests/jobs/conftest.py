@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """January and February are loaded, March is live. Who changes it takes a copy."""
     uri = tmp_path_factory.mktemp("flights") / "w"
     rows = spark.read.parquet(str(FLIGHTS))
-    how = {"key": "origin", "time": "time", "eps": 0.01, "kappa": 3}
+    how: dict[str, Any] = {"key": "origin", "time": "time", "eps": 0.01, "kappa": 3}
     warehouse.create(spark, uri, ["delay", "distance"], schema=rows, **how)
     for month in (1, 2):
         warehouse.load(spark, uri, rows.where(F.month("time") == month), batch=f"2001-{month:02}")

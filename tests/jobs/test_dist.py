@@ -66,7 +66,9 @@ def test_the_metadata_is_that_of_the_project(installed: Installed) -> None:
     assert (told["License-Expression"], told["Requires-Python"]) == ("Apache-2.0", ">=3.11")
     assert told.get_all("Classifier") == project["classifiers"]
     assert told.get_all("License-File") == ["LICENSE"]
-    assert told.get_payload().strip() == (ROOT / "README.md").read_text().strip()
+    body = told.get_payload()
+    assert isinstance(body, str)
+    assert body.strip() == (ROOT / "README.md").read_text().strip()
     assert {str(one) for one in required(installed.wheel)} == {
         str(Requirement(one)) for one in project["dependencies"]
     }

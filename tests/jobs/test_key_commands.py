@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.said import tidemark
+from tests.query.answers import several
 from tests.warehouse.disk import files_of
 from tests.warehouse.keyworld import TYPES, KeyWorld
 from tests.warehouse.test_keys import VALUES
@@ -37,13 +38,14 @@ def test_json_and_text_are_what_python_answers(
 ) -> None:
     options, how = ASKED[asked]
     wh = query.open(flights)
-    for line, answers in {
-        "freq ATL ORD nowhere": wh.frequency(["ATL", "ORD", "nowhere"], **how),
+    expected: dict[str, query.Answers[Any]] = {
+        "freq ATL ORD nowhere": several(wh.frequency(["ATL", "ORD", "nowhere"], **how)),
         "top": wh.top(10, **how),
         "top 3": wh.top(3, **how),
         "hitters 0.03": wh.heavy_hitters(0.03, **how),
         "hitters 1": wh.heavy_hitters(1, **how),
-    }.items():
+    }
+    for line, answers in expected.items():
         said = tidemark(capsys, *line.split(), "-w", flights, *options)
         assert (said.code, said.err, said.out) == (0, "", f"{answers}\n")
         said = tidemark(capsys, *line.split(), "-w", flights, "--json", *options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,13 +51,13 @@ def test_verify_exits_with_1_where_an_invariant_does_not_hold(
 @pytest.mark.parametrize("job", [maintain.main, verify.main])
 @pytest.mark.usefixtures("spark")
 def test_both_exit_with_2_where_there_is_no_warehouse_or_no_sense(
-    job: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    job: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert job(["--warehouse", str(tmp_path)]) == 2  # type: ignore[operator]
+    assert job(["--warehouse", str(tmp_path)]) == 2
     assert "not a tidemark warehouse" in capsys.readouterr().err
     for argv in ([], ["--warehouse", "w", "--nonsense"]):
         with pytest.raises(SystemExit) as stopped:
-            job(argv)  # type: ignore[operator]
+            job(argv)
         assert stopped.value.code == 2
     assert not list(tmp_path.iterdir())
 

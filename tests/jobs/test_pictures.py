@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -37,19 +38,19 @@ def test_the_command_draws_a_picture(
     assert path.stat().st_size > 5000
 
 
-WINDOWS = ({}, {"last": "14d"}, {"between": ("2001-01-15 05:00", "2001-03-05")})
+WINDOWS: tuple[dict[str, Any], ...] = ({}, {"last": "14d"}, {"between": ("2001-01-15 05:00", "2001-03-05")})
 
 
 @pytest.mark.parametrize("size", [size_for(), (4, 3.2)])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_text_is_within_the_figure_and_apart_from_the_others(
-    size: tuple[float, float], window: dict[str, str], flights: Path
+    size: tuple[float, float], window: dict[str, Any], flights: Path
 ) -> None:
     wh = query.open(flights)
     for draw in (wh.plot.cdf, wh.plot.quantiles, wh.plot.histogram):
         figure = Figure(figsize=size, layout="constrained")
         draw(ax=figure.subplots(), mode="quick", **window)
-        FigureCanvasAgg(figure).draw()
+        cast("Any", FigureCanvasAgg(figure)).draw()
         texts = _shown(figure)
         assert any("N = " in text.get_text() for text in texts)
         frame = figure.bbox
@@ -72,7 +73,8 @@ def _shown(figure: Figure) -> list[Text]:
     legend = axes.get_legend()
     assert legend is not None
     inside = [text for text in ticks if axes.bbox.padded(2).overlaps(_anchor(text))]
-    rest = [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label, axes.xaxis.get_offset_text()]
+    left_title: Text = cast("Any", axes)._left_title
+    rest = [axes.title, left_title, axes.xaxis.label, axes.yaxis.label, axes.xaxis.get_offset_text()]
     return [text for text in (*inside, *rest, *legend.get_texts(), legend.get_title()) if text.get_text()]
 
 

@@ -93,7 +93,7 @@ def unfit(folder: Path) -> dict[str, tuple[Path, list[str], tuple[str, ...]]]:
         "a key of another type": (changed(TABLE, "origin", TABLE["delay"]), ("'origin'", "long", "string")),
         "a time that is text": (changed(TABLE, "time", TABLE["origin"]), ("'time'", "string")),
     }
-    found = {}
+    found: dict[str, tuple[Path, list[str], tuple[str, ...]]] = {}
     for reason, (rows, words) in tables.items():
         path = folder / "unfit" / f"{reason}.parquet"
         path.parent.mkdir(exist_ok=True)
@@ -137,9 +137,9 @@ class Loads:
 def test_a_first_load_that_is_refused_makes_no_warehouse(ask: Ask, tmp_path: Path) -> None:
     loads, good = Loads(ask, tmp_path / "w"), tmp_path / "good.parquet"
     pq.write_table(TABLE, good)
-    for reason, options, words in BEFORE_SPARK:
+    for reason, options, word in BEFORE_SPARK:
         said, started = loads.load(good, "one", *options)
-        assert not loads.wrong(said, (words,)), reason
+        assert not loads.wrong(said, (word,)), reason
         assert not started, reason
     spoilt = bad_inputs(tmp_path)
     for reason in ("a Parquet file of zeroes inside", "a folder with one cut file"):

@@ -162,11 +162,11 @@ def test_usage_that_is_wrong_ends_with_2(uri: Path) -> None:
     assert "cannot listen on 203.0.113.1:0" in taken.err
 
 
+@pytest.mark.usefixtures("spark")
 def test_beyond_this_machine_it_asks_for_passwords_or_says_so(
-    spark: SparkSession, uri: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    uri: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The session is there already, so this takes no start of Spark."""
-    assert spark
     for host in ("0.0.0.0", ""):  # noqa: S104
         said = tidemark(capsys, "sql-server", "-w", f"f={uri}", "--host", host)
         assert said.code == 2

@@ -30,7 +30,8 @@ def month(frame: DataFrame, number: int) -> DataFrame:
 def make(spark: SparkSession, uri: Path) -> Path:
     """January is history, February is live, March is left to come."""
     frame = spark.read.parquet(str(FLIGHTS))
-    measures, options = ["delay", "distance"], {"key": "origin", "time": "time", "kappa": 3}
+    measures = ["delay", "distance"]
+    options: dict[str, Any] = {"key": "origin", "time": "time", "kappa": 3}
     warehouse.create(spark, uri, measures, eps=0.01, schema=frame, **options)
     warehouse.load(spark, uri, month(frame, 1), batch="2001-01")
     stream.append(spark, uri, month(frame, 2), source="web", batch=0)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.query.answers import single
 from tests.query.worlds import HandMade, World, open_world
 from tidemark.query.reading.block_reader import BlockReader, Footer
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -33,7 +34,7 @@ def is_mapped(file: Path) -> bool:
 @pytest.fixture
 def wh(tmp_path: Path) -> HandMade:
     found = open_world(tmp_path, WORLD)
-    assert found.rank(450.5).rank == 902
+    assert single(found.rank(450.5)).rank == 902
     return found
 
 
@@ -49,7 +50,7 @@ def test_without_a_look_at_the_name_a_missing_file_goes_unseen(
     monkeypatch.setattr(BlockReader, "_identity", lambda *_: ())
     wh.rank(450.5)
     remove_all(wh)
-    assert wh.rank(450.5).rank == 902  # so the test above would fail
+    assert single(wh.rank(450.5)).rank == 902  # so the test above would fail
 
 
 def test_a_file_that_came_back_as_another_is_opened_anew(wh: HandMade) -> None:
@@ -57,7 +58,7 @@ def test_a_file_that_came_back_as_another_is_opened_anew(wh: HandMade) -> None:
         whole = file.read_bytes()
         file.unlink()
         file.write_bytes(whole)
-    assert wh.rank(450.5).rank == 902
+    assert single(wh.rank(450.5)).rank == 902
 
 
 def test_a_footer_is_parsed_once_for_all_readers_and_anew_where_the_file_is_another(
@@ -71,7 +72,7 @@ def test_a_footer_is_parsed_once_for_all_readers_and_anew_where_the_file_is_anot
         return real(self, path)
 
     monkeypatch.setattr(BlockReader, "_read_footer", read_footer)
-    assert HandMade(wh.snapshot, wh.world).rank(450.5).rank == 902
+    assert single(HandMade(wh.snapshot, wh.world).rank(450.5)).rank == 902
     assert parsed == []
     for file in files_of(wh):
         file.write_bytes(file.read_bytes()[:-1] + b"?")
@@ -117,5 +118,5 @@ def test_threads_that_ask_at_once_never_share_an_open_file(
     monkeypatch.setattr(BlockReader, "_open", lambda *args: (Watched(real(*args)[0]), None))
     wh._blocks.use_version(wh.snapshot.views[0].root, -1)
     with ThreadPoolExecutor(8) as pool:
-        ranks = list(pool.map(lambda x: wh.rank(x).rank, points))
+        ranks = list(pool.map(lambda x: single(wh.rank(x)).rank, points))
     assert ranks == [2 * (int(x) + 1) for x in points]

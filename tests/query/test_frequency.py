@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld
+from tests.query.answers import several, single
+from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld, Row
 from tidemark import query, warehouse
 from tidemark.query.keys.key_windows import PartialTick
 from tidemark.warehouse import InputError
@@ -78,7 +80,7 @@ def build(folder: Path, skew: float) -> tuple[KeyWorld, Truth]:
     world = KeyWorld(folder / "w", options={"key_eps": EPS, "key_delta": DELTA}, tuning=tuning)
     past: list[Event] = []
     for first in (0, 3):
-        rows = [(zipf(r, skew), first + r.randrange(3)) for _ in range(600)]
+        rows: list[Row] = [(zipf(r, skew), first + r.randrange(3)) for _ in range(600)]
         rows += [(None, first), ("no time", None)]
         world.load(rows)
         past += [(key, None if tick is None else tick * DAY_US) for key, tick in rows]
@@ -111,7 +113,7 @@ def test_a_frequency_has_right_bounds_and_keeps_its_promise(
     given, start, stop = WINDOWS[window]
     past, live = truth.counts(start, stop)
     cut = truth.counts(*_whole(start, stop))[0] - truth.counts(*_inner(start, stop))[0]
-    answers = query.open(world.uri).frequency(asked(truth), mode=mode, **given)
+    answers = several(query.open(world.uri).frequency(asked(truth), mode=mode, **given))
     missed = far = 0
     for answer in answers:
         true = past[answer.value] + live[answer.value]
@@ -188,7 +190,7 @@ def test_joins_and_ranges_are_exact(made: tuple[KeyWorld, Truth]) -> None:
         count for key, count in recent.items() if "key-1" <= key < "key-2"
     )
     with pytest.raises(InputError, match="mode"):
-        wh.self_join(mode="quick")  # type: ignore[arg-type]
+        wh.self_join(mode="quick")  # type: ignore[arg-type]  # no mode of keys
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -211,10 +213,10 @@ def test_joins_over_any_window_hold_the_truth(made: tuple[KeyWorld, Truth], wind
 def test_a_load_moves_live_keys_into_history_and_no_answer_changes(tmp_path: Path) -> None:
     world, truth = build(tmp_path, 1.2)
     wh = query.open(world.uri)
-    before = wh.frequency(asked(truth), mode="exact")
+    before = several(wh.frequency(asked(truth), mode="exact"))
     assert before[0].m
-    assert warehouse.load(None, world.uri).outcome == "loaded"  # type: ignore[arg-type]
-    after = wh.frequency(asked(truth))
+    assert warehouse.load(None, world.uri).outcome == "loaded"
+    after = several(wh.frequency(asked(truth)))
     assert [one.count for one in after] == [one.count for one in before]
     assert [one.hi - one.lo for one in after] == [0] * len(after)
     assert (after[0].n, after[0].m) == (before[0].N, 0)
@@ -260,23 +262,24 @@ def test_mistakes_on_purpose_are_caught(tmp_path: Path, how: str, monkeypatch: p
 
         monkeypatch.setattr(PartialTick, "__init__", slipped)
     past, live = truth.counts(start, stop)
-    answers = query.open(world.uri).frequency(asked(truth), **given)
+    answers = several(query.open(world.uri).frequency(asked(truth), **given))
     assert any(past[one.value] + live[one.value] > one.hi for one in answers)
 
 
 def test_questions_that_cannot_be_say_so(made: tuple[KeyWorld, Truth]) -> None:
     wh = query.open(made[0].uri)
-    for ask, words in [
-        (lambda: wh.frequency("a", mode="quick"), "mode must be one of approximate, exact"),
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: wh.frequency("a", mode="quick"), "mode must be one of approximate, exact"),  # type: ignore[arg-type]  # no mode of keys
         (lambda: wh.frequency(5), "5 cannot be a key"),
         (lambda: wh.frequency("a", last="1d", between=(None, None)), "exclude each other"),
         (lambda: wh.heavy_hitters(0), r"phi must lie in \(0, 1\]"),
         (lambda: wh.top(0), "k must be a whole number"),
         (lambda: wh.frequency("a", between=(from_epoch_us(5), from_epoch_us(5))), "empty by itself"),
-    ]:
+    ]
+    for ask, words in cases:
         with pytest.raises(InputError, match=words):
             ask()
-    assert wh.frequency("key-1", between=(from_epoch_us(90 * DAY_US), None)).N == 0
+    assert single(wh.frequency("key-1", between=(from_epoch_us(90 * DAY_US), None))).N == 0
 
 
 def test_sizes_of_the_sketches_are_those_of_the_promise() -> None:

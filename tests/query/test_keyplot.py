@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tidemark import query
@@ -42,20 +45,21 @@ def wh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[query.Warehouse]:
     plt.close("all")
 
 
-def drawn(wh: query.Warehouse, k: int, bars: int | None = None, **how: str) -> Axes:
+def drawn(wh: query.Warehouse, k: int, bars: int | None = None, **how: Any) -> Axes:
     figure = Figure(figsize=size_for(k if bars is None else bars), layout="constrained")
     axes = wh.plot.top(k, ax=figure.subplots(), **how)
-    FigureCanvasAgg(figure).draw()
+    cast("Any", FigureCanvasAgg(figure)).draw()
     return axes
 
 
 @pytest.mark.parametrize("how", [{}, {"last": "30h"}, {"mode": "exact"}])
-def test_bars_are_the_parts_and_whiskers_the_interval(wh: query.Warehouse, how: dict[str, str]) -> None:
+def test_bars_are_the_parts_and_whiskers_the_interval(wh: query.Warehouse, how: dict[str, Any]) -> None:
     found, axes = wh.top(30, **how), drawn(wh, 30, **how)
     past, live, whiskers = axes.containers
     assert [bar.get_width() for bar in past] == [one.in_history for one in found]
     ends = [bar.get_x() + bar.get_width() for bar in live]
     assert ends == [max(one.count, one.in_history) for one in found]
+    assert isinstance(whiskers, ErrorbarContainer)
     ((lines,),) = [whiskers.lines[2]]
     assert [tuple(segment[:, 0]) for segment in lines.get_segments()] == [(one.lo, one.hi) for one in found]
     if how != {"mode": "exact"}:
@@ -78,7 +82,8 @@ def test_every_label_is_within_the_figure_and_apart_from_the_others(
     assert legend is not None
     boxes = [label.get_window_extent() for label in labels]
     frame = axes.figure.bbox
-    for box in [*boxes, legend.get_window_extent(), axes._left_title.get_window_extent()]:
+    left_title: Text = cast("Any", axes)._left_title
+    for box in [*boxes, legend.get_window_extent(), left_title.get_window_extent()]:
         assert frame.x0 <= box.x0 < box.x1 <= frame.x1
         assert frame.y0 <= box.y0 < box.y1 <= frame.y1
     for above, below in pairwise(boxes):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.query.answers import several
 from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld, Row, plain
 from tests.warehouse.test_damage import HARM
 from tests.warehouse.test_keys import VALUES
@@ -27,7 +28,7 @@ from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.warehouse import DamagedWarehouse, InputError
 from tidemark.warehouse.columns import heavy_keys
-from tidemark.warehouse.columns.keys import no_names
+from tidemark.warehouse.columns.keys import no_names, take_names
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window, from_epoch_us
 
 RANGES = [
@@ -39,7 +40,7 @@ RANGES = [
     ("key-3", "key-3"),
 ]
 WINDOWS = [ALL_TIME, Window(2, 5), Window(0, 1), Window(3, 100), Window(50, 60)]
-PHIS = [1, 0.5, 0.2, 0.05, 0.01, "1/1000"]
+PHIS: list[float | str] = [1, 0.5, 0.2, 0.05, 0.01, "1/1000"]
 
 
 def zipf(seed: int, count: int = 400, ticks: int = 8) -> list[Row]:
@@ -88,7 +89,7 @@ def check(world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch) -> N
     wh, truth, where = query.open(world.uri), world.truth(window), of(window)
     n = sum(truth.values())
     asked = [*truth, "key-", "", "zzz", "key-1"]
-    found = wh.frequency(asked, **where)
+    found = several(wh.frequency(asked, **where))
     assert [exact(one) for one in found] == [one.in_history for one in found] == [truth[key] for key in asked]
     assert (found[0].n, found[0].m) == (n, 0)
     for low, high in RANGES:
@@ -155,7 +156,12 @@ def test_a_look_up_reads_the_blocks_that_may_hold_the_key_and_no_others(
     wh, view = query.open(world.uri), world.view()
     read: list[int] = []
     blocks = wh._blocks.read
-    monkeypatch.setattr(wh._blocks, "read", lambda *a, **k: (read.append(len(a[2])), blocks(*a, **k))[1])
+
+    def counted(*args: Any, **named: Any) -> Any:
+        read.append(len(args[2]))
+        return blocks(*args, **named)
+
+    monkeypatch.setattr(wh._blocks, "read", counted)
     shares = len(KeyHistory(wh._blocks, view, Window(3, 4)).shares)
     wh.frequency("key-77777", **of(Window(3, 4)))
     assert sum(read) <= shares
@@ -174,7 +180,9 @@ def test_keys_of_every_type_are_asked_for_as_the_user_has_them(tmp_path: Path, k
     r = random.Random(3)
     world.load([(r.choice([*VALUES[kind], None]), r.randrange(3)) for _ in range(60)])
     wh, truth = query.open(world.uri), world.truth()
-    assert [exact(one) for one in wh.frequency(VALUES[kind])] == [truth[plain(key)] for key in VALUES[kind]]
+    assert [exact(one) for one in several(wh.frequency(VALUES[kind]))] == [
+        truth[plain(key)] for key in VALUES[kind]
+    ]
     found = listed(wh.top(100))
     assert {plain(key): count for key, count in found} == dict(truth)
     assert [type(key) for key, _ in found] == [type(VALUES[kind][0])] * len(found)
@@ -255,7 +263,7 @@ def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: py
         found = whole(share, window)
         kept = found.cells > 0
         floors = np.where(np.arange(len(found.floors)) > 0, found.floors, 1)
-        names = listed_keys.take_names(found.keys, np.flatnonzero(kept))
+        names = take_names(found.keys, np.flatnonzero(kept))
         return heavy_keys.HeavyKeys(names, found.cells[kept], found.counts[kept], floors)
 
     monkeypatch.setattr(listed_keys, "_run_listing", misses)

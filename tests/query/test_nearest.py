@@ -38,7 +38,8 @@ def errors(candidates: Candidates, ranks: np.ndarray, rows: list[float]) -> np.n
     """The true rank errors of answers."""
     ordered = np.sort(np.array(rows))
     le, lt = (np.searchsorted(ordered, candidates.values, side) for side in ("right", "left"))
-    return np.maximum(0, np.maximum(ranks - le, lt + 1 - ranks))
+    result: np.ndarray = np.maximum(0, np.maximum(ranks - le, lt + 1 - ranks))
+    return result
 
 
 @pytest.mark.parametrize("batches", [1, 4, 20])

@@ -13,6 +13,9 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import StepPatch
+from numpy.typing import NDArray
 
 from tests.query.worlds import HandMade, Oracle, World, open_world
 from tidemark.warehouse.errors import EmptyWindow, InputError
@@ -41,6 +44,12 @@ def band(axes: Axes, at: int = 0) -> Any:
     return axes.collections[at].get_paths()[0].vertices
 
 
+def points(line: Line2D) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Where a line goes."""
+    xs, ys = line.get_data()
+    return np.asarray(xs), np.asarray(ys)
+
+
 def axes_of() -> Axes:
     return Figure(layout="constrained").subplots()
 
@@ -56,7 +65,7 @@ def test_the_band_of_a_cdf_holds_the_true_share_everywhere(wh: HandMade, world: 
         outline.contains_points(np.c_[inside, true], radius=1e-6)
         | outline.contains_points(np.c_[inside, true], radius=-1e-6)
     )
-    xs, ys = line.get_data()
+    xs, ys = points(line)
     assert list(xs) == sorted(xs)
     assert (min(xs), max(xs)) == (lo, hi)
     assert max(ys) == 1
@@ -69,7 +78,7 @@ def test_quantiles_over_steps_have_their_bounds_and_a_gap(wh: HandMade) -> None:
     axes = wh.plot.quantiles([0.5, 0.9], mode="quick", ax=axes_of())
     assert [line.get_label() for line in axes.lines] == ["0.5", "0.9"]
     for at, phi in enumerate((0.5, 0.9)):
-        xs, ys = axes.lines[at].get_data()
+        xs, ys = points(axes.lines[at])
         outline = band(axes, at)
         for step in (0, 1, 3, 4, 5):
             answer = wh.quantile(phi, between=(step, step + 1), mode="quick")
@@ -84,22 +93,20 @@ def test_quantiles_over_steps_have_their_bounds_and_a_gap(wh: HandMade) -> None:
 
 def test_spans_may_be_wider_than_a_step(wh: HandMade) -> None:
     axes = wh.plot.quantiles([0.5], over=4, ax=axes_of())
-    assert list(axes.lines[0].get_xdata()) == [0, 4, 4, 6]
+    assert list(points(axes.lines[0])[0]) == [0, 4, 4, 6]
     assert "4 an answer" in axes.get_xlabel()
-    assert wh.plot.quantiles([0.5], between=(3, 5), ax=axes_of()).lines[0].get_xdata().tolist() == [
-        3,
-        4,
-        4,
-        5,
-    ]
+    axes = wh.plot.quantiles([0.5], between=(3, 5), ax=axes_of())
+    assert points(axes.lines[0])[0].tolist() == [3, 4, 4, 5]
 
 
 def test_a_histogram_shows_counts_and_their_bounds(wh: HandMade) -> None:
     found = wh.histogram(8, mode="quick")
     axes = wh.plot.histogram(8, mode="quick", ax=axes_of())
-    values, edges, _ = axes.patches[0].get_data()
-    assert values.tolist() == found.counts
-    assert edges.tolist() == found.edges
+    steps = axes.patches[0]
+    assert isinstance(steps, StepPatch)
+    values, edges, _ = steps.get_data()
+    assert np.asarray(values).tolist() == found.counts
+    assert np.asarray(edges).tolist() == found.edges
     assert {*(one.lo for one in found), *(one.hi for one in found)} <= set(band(axes)[:, 1])
     assert any(one.lo < one.hi for one in found)
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.query.answers import several, single
 from tests.query.worlds import FakeSnapshot, HandMade, World, open_world
 from tidemark import query
 from tidemark.query.quantiles.histograms import _edges
@@ -68,7 +69,7 @@ def test_an_unknown_measure_lists_those_there_are(wh: HandMade) -> None:
 
 def test_an_unknown_mode_lists_the_modes(wh: HandMade) -> None:
     with pytest.raises(InputError, match=r"no mode 'fast'.*quick, accurate, exact"):
-        wh.quantile(0.5, mode="fast")  # type: ignore[call-overload]
+        wh.quantile(0.5, mode="fast")  # type: ignore[call-overload]  # no mode
 
 
 def test_windows_that_exclude_each_other_are_refused(wh: HandMade) -> None:
@@ -121,10 +122,10 @@ def test_what_has_no_rank_is_refused(wh: HandMade, point: Any) -> None:
 
 
 def test_ranks_and_shares_come_alone_or_as_a_sequence(wh: HandMade) -> None:
-    assert wh.rank(9.5, mode="exact").rank == 10
-    assert [int(a) for a in wh.rank([-1, 9, 100], mode="exact")] == [0, 10, 40]
-    assert [float(a) for a in wh.cdf([9, 19], mode="exact")] == [0.25, 0.5]
-    assert wh.cdf([9, 19]).to_arrow().column_names == ["value", "cdf", "cdf_lo", "cdf_hi"]
+    assert single(wh.rank(9.5, mode="exact")).rank == 10
+    assert [int(a) for a in several(wh.rank([-1, 9, 100], mode="exact"))] == [0, 10, 40]
+    assert [float(a) for a in several(wh.cdf([9, 19], mode="exact"))] == [0.25, 0.5]
+    assert several(wh.cdf([9, 19])).to_arrow().column_names == ["value", "cdf", "cdf_lo", "cdf_hi"]
 
 
 @pytest.mark.parametrize("bins", [0, -1, 1.5, "5", True, None, [1], [3, 1], [1, math.nan], 10**9])
@@ -182,7 +183,7 @@ def test_answers_say_all_in_one_line_and_as_tables(wh: HandMade) -> None:
     assert float(answer) == 19.0
     table = repr(wh.quantile([0.25, 0.5]))
     assert len({len(line) for line in table.splitlines()[:4]}) == 1
-    shown = [answer, wh.quantile([0.5]), wh.rank(3), wh.cdf(3), wh.histogram(4), wh.info()]
+    shown: list[Any] = [answer, wh.quantile([0.5]), wh.rank(3), wh.cdf(3), wh.histogram(4), wh.info()]
     assert all("<table>" in one._repr_html_() and repr(one) for one in shown)
     assert wh.quantile([0.25, 0.5], mode="exact").to_pandas()["value"].tolist() == [9.0, 19.0]
 
@@ -237,7 +238,7 @@ def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path
     assert old_path.path  # both have the same names, so the old one's root is made another
     moved = replace(old._newest_view(None), root="runs/gone")
     views = iter([moved, new._newest_view(None)])
-    assert HandMade(snapshot, world).rank(4.5).rank == 5
+    assert single(HandMade(snapshot, world).rank(4.5)).rank == 5
 
 
 def test_live_rows_that_the_ledger_does_not_know_are_damage(tmp_path: Path) -> None:
@@ -248,7 +249,7 @@ def test_live_rows_that_the_ledger_does_not_know_are_damage(tmp_path: Path) -> N
     world = World((), (tuple((float(i), 0) for i in range(2000)),), eps=0.3)
     made = open_world(tmp_path, world)
     with pytest.raises(DamagedWarehouse, match=r"2000 live values of 'x'.*events has 1"):
-        Forgetful(made._snapshot, world).quantile(0.5, mode="exact")  # type: ignore[arg-type]
+        Forgetful(made.snapshot, world).quantile(0.5, mode="exact")
 
 
 def test_the_module_asks_the_used_warehouse_or_says_how_to_choose_one(

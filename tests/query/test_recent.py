@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,12 @@ def test_the_values_asked_for_last_are_kept_as_far_as_they_fit(budget: int, aske
         while sum(model) > budget and len(model) > 1:
             model.popitem(last=False)
         made.clear()
-        assert cache.get(name, lambda name=name: made.append(name) or name) == name  # type: ignore[misc]
+
+        def make(name: int = name) -> int:
+            made.append(name)
+            return name
+
+        assert cache.get(name, make) == name
         assert made == ([] if was_kept else [name])
         assert {one for one in range(10) if one in cache} == set(model)
 
@@ -63,7 +69,7 @@ def test_threads_that_ask_at_once_get_their_own_values_and_the_budget_holds() ->
         barrier.wait()
         for i in range(500):
             name = (first + i) % 12
-            assert cache.get(name, lambda name=name: name) == name  # type: ignore[misc]
+            assert cache.get(name, partial(int, name)) == name
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))

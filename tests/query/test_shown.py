@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.query.answers import several
 from tests.query.worlds import HandMade, World, open_world
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
 from tidemark.query.answers.measure_answers import Answers
@@ -50,12 +52,15 @@ def at(drawing: ET.Element) -> tuple[float, float, float]:
 
 def test_each_answer_is_drawn_inside_its_interval(wh: HandMade) -> None:
     answers = wh.quantile([0.1, 0.5, 0.9], mode="quick")
-    for html, shown in (
+    ranks = several(wh.rank([5000, 90000], mode="quick"))
+    histogram = wh.histogram(5, mode="quick")
+    cases: tuple[tuple[str, Sequence[Any]], ...] = (
         (answers._repr_html_(), list(answers)),
         (answers[0]._repr_html_(), [answers[0]]),
-        (wh.rank([5000, 90000], mode="quick")._repr_html_(), wh.rank([5000, 90000], mode="quick")),
-        (wh.histogram(5, mode="quick")._repr_html_(), wh.histogram(5, mode="quick")),
-    ):
+        (ranks._repr_html_(), ranks),
+        (histogram._repr_html_(), histogram),
+    )
+    for html, shown in cases:
         found = drawings(html)
         assert len(found) == len(list(shown))
         for one, drawing in zip(shown, found, strict=True):
@@ -119,7 +124,7 @@ def test_frames_and_json_hold_the_same(wh: HandMade) -> None:
 
 def test_polars_gets_the_same_columns(wh: HandMade) -> None:
     pl = pytest.importorskip("polars")
-    for shown in (wh.quantile([0.1, 0.9]), wh.rank([5.0]), wh.histogram(4)):
+    for shown in (wh.quantile([0.1, 0.9]), several(wh.rank([5.0])), wh.histogram(4)):
         assert isinstance(shown.to_polars(), pl.DataFrame)
         assert shown.to_polars().to_dicts() == shown.to_arrow().to_pylist()
 
@@ -127,7 +132,7 @@ def test_polars_gets_the_same_columns(wh: HandMade) -> None:
 def test_counts_of_keys_are_drawn_and_told_too() -> None:
     scope: dict[str, Any] = {"n": 90, "m": 10, "nulls": 0, "eps": 0.01, "confidence": 0.99, "key": "origin"}
     scope |= {"mode": "approximate", "window": (None, datetime(2001, 3, 1, tzinfo=UTC)), "as_of": {"keys": 3}}
-    counts = {"count": 20, "lo": 18, "hi": 22}
+    counts: dict[str, Any] = {"count": 20, "lo": 18, "hi": 22}
     kept = FrequencyAnswer(value="ATL", in_history=15, **counts, **scope)
     hitter = HitterAnswer(value="ATL", in_history=15, certain=True, **counts, **scope)
     for one in (kept, hitter, CountAnswer(**counts, **scope)):
@@ -150,7 +155,7 @@ def test_counts_of_keys_are_drawn_and_told_too() -> None:
 )
 def test_any_value_is_read_back_from_json_as_it_was(value: Any) -> None:
     read = json.loads(json_text({"value": value}))["value"]
-    back = {
+    back: dict[type, Callable[[Any], Any]] = {
         float: float,
         int: int,
         Decimal: Decimal,

@@ -18,6 +18,9 @@ from pyspark.sql import SparkSession
 from tests.query.sqlworld import FLIGHTS, ROOT, Rows, make, month
 from tidemark import query, stream, warehouse
 from tidemark.query.keys import key_cache, listed_keys
+from tidemark.query.keys.key_blocks import KeyHistory
+from tidemark.query.keys.listed_keys import ListedKeys
+from tidemark.query.reader import Reader
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.sql import duckdb_sql
 from tidemark.warehouse import InputError
@@ -50,12 +53,14 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 def test_what_the_marks_list_is_laid_out_once_for_many_statements(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wh, laid_out = query.open(own), []
-    monkeypatch.setattr(
-        key_cache,
-        "listed_names",
-        lambda history: laid_out.append(history) or listed_keys.listed_names(history),
-    )
+    wh = query.open(own)
+    laid_out: list[KeyHistory] = []
+
+    def counted(history: KeyHistory) -> ListedKeys:
+        laid_out.append(history)
+        return listed_keys.listed_names(history)
+
+    monkeypatch.setattr(key_cache, "listed_names", counted)
     for _ in range(3):
         assert len(wh.sql("SELECT * FROM top(2)").fetchall()) == 2
     assert len(wh.top(2)) == 2
@@ -134,7 +139,7 @@ def test_each_statement_is_fresh_and_of_one_moment(
     assert relation.fetchall() == [(len(rows), rows.oracle().n, 0)]
     kept = duckdb_sql._PinnedReaders.at
 
-    def at_once(readers: duckdb_sql._PinnedReaders, moment: int) -> query.Warehouse:
+    def at_once(readers: duckdb_sql._PinnedReaders, moment: int) -> Reader:
         found = kept(readers, moment)
         readers._cache = LRUCache(duckdb_sql.CACHED_MOMENTS)
         number = next(numbers)

@@ -6,6 +6,7 @@ import itertools
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -64,6 +65,7 @@ def test_rows_come_through_as_they_were(spark: SparkSession, zone: str) -> None:
     """History is read by Spark and live rows by Python: both are the rows that came."""
     columns = "whole, part, wild, price, day, unix_micros(at), flag, raw, `odd-name`, nested"
     before = spark.conf.get("spark.sql.session.timeZone")
+    assert before is not None
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         spark.createDataFrame(ROWS, SCHEMA).createOrReplaceTempView("came")
@@ -164,7 +166,8 @@ def test_types_widen_as_those_of_spark(spark: SparkSession) -> None:
 def test_a_worker_without_tidemark_says_what_to_do(uri: Path, tmp_path: Path) -> None:
     """The function crosses without a reference to tidemark, so it can still tell."""
     function = registering.table_function((str(uri), ()), "rows", ("quantile", None), "x int")
-    (tmp_path / "pickled").write_bytes(dumps(function.func))
+    pickle: Callable[[object], bytes] = dumps  # published without types
+    (tmp_path / "pickled").write_bytes(pickle(function.func))
     script = (
         "import pickle, sys\n"
         "sys.modules['tidemark'] = None\n"

@@ -197,6 +197,6 @@ def test_many_ranks_are_each_what_it_is_alone(seed: int, mode: Any, ask: dict[st
         wh = open_world(Path(folder), world)
         for measured in (wh.rank, wh.cdf):
             together: Any = measured(points, mode=mode, **ask)
-            alone = [measured(point, mode=mode, **ask) for point in points]
+            alone: list[Any] = [measured(point, mode=mode, **ask) for point in points]
             for beside, one in zip(together, alone, strict=True):
                 assert replace(beside, blocks_read=0) == replace(one, blocks_read=0)

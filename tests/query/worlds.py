@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -140,7 +140,7 @@ class HandMade(Warehouse):
     """A warehouse whose live rows come from the world."""
 
     def __init__(self, snapshot: FakeSnapshot, world: World) -> None:
-        super().__init__(snapshot)  # type: ignore[arg-type]
+        super().__init__(cast("Any", snapshot))
         self.snapshot, self.world = snapshot, world
 
     def _source(self, view: View, window: Window) -> Source:
@@ -194,7 +194,9 @@ def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> Val
     values, ticks = values[order], ticks[order]
     run = Run(at, at, 0)
     grain = max(1, min(world.grain, int(world.eps / 2 * len(values))))
-    files, positions, starts = [], [], []
+    files: list[RunFile] = []
+    positions: list[int] = []
+    starts: list[int] = []
     for number, first in enumerate(range(0, len(values), world.file_rows)):
         part = slice(first, min(first + world.file_rows, len(values)))
         path = f"run={run.name}/{number}.parquet"

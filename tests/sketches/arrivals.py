@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.sketches import ECM, Counting, WindowCounts, digest
+from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.counters.exponential_histogram import most_buckets
 
 Ints = NDArray[np.int64]
@@ -138,5 +139,5 @@ class PlainWave:
         return [(time, rank - before) for (rank, time), before in zip(kept, ranks, strict=False)]
 
 
-def single(kind: str, eps: float, window: int | None = None) -> WindowCounts:
-    return WindowCounts(Counting(kind, eps, window))  # type: ignore[arg-type]
+def single(kind: CounterKind, eps: float, window: int | None = None) -> WindowCounts:
+    return WindowCounts(Counting(kind, eps, window))

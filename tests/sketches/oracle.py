@@ -66,8 +66,8 @@ def assert_staircase(bounds: RankBounds, elements: ValueArray) -> None:
     assert bounds.lo[-1] == bounds.hi[-1] == len(data)
     assert np.isin(bounds.values, data).all()
     xs = probes(data)
-    for side, (lo, hi) in (("right", bounds.rank_le(xs)), ("left", bounds.rank_lt(xs))):
-        exact = np.searchsorted(data, xs, side)
+    le, lt = np.searchsorted(data, xs, "right"), np.searchsorted(data, xs, "left")
+    for exact, (lo, hi) in ((le, bounds.rank_le(xs)), (lt, bounds.rank_lt(xs))):
         assert (lo <= exact).all(), "a lower bound is above the rank"
         assert (exact <= hi).all(), "an upper bound is below the rank"
 

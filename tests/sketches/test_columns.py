@@ -37,7 +37,7 @@ def test_an_unsigned_integer_that_int64_would_wrap_is_refused() -> None:
 def test_what_is_no_number_is_refused(given: object) -> None:
     for dtype in (FLOAT64, INT64):
         with pytest.raises(InvalidInput, match="dtype"):
-            as_column(given, dtype)  # type: ignore[arg-type]
+            as_column(given, dtype)  # type: ignore[arg-type]  # no number
 
 
 def test_floats_are_refused_for_int64() -> None:
@@ -83,4 +83,4 @@ def test_without_a_dtype_integers_stay_integers() -> None:
 @pytest.mark.parametrize("given", [1.0, [[1.0]], np.zeros((2, 2))])
 def test_only_one_dimension_is_taken(given: object) -> None:
     with pytest.raises(InvalidInput, match="one dimension"):
-        sorted_column(given, FLOAT64)  # type: ignore[arg-type]
+        sorted_column(given, FLOAT64)  # type: ignore[arg-type]  # no column

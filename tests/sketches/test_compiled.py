@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -25,10 +27,11 @@ def test_read_only_and_strided_arrays_are_not_compiled_for() -> None:
     keys, times = digest(np.repeat(np.arange(50), 2)), np.repeat(np.arange(50), 2)
     plain, lent = ECM(0.1, 0.1), ECM(0.1, 0.1)
     plain.update(keys[::2].copy(), times[::2].copy(), np.ones(50, np.int64))
-    before = [len(loop.signatures) for loop in (kernels.hash_rows, kernels.group_by_cell)]
+    loops: tuple[Any, ...] = (kernels.hash_rows, kernels.group_by_cell)
+    before = [len(loop.signatures) for loop in loops]
     ones = np.ones(50, np.int64)
     for array in (keys, times, ones):
         array.flags.writeable = False
     lent.update(keys[::2], times[::2], ones)
     assert lent.to_bytes() == plain.to_bytes()
-    assert [len(loop.signatures) for loop in (kernels.hash_rows, kernels.group_by_cell)] == before
+    assert [len(loop.signatures) for loop in loops] == before

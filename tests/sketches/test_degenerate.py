@@ -18,6 +18,7 @@ from tidemark.sketches import (
     merge_dyadic,
     merge_ecm,
 )
+from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.inputs import ValueArray
 
 DTYPES = [np.float64, np.int64]
@@ -38,7 +39,7 @@ def staircases(values: ValueArray) -> list[RankBounds]:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_of_nothing_every_rank_is_zero_and_no_quantile_exists(dtype: type) -> None:
-    nothing = np.empty(0, dtype)
+    nothing: ValueArray = np.empty(0, dtype)
     for bounds in [*staircases(nothing), RankBounds.empty(dtype), combine([RankBounds.empty(dtype)] * 2)]:
         bounds.check_invariants()
         for lo, hi in (bounds.rank_le([0, 5]), bounds.rank_lt([0, 5])):
@@ -54,7 +55,7 @@ def test_of_nothing_every_rank_is_zero_and_no_quantile_exists(dtype: type) -> No
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("copies", [1, COPIES])
 def test_of_one_value_every_quantile_is_it_and_every_rank_is_exact(dtype: type, copies: int) -> None:
-    values = np.full(copies, 7, dtype)
+    values: ValueArray = np.full(copies, 7, dtype)
     for bounds in staircases(values):
         assert bounds.values.tolist() == [7]
         for (lo, hi), expected in (
@@ -88,8 +89,8 @@ NOTHING = Estimate(0.0, 0, 0)
 
 @pytest.mark.parametrize("kind", ["EH", "DW", "RW"])
 @pytest.mark.parametrize("window", [None, 10])
-def test_of_no_arrivals_every_count_is_zero(kind: str, window: int | None) -> None:
-    empties = [ECM(0.4, 0.4, kind=kind, window=window, site=i) for i in range(2)]  # type: ignore[arg-type]
+def test_of_no_arrivals_every_count_is_zero(kind: CounterKind, window: int | None) -> None:
+    empties = [ECM(0.4, 0.4, kind=kind, window=window, site=i) for i in range(2)]
     for sketch in (empties[0], merge_ecm(empties), ECM.from_bytes(empties[0].to_bytes())):
         for since, until in ((None, None), (3, None), (3, 9), (-(2**62), 2**62)):
             assert sketch.total(since, until) == sketch.point(digest_one("a"), since, until) == NOTHING
@@ -101,8 +102,8 @@ def test_of_no_arrivals_every_count_is_zero(kind: str, window: int | None) -> No
 
 @pytest.mark.parametrize("kind", ["EH", "DW", "RW"])
 @pytest.mark.parametrize("copies", [1, 100])
-def test_of_one_key_at_one_time_every_count_is_known(kind: str, copies: int) -> None:
-    sketch = ECM(0.4, 0.4, kind=kind)  # type: ignore[arg-type]
+def test_of_one_key_at_one_time_every_count_is_known(kind: CounterKind, copies: int) -> None:
+    sketch = ECM(0.4, 0.4, kind=kind)
     sketch.update(digest(["a"] * copies), np.full(copies, 5))
     for reopened in (sketch, ECM.from_bytes(sketch.to_bytes())):
         assert (

@@ -18,6 +18,7 @@ from tidemark.sketches import (
     merge_dyadic,
     merge_ecm,
 )
+from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.ecm import ecm_merge
 from tidemark.sketches.gk import gk
 
@@ -26,9 +27,9 @@ def gk_of(at: int) -> GK:
     return GK.from_sorted(np.arange(10.0) + at, 0.1)
 
 
-def ecm_of(kind: str) -> Callable[[int], ECM]:
+def ecm_of(kind: CounterKind) -> Callable[[int], ECM]:
     def build(at: int) -> ECM:
-        sketch = ECM(0.5, 0.5, kind=kind, site=at)  # type: ignore[arg-type]
+        sketch = ECM(0.5, 0.5, kind=kind, site=at)
         sketch.update(np.arange(10, dtype=np.uint64), np.arange(10) + at)
         return sketch
 
@@ -41,9 +42,9 @@ def dyadic_of(at: int) -> DyadicECM:
     return sketch
 
 
-def counts_of(kind: str) -> Callable[[int], WindowCounts]:
+def counts_of(kind: CounterKind) -> Callable[[int], WindowCounts]:
     def build(at: int) -> WindowCounts:
-        counting = Counting(kind, 0.5, delta=0.5 if kind == "RW" else 0.0, site=at)  # type: ignore[arg-type]
+        counting = Counting(kind, 0.5, delta=0.5 if kind == "RW" else 0.0, site=at)
         counts = WindowCounts(counting)
         counts.update(np.arange(10) + at)
         return counts
@@ -51,12 +52,13 @@ def counts_of(kind: str) -> Callable[[int], WindowCounts]:
     return build
 
 
+KINDS: tuple[CounterKind, ...] = ("EH", "DW", "RW")
 MERGES: dict[str, tuple[Callable[[Sequence[Any]], Any], Callable[[int], Any]]] = {
     "GK": (merge, gk_of),
     "GK, pruned": (lambda parts: merge(parts, 0.2), gk_of),
     "DyadicECM": (merge_dyadic, dyadic_of),
-    **{f"ECM {kind}": (merge_ecm, ecm_of(kind)) for kind in ("EH", "DW", "RW")},
-    **{f"WindowCounts {kind}": (merge_counts, counts_of(kind)) for kind in ("EH", "DW", "RW")},
+    **{f"ECM {kind}": (merge_ecm, ecm_of(kind)) for kind in KINDS},
+    **{f"WindowCounts {kind}": (merge_counts, counts_of(kind)) for kind in KINDS},
 }
 LISTS = [[0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 2, 1], [0] * 5]
 
@@ -79,12 +81,13 @@ def test_sketches_of_equal_content_are_merged(name: str) -> None:
 
 
 def test_an_empty_sketch_adds_nothing_and_may_be_there_twice() -> None:
-    for union, empty, full in (
+    cases: tuple[tuple[Callable[[list[Any]], Any], Any, Any], ...] = (
         (merge, GK(0.1), gk_of(0)),
         (merge_ecm, ECM(0.5, 0.5), ecm_of("EH")(0)),
         (merge_dyadic, DyadicECM(8, 0.5, 0.5), dyadic_of(0)),
-    ):
-        assert union([empty, full, empty]).n == 10  # type: ignore[operator]
+    )
+    for union, empty, full in cases:
+        assert union([empty, full, empty]).n == 10
 
 
 def test_two_sketches_that_share_their_counters_are_not_merged() -> None:

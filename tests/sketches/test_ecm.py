@@ -2,6 +2,7 @@ import math
 import pickle
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -27,8 +28,8 @@ def stream(skew: float, size: int = 30_000, seed: int = 1) -> History:
     return History(zipf(rng, skew, size), np.sort(rng.integers(0, 10_000, size)))
 
 
-def sketch_of(history: History, eps: float, delta: float, parts: int = 3, **options: object) -> ECM:
-    sketch = ECM(eps, delta, **options)  # type: ignore[arg-type]
+def sketch_of(history: History, eps: float, delta: float, parts: int = 3, **options: Any) -> ECM:
+    sketch = ECM(eps, delta, **options)
     cut = zip(np.array_split(history.keys, parts), np.array_split(history.times, parts), strict=True)
     for keys, times in cut:
         sketch.update(digest(keys), times)
@@ -152,7 +153,7 @@ def test_inner_products_and_self_joins_keep_eps_and_bounds(skew: float, kind: Co
     a, b = stream(skew, seed=2), stream(skew, seed=3)
     eps, delta, missed, below, asked = 0.05, 0.1, 0, 0, 0
     for seed in range(10):
-        options = {"purpose": "inner products", "kind": kind, "seed": seed}
+        options: dict[str, Any] = {"purpose": "inner products", "kind": kind, "seed": seed}
         one, other = sketch_of(a, eps, delta, **options), sketch_of(b, eps, delta, **options)
         assert one.inner_product_eps <= eps + 1e-12
         for since in (None, 3000, 9000):
@@ -248,18 +249,18 @@ def test_inputs_of_merges_are_sized_for_their_levels() -> None:
         ({"kind": "CM"}, "'CM'"),
     ],
 )
-def test_a_sketch_that_cannot_be_is_refused(options: dict[str, object], message: str) -> None:
+def test_a_sketch_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        ECM(**{"eps": 0.1, "delta": 0.1, **options})  # type: ignore[arg-type]
+        ECM(**{"eps": 0.1, "delta": 0.1, **options})
 
 
 def test_keys_that_are_no_digests_are_refused() -> None:
     sketch = ECM(0.1, 0.1)
     for keys in (["a"], np.array([1, 2]), np.zeros((1, 1), np.uint64)):
         with pytest.raises(InvalidInput, match=r"use digest\(keys\)"):
-            sketch.update(keys, [1, 2])  # type: ignore[arg-type]
+            sketch.update(keys, [1, 2])  # type: ignore[arg-type]  # no digests
         with pytest.raises(InvalidInput, match=r"use digest\(keys\)"):
-            sketch.points(keys)  # type: ignore[arg-type]
+            sketch.points(keys)  # type: ignore[arg-type]  # no digests
 
 
 def test_unlike_sketches_are_not_asked_together() -> None:

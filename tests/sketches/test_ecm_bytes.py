@@ -1,5 +1,6 @@
 import struct
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,9 +119,9 @@ def test_every_kind_has_its_golden_bytes() -> None:
 @pytest.mark.parametrize("window", [None, 10**8])
 def test_a_reopened_sketch_goes_on_as_if_never_stored(kind: CounterKind, window: int | None) -> None:
     rng = np.random.default_rng(9)
-    options = {"kind": kind, "window": window}
+    options: dict[str, Any] = {"kind": kind, "window": window}
     eps = 0.5 if kind == "RW" else 0.1
-    kept, reopened = ECM(eps, 0.2, **options), ECM(eps, 0.2, **options)  # type: ignore[arg-type]
+    kept, reopened = ECM(eps, 0.2, **options), ECM(eps, 0.2, **options)
     now = 0
     for size in (1, 200, 3, 500, 500):
         keys, times = zipf(rng, 1.0, size).astype(np.uint64), now + np.sort(rng.integers(0, 10**8, size))

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,13 +11,13 @@ from tidemark.sketches.counters.counting import CounterKind
 EPS, DELTA = 0.05, 0.1
 
 
-def sites(count: int, kind: CounterKind = "EH", **options: object) -> tuple[list[ECM], list[History]]:
+def sites(count: int, kind: CounterKind = "EH", **options: Any) -> tuple[list[ECM], list[History]]:
     """Streams of the same keys that run beside each other."""
     rng, sketches, histories = np.random.default_rng(count), [], []
     for _ in range(count):
         size = max(1, 40_000 // count)
         histories.append(History(zipf(rng, 1.0, size), np.sort(rng.integers(0, 10_000, size))))
-        sketches.append(ECM(EPS, DELTA, kind=kind, **options))  # type: ignore[arg-type]
+        sketches.append(ECM(EPS, DELTA, kind=kind, **options))
         sketches[-1].update(digest(histories[-1].keys), histories[-1].times)
     return sketches, histories
 

@@ -65,7 +65,7 @@ def test_whole_bytes_of_a_newer_release_ask_for_an_upgrade() -> None:
 @pytest.mark.parametrize("data", [None, "text", 5, [1, 2]])
 def test_what_is_not_bytes_is_refused(data: object) -> None:
     with pytest.raises(InvalidInput, match="expected the bytes"):
-        unwrap(b"TEST", data)  # type: ignore[arg-type]
+        unwrap(b"TEST", data)  # type: ignore[arg-type]  # not bytes
 
 
 @pytest.mark.parametrize(("kind", "version"), [(b"TOO LONG", 1), (b"", 1), (b"TEST", 0), (b"TEST", 2**32)])

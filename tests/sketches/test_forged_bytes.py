@@ -1,6 +1,7 @@
 """Bytes made to deceive, each in one way: refused, or opened in memory that their length pays for."""
 
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,9 +105,9 @@ def test_the_work_on_waves_does_not_grow_with_the_levels_they_claim(monkeypatch:
     searched = [0]
     search = np.searchsorted
 
-    def counted(a: np.ndarray, v: object, *args: object, **named: object) -> object:
+    def counted(a: np.ndarray, v: Any, *args: Any, **named: Any) -> Any:
         searched[0] += np.size(v)
-        return search(a, v, *args, **named)  # type: ignore[call-overload]
+        return search(a, v, *args, **named)
 
     monkeypatch.setattr(np, "searchsorted", counted)
     data = FORGED["a wave of every level"]

@@ -1,7 +1,9 @@
 import math
 import pickle
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +39,7 @@ def test_every_promise_holds_after_every_batch_of_every_order(dtype: type, eps: 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_fast_path_of_a_sorted_array_keeps_every_promise(dtype: type, eps: float) -> None:
     for parts in batches(dtype, np.random.default_rng(3)).values():
-        data = np.sort(np.concatenate(parts)).astype(dtype)
+        data: ValueArray = np.sort(np.concatenate(parts)).astype(dtype)
         sketch = GK.from_sorted(data, eps)
         assert_certified(sketch, data)
         assert len(sketch) <= (len(data) - 1) / allowance(eps, len(data)) + 2
@@ -81,7 +83,7 @@ def test_quantiles_of_an_array_are_those_of_each_phi(dtype: type) -> None:
             continue
         expected = [sketch.quantile(phi) for phi in PHIS]
         found = sketch.quantiles(PHIS)
-        assert (found.dtype, found.shape) == (dtype, (len(PHIS),))
+        assert (found.dtype, found.shape) == (np.dtype(dtype), (len(PHIS),))
         assert found.tolist() == expected
         assert sketch.quantiles(np.array(PHIS, object)[::-1]).tolist() == expected[::-1]
         assert sketch.quantiles(np.array([[0.5, 0.07], [1, 0]])).tolist() == [
@@ -92,7 +94,7 @@ def test_quantiles_of_an_array_are_those_of_each_phi(dtype: type) -> None:
 
 def test_quantiles_take_every_shape_and_kind_of_number() -> None:
     sketch = GK.from_sorted(np.arange(1, 101), 0.001)
-    phis = [0.07, Fraction(7, 100), Decimal("0.07"), np.float32(0.07), 1]
+    phis: list[Any] = [0.07, Fraction(7, 100), Decimal("0.07"), np.float32(0.07), 1]
     assert sketch.quantiles(phis).tolist() == [7, 7, 7, 7, 100]
     assert sketch.quantiles(np.array([0.07, 0.5], np.float32)).tolist() == [7, 50]
     assert sketch.quantiles([]).shape == (0,)
@@ -106,7 +108,7 @@ def test_quantiles_take_every_shape_and_kind_of_number() -> None:
 )
 def test_phis_outside_their_range_are_refused(phis: object) -> None:
     with pytest.raises(InvalidInput, match="expected"):
-        GK.from_sorted([1.0, 2.0], 0.1).quantiles(phis)  # type: ignore[arg-type]
+        GK.from_sorted([1.0, 2.0], 0.1).quantiles(phis)  # type: ignore[arg-type]  # bad phis
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -117,7 +119,7 @@ def test_the_minimum_and_the_maximum_are_exact(dtype: type) -> None:
         for part in parts:
             sketches.append(GK(0.3, dtype))
             sketches[-1].update(part)
-        whole = np.concatenate(parts).astype(dtype)
+        whole: ValueArray = np.concatenate(parts).astype(dtype)
         union = merge(sketches)
         for sketch in (union, merge(sketches, 0.45), GK.from_bytes(union.to_bytes())):
             assert (sketch.min, sketch.max) == (whole.min(), whole.max())
@@ -129,13 +131,14 @@ def test_the_minimum_and_the_maximum_are_exact(dtype: type) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_an_empty_sketch_has_no_ends_and_no_quantiles(dtype: type) -> None:
+    asks: tuple[Callable[[GK], object], ...] = (
+        lambda s: s.min,
+        lambda s: s.max,
+        lambda s: s.quantiles([0.5]),
+        lambda s: s.quantiles([]),
+    )
     for sketch in (GK(0.1, dtype), merge([GK(0.1, dtype), GK(0.2, dtype)]), GK.from_sorted([], 0.1, dtype)):
-        for ask in (
-            lambda s: s.min,
-            lambda s: s.max,
-            lambda s: s.quantiles([0.5]),
-            lambda s: s.quantiles([]),
-        ):
+        for ask in asks:
             with pytest.raises(EmptySketch, match="at least one"):
                 ask(sketch)
 
@@ -198,14 +201,15 @@ def test_a_tiny_batch_at_a_time_is_as_good_as_a_large_one() -> None:
 def test_large_batches_take_two_tuples_for_each_gap(order: str) -> None:
     """2 / (2 eps) tuples and 3 / (2 eps) where they zoom in twenty times; test_gk_size.py has every size."""
     rng, eps = np.random.default_rng(6), 0.001
-    parts = {
+    orders: dict[str, Callable[[int], ValueArray]] = {
         "random": lambda _: rng.random(100_000),
         "sorted": lambda i: i + rng.random(100_000),
         "reversed": lambda i: -i + rng.random(100_000),
         "alternating": lambda i: (i + rng.random(100_000)) * (-1) ** i,
         "few values": lambda _: np.floor(rng.lognormal(3, 1, 100_000)),
         "zoomed-in": lambda i: rng.random(100_000) * 0.9**i,
-    }[order]
+    }
+    parts = orders[order]
     sketch = GK(eps)
     for i in range(20):
         sketch.update(parts(i))
@@ -232,7 +236,7 @@ def test_a_refused_batch_changes_nothing(bad: object) -> None:
     sketch.update([1.0, 2.0])
     before = sketch.to_bytes()
     with pytest.raises(InvalidInput):
-        sketch.update(bad)  # type: ignore[arg-type]
+        sketch.update(bad)  # type: ignore[arg-type]  # a bad batch
     assert sketch.to_bytes() == before
 
 

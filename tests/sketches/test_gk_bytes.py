@@ -76,7 +76,7 @@ def test_ranks_of_every_width_come_back(gap: int) -> None:
 
 def test_an_empty_sketch_comes_back() -> None:
     sketch = GK.from_bytes(GK(0.125, np.int64).to_bytes())
-    assert (sketch.n, sketch.eps, sketch.dtype) == (0, 0.125, np.int64)
+    assert (sketch.n, sketch.eps, sketch.dtype) == (0, 0.125, np.dtype(np.int64))
 
 
 def test_exact_ranks_take_no_bytes_of_their_own() -> None:
@@ -158,4 +158,4 @@ def test_other_sketches_and_newer_releases_are_named() -> None:
     with pytest.raises(NewerVersion):
         GK.from_bytes(wrap(GK_KIND, 2, payload))
     with pytest.raises(InvalidInput):
-        GK.from_bytes(None)  # type: ignore[arg-type]
+        GK.from_bytes(None)  # type: ignore[arg-type]  # not bytes

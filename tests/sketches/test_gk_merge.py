@@ -32,7 +32,7 @@ def column(values: list[int], dtype: type) -> ValueArray:
 def test_a_merge_of_k_keeps_every_promise(dtype: type, k: int) -> None:
     rng = np.random.default_rng(k)
     for values in (rng.integers(0, 50, 20_000), rng.normal(scale=1e6, size=20_000).astype(np.int64)):
-        parts = [part.astype(dtype) for part in np.array_split(values, k)]
+        parts: list[ValueArray] = [part.astype(dtype) for part in np.array_split(values, k)]
         sketches = [GK.from_sorted(np.sort(part), 0.01) for part in parts]
         whole = np.concatenate(parts)
         assert_certified(merge(sketches), whole)

@@ -6,6 +6,8 @@ Checksums are right everywhere: CRC-32 is no defence, so the fields are all that
 import struct
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -15,7 +17,7 @@ from tidemark.sketches import ECM, GK, CorruptSketch, DyadicECM, SketchError, di
 from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, wrap
 
 ECM_HEADER, GK_HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ"), struct.Struct("<dQIcBB")
-OPENERS: dict[bytes, Callable[[bytes], object]] = {
+OPENERS: dict[bytes, Callable[[bytes], Any]] = {
     b"GKQS": GK.from_bytes,
     b"ECMS": ECM.from_bytes,
     b"DYAD": DyadicECM.from_bytes,
@@ -73,7 +75,7 @@ def stored_forms() -> list[bytes]:
     keys = digest(["a", "b", "a", "c", "a", "a", "d", "a", "b", "a", "a"])
     for kind in ("EH", "DW", "RW"):
         for window in (None, 25):
-            sketch = ECM(0.5, 0.5, kind=kind, window=window)  # type: ignore[arg-type]
+            sketch = ECM(0.5, 0.5, kind=kind, window=window)
             forms.append(sketch.to_bytes())
             for start in (0, 30):
                 sketch.update(keys, start + np.arange(11), None if kind == "RW" else np.arange(1, 12))
@@ -101,10 +103,10 @@ def peak(call: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def cells_of(sketch: object) -> int:
+def cells_of(sketch: GK | ECM | DyadicECM) -> int:
     if isinstance(sketch, GK):
         return 0
-    return sum(level.hashes.cells for level in (sketch.levels if isinstance(sketch, DyadicECM) else [sketch]))  # type: ignore[attr-defined]
+    return sum(level.hashes.cells for level in (sketch.levels if isinstance(sketch, DyadicECM) else [sketch]))
 
 
 def ask(sketch: object) -> None:
@@ -128,7 +130,7 @@ def ask(sketch: object) -> None:
 
 def assert_paid(data: bytes) -> None:
     """Refused, or a sketch that answers and is stored as it is; either way in memory that is paid for."""
-    opened: list[object] = []
+    opened: list[Any] = []
     refusals: list[SketchError] = []
 
     def open_() -> None:
@@ -140,10 +142,10 @@ def assert_paid(data: bytes) -> None:
     assert peak(open_) <= allowed(data), "opening takes more than the bytes pay for"
     assert all("at byte" in str(refused) for refused in refusals if isinstance(refused, CorruptSketch))
     for sketch in opened:
-        again = OPENERS[data[4:8]](sketch.to_bytes())  # type: ignore[attr-defined]
-        assert again.to_bytes() == sketch.to_bytes()  # type: ignore[attr-defined]
+        again = OPENERS[data[4:8]](sketch.to_bytes())
+        assert again.to_bytes() == sketch.to_bytes()
         if cells_of(sketch) <= 10**5:
-            assert peak(lambda sketch=sketch: ask(sketch)) <= allowed(data, cells_of(sketch)), (  # type: ignore[misc]
+            assert peak(partial(ask, sketch)) <= allowed(data, cells_of(sketch)), (
                 "an answer takes more than the bytes and the cells pay for"
             )
 

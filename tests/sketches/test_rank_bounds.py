@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tests.sketches.oracle import assert_staircase, batches, rank_error
 from tidemark.sketches import GK, BrokenInvariant, EmptySketch, InvalidInput, RankBounds, combine
+from tidemark.sketches.inputs import ValueArray
 
 SMALL_FLOATS = st.lists(st.integers(-6, 6).map(float) | st.sampled_from([np.inf, -np.inf]), max_size=40)
 INPUTS = st.lists(SMALL_FLOATS, min_size=1, max_size=6)
@@ -29,7 +30,7 @@ def joined(inputs: list[list[float]]) -> NDArray[np.float64]:
 @pytest.mark.parametrize("dtype", [np.float64, np.int64])
 def test_the_staircase_of_a_sorted_array_is_exact(dtype: type) -> None:
     for parts in batches(dtype, np.random.default_rng(1)).values():
-        data = np.sort(np.concatenate(parts)).astype(dtype)
+        data: ValueArray = np.sort(np.concatenate(parts)).astype(dtype)
         bounds = RankBounds.from_sorted(data)
         assert_staircase(bounds, data)
         assert (bounds.lo == bounds.hi).all()

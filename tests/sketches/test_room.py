@@ -69,7 +69,7 @@ def test_levels_of_too_many_cells_together_are_refused() -> None:
 @pytest.mark.parametrize(("eps", "delta"), [(0.001, 1e-10), (0.001, 0.01), (0.01, 1e-12), (0.5, 0.5)])
 def test_sketches_within_the_budget_work(eps: float, delta: float) -> None:
     for kind in ("EH", "DW"):
-        sketch = ECM(eps, delta, kind=kind)  # type: ignore[arg-type]
+        sketch = ECM(eps, delta, kind=kind)
         sketch.update(np.arange(600, dtype=np.uint64), np.arange(600))
         assert 1 <= sketch.point(3).hi <= 1 + 2 * eps * 600
         assert ECM.from_bytes(sketch.to_bytes()).n == 600
@@ -88,7 +88,7 @@ def test_what_is_stored_opens_whatever_its_room() -> None:
 
 def test_arrivals_for_which_no_machine_has_the_memory_are_refused_and_change_nothing() -> None:
     for kind in ("EH", "DW"):
-        sketch = ECM.of(RowHashes(1, MOST_CELLS, 0), Counting(kind, 1e-6), eps=0.5, delta=0.5)  # type: ignore[arg-type]
+        sketch = ECM.of(RowHashes(1, MOST_CELLS, 0), Counting(kind, 1e-6), eps=0.5, delta=0.5)
         before = sketch.to_bytes()
         with pytest.raises(InvalidInput, match="no such memory"):
             sketch.update(np.array([1], np.uint64), [2])

@@ -64,7 +64,7 @@ def test_a_phi_that_is_not_finite_is_refused(phi: float) -> None:
 @pytest.mark.parametrize("phi", [True, np.True_, "0.5", None, [0.5], np.array([0.5]), 1j])
 def test_a_phi_that_is_no_number_is_refused(phi: object) -> None:
     with pytest.raises(InvalidInput, match="expected a number"):
-        target_rank(phi, 10)  # type: ignore[arg-type]
+        target_rank(phi, 10)  # type: ignore[arg-type]  # no number
 
 
 def test_no_elements_have_no_quantile() -> None:

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,9 +76,9 @@ def one_rank_on(
     ("kind", "module"), [("EH", exponential_histogram), ("DW", deterministic_wave)], ids=KINDS
 )
 def test_a_bucket_that_ends_one_arrival_later_is_caught(
-    kind: CounterKind, module: object, monkeypatch: pytest.MonkeyPatch
+    kind: CounterKind, module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "kept_ranks", one_rank_on(module.kept_ranks))  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "kept_ranks", one_rank_on(module.kept_ranks))
     with pytest.raises(AssertionError):
         test_the_buckets_of_many_arrivals_are_those_that_updates_leave(kind)
 

@@ -1,5 +1,6 @@
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from tests.sketches.arrivals import PlainHistogram, PlainWave, assert_counts, history_of, single
 from tidemark.sketches import Counting, InvalidInput, WindowCounts, merge_counts
 from tidemark.sketches.counters.buckets import Buckets
+from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.counters.deterministic_wave import slots_per_level
 
-KINDS = ["EH", "DW"]
+KINDS: list[CounterKind] = ["EH", "DW"]
 EPS = [0.9, 0.5, 0.3, 0.1, 0.02]
 # Times repeat often: several arrivals of one time in several buckets are where windows go wrong.
 BATCHES = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=60), min_size=1, max_size=5)
@@ -31,14 +33,16 @@ def fill(counts: WindowCounts, batches: list[list[int]]) -> np.ndarray:
 
 @given(BATCHES, st.sampled_from(KINDS), st.sampled_from(EPS), st.sampled_from([None, 1, 7, 50, 10**6]))
 def test_every_window_has_its_count_within_bounds(
-    batches: list[list[int]], kind: str, eps: float, window: int | None
+    batches: list[list[int]], kind: CounterKind, eps: float, window: int | None
 ) -> None:
     counts = single(kind, eps, window)
     assert_counts(counts, fill(counts, batches))
 
 
 @given(COUNTS, st.sampled_from(KINDS), st.sampled_from(EPS))
-def test_a_count_is_as_many_single_arrivals(runs: list[tuple[int, int]], kind: str, eps: float) -> None:
+def test_a_count_is_as_many_single_arrivals(
+    runs: list[tuple[int, int]], kind: CounterKind, eps: float
+) -> None:
     times = np.cumsum([step for step, _ in runs])
     often = np.array([count for _, count in runs])
     at_once, one_by_one = single(kind, eps), single(kind, eps)
@@ -64,7 +68,7 @@ def test_batches_leave_the_buckets_of_the_books(batches: list[list[int]], eps: f
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_counter_keeps_few_buckets_of_many_arrivals(kind: str) -> None:
+def test_a_counter_keeps_few_buckets_of_many_arrivals(kind: CounterKind) -> None:
     counts = single(kind, 0.1)
     counts.update(np.arange(1_000_000))
     assert len(counts.kept) <= 10 + 7 * math.log2(1_000_000)
@@ -72,7 +76,7 @@ def test_a_counter_keeps_few_buckets_of_many_arrivals(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_count_beyond_2_to_40_is_added_at_once(kind: str) -> None:
+def test_a_count_beyond_2_to_40_is_added_at_once(kind: CounterKind) -> None:
     counts = single(kind, 0.05)
     counts.update([1, 2, 3], [5, 2**40, 7])
     assert counts.since()[0].lo == counts.since(1)[0].hi == 2**40 + 12
@@ -83,7 +87,7 @@ def test_a_count_beyond_2_to_40_is_added_at_once(kind: str) -> None:
 
 @given(BATCHES, st.sampled_from(KINDS), st.integers(0, 400), st.integers(0, 400))
 def test_a_window_that_ends_before_now_is_between_its_bounds(
-    batches: list[list[int]], kind: str, a: int, b: int
+    batches: list[list[int]], kind: CounterKind, a: int, b: int
 ) -> None:
     counts = single(kind, 0.2)
     times = fill(counts, batches)
@@ -98,7 +102,7 @@ def test_a_window_that_ends_before_now_is_between_its_bounds(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sites", [2, 16, 256])
-def test_a_merge_of_many_sites_keeps_its_error(kind: str, sites: int) -> None:
+def test_a_merge_of_many_sites_keeps_its_error(kind: CounterKind, sites: int) -> None:
     rng = np.random.default_rng(sites)
     eps, parts, whole = 0.1, [], []
     for _ in range(sites):
@@ -122,7 +126,7 @@ def test_a_merge_of_many_sites_keeps_its_error(kind: str, sites: int) -> None:
     st.sampled_from([None, 40]),
 )
 def test_bounds_hold_after_any_tree_of_merges(
-    sites: list[list[list[int]]], kind: str, eps: float, window: int | None
+    sites: list[list[list[int]]], kind: CounterKind, eps: float, window: int | None
 ) -> None:
     """The merged counter goes on counting, and is merged again."""
     pool = []
@@ -155,7 +159,7 @@ def test_the_error_of_levels_compounds() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_clock_of_counts_keeps_the_last_arrivals(kind: str) -> None:
+def test_the_clock_of_counts_keeps_the_last_arrivals(kind: CounterKind) -> None:
     """The cell of each arrival is asked among the last 100 of all arrivals."""
     counts = WindowCounts(Counting(kind, 0.1, window=100, clock="count"), cells=3)
     drawn = np.random.default_rng(3).integers(0, 3, 1000)
@@ -175,7 +179,7 @@ def test_the_clock_of_counts_keeps_the_last_arrivals(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_window_forgets_exactly_what_expired(kind: str) -> None:
+def test_a_window_forgets_exactly_what_expired(kind: CounterKind) -> None:
     counts = single(kind, 0.1, window=10)
     counts.update([0, 5, 10])
     assert counts.horizon == 0, "the arrival at now - window has expired, the next has not"
@@ -220,11 +224,11 @@ def test_nothing_and_one() -> None:
         ({"times": [4], "cells": np.full((1, 1), -1)}, "another row"),
     ],
 )
-def test_a_refused_update_changes_nothing(arguments: dict[str, object], message: str) -> None:
+def test_a_refused_update_changes_nothing(arguments: dict[str, Any], message: str) -> None:
     counts = single("EH", 0.1)
     counts.update([1, 2, 3])
     with pytest.raises(InvalidInput, match=message):
-        counts.update(**arguments)  # type: ignore[arg-type]
+        counts.update(**arguments)
     assert (counts.n, counts.now) == (3, 3)
     assert_counts(counts, np.array([1, 2, 3]))
 
@@ -244,10 +248,10 @@ def test_a_refused_update_changes_nothing(arguments: dict[str, object], message:
     ],
 )
 def test_a_way_of_counting_that_is_none_is_refused(
-    kind: str, eps: float, options: dict[str, object], message: str
+    kind: Any, eps: float, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        Counting(kind, eps, **options)  # type: ignore[arg-type]
+        Counting(kind, eps, **options)
 
 
 def test_unlike_counters_are_not_merged() -> None:
@@ -268,8 +272,8 @@ def test_a_window_that_ends_before_it_begins_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_row_takes_every_arrival_in_its_own_cells(kind: str) -> None:
-    counts = WindowCounts(Counting(kind, 0.1), cells=4)  # type: ignore[arg-type]
+def test_each_row_takes_every_arrival_in_its_own_cells(kind: CounterKind) -> None:
+    counts = WindowCounts(Counting(kind, 0.1), cells=4)
     counts.update([1, 2, 3], cells=np.array([[0, 1, 0], [3, 3, 2]]))
     assert counts.since(2).lo.tolist() == [1, 1, 1, 1]
     assert counts.since().lo.tolist() == [2, 1, 1, 2]
