@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ def test_every_python_block_of_the_readme_runs_and_the_answer_keeps_its_promise(
     monkeypatch.chdir(ROOT)
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) == 2
-    names: dict[str, object] = {"spark": spark, "path": str(tmp_path / "flights")}
+    names: dict[str, Any] = {"spark": spark, "path": str(tmp_path / "flights")}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)  # noqa: S102  the README is ours
     delays = np.sort(pq.read_table("docs/data/flights-20k.parquet").column("delay").to_numpy())

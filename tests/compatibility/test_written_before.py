@@ -25,7 +25,7 @@ from tidemark import query, stream, warehouse
 from tidemark.query.reader import Mode
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.runs import layout
+from tidemark.warehouse.runs import levels
 from tidemark.warehouse.snapshots.system_tables import rejected_counts
 
 ARCHIVES = {"0.1.0": "8d49bcc55b071533a3e4dffecfb333892c662f29a4f7a9406fa08bb08042fc05"}
@@ -159,7 +159,7 @@ def test_a_warehouse_of_before_opens_answers_exactly_and_verifies(timed: Kept, p
 def test_a_version_that_names_its_runs_otherwise_does_not_pass(
     timed: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout, "_NAME", re.compile(r"L(\d{3})-(\d{10})-(\d{10})"))
+    monkeypatch.setattr(levels, "_NAME", re.compile(r"L(\d{3})-(\d{10})-(\d{10})"))
     with pytest.raises(DamagedWarehouse, match="not a run"):
         check_timed(timed)
 

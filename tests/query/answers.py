@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar, overload
+from typing import TypeVar
 
-from tidemark.query.answers.answer import Answers
+from tidemark.query.answers.measure_answers import Answers
 
 A = TypeVar("A")
 
@@ -15,10 +15,6 @@ def single(answer: A | Answers[A]) -> A:
     return answer
 
 
-@overload
-def several(answers: Answers[A]) -> Answers[A]: ...
-@overload
-def several(answers: A | Answers[A]) -> Answers[A]: ...
 def several(answers: A | Answers[A]) -> Answers[A]:
     """The answers to a question about a sequence of values."""
     assert isinstance(answers, Answers), answers
