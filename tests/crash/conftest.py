@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,7 @@ class Attacked:
     def rows(self, number: int) -> DataFrame:
         return self.spark.read.parquet(str(write_batch(self.inputs, number)))
 
-    def load(self, number: int, **options: Callable[[str], None]) -> None:
+    def load(self, number: int, **options: Any) -> None:
         """Loads a batch in this very process."""
         self.truth.coming(number)
         warehouse.load(self.spark, self.uri, self.rows(number), f"b{number}", **options)

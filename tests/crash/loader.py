@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
@@ -130,7 +131,8 @@ class Loader:
                 return
         self.tell("done", job.name, 0)
 
-    def append(self, job: Job, progress: object) -> int:
+    def append(self, job: Job, progress: Callable[[str], None]) -> int:
+        assert job.append is not None
         uri, source, number, path = job.append
         progress("append batch")
         rows = spark_session("loader").read.parquet(path)

@@ -80,7 +80,8 @@ class Talk:
     def connect(self) -> None:
         """Waits until the process is up."""
         if self.connection is None:
-            ready, _, _ = select.select([self._listener._listener._socket], [], [], PATIENCE)
+            inner: Any = self._listener  # its socket has no public name
+            ready, _, _ = select.select([inner._listener._socket], [], [], PATIENCE)
             assert ready, self.failed("did not start")
             self.connection = self._listener.accept()
             assert self.hear()[0] == "ready"
@@ -181,6 +182,6 @@ class ReaderProcess(Talk):
     def collect(self, uri: str) -> tuple[int, list[Seen]]:
         """How often the warehouse was looked at, and the journal; the last look is after this call."""
         self.say(("collect", uri))
-        answer = self.hear()
+        answer: tuple[int, list[Seen]] | None = self.hear()
         assert answer is not None, self.failed("died")
         return answer

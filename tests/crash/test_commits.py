@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ RACERS = 4
 
 def at_once(work: Sequence[Callable[[], Any]]) -> list[Any]:
     """What each returns or raises, all started together."""
-    gate, results = threading.Barrier(len(work)), [None] * len(work)
+    gate = threading.Barrier(len(work))
+    results: list[Any] = [None] * len(work)
 
     def run(i: int) -> None:
         gate.wait()
@@ -68,12 +70,16 @@ def commit(store: Store, new: NewRun) -> bool:
     return run_tables.commit_run(store, VALUES, new)
 
 
+def _commit_new(store: Store, run: Run) -> bool:
+    return commit(store, new_run(store, run, 3))
+
+
 def race_steps(store: Store, rounds: int) -> list[int]:
     """Racers commit the same step, step after step; how many of them won each."""
     won = []
     for step in range(rounds):
         news = [new_run(store, Run(step, step, 0), step + 1) for _ in range(RACERS)]
-        results = at_once([lambda new=new: commit(store, new) for new in news])
+        results = at_once([partial(commit, store, new) for new in news])
         assert all(isinstance(one, bool) for one in results), results
         won.append(sum(results))
     return won
@@ -110,12 +116,12 @@ def test_steps_and_merges_that_race_keep_every_row_once(store: Store) -> None:
         before, _ = layout(store)
         merge = plan_merge(before, 2)
         run = Run(step, step, 0)
-        work = [lambda run=run: commit(store, new_run(store, run, 3)) for _ in range(2)]
+        work = [partial(_commit_new, store, run) for _ in range(2)]
         if merge is not None:
             size = 3 * (merge.output.last - merge.output.first + 1)
             for _ in range(2):
                 new = new_run(store, merge.output, size)
-                work.append(lambda merge=merge, new=new: run_tables.commit_merge(store, VALUES, merge, new))
+                work.append(partial(run_tables.commit_merge, store, VALUES, merge, new))
         results = at_once(work)
         assert all(isinstance(one, bool) for one in results), results
         assert sum(results[:2]) == 1
@@ -130,7 +136,7 @@ def test_of_those_who_plan_the_same_step_one_wins(store: Store) -> None:
         table = [tables.open_table(store, STEPS) for _ in range(RACERS)]
         plans = [StepPlan(step, ((BatchRange(f"load:{step}-{i}", 0, 0), i),)) for i in range(RACERS)]
         results = at_once(
-            [lambda t=t, p=p: steps.write_step_plan(store, t, p) for t, p in zip(table, plans, strict=True)]
+            [partial(steps.write_step_plan, store, t, p) for t, p in zip(table, plans, strict=True)]
         )
         won = [i for i, one in enumerate(results) if one is None]
         assert len(won) == 1
@@ -147,7 +153,7 @@ def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: S
     for batch in range(ROUNDS):
         sources = ["a", "a", "a", "b"]
         results = at_once(
-            [lambda s=s, b=batch: ledger_table.append_batch(store, 0.1, s, b, summary) for s in sources]
+            [partial(ledger_table.append_batch, store, 0.1, s, batch, summary) for s in sources]
         )
         assert sorted(results[:3]) == [False, False, True], results
         assert results[3] is True
@@ -161,6 +167,6 @@ def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: S
 def test_tables_that_are_created_several_times_at_once_are_created_once(tmp_path: Path) -> None:
     for round_ in range(20):
         store = Store.from_uri(tmp_path / str(round_))
-        assert at_once([lambda s=store: run_tables.create_tables(s, VALUES)] * RACERS) == [None] * RACERS
+        assert at_once([partial(run_tables.create_tables, store, VALUES)] * RACERS) == [None] * RACERS
         assert layout(store) == (Layout(()), 0)
         assert tables.exists(store, VALUES.marks_table)

@@ -35,7 +35,10 @@ def crash_at(point: str) -> Callable[[str], None]:
 @pytest.fixture(scope="module")
 def pair(stage: Stage) -> Iterator[tuple[LoaderProcess, LoaderProcess]]:
     """Two drivers, one by spark-submit."""
-    both = tuple(LoaderProcess(stage.folder, f"racer-{i}", submitted=bool(i)) for i in range(2))
+    both = (
+        LoaderProcess(stage.folder, "racer-0", submitted=False),
+        LoaderProcess(stage.folder, "racer-1", submitted=True),
+    )
     yield both
     for one in both:
         one.end()

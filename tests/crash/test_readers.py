@@ -171,7 +171,8 @@ def test_commits_without_compare_and_swap_are_caught(
 ) -> None:
     """Another loader commits the step just before a commit that goes on top of whatever is there."""
     one = small(spark, stage)
-    compare_and_swap, raced = tables.commit, []
+    compare_and_swap = tables.commit
+    raced: list[bool] = []
 
     def blindly(table: Any, actions: Any, *, blind: bool = False, **options: Any) -> None:
         if not blind and table.table_uri.rstrip("/").endswith(runs_table(MEASURES[0])) and not raced:

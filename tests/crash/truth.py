@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.query.answers import several
 from tidemark import query
 from tidemark.warehouse import SnapshotReader, open_snapshot, verify
 from tidemark.warehouse.delta import tables
@@ -28,7 +29,7 @@ from tidemark.warehouse.delta.store import EVENTS
 
 MEASURES = ("delay", "size")
 SCHEMA = "delay double, size bigint, time timestamp, page string"
-OPTIONS = {"key": "page", "time": "time", "eps": 0.02, "kappa": 2}
+OPTIONS: dict[str, Any] = {"key": "page", "time": "time", "eps": 0.02, "kappa": 2}
 PHIS = (0, 0.001, 0.07, 0.25, 0.5, 0.75, 0.9, 0.97, 0.999, 1)
 _DAY_US = 86_400_000_000
 _FILES = 2  # each batch lies in several files, so `events` gets several and a load sorts in chunks
@@ -219,7 +220,7 @@ def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
     held = {(row.source, row.first_batch, row.last_batch) for row in view.live}
     if live != held:
         return [f"keys: {live} are live, of the measures {held}"]
-    answers = wh.frequency([*counts, "no such page"], mode="exact")
+    answers = several(wh.frequency([*counts, "no such page"], mode="exact"))
     live_rows = sum(row.rows for row in view.live)
     told = (answers[0].n, answers[0].m, answers[0].nulls)
     true = (counts.total() - live_rows, live_rows, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -82,5 +82,5 @@ class Crash(Exception):
     """What a test raises where a process would die."""
 
 
-def crash(*_: Any) -> None:
+def crash(*_: Any) -> NoReturn:
     raise Crash

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from tests import soak
 from tests.crash.processes import PATIENCE, ROOT, kill, start, submit
+from tests.query.answers import several
 from tests.stream.as_of import Oracle
 from tests.stream.kafka import Broker, Producer, client_jars
 from tidemark import query, stream, warehouse
@@ -181,9 +182,9 @@ class Flow:
         assert len(ordered) == answers[0].N == self.sent
         expected = [ordered[max(1, -(-i * len(ordered) // 20)) - 1] for i in range(21)]
         assert [answer.value for answer in answers] == expected
-        counted = query.open(self.uri).frequency(sorted(names))
+        counted = several(query.open(self.uri).frequency(sorted(names)))
         assert all(one.lo <= names[one.value] <= one.hi for one in counted)
-        counted = query.open(self.uri).frequency(sorted(names), mode="exact")
+        counted = several(query.open(self.uri).frequency(sorted(names), mode="exact"))
         assert {one.value: one.count for one in counted} == names
         assert query.open(self.uri).info()["rejected"] == {self.topic: refused}
         report = warehouse.verify(self.uri)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,9 @@ def crashing_before(point: str) -> pytest.MonkeyPatch:
     patch, commit_once = pytest.MonkeyPatch(), tables.commit_once
 
     def dying(store: Store, name: str, *rest: Any, **more: Any) -> bool:
-        return crash() if name == point else commit_once(store, name, *rest, **more)  # type: ignore[return-value]
+        if name == point:
+            crash()
+        return commit_once(store, name, *rest, **more)
 
     patch.setattr(tables, "commit_once", dying)
     return patch
@@ -172,7 +175,8 @@ def test_a_batch_that_a_wide_range_passed_over_is_told(uri: Path) -> None:
 def test_rejected_records_are_kept_once_though_a_later_batch_has_some(uri: Path) -> None:
     """Batch 3 waits between its tasks and its commits, while batch 5 is at work."""
     store = Store.from_uri(uri)
-    before, later = append_rows._reject, []
+    before = append_rows._reject
+    later: list[int] = []
 
     def slow(*args: Any) -> None:
         if not later:
@@ -192,8 +196,13 @@ def test_rejected_records_are_kept_once_though_a_later_batch_has_some(uri: Path)
 
 def _refused_files(uri: Path, number: int) -> Any:
     found: list[Any] = []
+
+    def keeps(_: Any, __: Any, files: Any) -> None:
+        found.extend(files)
+        crash()
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(append_rows, "_reject", lambda _, __, files: found.extend(files) or crash())
+        patch.setattr(append_rows, "_reject", keeps)
         with pytest.raises(Crash):
             append(uri, number, [row(number)], ["five"])
     return found
@@ -232,7 +241,7 @@ def test_batches_at_once_in_the_wrong_order_are_counted_or_refused(uri: Path) ->
     expected = []
     for number in range(0, 16, 2):
         first, second = at_once(
-            lambda n=number: append(uri, n, [row(n)]), lambda n=number: append(uri, n + 1, [row(n + 1)])
+            partial(append, uri, number, [row(number)]), partial(append, uri, number + 1, [row(number + 1)])
         )
         assert second is True
         expected += [number] * (first is True) + [number + 1]
@@ -350,7 +359,7 @@ def test_a_checkpoint_must_know_the_newest_number_whatever_it_brought(
     with pytest.raises(InputError, match="up to 4"):
         start_module.check_numbering(None, Store.from_uri(uri), "s", "c")
     monkeypatch.setattr(start_module, "newest_offset", lambda *_: 4)
-    start_module.check_numbering(None, Store.from_uri(uri), "s", "c")  # type: ignore[arg-type]
+    start_module.check_numbering(None, Store.from_uri(uri), "s", "c")
 
 
 def test_everything_but_the_commits_is_done_before_the_first_of_them(
@@ -366,10 +375,13 @@ def test_everything_but_the_commits_is_done_before_the_first_of_them(
             with pytest.raises(Crash):
                 append(uri, 2, [row(2)], ["bad"])
         assert tables_of(uri) == before
-    made = []
-    monkeypatch.setattr(
-        ledger_table, "to_arrow", lambda *args: made.append(tables_of(uri)) or to_arrow(*args)
-    )
+    made: list[Any] = []
+
+    def seen(*args: Any) -> Any:
+        made.append(tables_of(uri))
+        return to_arrow(*args)
+
+    monkeypatch.setattr(ledger_table, "to_arrow", seen)
     assert append(uri, 2, [row(2)], ["bad"])
     assert made == [before, before]
     assert query.open(uri).info()["live_batches"] == 3

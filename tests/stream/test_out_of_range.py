@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.query.answers import single
 from tests.stream.played import GOOD, SCHEMA, Crash, append, crash, create, load, row, values_in
 from tests.warehouse.disk import rows_of, tables_of
 from tidemark import query, warehouse
@@ -25,6 +27,7 @@ from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, from_epo
 from tidemark.warehouse.ingest import row_filter
 from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows, readable
 from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.ledger_rows import to_arrow
 from tidemark.warehouse.settings.options import Options
 
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -185,7 +188,6 @@ def test_the_ledger_row_of_any_time_was_what_stopped_it(uri: Path, monkeypatch: 
             assert summary.times is None or FIRST_US <= summary.times[0] <= summary.times[1] <= LAST_US
         return to_arrow(one, summaries)
 
-    to_arrow = ledger_table.to_arrow
     as_before(monkeypatch)
     monkeypatch.setattr(ledger_table, "to_arrow", as_datetimes)
     before = tables_of(uri)
@@ -203,19 +205,19 @@ def questions(wh: query.Warehouse) -> Iterator[Callable[[], Any]]:
             for mode in ("quick", "accurate", "exact"):
                 ask = {"measure": measure, "mode": mode, **window}
                 point = 5 if measure == "value" else LAST
-                yield lambda ask=ask: wh.quantile([0, 0.3, 0.5, 1], **ask)
-                yield lambda ask=ask, point=point: wh.rank([point], **ask)
-                yield lambda ask=ask, point=point: wh.cdf([point], **ask)
-                yield lambda ask=ask: wh.histogram(7, **ask)
-            yield lambda measure=measure, window=window: wh.span(measure, **window)
+                yield partial(wh.quantile, [0, 0.3, 0.5, 1], **ask)
+                yield partial(wh.rank, [point], **ask)
+                yield partial(wh.cdf, [point], **ask)
+                yield partial(wh.histogram, 7, **ask)
+            yield partial(wh.span, measure, **window)
     for window in windows:
         for mode in ("approximate", "exact"):
             asked = {"mode": mode, **window}
-            yield lambda asked=asked: wh.frequency([FIRST, LAST, from_epoch_us(GOOD)], **asked)
-            yield lambda asked=asked: wh.top(20, **asked)
-            yield lambda asked=asked: wh.heavy_hitters(0.01, **asked)
-            yield lambda asked=asked: wh.key_range(FIRST, None, **asked)
-            yield lambda asked=asked: wh.self_join(**asked)
+            yield partial(wh.frequency, [FIRST, LAST, from_epoch_us(GOOD)], **asked)
+            yield partial(wh.top, 20, **asked)
+            yield partial(wh.heavy_hitters, 0.01, **asked)
+            yield partial(wh.key_range, FIRST, None, **asked)
+            yield partial(wh.self_join, **asked)
     yield wh.info
 
 
@@ -242,9 +244,9 @@ def test_such_rows_count_as_those_of_the_nearest_time_there_is(filled: Path) -> 
     wh = query.open(filled)
     for phi, value in ((0, FIRST), (0.5, told[6]), (1, LAST)):
         assert wh.quantile(phi, "moment", mode="exact").value == value
-    assert int(wh.rank(FIRST, "moment", mode="exact")) == told.count(FIRST)
-    assert int(wh.rank(LAST, "moment", mode="exact")) == len(told)
-    before = int(wh.rank(from_epoch_us(LAST_US - 1), "moment", mode="exact"))
+    assert int(single(wh.rank(FIRST, "moment", mode="exact"))) == told.count(FIRST)
+    assert int(single(wh.rank(LAST, "moment", mode="exact"))) == len(told)
+    before = int(single(wh.rank(from_epoch_us(LAST_US - 1), "moment", mode="exact")))
     assert before == len(told) - told.count(LAST)
     assert sum(wh.histogram(5, "moment", mode="exact").counts) == len(told)
     assert values_in(filled) == sorted([*range(7), *range(10, 17), *[50] * 14])
@@ -264,7 +266,7 @@ def test_sql_and_figures_hold_where_such_rows_are(filled: Path) -> None:
         "SELECT count(*) FROM live",
     ):
         assert wh.sql(text).fetchall()
-    figures = [
+    figures: list[Callable[[], Any]] = [
         lambda: wh.plot.cdf("moment"),
         lambda: wh.plot.histogram(5, "moment"),
         lambda: wh.plot.cdf("value", last="1 day"),
@@ -275,4 +277,4 @@ def test_sql_and_figures_hold_where_such_rows_are(filled: Path) -> None:
     for draw in figures:
         axes = draw()
         axes.figure.canvas.draw()
-        plt.close(axes.figure)
+        plt.close("all")
