@@ -32,6 +32,7 @@ class Attacked:
     truth: Truth
     inputs: Path
     streamed: int = 0  # how many batches the stream 'web' has brought
+    turn: int = 0  # loads and batches of this process take turns: by Spark, and without
 
     def rows(self, number: int) -> DataFrame:
         return self.spark.read.parquet(str(write_batch(self.inputs, number)))
@@ -39,13 +40,25 @@ class Attacked:
     def load(self, number: int, **options: Any) -> None:
         """Loads a batch in this very process."""
         self.truth.coming(number)
-        warehouse.load(self.spark, self.uri, self.rows(number), f"b{number}", **options)
+        warehouse.load(*self._next(number), f"b{number}", **options)
         self.truth.have_arrived(number)
+
+    def load_live(self) -> None:
+        """Loads in this very process what the stream brought."""
+        self.turn += 1
+        warehouse.load(self.spark if self.turn % 2 else None, self.uri)
+
+    def _next(self, number: int) -> tuple[SparkSession | None, str, DataFrame | Path]:
+        """The session, the warehouse and the rows of a batch."""
+        self.turn += 1
+        if self.turn % 2:
+            return self.spark, self.uri, self.rows(number)
+        return None, self.uri, write_batch(self.inputs, number)
 
     def stream(self, number: int) -> None:
         """Brings a batch as the stream's next."""
         self.truth.coming(number)
-        stream.append(self.spark, self.uri, self.rows(number), source="web", batch=self.streamed)
+        stream.append(*self._next(number), source="web", batch=self.streamed)
         self.streamed += 1
         self.truth.have_arrived(number)
 
@@ -97,10 +110,11 @@ class Stage:
     def copy(self, what: str) -> Attacked:
         """A new warehouse, watched from now on."""
         of: Attacked = getattr(self, what)
-        uri = self.folder / f"{what}-{next(self.names)}"
+        number = next(self.names)
+        uri = self.folder / f"{what}-{number}"
         shutil.copytree(of.uri, uri)
         self.reader.watch(str(uri))
-        return Attacked(self.spark, str(uri), of.truth.copy(), of.inputs, of.streamed)
+        return Attacked(self.spark, str(uri), of.truth.copy(), of.inputs, of.streamed, number // 2)
 
     def leave(self, *attacked: Attacked) -> None:
         """The warehouses are right at rest, and were at every moment that the reader looked."""
@@ -135,7 +149,7 @@ def stage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     for number in range(2, 7):
         deep.load(number)
     deep.stream(7)
-    warehouse.load(spark, deep.uri)
+    deep.load_live()
     deep.stream(8)
     deep.stream(9)
     built = Stage(spark, folder, reader, shallow, deep)

@@ -29,7 +29,7 @@ from tests.crash.truth import rows_of
 from tidemark import warehouse
 
 SOAK_KILLS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "0"))  # `make soak` sets it
-KILLS = SOAK_KILLS or 12
+KILLS = SOAK_KILLS or 8
 AT_ONCE = 4  # loads that one driver is in the middle of when it is killed at a random moment
 
 ABOUT = """Drivers run bulk loads, batches of a stream and loads of those batches, in several warehouses
@@ -92,7 +92,7 @@ def test_a_load_of_live_batches_killed_at_any_point_is_mended_by_the_next(
     for at, one in enumerate(attacked):
         if at % 3 == 0:
             one.stream(11)
-        warehouse.load(one.spark, one.uri)
+        one.load_live()
         assert warehouse.open_snapshot(one.uri).info()["live_batches"] == 0
     stage.leave(*attacked)
 
@@ -152,7 +152,7 @@ def finish(one: Attacked, numbers: list[int]) -> None:
     """What the killed driver was told to do, again; then all is there, once."""
     one.load(numbers[0])
     one.stream(numbers[1])
-    warehouse.load(one.spark, one.uri)
+    one.load_live()
     one.check()
 
 

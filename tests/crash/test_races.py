@@ -15,7 +15,6 @@ from tests.crash.conftest import Attacked, Stage, load_batch_script
 from tests.crash.loader import Job
 from tests.crash.processes import PATIENCE, LoaderProcess, start, submit
 from tests.crash.truth import Truth
-from tidemark import warehouse
 
 POINTS = ["append", "planned", "marked", "committed", "merge", "merge marked"]
 
@@ -125,7 +124,7 @@ def test_a_stream_brings_batches_while_two_loaders_take_them(
         one.stream(number)
         for loader in pair:
             loader.done(one.stream_job().name)
-    warehouse.load(one.spark, one.uri)
+    one.load_live()
     stage.leave(one)
 
 
