@@ -107,6 +107,11 @@ def layout(store: Store) -> Layout:
     return run_tables.read_layout(tables.open_table(store, RUNS))
 
 
+def write_sixteen_plans(store: Store) -> None:
+    for number in range(16):
+        steps.write_step_plan(store, tables.open_table(store, STEPS), a_plan(number))
+
+
 # What commits: what is done before, the commit, and what it returns.
 COMMITS: dict[str, tuple[Callable[[Store], object], Callable[[Store], object], object]] = {
     "a step": (lambda _: None, add_step, True),
@@ -116,7 +121,7 @@ COMMITS: dict[str, tuple[Callable[[Store], object], Callable[[Store], object], o
     "a batch": (lambda _: None, add_batch, True),
     "columns": (lambda _: None, add_column, None),
     "steps in one file": (
-        lambda s: [steps.write_step_plan(s, tables.open_table(s, STEPS), a_plan(n)) for n in range(16)],
+        write_sixteen_plans,
         plan_step,
         16,
     ),

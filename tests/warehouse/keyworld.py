@@ -78,7 +78,7 @@ class KeyWorld:
             ]
         )
         how: dict[str, Any] = {"time": "at", "eps": 0.1, "kappa": self.kappa, **self.options}
-        warehouse.create(None, self.uri, "x", key="k", schema=schema, **how)  # type: ignore[arg-type]
+        warehouse.create(None, self.uri, "x", key="k", schema=schema, **how)
         self.store = Store.from_uri(self.uri, tuning=self.tuning)
 
     @property
@@ -100,7 +100,7 @@ class KeyWorld:
     def load(self, rows: Sequence[Row], *, files: int = 1) -> Any:
         """One more step in history."""
         self.append(rows, files=files)
-        return warehouse.load(None, self.uri, tuning=self.tuning)  # type: ignore[arg-type]
+        return warehouse.load(None, self.uri, tuning=self.tuning)
 
     def stream(self, events: Sequence[Event], *, shares: int = 1) -> None:
         """One more live batch of the source `s`, summarised by as many tasks as there are shares."""

@@ -26,8 +26,8 @@ def test_every_batch_of_a_load_or_a_stream_may_come_again(spark: SparkSession, g
         report = warehouse.load(spark, grown.uri, again, name)
         assert (report.outcome, report.rows, report.bytes_written) == ("known", 0, 0)
     for number in reversed(LIVE):
-        rows = frame(spark, grown.batches[number])
-        assert stream.append(spark, grown.uri, rows, source="s", batch=number) is False
+        again = frame(spark, grown.batches[number])
+        assert stream.append(spark, grown.uri, again, source="s", batch=number) is False
     assert tables_of(grown.uri) == before
 
 

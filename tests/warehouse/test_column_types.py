@@ -28,7 +28,7 @@ from tidemark.warehouse.columns.column_types import (
     sql_column_type,
     sql_name,
 )
-from tidemark.warehouse.columns.keys import Key, encode_keys, name_at, names_of, stored_keys
+from tidemark.warehouse.columns.keys import Key, encode_keys, name_at, names_of, same_names, stored_keys
 from tidemark.warehouse.columns.measures import Measure, encode_values
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, filter_rows
@@ -79,7 +79,7 @@ def test_without_an_entry_the_type_is_refused_everywhere() -> None:
 @pytest.mark.usefixtures("interval")
 def test_a_measure_of_a_new_type_is_encoded_and_decoded_in_its_order() -> None:
     measure = Measure("m", INTERVAL)
-    assert (measure.is_double, measure.dtype, measure.arrow_type) == (False, np.int64, pa.int64())
+    assert (measure.is_double, measure.dtype, measure.arrow_type) == (False, np.dtype(np.int64), pa.int64())
     column = encode_values(measure, pa.array([*EDGES, None], pa.duration("us")))
     assert column.null.tolist() == [False] * len(EDGES) + [True]
     assert not column.nan.any()
@@ -112,7 +112,7 @@ def test_keys_of_a_new_type_have_names() -> None:
         assert key.bound_of(value) == name
     column = encode_keys(key, pa.array(EDGES, pa.duration("us")))
     assert [key.value_of(name_at(column.names, i)) for i in range(len(EDGES))] == EDGES
-    assert names_of(key, stored_keys(key, column.names)).tolist() == column.names.tolist()
+    assert same_names(names_of(key, stored_keys(key, column.names)), column.names)
 
 
 def test_a_new_type_is_found_by_its_names_in_other_systems(interval: ColumnType) -> None:

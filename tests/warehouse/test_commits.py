@@ -195,7 +195,11 @@ def test_a_log_entry_that_is_being_written_is_looked_at_again(
     entry = Path(store.table(LEDGER)) / "_delta_log" / f"{1:020d}.json"
     whole = json.dumps({"commitInfo": {"tidemark.host": "elsewhere", "tidemark.process": "7"}})
     entry.write_text(whole[:20])
-    finish = replace(commits.PATIENCE, pause=lambda _: entry.write_text(whole))
+
+    def completes(_: float) -> None:
+        entry.write_text(whole)
+
+    finish = replace(commits.PATIENCE, pause=completes)
     monkeypatch.setattr(commits, "PATIENCE", finish)
     with pytest.raises(tables.LostRace) as raised:
         tables.commit(table, [])

@@ -29,7 +29,7 @@ from tests.warehouse.committing import (
     add_step,
     new_run,
 )
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import commits, tables
 from tidemark.warehouse.delta.commits import Patience
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.errors import Contended
@@ -96,7 +96,7 @@ def test_a_race_that_is_always_lost_ends_and_says_who_won(
     broken.commits(act)
     with pytest.raises(Contended) as raised:
         # It may follow on nothing that the rival does, so it looks at a step that the rival never has.
-        run_tables.retry_lost_races(RUNS, lambda: tables.commit(tables.open_table(store, RUNS), []))
+        commits.retry_lost_races(RUNS, lambda: tables.commit(tables.open_table(store, RUNS), []))
     broken.patch.undo()
     said = str(raised.value)
     assert "20 tries" in said

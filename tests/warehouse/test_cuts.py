@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -67,7 +67,12 @@ def sorted_inputs(draw: st.DrawFn) -> tuple[list[NDArray[Any]], list[SortedInput
         )
         arrays.append(array)
         inputs.append(
-            SortedInput((), len(array), positions.astype(np.int64), (array[positions.astype(np.int64)],))
+            SortedInput(
+                (),
+                len(array),
+                positions.astype(np.int64),
+                (cast("NDArray[np.int64]", array[positions.astype(np.int64)]),),
+            )
         )
     return arrays, inputs, widest
 

@@ -20,7 +20,7 @@ USES: dict[str, Callable[[Path], Any]] = {
     "opening": query.open,
     "options": lambda uri: warehouse.read_options(Store.from_uri(uri)),
     "creating": lambda uri: warehouse.create(None, uri, "x"),
-    "loading": lambda uri: load(None, uri),  # type: ignore[arg-type]  # refused before Spark is needed
+    "loading": lambda uri: load(None, uri),
     "maintaining": lambda uri: warehouse.maintain(None, uri),
     "verifying": warehouse.verify,
 }

@@ -44,8 +44,10 @@ def marked(rows: KeyRows, each: int) -> SortedInput:
     for at in marks:
         name, tick, _ = found[at]
         before = found[at - 1][0] if at else None
-        apart = before is not None and before != name
-        pairs.append((separator(before, name), NO_TICK) if apart else (name, tick))
+        if before is None or before == name:
+            pairs.append((name, tick))
+        else:
+            pairs.append((separator(before, name), NO_TICK))
     key = NUMBER if isinstance(rows.names, np.ndarray) else TEXT
     keys, at_ticks = names_from(key, [name for name, _ in pairs]), np.array([t for _, t in pairs], np.int64)
     return SortedInput((), len(rows), np.array(marks, np.int64), (keys, at_ticks))
@@ -116,7 +118,8 @@ def test_a_cut_that_splits_equal_pairs_is_found(monkeypatch: pytest.MonkeyPatch)
 
     def splits(rows: KeyRows, offset: int, source: int, piece: MergeSlice) -> KeyRows:
         late = {end: replace(cut, split=True) for end in ("lower", "upper") if (cut := getattr(piece, end))}
-        return cuts.clip_to_slice(rows, offset, source, replace(piece, **late))
+        clipped: KeyRows = cuts.clip_to_slice(rows, offset, source, replace(piece, **late))
+        return clipped
 
     lists = [[(number // 3, number % 3) for number in range(60)]] * 2
     parts = [rows_of(NUMBER, rows) for rows in lists]
@@ -133,6 +136,7 @@ def test_a_separator_lies_between_and_is_no_longer_than_it_must(a: bytes, b: byt
         return
     low, high = sorted([a, b])
     found = separator(low, high)
+    assert isinstance(found, bytes)
     assert low < found <= high
     assert all(not low < high[:length] for length in range(len(found)))
 
@@ -151,4 +155,5 @@ def test_a_part_of_rows_has_no_name_that_it_does_not_use() -> None:
     assert pairs_of(part) == pairs_of(rows)[7:13]
     assert len(part.names) == int(part.codes[-1]) + 1 == 6
     assert pairs_of(rows.part(4, 4)) == []
-    assert take_names(rows.names, np.array([0])).equals(pa.array([b"0"], pa.large_binary()))
+    first: Any = take_names(rows.names, np.array([0]))
+    assert first.equals(pa.array([b"0"], pa.large_binary()))

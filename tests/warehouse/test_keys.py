@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as T
 
+from tests.query.answers import single
 from tests.warehouse.keyworld import TINY, TYPES, KeyWorld, Row, plain
 from tidemark import query, warehouse
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
@@ -24,7 +25,7 @@ from tidemark.warehouse.columns.keys import Key, name_at
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import KEYS
 from tidemark.warehouse.integrity.digests import columns_by_name
-from tidemark.warehouse.projections import key_counts, key_rows
+from tidemark.warehouse.projections import key_counts, key_marks, key_rows
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -158,7 +159,7 @@ def test_the_same_load_again_changes_nothing(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path / "w", tuning=TINY)
     world.load(rows_of("string", 1), files=2)
     before = {file.path for file in tables.list_files(tables.open_table(world.store, KEYS))}
-    warehouse.load(None, world.uri, tuning=TINY)  # type: ignore[arg-type]
+    warehouse.load(None, world.uri, tuning=TINY)
     assert {file.path for file in tables.list_files(tables.open_table(world.store, KEYS))} == before
 
 
@@ -226,10 +227,10 @@ def test_a_warehouse_that_had_no_keys_table_says_so_and_catches_up(
             except warehouse.InputError as error:
                 said.append(str(error))
 
-    warehouse.load(None, world.uri, progress=look, tuning=TINY)  # type: ignore[arg-type]
+    warehouse.load(None, world.uri, progress=look, tuning=TINY)
     assert [text[:26] for text in said] == ["the keys of steps 1 to 2 a"][: steps - 1]
     assert [run.run.name[:3] for run in world.view().runs] == ["L00"] * steps
-    assert wh.frequency("a").in_history == world.truth()["a"]
+    assert single(wh.frequency("a")).in_history == world.truth()["a"]
     check(world)
 
 
@@ -244,9 +245,9 @@ def test_keys_are_asked_while_they_are_one_step_behind_in_a_load(
     def look(point: str) -> None:
         if point == "committed":  # the measure's run, then the key's
             wh = query.open(world.uri)
-            seen.append((wh.quantile(0.5).n, wh.frequency("a").in_history))
+            seen.append((wh.quantile(0.5).n, single(wh.frequency("a")).in_history))
 
-    warehouse.load(None, world.uri, progress=look, tuning=TINY)  # type: ignore[arg-type]
+    warehouse.load(None, world.uri, progress=look, tuning=TINY)
     assert seen == [(7, 3), (7, 7)]
 
 
@@ -279,7 +280,7 @@ def test_a_key_that_cannot_be_kept_exactly_is_refused(kind: str) -> None:
 def test_a_warehouse_is_not_made_with_such_a_key(tmp_path: Path) -> None:
     fields = [T.StructField("x", T.DoubleType()), T.StructField("k", T.ArrayType(T.StringType()))]
     with pytest.raises(warehouse.InputError, match="the key 'k' is of type"):
-        warehouse.create(None, tmp_path / "w", "x", key="k", schema=T.StructType(fields))  # type: ignore[arg-type]
+        warehouse.create(None, tmp_path / "w", "x", key="k", schema=T.StructType(fields))
     assert not (tmp_path / "w").exists()
 
 
@@ -315,13 +316,13 @@ def test_a_merge_that_does_not_sum_across_inputs_is_found(
 
 def test_marks_that_miss_a_heavy_key_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first key of a file has rows in two files; here its share next door is forgotten."""
-    whole = key_counts.key_marks._heavy_of_run
+    whole = key_marks._heavy_of_run
 
     def forgets(key: Any, files: Any, totals: Any) -> Any:
         keys, pairs = whole(key, files, totals)
         return HeavyKeys(keys.keys[1:], keys.cells[1:], keys.counts[1:], keys.floors), pairs
 
-    monkeypatch.setattr(key_counts.key_marks, "_heavy_of_run", forgets)
+    monkeypatch.setattr(key_marks, "_heavy_of_run", forgets)
     world = KeyWorld(tmp_path / "w", tuning=TINY)
     world.load(rows_of("string", 0))
     with pytest.raises(AssertionError):

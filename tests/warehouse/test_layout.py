@@ -28,7 +28,8 @@ def runs_of(levels: list[list[tuple[int, int]]]) -> set[Run]:
 
 @pytest.mark.parametrize("kappa", [2, 3, 4, 7, 10, 50])
 def test_each_step_leaves_the_runs_of_the_thesis(kappa: int) -> None:
-    layout, levels = Layout(()), [[]]
+    layout = Layout(())
+    levels: list[list[tuple[int, int]]] = [[]]
     for step in range(600):
         layout = layout.apply(Merge((), layout.add_step()))
         thesis(levels, step, kappa)

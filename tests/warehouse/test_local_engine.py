@@ -25,6 +25,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.execution import arrow_inputs
 from tidemark.warehouse.execution.executors import SparkExecutor
 from tidemark.warehouse.ingest import same_rows
+from tidemark.warehouse.integrity.digests import fingerprint
 from tidemark.warehouse.sizes import Tuning
 
 OPTIONS: dict[str, Any] = {"key": "k", "time": "t", "eps": 0.1, "kappa": 2}
@@ -199,7 +200,7 @@ def exchanged(rows: pa.Table, name: str) -> pa.Table:
 
 def test_a_digest_that_leaves_out_a_column_is_caught(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the test above asserts of each column fails on a digest without the last one."""
-    true = same_rows.fingerprint
+    true = fingerprint
     monkeypatch.setattr(same_rows, "fingerprint", lambda rows: true(rows.select(rows.schema.names[:-1])))
     warehouse.load(None, uri, rows_of(0), "a")
     with pytest.raises(BatchMismatch):
@@ -235,7 +236,8 @@ def test_rows_come_as_a_table_a_batch_a_reader_a_file_or_a_folder(uri: Path, tmp
 
 def test_a_reader_that_is_needed_twice_is_told(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else commits the batch between the look and the commit: then its rows are compared."""
-    reader, first = rows_of(0).to_reader(), []
+    reader = rows_of(0).to_reader()
+    first: list[str] = []
 
     def other(point: str) -> None:
         if point == "append" and not first:

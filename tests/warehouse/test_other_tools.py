@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.compatibility import kept
+from tests.query.answers import several
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tests.warehouse.test_verify import failures
 from tidemark import query, warehouse
@@ -44,7 +45,7 @@ def events(world: KeyWorld) -> DeltaTable:
 
 def exact(world: KeyWorld) -> dict[Any, int]:
     keys = [key for key in KEYS[world.type] if key is not None]
-    return {one.value: one.count for one in query.open(world.uri).frequency(keys, mode="exact")}
+    return {one.value: one.count for one in several(query.open(world.uri).frequency(keys, mode="exact"))}
 
 
 def counts(world: KeyWorld) -> dict[Any, int]:
@@ -58,7 +59,7 @@ def check_missed(world: KeyWorld, words: str) -> None:
         lambda: exact(world),
         lambda: query.open(world.uri).key_range(None, None),
         lambda: query.open(world.uri).self_join(),
-        lambda: warehouse.load(None, world.uri),  # type: ignore[arg-type]
+        lambda: warehouse.load(None, world.uri),
     ):
         with pytest.raises(DamagedWarehouse) as told:
             ask()
@@ -81,7 +82,7 @@ def test_deleted_rows_of_live_batches_are_missed_and_can_be_restored(tmp_path: P
     assert query.open(world.uri).frequency(KEYS[kind][0]).count == counts(world)[KEYS[kind][0]]
     events(world).restore(before)
     assert exact(world) == counts(world)
-    assert warehouse.load(None, world.uri).rows == 72  # type: ignore[arg-type]
+    assert warehouse.load(None, world.uri).rows == 72
     assert exact(world) == counts(world)
     assert failures(world.uri) == {}
 
@@ -105,7 +106,7 @@ def test_rows_deleted_before_later_batches_came_are_to_be_appended(tmp_path: Pat
     check_missed(world, f"and rows came after it: append those that version {before} has")
     write_deltalake(world.store.table(EVENTS), lost, mode="append")
     assert exact(world) == counts(world)
-    assert warehouse.load(None, world.uri).rows == 77  # type: ignore[arg-type]
+    assert warehouse.load(None, world.uri).rows == 77
 
 
 def test_rows_added_by_hand_are_told_with_their_batch(tmp_path: Path) -> None:
@@ -125,11 +126,11 @@ def test_deleted_rows_of_a_planned_step_stop_its_load(tmp_path: Path, kind: str)
         "step 1 expects 12 rows, 7 are there, and it was not loaded: rows of the table events were changed"
     )
     with pytest.raises(DamagedWarehouse, match=words) as told:
-        warehouse.load(None, world.uri)  # type: ignore[arg-type]
+        warehouse.load(None, world.uri)
     assert "batch 1 of 'load:b' lost 5 of its 12 rows" in str(told.value)
     assert "batch 1 of 'load:b' lost 5 of its 12 rows" in failures(world.uri)[WHOLE]
     events(world).restore(before)
-    warehouse.load(None, world.uri)  # type: ignore[arg-type]
+    warehouse.load(None, world.uri)
     assert exact(world) == counts(world)
 
 
@@ -159,7 +160,7 @@ def test_a_file_that_a_delete_rewrote_serves_its_other_batches(tmp_path: Path, k
     assert exact(world) == counts(world)
     events(world).update(updates={"x": "2.0"}, predicate="_batch = 1 and _source = 's'")
     assert exact(world) == counts(world)
-    assert warehouse.load(None, world.uri).rows == 76  # type: ignore[arg-type]
+    assert warehouse.load(None, world.uri).rows == 76
     assert exact(world) == counts(world)
 
 
@@ -196,7 +197,7 @@ def test_texts_of_any_arrow_type_are_read(tmp_path: Path, kind: str) -> None:
         half = query.open(world.uri).key_range(None, None, last="36h")  # reads the times, too
         assert half.lo <= half.hi
     assert set(failures(world.uri)) == {"files: every named file is there"}  # of other sizes
-    assert warehouse.load(None, world.uri).rows == 72  # type: ignore[arg-type]
+    assert warehouse.load(None, world.uri).rows == 72
     assert exact(world) == counts(world)
 
 

@@ -154,7 +154,7 @@ class ByTick(Projection[TickRows]):
         first = 0
         for file in files:
             columns = (file.positions + first, *file.sort_keys)
-            rows = zip(*(column.tolist() for column in columns), strict=True)
+            rows = zip(*(np.asarray(column).tolist() for column in columns), strict=True)
             path = path_in_table(file.path)
             marks = [{"file": path, "position": at, "tick": tick, "value": value} for at, tick, value in rows]
             found.append(pa.Table.from_pylist(marks, schema))
@@ -214,7 +214,7 @@ class Checker:
         assert file.first == self.at
 
     def add(self, rows: TickRows) -> None:
-        ticks, values = self.marks.sort_keys
+        ticks, values = map(np.asarray, self.marks.sort_keys)
         at = self.marks.positions - self.at
         for i in np.flatnonzero((at >= 0) & (at < len(rows))):
             if (int(ticks[i]), values[i].item()) != rows.sort_key(int(at[i])):

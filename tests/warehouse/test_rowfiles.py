@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.ingest import event_files
 from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.sizes import Tuning
 
@@ -77,7 +76,7 @@ def test_statistics_that_pass_over_nan_are_caught(tmp_path: Path, monkeypatch: p
     """As Parquet's own do: a range of the numbers alone."""
     nowhere = pa.chunked_array([pa.nulls(1, pa.bool_())])
     with monkeypatch.context() as patch:
-        patch.setattr(event_files.pc, "is_nan", lambda _: nowhere)
+        patch.setattr(pc, "is_nan", lambda _: nowhere)
         store, schema = Store.from_uri(tmp_path), pa.schema([("x", pa.float64())])
         (tmp_path / "events").mkdir()
         with RowFile(store, schema) as file:

@@ -12,9 +12,9 @@ import pytest
 from tests.warehouse.disk import forget_digests
 from tests.warehouse.hereloader import Loader
 from tidemark import query, warehouse
-from tidemark.warehouse.loads import run_builder
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import marks
+from tidemark.warehouse.runs.cuts import SortedInput
 from tidemark.warehouse.runs.levels import Run
 
 STEPS = [Run(step, step, 0) for step in range(2)]
@@ -91,7 +91,7 @@ def test_a_merge_that_compares_nothing_makes_a_valid_run_of_bad_rows(
     """The broken variant: only verify, which reads events, can tell then."""
     change(loader)
     monkeypatch.setattr(marks.FileDigests, "check_block", lambda *_: None)
-    monkeypatch.setattr(run_builder.SortedInput, "digest", None)
+    monkeypatch.setattr(SortedInput, "digest", None)
     loader.load()
     assert any(run.level == 1 for run in runs(loader))
     broken = {check.name for check in warehouse.verify(loader.uri).checks if not check.ok}

@@ -50,6 +50,7 @@ def check(file: MarkedFile, folder: Path, rows: Rows, grain: int, span: int) -> 
     assert file.positions.tolist() == sorted({*range(0, n, grain), *([n - 1] if n else [])})
     (marks,), spans = file.sort_keys, file.extra
     assert isinstance(spans, Spans)
+    assert isinstance(marks, np.ndarray)
     assert marks.tolist() == values[file.positions].tolist()
     assert marks.dtype == values.dtype
     starts = list(range(0, n, span))

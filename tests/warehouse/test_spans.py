@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from tests.warehouse.disk import forget_digests
 from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
+from tidemark.query.reader import Mode
 from tidemark.warehouse.columns.ticks import NO_TICK, Window
 from tidemark.warehouse.projections.value_marks import Spans
 
 PHIS = [0.1, 0.5, 0.9]
-MODES = ["quick", "accurate", "exact"]
+MODES: tuple[Mode, ...] = ("quick", "accurate", "exact")
 FAR = 2**50 + 12345
 
 
@@ -46,7 +47,8 @@ def test_spans_of_several_files_are_those_of_their_rows(data: st.DataObject) -> 
     """Whatever ticks each file has, and however wide its counts are."""
     ticks = st.sampled_from([NO_TICK, -1, 0, 1, FAR])
     of_file = st.dictionaries(st.tuples(st.integers(0, 3), ticks), st.integers(1, 2**40), min_size=1)
-    files, expected, first = data.draw(st.lists(of_file, min_size=1, max_size=3)), {}, 0
+    files, first = data.draw(st.lists(of_file, min_size=1, max_size=3)), 0
+    expected: dict[tuple[int, int], int] = {}
     parts = []
     for found in files:
         names = sorted({span for span, _ in found})

@@ -10,9 +10,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.query.answers import several
 from tests.warehouse.disk import tables_of
 from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, stream, warehouse
+from tidemark.query.reader import Mode
 from tidemark.warehouse import InputError, Tuning
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, KEYS, LEDGER, Store
@@ -73,7 +75,7 @@ def exact_answers(uri: str) -> list[Any]:
         for measure in ("x", "n"):
             answers = wh.quantile([i / 20 for i in range(21)], measure=measure, mode="exact", **window)
             found += [(repr(one.value), one.N, one.nulls) for one in answers]
-        counts = wh.frequency(KEYS_ASKED, mode="exact", **window)
+        counts = several(wh.frequency(KEYS_ASKED, mode="exact", **window))
         found += [(one.value, one.lo, one.count, one.hi, one.in_history) for one in counts]
         found += [(one.value, one.count) for one in wh.top(3, mode="exact", **window)]
     return found
@@ -108,8 +110,9 @@ def test_small_sizes_answer_as_the_usual_ones_and_all_checks_hold(usual: Loader,
 def test_small_sizes_keep_the_promises_of_approximate_answers(usual: Loader, small: Loader) -> None:
     phis = [i / 20 for i in range(19)]  # NaN, the greatest, has no bounds
     true = query.open(usual.uri).quantile(phis, measure="x", mode="exact")
-    for mode, of in (("quick", "N"), ("accurate", "m")):
-        answers = query.open(small.uri).quantile(phis, measure="x", mode=mode)  # type: ignore[arg-type]
+    modes: tuple[tuple[Mode, str], ...] = (("quick", "N"), ("accurate", "m"))
+    for mode, of in modes:
+        answers = query.open(small.uri).quantile(phis, measure="x", mode=mode)
         for answer, exact in zip(answers, true, strict=True):
             assert answer.error_bound <= answer.eps * getattr(answer, of)
             assert answer.low <= exact.value <= answer.high

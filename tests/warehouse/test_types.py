@@ -19,6 +19,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark import query, stream, warehouse
+from tidemark.query.reader import Mode
 from tidemark.warehouse.delta.store import folder_name
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -103,7 +104,7 @@ def oracle(values: list[Any]) -> list[Any]:
     return [0.0 if v == 0 and isinstance(v, float) else v for v in numbers] + [v for v in kept if v != v]  # noqa: PLR0124
 
 
-def assert_all_ranks(wh: query.Warehouse, measure: str, values: list[Any], mode: str, **window: Any) -> None:
+def assert_all_ranks(wh: query.Warehouse, measure: str, values: list[Any], mode: Mode, **window: Any) -> None:
     """Each quantile k/N, and the minimum, is the k-th of the sorted array: same value, same type."""
     truth = oracle(values)
     answers = wh.quantile(
@@ -224,7 +225,7 @@ def test_without_a_time_column_the_step_is_the_tick(spark: SparkSession, tmp_pat
     warehouse.create(spark, tmp_path, ["x"], eps=0.1, kappa=2)
     with pytest.raises(warehouse.TidemarkError, match="no rows"):
         query.open(tmp_path).quantile(0.5)
-    parts = [[5, 1, None], [2, 2], [7], [9, 8], [0]]
+    parts: list[list[Any]] = [[5, 1, None], [2, 2], [7], [9, 8], [0]]
     for number, part in enumerate(parts[:4]):
         warehouse.load(spark, tmp_path, spark.createDataFrame([(v,) for v in part], "x int"), f"b{number}")
     stream.append(

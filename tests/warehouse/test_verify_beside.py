@@ -293,7 +293,10 @@ def stream_and_sweep(loader: Loader) -> None:
 
 def verified_beside(loader: Loader, patch: pytest.MonkeyPatch) -> Report:
     """Something is committed before each check and before each look."""
-    act = lambda: stream_and_sweep(loader)  # noqa: E731
+
+    def act() -> None:
+        stream_and_sweep(loader)
+
     true = module._NewestTables.pin_again
 
     def again(self: Any) -> bool:
@@ -329,7 +332,7 @@ def test_damage_at_rest_is_found_without_waiting(loader: Loader, waits: list[flo
 
 
 def test_a_check_is_one_of_three_and_only_a_broken_one_breaks_the_report() -> None:
-    ok, busy, broken = (Check("a", state, "seen") for state in ("ok", "busy", "broken"))  # type: ignore[arg-type]
+    ok, busy, broken = (Check("a", "ok", "seen"), Check("a", "busy", "seen"), Check("a", "broken", "seen"))
     assert (ok.ok, busy.ok, broken.ok) == (True, True, False)
     assert Report("w", (ok, busy)).ok
     assert not Report("w", (ok, busy, broken)).ok
@@ -353,7 +356,7 @@ def test_a_verifier_that_calls_everything_busy_is_caught(
     true = module._run_check
 
     def mild(*given: Any) -> Check:
-        found = true(*given)
+        found: Check = true(*given)
         return found if found.ok else replace(found, state="busy")
 
     monkeypatch.setattr(module, "_run_check", mild)
