@@ -3,9 +3,9 @@
 A batch has at most `batch_rows` rows (see `Tuning`), and fewer where rows are wide, so memory does not grow
 with the input.
 
-The files of a folder are read in the order of their names. Names that begin with '_' or '.' are skipped, as in
-Spark. Layouts that Spark would interpret in its own way (nested folders, columns that differ between files)
-raise InputError.
+The files of a folder are read in the order of their names. Names that begin with '_' or '.' are skipped, as
+in Spark. Layouts that Spark would interpret in its own way (nested folders, columns that differ between
+files) raise InputError.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def arrow_rows(given: Any, tuning: Tuning = DEFAULT) -> ArrowRows:
     if isinstance(given, str | os.PathLike):
         return parquet_rows(input_files(given), tuning)
     raise InputError(
-        "without a Spark session, rows must be a pyarrow Table, RecordBatch or RecordBatchReader, or the path "
-        f"of a Parquet file or folder; got {type(given).__module__}.{type(given).__name__}. To load a Spark "
-        "DataFrame, pass its session: load(spark, ...)."
+        "without a Spark session, rows must be a pyarrow Table, RecordBatch or RecordBatchReader, or the "
+        f"path of a Parquet file or folder; got {type(given).__module__}.{type(given).__name__}. To load a "
+        "Spark DataFrame, pass its session: load(spark, ...)."
     )
 
 
 def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:
-    """The rows of Parquet files, in the order of `paths` (at least one); InputError if their columns differ."""
+    """The rows of Parquet files, in the order of `paths` (not empty); InputError if columns differ."""
     schemas = []
     for path in paths:
         with report_unreadable_input(path), _open_parquet(path) as file:
@@ -81,8 +81,8 @@ def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:
             )
             raise InputError(
                 f"the files {paths[0].name} and {path.name} of one input have different columns "
-                f"({', '.join(differences) or 'their order'}). Write them with the same columns, or load each "
-                "file as its own batch."
+                f"({', '.join(differences) or 'their order'}). Write them with the same columns, or load "
+                "each file as its own batch."
             )
 
     def read() -> Iterator[pa.RecordBatch]:
@@ -96,8 +96,8 @@ def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:
 def input_files(given: str | os.PathLike[str]) -> list[Path]:
     """The files of an input: the file itself, or the files of a folder, sorted by name.
 
-    InputError for a path that does not exist or is remote, for a Delta table, and for a folder that is empty or
-    has folders in it.
+    InputError for a path that does not exist or is remote, for a Delta table, and for a folder that is empty
+    or contains folders.
     """
     text = os.fspath(given)
     local = text.removeprefix("file://")
@@ -115,7 +115,8 @@ def input_files(given: str | os.PathLike[str]) -> list[Path]:
         raise InputError(f"{text} is a Delta table, which only Spark can read: load it with a Spark session.")
     if folder is not None:
         raise InputError(
-            f"the input {text} contains the folder {folder.name}: without Spark an input is one folder of files."
+            f"the input {text} contains the folder {folder.name}: without Spark an input is one folder "
+            "of files."
         )
     if not entries:
         raise InputError(f"the input {text} contains no files.")
@@ -133,7 +134,8 @@ def report_unreadable_input(path: Path) -> Iterator[None]:
     except (OSError, pa.ArrowException) as error:
         detail = " ".join(str(error).split())[:_MAX_DETAIL_CHARS]
         raise as_system_refused(f"reading {path}", error) or InputError(
-            f"cannot read the input {path}: {detail.rstrip('.')}. Nothing was changed. Repair or replace the file."
+            f"cannot read the input {path}: {detail.rstrip('.')}. Nothing was changed. "
+            "Repair or replace the file."
         ) from error
 
 

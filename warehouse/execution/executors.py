@@ -136,8 +136,8 @@ class SparkExecutor:
         if not hasattr(rows, "mapInArrow"):
             raise InputError(
                 "with a Spark session, rows must be a DataFrame of that session; got "
-                f"{type(rows).__module__}.{type(rows).__name__}. Pass None instead of the session to load Arrow "
-                "data or Parquet files, or convert the rows to a DataFrame."
+                f"{type(rows).__module__}.{type(rows).__name__}. Pass None instead of the session to load "
+                "Arrow data or Parquet files, or convert the rows to a DataFrame."
             )
         return SparkInput(rows)
 
