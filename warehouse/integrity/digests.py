@@ -80,7 +80,7 @@ def columns_by_name(table: pa.Table) -> ColumnsByName:
 def column_digest(column: DigestInput) -> int:
     """The digest of a column's plain type, and of its values and NULLs in their order.
 
-    It does not depend on the chunks, except for dictionaries: entries and indices are digested chunk by chunk.
+    It does not depend on the chunks, except for dictionaries: entries and indices are digested by chunk.
     """
     if isinstance(column, np.ndarray):
         return _xxh3(column, _WORD_SEEDS[column.dtype])
@@ -100,12 +100,16 @@ def column_digest(column: DigestInput) -> int:
         values, lengths = xxhash.xxh3_64(seed=seed), xxhash.xxh3_64(seed=seed)
         for chunk in chunks:
             for hasher, words in zip((values, lengths), _digest_words(chunk), strict=False):
-                hasher.update(words)
+                _update(hasher, words)
         digest = values.intdigest() ^ (lengths.intdigest() if _is_text(kind) else 0)
     if column.null_count:
         nulls = np.concatenate([as_numpy_bools(chunk.is_null()) for chunk in chunks])
         return _xxh3(nulls, digest)
     return digest
+
+
+def _update(hasher: Any, words: Any) -> None:  # xxhash's own types do not accept NumPy arrays
+    hasher.update(words)
 
 
 def _xxh3(words: Any, seed: int) -> int:
@@ -281,7 +285,7 @@ def _list_lengths(lists: pa.Array) -> NDArray[np.int64]:
 
 
 def _list_hashes(column: pa.Array, *, ordered: bool) -> Hashes:
-    """For each list, the mixed sum of its item hashes and its length; `ordered` mixes in each item's place."""
+    """For each list, its length and the sum of its item hashes, mixed; `ordered` adds each item's place."""
     lengths = _list_lengths(column)
     ends = np.cumsum(lengths)
     items = _mix(value_hashes(pc.list_flatten(column)))
