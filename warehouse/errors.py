@@ -1,7 +1,8 @@
 """Errors of the package. Each message says what came, what was expected and what to do.
 
 `TidemarkError` is the base class. `InputError` reports a mistake of the caller (nothing was changed),
-`DamagedWarehouse` damaged data (the message names the file), `SystemRefused` a refusal of the operating system.
+`DamagedWarehouse` damaged data (the message names the file), `SystemRefused` a refusal of the operating
+system.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Contended(TidemarkError):
 
 
 class CommitFailed(TidemarkError):
-    """A commit failed, or its outcome is unknown, without a concurrent commit. The message says which and why."""
+    """Without a concurrent commit, a commit failed or its outcome is unknown. The message says why."""
 
 
 class SystemRefused(TidemarkError):

@@ -1,8 +1,8 @@
 """Refusals of the operating system (full disk, missing permission) as one-line errors with a remedy.
 
 The same refusal arrives in several forms: as an OSError of Python or Arrow, as an error of delta-rs with the
-errno only in its text, or as the text of a Spark task's traceback. So a refusal is recognised by its errno where
-the exception has one, and by its text otherwise.
+errno only in its text, or as the text of a Spark task's traceback. So a refusal is recognised by its errno
+where the exception has one, and by its text otherwise.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def as_system_refused(operation: str, error: BaseException) -> SystemRefused | N
 def unreadable_file_error(path: str, error: Exception) -> TidemarkError:
     """The error to raise for a file of the warehouse that could not be read because of `error`.
 
-    SystemRefused if the operating system refused to read it, DamagedWarehouse otherwise. `path` appears in the
-    message. The message is one line, because Spark passes errors of tasks as text (`error_in_traceback`).
+    SystemRefused if the operating system refused to read it, DamagedWarehouse otherwise. `path` appears in
+    the message. The message is one line, because Spark passes errors of tasks as text (`error_in_traceback`).
     """
     is_missing = isinstance(error, FileNotFoundError)
     problem = "is missing" if is_missing else f"cannot be read ({' '.join(str(error).split())})"

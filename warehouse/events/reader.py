@@ -89,9 +89,8 @@ def files_of_batches(table: DeltaTable, batches: Iterable[BatchRange]) -> list[D
 
 
 def _may_contain(file: DataFile, batches: BatchRange) -> bool:
-    min_batch, max_batch = file.stats.get("min._batch"), file.stats.get("max._batch")
-    has_bounds = min_batch is not None and max_batch is not None
-    if has_bounds and (max_batch < batches.first or min_batch > batches.last):
+    first, last = file.stats.get("min._batch"), file.stats.get("max._batch")
+    if first is not None and last is not None and (last < batches.first or first > batches.last):
         return False
     # Delta's statistics truncate long text. A truncated minimum is still a lower bound. A truncated maximum
     # may be a prefix, so sources that start with it count as inside.

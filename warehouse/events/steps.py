@@ -1,8 +1,8 @@
 """Step plans: each load's plan, committed before any of its rows are loaded.
 
 A plan lists the batches that the step moves into history, and their row counts. Its commit is a
-compare-and-swap: of two concurrent loaders one wins, and the other continues with the winner's plan. Steps are
-loaded in order, so a loader first completes the steps that earlier loaders did not finish.
+compare-and-swap: of two concurrent loaders one wins, and the other continues with the winner's plan. Steps
+are loaded in order, so a loader first completes the steps that earlier loaders did not finish.
 """
 
 from __future__ import annotations
