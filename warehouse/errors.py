@@ -1,7 +1,8 @@
-"""The errors of the package: each says what came, what was expected and what to do.
+"""Errors of the package. Each message says what came, what was expected and what to do.
 
-`TidemarkError` is the base. `InputError` is the caller's mistake (nothing was changed);
-`DamagedWarehouse` is the data's (the message names the file); `SystemRefused` is the machine's.
+`TidemarkError` is the base class. `InputError` reports a mistake of the caller (nothing was changed),
+`DamagedWarehouse` damaged data (the message names the file), `SystemRefused` a refusal of the operating
+system.
 """
 
 from __future__ import annotations
@@ -10,51 +11,54 @@ import re
 
 
 class TidemarkError(Exception):
-    """Anything that tidemark refuses or cannot do."""
+    """Base class of the errors that tidemark raises."""
 
 
 class InputError(TidemarkError, ValueError):
-    """The caller asked for something that cannot be: nothing was changed."""
+    """The arguments or the input are not valid. Nothing was changed."""
 
 
 class NotAWarehouse(InputError):
-    """The path holds no warehouse that this version can read."""
+    """The path has no warehouse that this version can read."""
 
 
 class OptionsMismatch(InputError):
-    """The options given disagree with those that the warehouse was created with."""
+    """The options differ from the options that the warehouse was created with."""
 
 
 class BatchMismatch(InputError):
-    """A batch that was loaded before came again with other rows."""
+    """A batch that was loaded before came again with different rows."""
 
 
 class EmptyWindow(InputError):
-    """The window (or the whole warehouse) holds no rows to answer from."""
+    """The window (or the whole warehouse) has no rows to answer from."""
 
 
 class DamagedWarehouse(TidemarkError):
-    """A file that a table names is missing or cannot be read."""
+    """A file that a table names is missing, cannot be read, or differs from what was written."""
 
 
 class Contended(TidemarkError):
-    """Others kept committing first, try after try: nothing was lost, run the same again later."""
+    """Other writers won every commit attempt. Nothing was lost: run the same call again later."""
 
 
 class CommitFailed(TidemarkError):
-    """A commit that nobody competed with was not done, or may not be; the message says which, and why."""
+    """Without a concurrent commit, a commit failed or its outcome is unknown. The message says why."""
 
 
 class SystemRefused(TidemarkError):
-    """The operating system refused: the disk is full, there is no permission, too many files are open."""
+    """The operating system refused: a full disk, a missing permission, too many open files."""
 
 
 class TooManyRejected(TidemarkError):
-    """More of a batch than allowed could not be taken: nothing of it was committed."""
+    """More records of a batch were rejected than allowed. Nothing of the batch was committed."""
 
 
 def error_in_traceback(text: str) -> TidemarkError | None:
-    """The package's error that a traceback in the text ends with: as text it crosses Spark; None: no such."""
-    found = re.search(r"warehouse\.errors\.(\w+): (.+)", text)
-    kind = globals().get(found[1]) if found else None
-    return kind(found[2]) if found and kind else None
+    """The package's error that a traceback names, None if it names none.
+
+    Errors of Spark tasks reach the driver only as text. The message is the rest of the first such line.
+    """
+    match = re.search(r"warehouse\.errors\.(\w+): (.+)", text)
+    error_class = globals().get(match[1]) if match else None
+    return error_class(match[2]) if match and error_class else None

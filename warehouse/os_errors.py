@@ -1,8 +1,8 @@
-"""What the operating system refuses, told in one line with the remedy, whoever met it.
+"""Refusals of the operating system (full disk, missing permission) as one-line errors with a remedy.
 
-The driver meets a full disk as an OSError of Python or Arrow, or as an error of delta-rs that has the
-number in its text alone; a task's error crosses Spark as the text of a traceback. So an error is known by its
-number where it has one, and by its text otherwise.
+The same refusal arrives in several forms: as an OSError of Python or Arrow, as an error of delta-rs with the
+errno only in its text, or as the text of a Spark task's traceback. So a refusal is recognised by its errno
+where the exception has one, and by its text otherwise.
 """
 
 from __future__ import annotations
@@ -15,90 +15,101 @@ from errno import EACCES, EDQUOT, EFBIG, EMFILE, ENAMETOOLONG, ENFILE, ENOSPC, E
 
 from tidemark.warehouse.errors import DamagedWarehouse, SystemRefused, TidemarkError
 
-_ROOM = "Make room, or have the quota raised"
-_RIGHTS = "Ask the owner of the folder for the permission, or run as a user who has it"
-_FILES = "Raise the limit of open files (ulimit -n)"
+_FREE_SPACE = "Free disk space, or have the quota raised"
+_GET_PERMISSION = "Ask the owner of the folder for the permission, or run as a user who has it"
+_RAISE_FILE_LIMIT = "Raise the limit of open files (ulimit -n)"
 _REMEDIES = {
-    ENOSPC: _ROOM,
-    EDQUOT: _ROOM,
-    EFBIG: "Raise the limit of a file's size (ulimit -f), or use a file system that takes larger ones",
-    EACCES: _RIGHTS,
-    EPERM: _RIGHTS,
-    EROFS: "Mount the file system for writing, or use another place",
-    EMFILE: _FILES,
-    ENFILE: _FILES,
-    ENAMETOOLONG: "Use a place with a shorter path",
+    ENOSPC: _FREE_SPACE,
+    EDQUOT: _FREE_SPACE,
+    EFBIG: "Raise the limit of a file's size (ulimit -f), or use a file system that allows larger files",
+    EACCES: _GET_PERMISSION,
+    EPERM: _GET_PERMISSION,
+    EROFS: "Mount the file system for writing, or use another folder",
+    EMFILE: _RAISE_FILE_LIMIT,
+    ENFILE: _RAISE_FILE_LIMIT,
+    ENAMETOOLONG: "Use a folder with a shorter path",
 }
-_NUMBER = re.compile(r"(?:\[errno |os error |\bos \{ code: )(\d+)", re.IGNORECASE)  # Python, Arrow, Rust
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of delta-rs
-_LONGEST = 300  # characters of the system's own words
+_ERRNO_TEXT = re.compile(r"(?:\[errno |os error |\bos \{ code: )(\d+)", re.IGNORECASE)  # Python, Arrow, Rust
+_ANSI_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in the texts of delta-rs
+_MAX_DETAIL_CHARS = 300  # of the original message
 
 
-def as_system_refused(what: str, error: BaseException) -> SystemRefused | None:
-    """The error as the system's refusal, `what` being what was done; None where it is something else."""
-    found = _known(error)
-    if found is None:
+def as_system_refused(operation: str, error: BaseException) -> SystemRefused | None:
+    """The error as SystemRefused; None if the operating system did not refuse anything.
+
+    `operation` names what was stopped, for the message: "load", "reading a/b".
+    """
+    refusal = _find_refusal(error)
+    if refusal is None:
         return None
-    number, line = found
-    said = " ".join(_COLOURS.sub("", line).replace("↳", "").split())
-    said = said if len(said) <= _LONGEST else f"{said[:_LONGEST]} ..."
-    if os.strerror(number) not in said:
-        said = f"{os.strerror(number)}: {said}"
-    return SystemRefused(f"{what} was stopped by the system: {said.rstrip('.')}. {_REMEDIES[number]}.")
+    number, line = refusal
+    detail = " ".join(_ANSI_COLOURS.sub("", line).replace("↳", "").split())
+    detail = detail if len(detail) <= _MAX_DETAIL_CHARS else f"{detail[:_MAX_DETAIL_CHARS]} ..."
+    if os.strerror(number) not in detail:
+        detail = f"{os.strerror(number)}: {detail}"
+    return SystemRefused(f"{operation} was stopped by the system: {detail.rstrip('.')}. {_REMEDIES[number]}.")
 
 
 def unreadable_file_error(path: str, error: Exception) -> TidemarkError:
-    """The error that tells of a file which could not be read, `error` being what was met.
+    """The error to raise for a file of the warehouse that could not be read because of `error`.
 
-    `path` is the file's, as full as the caller knows it. SystemRefused where the system refused to read it,
-    and DamagedWarehouse otherwise, in one line: a task's error crosses Spark as text.
+    SystemRefused if the operating system refused to read it, DamagedWarehouse otherwise. `path` appears in
+    the message. The message is one line, because Spark passes errors of tasks as text (`error_in_traceback`).
     """
-    gone = isinstance(error, FileNotFoundError)
-    found = "is missing" if gone else f"cannot be read ({' '.join(str(error).split())})"
+    is_missing = isinstance(error, FileNotFoundError)
+    problem = "is missing" if is_missing else f"cannot be read ({' '.join(str(error).split())})"
     return as_system_refused(f"reading {path}", error) or DamagedWarehouse(
-        f"the file {path} {found}. Run `tidemark verify` to see what else is damaged, and restore the file "
+        f"the file {path} {problem}. Run `tidemark verify` to see what else is damaged, and restore the file "
         "from a copy."
     )
 
 
 @contextmanager
 def report_unreadable_file(path: str) -> Iterator[None]:
-    """Raises `unreadable_file_error` for whatever fails while a file of the warehouse is read inside."""
+    """Raises `unreadable_file_error` for any error inside, where a file is read; a TidemarkError passes."""
     try:
         yield
     except TidemarkError:
         raise
-    except Exception as error:  # damaged bytes can make a decoder raise anything
+    except Exception as error:  # damaged bytes can raise any error in a decoder
         raise unreadable_file_error(path, error) from error
 
 
 @contextmanager
-def report_os_errors(what: str) -> Iterator[None]:
-    """Around a public call, or over its function: what the system refuses inside is `SystemRefused`."""
+def report_os_errors(operation: str) -> Iterator[None]:
+    """Raises SystemRefused for refusals of the operating system inside; other errors pass unchanged.
+
+    It is also the decorator of the public functions. `operation` names the call in the message.
+    """
     try:
         yield
     except TidemarkError:
         raise
-    except BaseException as error:  # delta-rs panics, by an error of its own, where no file can be opened
-        told = as_system_refused(what, error)
-        if told is None:
+    except BaseException as error:  # delta-rs panics with a BaseException if it cannot open a file
+        refused = as_system_refused(operation, error)
+        if refused is None:
             raise
         raise SystemRefused(
-            f"{told} Nothing that was committed is lost, and nothing is there twice: then run it again."
+            f"{refused} Nothing that was committed is lost or stored twice. Then run it again."
         ) from error
 
 
-def _known(error: BaseException) -> tuple[int, str] | None:
-    """The number of the refusal, and the line of the error's text that tells it."""
+def _find_refusal(error: BaseException) -> tuple[int, str] | None:
+    """The errno of a refusal in `_REMEDIES`, and the line of the error's text that reports it.
+
+    For an OSError and for errors of delta-rs the line is the whole text; other texts may be tracebacks.
+    """
     text = str(error)
     if isinstance(error, OSError) and error.errno in _REMEDIES:
         return error.errno, text
-    whole = isinstance(error, OSError) or type(error).__module__.startswith(("_internal", "pyo3_runtime"))
-    for line in [text] if whole else text.splitlines():
-        for number in map(int, _NUMBER.findall(line)):
+    from_rust = type(error).__module__.startswith(("_internal", "pyo3_runtime"))
+    lines = [text] if isinstance(error, OSError) or from_rust else text.splitlines()
+    for line in lines:
+        for number in map(int, _ERRNO_TEXT.findall(line)):
             if number in _REMEDIES:
                 return number, line
-        spoken = next((number for number in _REMEDIES if os.strerror(number) in line), None)
-        if spoken is not None:  # Java tells no numbers
-            return spoken, line
+        # Java's messages have no errno.
+        described = next((number for number in _REMEDIES if os.strerror(number) in line), None)
+        if described is not None:
+            return described, line
     return None

@@ -170,7 +170,7 @@ def load_after(uri: str, path: Path, sound: Path) -> str | None:
 def run(seed: int, trials: int, folder: Path, *, unchecked: bool) -> dict[str, Any]:
     """As the module says."""
     if unchecked:
-        sealed_files._check = lambda *_: None
+        sealed_files._check_digests = lambda *_: None
         marks.FileDigests.check_block = lambda *_: None  # type: ignore[method-assign]  # the broken variant
     chance = random.Random(seed)
     loader = build(folder / "sound")

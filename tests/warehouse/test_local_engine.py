@@ -362,7 +362,7 @@ def folders(at: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
         "text": (at / "text", ("a.parquet", "cannot read")),
         "folders below": (at / "nested", ("the folder k=1",)),
         "other columns": (at / "differ", ("a.parquet and b.parquet", "k string")),
-        "an empty folder": (at / "empty", ("holds no files",)),
+        "an empty folder": (at / "empty", ("contains no files",)),
         "a Delta table": (at / "delta", ("Delta table", "Spark")),
     }
 
@@ -377,5 +377,5 @@ def test_inputs_that_spark_alone_reads_are_refused(uri: Path, tmp_path: Path) ->
 
 
 def test_rows_of_the_other_engine_are_refused() -> None:
-    with pytest.raises(InputError, match=r"DataFrame of it, got pyarrow.lib.Table. Give None"):
+    with pytest.raises(InputError, match=r"DataFrame of that session; got pyarrow.lib.Table. Pass None"):
         SparkExecutor(None).input(rows_of(0))  # type: ignore[arg-type]

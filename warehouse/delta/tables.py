@@ -310,5 +310,5 @@ def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] 
 def read_file(store: Store, name: str, path: str, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one file of a small table."""
     path = f"{name}/{path}"
-    with open_sealed(store.filesystem(), path, told=f"{path} of the warehouse {store.uri}") as file:
+    with open_sealed(store.filesystem(), path, display_name=f"{path} of the warehouse {store.uri}") as file:
         return file.read(ROWS, columns=columns)

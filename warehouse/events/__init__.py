@@ -1,1 +1,1 @@
-"""Reading the table `events`, and the steps, which say which of its batches a load takes."""
+"""Reads of the table `events`, and the step plans, which assign its batches to loads."""

@@ -1,8 +1,10 @@
-"""Reading `events` without a JVM: the values or the keys of given batches, in bounded pieces.
+"""Reads of `events` without a JVM: the values and keys of given batches, one row group at a time.
 
-Loads sort these rows, streams sketch them, exact answers count them: all through `read_decoded_rows`,
-so a value is stored, sketched and counted as the same number. Files are pruned by their
-statistics, rows are always told by their own `_source` and `_batch`.
+Loads sort these rows, streams sketch them and exact answers count them. All of them use `read_decoded_rows`,
+so a value is stored, sketched and counted as the same number.
+
+Statistics prune files and row groups. Where they do not prove that all rows of a row group belong to the
+batches, the rows are filtered by their columns `_source` and `_batch`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tidemark.warehouse.os_errors import report_unreadable_file
 
 @dataclass(frozen=True, slots=True, order=True)
 class BatchRange:
-    """The batches first..last, both inclusive, of one source."""
+    """The batches first..last of one source; both bounds are inclusive."""
 
     source: str
     first: int
@@ -39,23 +41,27 @@ class BatchRange:
 
     @property
     def text(self) -> str:
-        """The batches in words."""
+        """The range as text, for messages."""
         if self.first == self.last:
             return f"batch {self.first} of {self.source!r}"
         return f"batches {self.first} to {self.last} of {self.source!r}"
 
     def holds(self, source: str, batch: int) -> bool:
-        """Whether the batch is one of these."""
+        """Whether the batch is in this range."""
         return source == self.source and self.first <= batch <= self.last
 
     def within(self, other: BatchRange) -> bool:
-        """Whether all of these are in the other range."""
+        """Whether all batches of this range are in the other range."""
         return self.source == other.source and other.first <= self.first and self.last <= other.last
 
 
 @dataclass(frozen=True, slots=True)
 class EventRowGroups:
-    """Some row groups of one file of events (None: all of them), about `rows` rows."""
+    """Row groups of one file of events.
+
+    `path` is relative to the warehouse. `groups` are numbers of row groups, None for all. `rows` is how many
+    rows they have, negative if that is unknown.
+    """
 
     path: str
     groups: tuple[int, ...] | None
@@ -63,13 +69,13 @@ class EventRowGroups:
 
     @classmethod
     def whole_file(cls, file: DataFile) -> EventRowGroups:
-        """All of a file."""
+        """All row groups of a file."""
         return cls(f"{EVENTS}/{file.path}", None, file.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Decoded rows: the tick, each measure's column, and the key where it is asked for; all of one length."""
+    """Decoded rows as columns of one length: ticks, one column per measure, and keys if requested."""
 
     ticks: NDArray[np.int64]
     columns: tuple[DecodedColumn, ...]
@@ -77,42 +83,46 @@ class DecodedRows:
 
 
 def files_of_batches(table: DeltaTable, batches: Iterable[BatchRange]) -> list[DataFile]:
-    """The files of `events` that may hold rows of the batches."""
-    wanted = list(batches)
-    return [file for file in list_files(table) if any(_may_hold(file, one) for one in wanted)]
+    """The files of `events` that may contain rows of the batches, by their statistics."""
+    ranges = list(batches)
+    return [file for file in list_files(table) if any(_may_contain(file, wanted) for wanted in ranges)]
 
 
-def _may_hold(file: DataFile, batches: BatchRange) -> bool:
-    low, high = file.stats.get("min._batch"), file.stats.get("max._batch")
-    if low is not None and high is not None and (high < batches.first or low > batches.last):
+def _may_contain(file: DataFile, batches: BatchRange) -> bool:
+    first, last = file.stats.get("min._batch"), file.stats.get("max._batch")
+    if first is not None and last is not None and (last < batches.first or first > batches.last):
         return False
-    # Long text is cut in statistics, but always to a bound below and a bound above.
-    least, most = file.stats.get("min._source"), file.stats.get("max._source")
-    return least is None or most is None or least <= batches.source <= most or batches.source.startswith(most)
+    # Delta's statistics truncate long text. A truncated minimum is still a lower bound. A truncated maximum
+    # may be a prefix, so sources that start with it count as inside.
+    low, high = file.stats.get("min._source"), file.stats.get("max._source")
+    return low is None or high is None or low <= batches.source <= high or batches.source.startswith(high)
 
 
 def split_row_groups(
-    filesystem: fs.FileSystem, found: Sequence[DataFile], rows: int
+    filesystem: fs.FileSystem, files: Sequence[DataFile], rows: int
 ) -> list[list[EventRowGroups]]:
-    """The files' row groups in lists of at most about `rows` rows: one list a task."""
+    """The files' row groups, in order, as lists of at most `rows` rows: one list per task.
+
+    A row group with more rows has a list of its own. Files of at most `rows` rows are not split.
+    """
     shares: list[EventRowGroups] = []
-    for file in found:
+    for file in files:
         whole = EventRowGroups.whole_file(file)
         if 0 <= file.rows <= rows:
             shares.append(whole)
             continue
         with report_unreadable_file(whole.path):
             metadata = pq.read_metadata(whole.path, filesystem=filesystem)
-        counts = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
-        shares.extend(EventRowGroups(whole.path, (g,), count) for g, count in enumerate(counts))
+        counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        shares.extend(EventRowGroups(whole.path, (i,), count) for i, count in enumerate(counts))
     lists: list[list[EventRowGroups]] = []
-    held = 0
+    rows_in_list = 0
     for share in shares:
-        if not lists or held + share.rows > rows:
+        if not lists or rows_in_list + share.rows > rows:
             lists.append([])
-            held = 0
+            rows_in_list = 0
         lists[-1].append(share)
-        held += share.rows
+        rows_in_list += share.rows
     return lists
 
 
@@ -123,7 +133,7 @@ def read_decoded_rows(
     batches: Sequence[BatchRange],
     key: Key | None = None,
 ) -> Iterator[DecodedRows]:
-    """The batches' rows of the shares, decoded, a row group at a time."""
+    """The decoded rows of the shares that belong to the batches, one row group at a time."""
     names = [*(measure.name for measure in measures), *([key.name] if key else [])]
     texts = [key.name] if key and key.is_text else []
     for rows in read_event_rows(filesystem, shares, names, batches, texts):
@@ -139,40 +149,42 @@ def read_event_rows(
     *,
     checksums: bool = False,
 ) -> Iterator[pa.Table]:
-    """The batches' rows, a row group at a time: `_tick` and the columns, `texts` as dictionaries.
+    """The rows of the shares that belong to the batches, one table per row group that has any.
 
-    What is read of a file of ours is compared with its seal; with `checksums` its pages are, too.
+    A table has `_tick` and the columns, and also `_source` and `_batch` where it was filtered by them. The
+    columns `texts` are dictionaries. Rows are compared with the file's seal; `checksums` also checks the
+    pages' checksums. DamagedWarehouse if a file cannot be read or differs.
     """
     names = list(dict.fromkeys(["_tick", *columns]))
     for share in shares:
         with open_sealed(filesystem, share.path, texts=texts, checksums=checksums) as file:
             for group in range(file.metadata.num_row_groups) if share.groups is None else share.groups:
-                held = _group_held(file.metadata.row_group(group), batches)
-                if held == "none":
+                overlap = _group_overlap(file.metadata.row_group(group), batches)
+                if overlap == "none":
                     continue
-                wanted = names if held == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
-                table = with_plain_types(file.read_group(group, wanted), texts)
-                rows = table if held == "all" else table.filter(_of_batches(table, batches))
+                needed = names if overlap == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
+                table = with_plain_types(file.read_group(group, needed), texts)
+                rows = table if overlap == "all" else table.filter(_batch_filter(table, batches))
                 if rows.num_rows:
                     yield rows.unify_dictionaries().combine_chunks() if texts else rows.combine_chunks()
 
 
 def rows_by_batch(filesystem: fs.FileSystem, table: DeltaTable, batches: BatchRange) -> Counter[int]:
-    """How many rows of `events` each of the batches has, of those that have any.
+    """The number of rows in `events` by batch; batches without rows are absent.
 
-    The statistics of a file tell it where it holds one batch; the columns of other files are read.
+    A file whose statistics show a single batch is counted without reading it; other files are read.
     """
     counts: Counter[int] = Counter()
-    mixed = []
+    unresolved = []
     for file in files_of_batches(table, [batches]):
-        names = {file.stats.get(f"{end}._source") for end in ("min", "max")}
+        sources = {file.stats.get(f"{end}._source") for end in ("min", "max")}
         numbers = {file.stats.get(f"{end}._batch") for end in ("min", "max")}
         number = file.stats.get("min._batch")
-        if names == {batches.source} and number is not None and numbers == {number} and file.rows >= 0:
+        if sources == {batches.source} and number is not None and numbers == {number} and file.rows >= 0:
             counts[number] += file.rows
         else:
-            mixed.append(EventRowGroups.whole_file(file))
-    for (_, batch), rows in count_rows(filesystem, mixed, [batches]).items():
+            unresolved.append(EventRowGroups.whole_file(file))
+    for (_, batch), rows in count_rows(filesystem, unresolved, [batches]).items():
         counts[batch] += rows
     return counts
 
@@ -180,7 +192,7 @@ def rows_by_batch(filesystem: fs.FileSystem, table: DeltaTable, batches: BatchRa
 def count_rows(
     filesystem: fs.FileSystem, shares: Iterable[EventRowGroups], batches: Sequence[BatchRange]
 ) -> Counter[tuple[str, int]]:
-    """How many rows the shares have of each (source, batch), of the batches given; every row is read."""
+    """The number of rows in the shares by (source, batch), for the given batches; reads every row."""
     names = ["_source", "_batch"]
     counts: Counter[tuple[str, int]] = Counter()
     for rows in read_event_rows(filesystem, shares, names, batches):
@@ -189,46 +201,55 @@ def count_rows(
     return counts
 
 
-def _group_held(group: pq.RowGroupMetaData, batches: Sequence[BatchRange]) -> Literal["all", "some", "none"]:
-    """How many of a row group's rows the batches have, as far as its statistics tell.
+def _group_overlap(
+    group: pq.RowGroupMetaData, batches: Sequence[BatchRange]
+) -> Literal["all", "some", "none"]:
+    """Whether all, some or none of a row group's rows belong to the batches; "some" if that is unknown.
 
-    Parquet's statistics, unlike Delta's, hold text whole. Most row groups are of one batch, and
-    then the two columns that name it need not be read.
+    Parquet's statistics, unlike Delta's, do not truncate text. Most row groups have a single batch, and then
+    the columns `_source` and `_batch` need not be read.
     """
-    source, number = (_range(group, name) for name in ("_source", "_batch"))
-    if source is None or number is None:
+    source_bounds, number_bounds = (_column_bounds(group, name) for name in ("_source", "_batch"))
+    if source_bounds is None or number_bounds is None:
         return "some"
-    near = [one for one in batches if source[0] <= one.source <= source[1]]
-    near = [one for one in near if number[0] <= one.last and one.first <= number[1]]
-    if not near:
+    low_source, high_source = source_bounds
+    low, high = number_bounds
+    candidates = [
+        wanted
+        for wanted in batches
+        if low_source <= wanted.source <= high_source and low <= wanted.last and wanted.first <= high
+    ]
+    if not candidates:
         return "none"
-    whole = source[0] == source[1] and any(one.first <= number[0] and number[1] <= one.last for one in near)
-    return "all" if whole else "some"
+    covered = any(wanted.first <= low and high <= wanted.last for wanted in candidates)
+    return "all" if low_source == high_source and covered else "some"
 
 
-def _range(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | None:
-    """The least and the greatest value of a column that has no NULL; None where that is not known."""
-    found = next((c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == name), None)
-    stats = found.statistics if found is not None else None
+def _column_bounds(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | None:
+    """The minimum and maximum of a column without NULL; None if the statistics do not give them."""
+    chunks = map(group.column, range(group.num_columns))
+    column = next((chunk for chunk in chunks if chunk.path_in_schema == name), None)
+    stats = column.statistics if column is not None else None
     if stats is None or not stats.has_min_max or not stats.has_null_count or stats.null_count:
         return None
     return stats.min, stats.max
 
 
 def decode_rows(rows: pa.Table, measures: Sequence[Measure], key: Key | None = None) -> DecodedRows:
-    """The measures' columns, the keys and the ticks of rows of `events`."""
+    """The ticks, measures and keys of rows of `events`; `keys` is None without a key."""
     columns = tuple(encode_values(measure, single_array(rows.column(measure.name))) for measure in measures)
     keys = encode_keys(key, single_array(rows.column(key.name))) if key else None
     return DecodedRows(as_numpy(rows.column("_tick")), columns, keys)
 
 
-def _of_batches(table: pa.Table, batches: Sequence[BatchRange]) -> pa.ChunkedArray:
+def _batch_filter(table: pa.Table, batches: Sequence[BatchRange]) -> pa.ChunkedArray:
+    """For each row, whether it belongs to one of the batches; all False without batches."""
     source, number = table.column("_source"), table.column("_batch")
-    wanted = None
-    for one in batches:
-        here = pc.and_(
-            pc.equal(source, one.source),
-            pc.and_(pc.greater_equal(number, one.first), pc.less_equal(number, one.last)),
+    mask = None
+    for wanted in batches:
+        in_range = pc.and_(
+            pc.equal(source, wanted.source),
+            pc.and_(pc.greater_equal(number, wanted.first), pc.less_equal(number, wanted.last)),
         )
-        wanted = here if wanted is None else pc.or_(wanted, here)
-    return wanted if wanted is not None else pc.less(number, number)
+        mask = in_range if mask is None else pc.or_(mask, in_range)
+    return mask if mask is not None else pc.less(number, number)

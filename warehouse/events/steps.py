@@ -1,8 +1,8 @@
-"""Steps: the plan of each load, written before anything is loaded.
+"""Step plans: each load's plan, committed before any of its rows are loaded.
 
-A plan says which batches the step moves into history and how many rows they have. Two loaders
-race on its commit: one wins, the other takes up the winner's plan. Loads happen in the order of
-their steps, so a loader first finishes whatever an earlier one left undone.
+A plan lists the batches that the step moves into history, and their row counts. Its commit is a
+compare-and-swap: of two concurrent loaders one wins, and the other continues with the winner's plan. Steps
+are loaded in order, so a loader first completes the steps that earlier loaders did not finish.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import STEPS, Store
 from tidemark.warehouse.events.reader import BatchRange
 
-_FILES = 16  # of the table, at most
+_MAX_FILES = 16  # of the table `steps`, before the plans are rewritten as one file
 
 SCHEMA = pa.schema(
     [
@@ -34,41 +34,42 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The batches of one step, with the rows of each range."""
+    """The plan of one step. `parts` are its batch ranges, one per source, each with its row count."""
 
     step: int
     parts: tuple[tuple[BatchRange, int], ...]
 
     @property
     def batches(self) -> tuple[BatchRange, ...]:
-        """The batch ranges, one a source."""
+        """The batch ranges, one per source."""
         return tuple(batches for batches, _ in self.parts)
 
     @property
     def rows(self) -> int:
-        """Rows of the step in `events`."""
+        """The number of rows of the step in `events`."""
         return sum(rows for _, rows in self.parts)
 
 
 def read_step_plans(
     store: Store, table: DeltaTable, cache: dict[str, pa.Table] | None = None
 ) -> list[StepPlan]:
-    """All plans, by step."""
+    """All plans, in the order of their steps. `cache` is that of `tables.read`."""
     rows = tables.read(store, STEPS, table, cache).sort_by([("step", "ascending"), ("source", "ascending")])
     parts: dict[int, list[tuple[BatchRange, int]]] = {}
     for row in rows.select(["step", "source", "first_batch", "last_batch", "rows"]).to_pylist():
         batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
         parts.setdefault(row["step"], []).append((batches, row["rows"]))
-    return [StepPlan(step, tuple(found)) for step, found in parts.items()]
+    return [StepPlan(step, tuple(step_parts)) for step, step_parts in parts.items()]
 
 
 def write_step_plan(store: Store, table: DeltaTable, plan: StepPlan) -> None:
-    """Commits the plan on the table's version, or raises `tables.LostRace`.
+    """Commits the plan on top of the table's version; raises `tables.LostRace` if another commit was first.
 
-    One file more; where there are `_FILES` already, all plans become one file, so that readers open few.
+    The plan becomes a new file. If the table already has `_MAX_FILES` files, one file with all plans replaces
+    them, so that readers open few files.
     """
     now = datetime.now(UTC)
-    plans = [
+    plan_rows = [
         {
             "step": plan.step,
             "source": batches.source,
@@ -79,16 +80,17 @@ def write_step_plan(store: Store, table: DeltaTable, plan: StepPlan) -> None:
         }
         for batches, count in plan.parts
     ]
-    rows, joined = pa.Table.from_pylist(plans, schema=SCHEMA), tables.list_files(table)
-    if len(joined) < _FILES:
-        joined = []
+    rows = pa.Table.from_pylist(plan_rows, schema=SCHEMA)
+    replaced = tables.list_files(table)
+    if len(replaced) < _MAX_FILES:
+        replaced = []
     else:
         rows = pa.concat_tables([tables.read(store, STEPS, table), rows])
-    tables.append(store, STEPS, rows, table=table, replaces=joined)
+    tables.append(store, STEPS, rows, table=table, replaces=replaced)
 
 
 def planned_batches(plans: Iterable[StepPlan], last_step: int | None = None) -> list[BatchRange]:
-    """The batches of steps 0..last_step, or of every plan."""
+    """The batches of the plans up to `last_step` (inclusive), or of all plans for None."""
     return [
         batches for plan in plans if last_step is None or plan.step <= last_step for batches in plan.batches
     ]

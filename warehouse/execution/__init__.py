@@ -1,1 +1,1 @@
-"""Where tasks run and what rows they are given: Spark, or this process."""
+"""Where tasks run, in Spark or in this process, and how the caller's rows are read."""

@@ -1,12 +1,12 @@
-"""Where tasks run: in Spark's tasks, or in this process. Nothing else of the package asks which.
+"""Executors: run tasks and read input rows, either in Spark or in this process.
 
-A load, a merge or a stream is planned the same way, and writes the same files and commits, by either. So
-what one began the other continues. The caller says which by the first argument of the public calls: a Spark
-session, or None for this process.
+Loads, merges and streams are planned the same way with both executors and write the same files and commits,
+so either executor can continue work that the other began. No other module distinguishes the two. The caller
+chooses with the first argument of the public calls: a Spark session, or None for this process.
 
-    tasks       calls without arguments that hold a bounded slice each; their results come back in order
-    rows        what the caller gives: a DataFrame with Spark, Arrow's rows or Parquet files without. They go
-                through a function of Arrow batches, once a partition in Spark, once in this process
+    tasks       calls without arguments, each over a bounded slice; results come back in task order
+    rows        the caller's input: a DataFrame with Spark, Arrow data or Parquet files without. A function
+                of Arrow batches processes them, once per partition in Spark, once in this process
 """
 
 from __future__ import annotations
@@ -32,13 +32,20 @@ BatchWork = Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]
 
 
 class Input(Protocol):
-    """The rows that a caller gives. They may be gone through more than once."""
+    """The caller's rows. They may be read more than once."""
 
-    def fields(self, *but: str) -> list[Field]:
-        """The columns but those, as Delta has them; InputError for a name twice, or a type not stored."""
+    def fields(self, *excluded: str) -> list[Field]:
+        """All columns except the excluded ones, as Delta fields.
+
+        InputError for a duplicate name, or for a type that cannot be stored.
+        """
 
     def each(self, names: Sequence[str], work: BatchWork) -> list[Any]:
-        """What `work` yields of each partition's batches of these columns, which it finds by their order."""
+        """The results that `work` yields for the batches of each partition.
+
+        The batches have the columns `names` in this order. `work` must find them by position: their names in
+        the batches may differ.
+        """
 
 
 class Executor(Protocol):
@@ -46,23 +53,23 @@ class Executor(Protocol):
 
     @property
     def cores(self) -> int:
-        """How many tasks it runs at a time."""
+        """The number of tasks that run at the same time."""
 
     def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Runs each task, at least once; their results in order."""
+        """The results of the tasks, in order. A task may run more than once."""
 
     def input(self, rows: Any) -> Input:
-        """The rows that the caller gave; InputError where they are not of this executor's kind."""
+        """The caller's rows; InputError if this executor cannot read rows of this type."""
 
 
 def executor_for(spark: SparkSession | None, tuning: Tuning = DEFAULT) -> Executor:
-    """Spark's executor for a session, this process for None."""
+    """A Spark executor for a session, a local one for None."""
     return LocalExecutor(tuning) if spark is None else SparkExecutor(spark)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalExecutor:
-    """Tasks run in this process, one after the other: memory is that of one task at a time."""
+    """Runs tasks in this process, one after the other. Memory: one task at a time."""
 
     tuning: Tuning = DEFAULT
 
@@ -72,11 +79,11 @@ class LocalExecutor:
         return 1
 
     def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Calls each task."""
+        """Calls each task once."""
         return [task() for task in tasks]
 
     def input(self, rows: Any) -> Input:
-        """Arrow's rows, or Parquet files: see `arrowrows.arrow_rows`."""
+        """Arrow data or Parquet files: see `arrow_inputs.arrow_rows`."""
         return LocalInput(arrow_rows(rows, self.tuning))
 
 
@@ -86,93 +93,93 @@ class LocalInput:
 
     rows: ArrowRows
 
-    def fields(self, *but: str) -> list[Field]:
-        """The columns but those, as Delta has them."""
-        return delta_fields(pa.schema([field for field in self.rows.schema if field.name not in but]))
+    def fields(self, *excluded: str) -> list[Field]:
+        """All columns except the excluded ones, as Delta fields."""
+        return delta_fields(pa.schema([field for field in self.rows.schema if field.name not in excluded]))
 
     def each(self, names: Sequence[str], work: BatchWork) -> list[Any]:
-        """What `work` yields."""
+        """The results that `work` yields."""
         return list(work(batch.select(list(names)) for batch in self.rows.read()))
 
 
 @dataclass(frozen=True, slots=True)
 class SparkExecutor:
-    """Each task runs in a Spark task of its own."""
+    """Runs each task in a Spark task of its own."""
 
     spark: SparkSession
 
     @property
     def cores(self) -> int:
-        """Spark's default parallelism; 8 where a session of Spark Connect does not tell."""
+        """Spark's default parallelism; 8 for a Spark Connect session, which does not expose it."""
         try:
             return int(self.spark.sparkContext.defaultParallelism)
-        except Exception:  # noqa: BLE001  a Spark Connect session has no context, and does not tell
+        except Exception:  # noqa: BLE001  a Spark Connect session has no context
             return 8
 
     def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Runs each task in a Spark task; an error of the package in one of them is that error here."""
+        """Runs each task in a Spark task; a TidemarkError of a task is raised here with the same class."""
         if not tasks:
             return []
-        work = list(tasks)
+        task_list = list(tasks)
 
         def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
             for batch in batches:
                 for i in batch.column(0).to_pylist():
-                    yield i, work[i]()
+                    yield i, task_list[i]()
 
-        numbers = self.spark.range(0, len(work), 1, len(work))
-        results = dict(_collected(numbers, execute))
-        return [results[i] for i in range(len(work))]
+        task_numbers = self.spark.range(0, len(task_list), 1, len(task_list))
+        results = dict(_collect_results(task_numbers, execute))
+        return [results[i] for i in range(len(task_list))]
 
     def input(self, rows: Any) -> Input:
         """A DataFrame."""
         if not hasattr(rows, "mapInArrow"):
             raise InputError(
-                "with a Spark session rows are a DataFrame of it, got "
-                f"{type(rows).__module__}.{type(rows).__name__}. Give None in place of the session for "
-                "Arrow's rows and Parquet files, or make a DataFrame of them."
+                "with a Spark session, rows must be a DataFrame of that session; got "
+                f"{type(rows).__module__}.{type(rows).__name__}. Pass None instead of the session to load "
+                "Arrow data or Parquet files, or convert the rows to a DataFrame."
             )
         return SparkInput(rows)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkInput:
-    """A DataFrame's rows, in its partitions."""
+    """The rows of a DataFrame, in its partitions."""
 
     frame: DataFrame
 
-    def fields(self, *but: str) -> list[Field]:
-        """The columns but those, as Delta has them."""
-        return delta_fields(self.frame.drop(*but).schema)
+    def fields(self, *excluded: str) -> list[Field]:
+        """All columns except the excluded ones, as Delta fields."""
+        return delta_fields(self.frame.drop(*excluded).schema)
 
     def each(self, names: Sequence[str], work: BatchWork) -> list[Any]:
-        """What `work` yields in Spark's tasks."""
-        # mapInArrow looks columns up by name, and does not find those with a dot or a backquote in theirs.
-        chosen = self.frame.select(*[quoted(name) for name in names])
-        return _collected(chosen.toDF(*[f"c{i}" for i in range(len(names))]), work)
+        """The results that `work` yields in Spark's tasks."""
+        # mapInArrow looks columns up by name and fails for names with a dot or a backquote: use c0, c1, ...
+        selected = self.frame.select(*[quoted(name) for name in names])
+        return _collect_results(selected.toDF(*[f"c{i}" for i in range(len(names))]), work)
 
 
-def _collected(frame: DataFrame, work: BatchWork) -> list[Any]:
-    """What `work` yields of each partition, carried back as bytes."""
+def _collect_results(frame: DataFrame, work: BatchWork) -> list[Any]:
+    """The results that `work` yields for each partition; they travel to the driver as pickled bytes."""
 
-    def pickled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def pickle_results(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for result in work(batches):
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(result)], pa.binary())], ["result"])
 
     with raise_task_errors():
-        rows = frame.mapInArrow(pickled, "result binary").collect()
+        rows = frame.mapInArrow(pickle_results, "result binary").collect()
     return [pickle.loads(row.result) for row in rows]  # noqa: S301  our own tasks wrote it
 
 
 @contextmanager
 def raise_task_errors() -> Iterator[None]:
-    """An error of the package that a task raised is that error here too, once Spark has tried again."""
+    """Raises a TidemarkError that a Spark task raised as that error, after Spark's own retries."""
     from pyspark.errors import PythonException
 
     try:
         yield
     except PythonException as error:
-        said = error_in_traceback(str(error))
-        if said is None:
+        task_error = error_in_traceback(str(error))
+        if task_error is None:
             raise
-        raise said from error
+        raise task_error from error

@@ -1,1 +1,1 @@
-"""Digests, and Parquet files that carry them: damage is noticed when a file is read."""
+"""Digests, and Parquet files that contain them, so that a read detects damage."""

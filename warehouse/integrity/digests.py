@@ -1,28 +1,27 @@
-"""Digests: 64 bits that tell whether rows, or the bytes that a file was decoded to, are those that they were.
+"""Digests: 64-bit checksums of decoded columns and of multisets of rows.
 
-Two kinds, for two questions.
+    column digest   XXH3 of the values in their order (`column_digest`): of a block of a run, or of a column
+                    of a row group. It covers decoded values: pages and encodings do not change it.
+    row digest      the sum of one hash per row, modulo 2**64 (`fingerprint`, `hash_sum`). It does not depend
+                    on the order of rows, and the digests of parts add up to that of the whole. So the digest
+                    of a merge is the sum over its inputs, and a load's is the sum over the rows it read.
 
-    of a column   XXH3 of the values in their order (`column_digest`): a block of a run, a column of a row
-                  group. It is that of the decoded values, whatever pages and encodings they lie in.
-    of rows       the sum over the rows of a number each, modulo 2**64 (`fingerprint`, `mixed_sum`): rows may
-                  be shared out and reordered at will, and the digests of the parts add. So a merge has the
-                  sum of its inputs, and a load that of the rows it read.
+Different digests prove different values. Two different columns, or multisets of rows, have the same digest
+with probability about 2**-64. Digests detect damage, not forgery: an attacker can construct a collision.
 
-A digest that differs proves other values. Two different columns, or multisets of rows, have the same one with
-probability about 2**-64; who makes them to that end succeeds: digests find damage, not forgery.
+The hash of a row mixes the hashes of all its columns:
 
-The number of a row mixes all of its columns:
+    numbers, times      the value in 64 bits; for decimals, the unscaled value in 128 bits
+    float, double       the bits as a double; all NaN are equal; -0.0 differs from 0.0
+    text, binary        a polynomial in B over the bytes, and the length (`text_hashes`)
+    struct              the fields in order
+    list                the items in order, and their number
+    map                 the entries in any order, and their number
+    NULL                a constant of its own, at any depth
 
-    numbers, times      their value in 64 bits; decimals their unscaled value in 128
-    float, double       their bits as a double; every NaN is one; -0.0 is not 0.0
-    text, binary        its bytes as the digits of a number in base B, and how many they are
-    struct              its fields in order
-    list                its items in order, and how many they are
-    map                 its entries in any order, and how many they are
-    NULL                a number of its own, at any depth
-
-The mixing is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014). B is odd, so the number of a text
-is another wherever one byte is, and that of all texts of a column is a matter of their running sum.
+The mixing function is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014). B is odd, hence invertible
+modulo 2**64. So changing one byte of a text changes its polynomial, and one running sum over the bytes of a
+column gives the polynomials of all its texts.
 """
 
 from __future__ import annotations
@@ -44,50 +43,51 @@ from tidemark.warehouse.columns.measures import as_numpy, as_numpy_bools
 
 Hashes = NDArray[np.uint64]
 DigestInput: TypeAlias = pa.ChunkedArray | pa.Array | NDArray[np.int64] | NDArray[np.float64]
-ColumnsByName: TypeAlias = Mapping[str, Any]  # what `columns_of` returns
+ColumnsByName: TypeAlias = Mapping[str, Any]  # what `columns_by_name` returns
 
-PRIME = np.uint64(0x9E3779B97F4A7C15)
-_NULL = np.uint64(0x6A09E667F3BCC909)
-_ROW = np.uint64(0xBB67AE8584CAA73B)
-_NAN = np.uint64(0x7FF8000000000000)
-_AT_A_TIME = 2**13  # words mixed at a time: they stay in the processor's cache
-_BYTES_AT_A_TIME = 2**14  # of texts
+PRIME = np.uint64(0x9E3779B97F4A7C15)  # also the base B of texts
+_NULL_HASH = np.uint64(0x6A09E667F3BCC909)
+_ROW_SEED = np.uint64(0xBB67AE8584CAA73B)
+_NAN_BITS = np.uint64(0x7FF8000000000000)
+_WORDS_PER_CHUNK = 2**13  # mixed at a time, so that they stay in the processor's cache
+_BYTES_PER_CHUNK = 2**14  # of texts, summed at a time
 
-# Not by pa.array or pa.scalar: they import pandas, which no reader needs.
+# Built from buffers, because pa.array and pa.scalar import pandas, which readers do not need.
 _ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])
 _EMPTY = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])
 
 
-def _filled(array: pa.Array, filling: pa.Array) -> pa.Array:
-    """The array with the one value of the other in place of NULL."""
-    return pc.fill_null(array, filling.cast(array.type)[0])
+def _fill_null(array: pa.Array, filler: pa.Array) -> pa.Array:
+    """The array with NULL replaced by the single value of `filler`, cast to the array's type."""
+    return pc.fill_null(array, filler.cast(array.type)[0])
 
 
 # Columns
 
 
 def columns_by_name(table: pa.Table) -> ColumnsByName:
-    """A table's columns by name: those of 64-bit numbers, without NULL, as NumPy arrays; others unchanged.
+    """The columns of a table by name: long and double columns as NumPy arrays, others unchanged.
 
-    Wrapping a column takes longer than its digest does, so each block that is read is wrapped once, for both.
+    The long and double columns must have no NULL. Wrapping a column as NumPy takes longer than its digest, so
+    a block is wrapped once, for the digest and for the reader.
     """
     return {
-        name: as_numpy(column) if column.type.id in _WORDS else column
+        name: as_numpy(column) if column.type.id in _WORD_TYPES else column
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
 
 
 def column_digest(column: DigestInput) -> int:
-    """The digest of a column's values and NULLs in their order, and of their plain type.
+    """The digest of a column's plain type, and of its values and NULLs in their order.
 
-    Chunks do not matter, but for dictionaries: of these entries and indices count, a chunk at a time.
+    It does not depend on the chunks, except for dictionaries: entries and indices are digested by chunk.
     """
     if isinstance(column, np.ndarray):
         return _xxh3(column, _WORD_SEEDS[column.dtype])
     kind = column.type
-    if kind.id in _WORDS and not column.null_count:
+    if kind.id in _WORD_TYPES and not column.null_count:
         return column_digest(as_numpy(column))
-    seed = _seed(kind)
+    seed = _type_seed(kind)
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     if pa.types.is_dictionary(kind):
         for chunk in chunks:
@@ -95,20 +95,20 @@ def column_digest(column: DigestInput) -> int:
         return seed
     if pa.types.is_list(kind) and len(column):
         lists = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
-        found = _xxh3(_lengths(lists), seed ^ column_digest(pc.list_flatten(lists)))
+        digest = _xxh3(_list_lengths(lists), seed ^ column_digest(pc.list_flatten(lists)))
     else:
-        values, ends = xxhash.xxh3_64(seed=seed), xxhash.xxh3_64(seed=seed)
+        values, lengths = xxhash.xxh3_64(seed=seed), xxhash.xxh3_64(seed=seed)
         for chunk in chunks:
-            for hasher, words in zip((values, ends), _words(chunk), strict=False):
-                _feed(hasher, words)
-        found = values.intdigest() ^ (ends.intdigest() if _is_text(kind) else 0)
+            for hasher, words in zip((values, lengths), _digest_words(chunk), strict=False):
+                _update(hasher, words)
+        digest = values.intdigest() ^ (lengths.intdigest() if _is_text(kind) else 0)
     if column.null_count:
         nulls = np.concatenate([as_numpy_bools(chunk.is_null()) for chunk in chunks])
-        return _xxh3(nulls, found)
-    return found
+        return _xxh3(nulls, digest)
+    return digest
 
 
-def _feed(hasher: Any, words: Any) -> None:
+def _update(hasher: Any, words: Any) -> None:  # xxhash's own types do not accept NumPy arrays
     hasher.update(words)
 
 
@@ -122,38 +122,43 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 @cache
-def _seed(kind: pa.DataType) -> int:
-    # Parquet and Arrow give other names to what lists and maps hold.
+def _type_seed(kind: pa.DataType) -> int:
+    # Parquet and Arrow name the items of lists and maps differently, so nested types share one seed.
     name = "nested" if pa.types.is_nested(kind) else str(plain_type(kind))
     return int(xxhash.xxh3_64_intdigest(name.encode()))
 
 
-def _words(chunk: pa.Array) -> Iterator[NDArray[Any]]:
-    """What is hashed of an array: its values, and of texts also how long each is."""
+def _digest_words(chunk: pa.Array) -> Iterator[NDArray[Any]]:
+    """The arrays to hash for a chunk: its values; for texts, the bytes and then the lengths."""
     kind = chunk.type
     if _is_text(kind):
-        data, offsets = _texts(_filled(chunk.cast(pa.binary()), _EMPTY) if chunk.null_count else chunk)
+        data, offsets = _text_buffers(
+            _fill_null(chunk.cast(pa.binary()), _EMPTY) if chunk.null_count else chunk
+        )
         yield data[int(offsets[0]) : int(offsets[-1])]
         yield np.diff(offsets)
     elif pa.types.is_nested(kind) or pa.types.is_decimal(kind):
         yield value_hashes(chunk)
     else:
-        yield as_numpy(_filled(_number(chunk), _ZERO) if chunk.null_count else _number(chunk))
+        yield as_numpy(_fill_null(_as_number(chunk), _ZERO) if chunk.null_count else _as_number(chunk))
 
 
-def _texts(chunk: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes of texts without NULL, and where each of them begins and the last one ends."""
-    _, ends, data = chunk.buffers()
-    if not len(chunk) or ends is None or data is None:
+def _text_buffers(chunk: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The bytes and the offsets of texts without NULL.
+
+    Text i is bytes[offsets[i] : offsets[i + 1]]. The first offset may be greater than 0.
+    """
+    _, offset_buffer, data = chunk.buffers()
+    if not len(chunk) or offset_buffer is None or data is None:
         return np.empty(0, np.uint8), np.zeros(len(chunk) + 1, np.int64)
-    wide = chunk.type in {pa.large_string(), pa.large_binary()}
-    kind = np.dtype(np.int64 if wide else np.int32)
-    offsets = np.frombuffer(ends, kind, len(chunk) + 1, kind.itemsize * chunk.offset)
+    is_large = chunk.type in {pa.large_string(), pa.large_binary()}
+    width = np.dtype(np.int64 if is_large else np.int32)
+    offsets = np.frombuffer(offset_buffer, width, len(chunk) + 1, width.itemsize * chunk.offset)
     return np.frombuffer(data, np.uint8), offsets.astype(np.int64)
 
 
-def _number(array: pa.Array) -> pa.Array:
-    """Times and booleans as numbers; numbers as they are."""
+def _as_number(array: pa.Array) -> pa.Array:
+    """Times and booleans as integers; other arrays unchanged."""
     kind = array.type
     if pa.types.is_boolean(kind):
         return array.cast(pa.uint8())
@@ -164,9 +169,9 @@ def _number(array: pa.Array) -> pa.Array:
     return array
 
 
-# Columns of 64-bit words are asked for most: they may come as they lie in memory.
-_WORDS = {pa.int64().id, pa.float64().id}
-_WORD_SEEDS = {np.dtype(np.int64): _seed(pa.int64()), np.dtype(np.float64): _seed(pa.float64())}
+# Columns of 64-bit words are digested most often, so their memory is hashed directly.
+_WORD_TYPES = {pa.int64().id, pa.float64().id}
+_WORD_SEEDS = {np.dtype(np.int64): _type_seed(pa.int64()), np.dtype(np.float64): _type_seed(pa.float64())}
 
 
 # Rows
@@ -174,7 +179,7 @@ _WORD_SEEDS = {np.dtype(np.int64): _seed(pa.int64()), np.dtype(np.float64): _see
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """How many rows, and the sum of their numbers modulo 2**64."""
+    """The number of rows, and the sum of their hashes modulo 2**64. Fingerprints of parts add."""
 
     rows: int = 0
     digest: int = 0
@@ -184,121 +189,128 @@ class Fingerprint:
 
 
 def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
-    """The fingerprint of rows of the warehouse's types."""
-    mixes = np.full(rows.num_rows, _ROW)
+    """The fingerprint of rows whose columns have the warehouse's types and order."""
+    hashes = np.full(rows.num_rows, _ROW_SEED)
     for column in rows.columns:
-        mixes = _mixed(mixes + value_hashes(column))
-    return Fingerprint(rows.num_rows, int(mixes.sum(dtype=np.uint64)))
+        hashes = _mix(hashes + value_hashes(column))
+    return Fingerprint(rows.num_rows, int(hashes.sum(dtype=np.uint64)))
 
 
 def hash_sum(
     words: NDArray[np.uint64], ticks: NDArray[np.int64], counts: NDArray[np.int64] | None = None
 ) -> int:
-    """The sum over rows (word, tick) of 64 mixed bits each, each as often as it counts, modulo 2**64."""
+    """The sum of the hashes of the rows (word, tick), modulo 2**64.
+
+    The arrays have one length. Row i counts `counts[i]` times, or once where `counts` is None.
+    """
     total = 0
     with np.errstate(over="ignore"):
-        for at in range(0, len(words), _AT_A_TIME):
-            part = slice(at, at + _AT_A_TIME)
-            mixes = splitmix(words[part] + ticks[part].view(np.uint64) * PRIME)
+        for start in range(0, len(words), _WORDS_PER_CHUNK):
+            part = slice(start, start + _WORDS_PER_CHUNK)
+            hashes = splitmix(words[part] + ticks[part].view(np.uint64) * PRIME)
             if counts is not None:
-                mixes *= counts[part].view(np.uint64)
-            total += int(mixes.sum(dtype=np.uint64))
+                hashes *= counts[part].view(np.uint64)
+            total += int(hashes.sum(dtype=np.uint64))
     return total % 2**64
 
 
 def text_hashes(texts: pa.Array) -> Hashes:
-    """A number for each text or binary, none of them NULL: sum of byte i times B**i, and the length.
+    """A hash for each text or binary: the sum of byte i times B**i, plus length times B, modulo 2**64.
 
-    Of a text of more than 16 KB it is XXH3 in place of the sum.
+    The array must have no NULL. For a text of more than 16 KB, XXH3 replaces the sum. Linear in the bytes.
+
+    Example: for "ab" and "c" the running sums are 0, 97, 97 + 98 B, 97 + 98 B + 99 B**2. The sum of "c" is
+    the last difference, 99 B**2, times B**-2. The hashes are 97 + 98 B + 2 B and 99 + 1 B.
     """
-    data, offsets = _texts(texts)
-    found = np.diff(offsets).view(np.uint64) * PRIME
-    at = 0
+    data, offsets = _text_buffers(texts)
+    hashes = np.diff(offsets).view(np.uint64) * PRIME
+    start = 0
     with np.errstate(over="ignore"):
-        while at < len(texts):
-            most = int(offsets[at]) + _BYTES_AT_A_TIME
-            stop = max(at + 1, int(np.searchsorted(offsets, most, side="right")) - 1)
-            low, high = int(offsets[at]), int(offsets[stop])
-            if high - low > _BYTES_AT_A_TIME:  # one text
-                found[at] += np.uint64(_xxh3(data[low:high], 0))
+        while start < len(texts):
+            byte_limit = int(offsets[start]) + _BYTES_PER_CHUNK
+            stop = max(start + 1, int(np.searchsorted(offsets, byte_limit, side="right")) - 1)
+            low, high = int(offsets[start]), int(offsets[stop])
+            if high - low > _BYTES_PER_CHUNK:  # a single long text
+                hashes[start] += np.uint64(_xxh3(data[low:high], 0))
             else:
-                powers, inverses = _powers()
+                powers, inverses = _base_powers()
                 sums = np.zeros(high - low + 1, np.uint64)
                 np.cumsum(data[low:high] * powers[: high - low], out=sums[1:])
-                begin, end = offsets[at:stop] - low, offsets[at + 1 : stop + 1] - low
-                # The sum of a text that begins at byte k has the factor B**k: it is taken out again.
-                found[at:stop] += (sums[end] - sums[begin]) * inverses[begin]
-            at = stop
-    return found
+                begins, ends = offsets[start:stop] - low, offsets[start + 1 : stop + 1] - low
+                # The sum of a text that begins at byte k of the chunk has the factor B**k: divide it out.
+                hashes[start:stop] += (sums[ends] - sums[begins]) * inverses[begins]
+            start = stop
+    return hashes
 
 
 @cache
-def _powers() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """B**i and B**-i modulo 2**64, for as many i as bytes are taken at a time, and one more."""
-    result = []
+def _base_powers() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """B**i and B**-i modulo 2**64, for i = 0 .. _BYTES_PER_CHUNK."""
+    powers = []
     for base in (int(PRIME), pow(int(PRIME), -1, 2**64)):
-        steps = np.full(_BYTES_AT_A_TIME + 1, base, np.uint64)
-        steps[0] = 1
-        result.append(np.multiply.accumulate(steps))
-    return result[0], result[1]
+        factors = np.full(_BYTES_PER_CHUNK + 1, base, np.uint64)
+        factors[0] = 1
+        powers.append(np.multiply.accumulate(factors))
+    return powers[0], powers[1]
 
 
-def _mixed(words: Hashes) -> Hashes:
+def _mix(words: Hashes) -> Hashes:
     return splitmix(words + PRIME)
 
 
 def value_hashes(column: pa.Array) -> Hashes:
-    """A number for each value of the column, NULL included."""
+    """A hash for each value of the column, NULL included."""
     kind = column.type
     if pa.types.is_struct(kind):
-        found = np.full(len(column), _ROW)
-        for part in column.flatten():
-            found = _mixed(found + value_hashes(part))
+        hashes = np.full(len(column), _ROW_SEED)
+        for field in column.flatten():
+            hashes = _mix(hashes + value_hashes(field))
     elif pa.types.is_map(kind):
         entries = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
-        found = _items(column.cast(entries), ordered=False)
+        hashes = _list_hashes(column.cast(entries), ordered=False)
     elif pa.types.is_list(kind):
-        found = _items(column, ordered=True)
+        hashes = _list_hashes(column, ordered=True)
     elif pa.types.is_decimal(kind):
-        found = _decimals(column)
+        hashes = _decimal_hashes(column)
     else:
-        found = _mixed(_plain(column))
+        hashes = _mix(_scalar_words(column))
     if column.null_count:
-        found[as_numpy_bools(column.is_null())] = _NULL
-    return found
+        hashes[as_numpy_bools(column.is_null())] = _NULL_HASH
+    return hashes
 
 
-def _lengths(lists: pa.Array) -> NDArray[np.int64]:
-    """How many items each list has; none where it is NULL."""
-    return as_numpy(_filled(pc.list_value_length(lists), _ZERO)).astype(np.int64)
+def _list_lengths(lists: pa.Array) -> NDArray[np.int64]:
+    """The number of items of each list; 0 for NULL."""
+    return as_numpy(_fill_null(pc.list_value_length(lists), _ZERO)).astype(np.int64)
 
 
-def _items(column: pa.Array, *, ordered: bool) -> Hashes:
-    """Of each list the sum of its items' mixes, each with its place where that counts, and their number."""
-    counts = _lengths(column)
-    ends = np.cumsum(counts)
-    found = _mixed(value_hashes(pc.list_flatten(column)))
+def _list_hashes(column: pa.Array, *, ordered: bool) -> Hashes:
+    """For each list, its length and the sum of its item hashes, mixed; `ordered` adds each item's place."""
+    lengths = _list_lengths(column)
+    ends = np.cumsum(lengths)
+    items = _mix(value_hashes(pc.list_flatten(column)))
     if ordered:
-        places = np.arange(len(found)) - np.repeat(ends - counts, counts)
-        found = _mixed(found + places.astype(np.uint64) * PRIME)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(found, dtype=np.uint64)])
-    return _mixed((sums[ends] - sums[ends - counts]) + counts.astype(np.uint64))
+        places = np.arange(len(items)) - np.repeat(ends - lengths, lengths)
+        items = _mix(items + places.astype(np.uint64) * PRIME)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items, dtype=np.uint64)])
+    return _mix((sums[ends] - sums[ends - lengths]) + lengths.astype(np.uint64))
 
 
-def _decimals(column: pa.Array) -> Hashes:
-    """Both halves of the unscaled 128 bits."""
-    if not len(column):  # whose buffer may be of any size
+def _decimal_hashes(column: pa.Array) -> Hashes:
+    """Hashes of both 64-bit halves of the unscaled 128-bit values."""
+    if not len(column):  # the buffer of an empty array may have any size
         return np.empty(0, np.uint64)
     words = np.frombuffer(column.buffers()[1], np.uint64, 2 * len(column), 16 * column.offset)
-    return _mixed(_mixed(words[::2]) + words[1::2])
+    return _mix(_mix(words[::2]) + words[1::2])
 
 
-def _plain(column: pa.Array) -> Hashes:
+def _scalar_words(column: pa.Array) -> Hashes:
+    """64 bits for each value of a column that is not nested or decimal; NULL as 0 or empty text."""
     kind = column.type
     if pa.types.is_floating(kind):
-        floats = as_numpy(_filled(column.cast(pa.float64()), _ZERO))
-        return np.where(np.isnan(floats), _NAN, floats.view(np.uint64))
+        floats = as_numpy(_fill_null(column.cast(pa.float64()), _ZERO))
+        return np.where(np.isnan(floats), _NAN_BITS, floats.view(np.uint64))
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        # As bytes: an engine may have taken bytes for text that are none.
-        return text_hashes(_filled(column.cast(pa.binary()), _EMPTY))
-    return as_numpy(_filled(_number(column).cast(pa.int64()), _ZERO)).view(np.uint64)
+        # As binary: some engines store bytes in text columns that are not valid UTF-8.
+        return text_hashes(_fill_null(column.cast(pa.binary()), _EMPTY))
+    return as_numpy(_fill_null(_as_number(column).cast(pa.int64()), _ZERO)).view(np.uint64)

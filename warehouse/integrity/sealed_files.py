@@ -1,15 +1,15 @@
-"""Sealed files: Parquet files that know what they hold, so that damage shows when they are read.
+"""Sealed files: Parquet files with digests of their contents in the footer, so that a read detects damage.
 
-The footer of a file has, under one key, its seal: the name and the rows of each row group, and the digest
-of each of its columns as they are decoded (digests.py). A read compares what it decoded with it. Whatever
-lies between the disk's bytes and the decoded column is covered: pages, headers, encodings, the schema.
+The footer has a seal under one metadata key: the name and row count of each row group, and the digest of each
+of its columns as decoded (digests.py). A read compares the decoded columns with it. So the comparison covers
+everything between the bytes on disk and the decoded column: pages, headers, encodings, the schema.
 
-Row groups are found by name, and one whose name a reader does not know is not read: so later versions may
-add to a file what this one has not. Files of earlier versions, and those that another tool rewrote, have no
-seal: they are read as they are, their row groups by their order.
+Row groups are found by name, and readers skip names that they do not know. So later versions may add row
+groups to a file. Files of earlier versions, and files that another tool rewrote, have no seal: they are read
+without comparison, and their row groups are identified by position.
 
-Pages have checksums as well, for every reader of Parquet. Checking them takes as long as decoding, so
-`checksums` asks for it where a file is read once: in loads, merges and verify.
+Pages have checksums too, which any Parquet reader can check. Checking takes as long as decoding, so the
+option `checksums` turns it on only where a file is read once: in loads, merges and verify.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from tidemark.warehouse.integrity.digests import column_digest
 from tidemark.warehouse.os_errors import report_unreadable_file
 
 SEAL = b"tidemark.seal"
-ROWS = "rows"  # the name of row groups that are all alike
-_BELOW = "\0"  # between the name of a struct and that of its field; no column has it in its name
+ROWS = "rows"  # the row groups' name in files with one kind of row group
+_FIELD_SEPARATOR = "\0"  # between the name of a struct and of its field; column names do not contain it
+_CHECKSUM_BYTES = 16  # the seal is a checksum in hexadecimal, then JSON
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
-    """What the seal says of a row group: `columns` has the digest of each column and field of a struct."""
+class _SealedGroup:
+    """A row group's entry in the seal. `columns` maps each path (see `_leaves`) to its digest."""
 
     name: str
     rows: int
@@ -45,12 +46,15 @@ class _Group:
 
 
 class SealedWriter:
-    """Writes row groups, and the seal when it is closed. `how` are options of Parquet's writer."""
+    """Writes row groups, and the seal on close. `parquet_options` are options of pyarrow's ParquetWriter."""
 
-    def __init__(self, filesystem: fs.FileSystem, path: str, schema: pa.Schema, **how: Any) -> None:
-        # What another file's footer held beside its columns is no part of this one's.
-        own = schema.remove_metadata()
-        self._writer = pq.ParquetWriter(path, own, filesystem=filesystem, write_page_checksum=True, **how)
+    def __init__(
+        self, filesystem: fs.FileSystem, path: str, schema: pa.Schema, **parquet_options: Any
+    ) -> None:
+        # Metadata of the file that the schema came from must not get into this footer.
+        self._writer = pq.ParquetWriter(
+            path, schema.remove_metadata(), filesystem=filesystem, write_page_checksum=True, **parquet_options
+        )
         self._groups: list[dict[str, Any]] = []
 
     def write(self, rows: pa.Table, name: str = ROWS) -> None:
@@ -75,31 +79,30 @@ class SealedWriter:
 
 
 class SealedFile:
-    """An open file; ValueError where what is read of it is not what was written.
+    """An open file. Reads raise ValueError where the rows differ from the rows that were written.
 
-    `names` are those of the row groups, by their order, of a file without a seal.
+    `names` names the row groups of a file without a seal, in their order.
     """
 
     def __init__(self, file: pq.ParquetFile, names: Sequence[str] = ()) -> None:
         self.metadata = file.metadata
         self._file = file
-        self._seal = _seal(file.metadata)
+        self._seal = _read_seal(file.metadata)
         self.is_sealed = self._seal is not None
         self.names = tuple(names if self._seal is None else (group.name for group in self._seal))
 
     def read(self, *names: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of the row groups of these names, in order; of all where none is given."""
-        groups = range(self.metadata.num_row_groups)
-        wanted = [g for g in groups if not names or self._name(g) in names]
-        found = [self.read_group(g, columns) for g in wanted]
-        # Without row groups it still has the columns.
-        return pa.concat_tables(found) if found else self._file.read_row_groups([], _list(columns))
+        """The rows of the row groups with these names, in file order; of all row groups without names."""
+        numbers = range(self.metadata.num_row_groups)
+        tables = [self.read_group(i, columns) for i in numbers if not names or self._name(i) in names]
+        # Without row groups the result still has the columns.
+        return pa.concat_tables(tables) if tables else self._file.read_row_groups([], _as_list(columns))
 
     def read_group(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of one row group."""
-        rows = self._file.read_row_group(group, columns=_list(columns), use_threads=False)
+        """The rows of the row group with this number, counted from 0."""
+        rows = self._file.read_row_group(group, columns=_as_list(columns), use_threads=False)
         if self._seal is not None:
-            _check(rows, self._seal[group], group)
+            _check_digests(rows, self._seal[group], group)
         return rows.replace_schema_metadata()
 
     def _name(self, group: int) -> str:
@@ -114,15 +117,16 @@ def open_sealed(
     texts: Sequence[str] = (),
     names: Sequence[str] = (),
     checksums: bool = False,
-    told: str | None = None,
+    display_name: str | None = None,
 ) -> Iterator[SealedFile]:
-    """The file at the path; whatever cannot be read of it inside is DamagedWarehouse with its name.
+    """Opens the file at the path; errors while it is read inside become DamagedWarehouse with its name.
 
-    The columns `texts` come as dictionaries. 96-bit times, which Spark's default has, reach as far as others.
-    `told` is the file's name in errors.
+    The columns `texts` are read as dictionaries. `names` is that of `SealedFile`. INT96 timestamps, Spark's
+    default, are read as microseconds to cover the same years as others. `display_name` replaces the path in
+    errors.
     """
     with (
-        report_unreadable_file(told or path),
+        report_unreadable_file(display_name or path),
         pq.ParquetFile(
             path,
             filesystem=filesystem,
@@ -134,42 +138,46 @@ def open_sealed(
         yield SealedFile(file, names)
 
 
-def _list(columns: Sequence[str] | None) -> list[str] | None:
+def _as_list(columns: Sequence[str] | None) -> list[str] | None:
     return None if columns is None else list(columns)
 
 
-def _seal(footer: pq.FileMetaData) -> list[_Group] | None:
-    """The seal of a file; None where it has none. ValueError where it does not fit the file."""
-    held = (footer.metadata or {}).get(SEAL)
-    if held is None:
+def _read_seal(footer: pq.FileMetaData) -> list[_SealedGroup] | None:
+    """The seal of a file, None if it has none. ValueError if it is damaged or does not match the file."""
+    seal = (footer.metadata or {}).get(SEAL)
+    if seal is None:
         return None
-    told, text = held[:16], held[16:]
-    if xxhash.xxh3_64_hexdigest(text).encode() != told:
+    checksum, text = seal[:_CHECKSUM_BYTES], seal[_CHECKSUM_BYTES:]
+    if xxhash.xxh3_64_hexdigest(text).encode() != checksum:
         raise ValueError("its seal is not what was written")
-    groups = [_Group(**one) for one in json.loads(text)]
-    rows = [footer.row_group(g).num_rows for g in range(footer.num_row_groups)]
-    if [group.rows for group in groups] != rows:
-        raise ValueError("it has other row groups than its seal says")
+    groups = [_SealedGroup(**entry) for entry in json.loads(text)]
+    sealed_rows = [group.rows for group in groups]
+    rows = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+    if rows != sealed_rows:
+        raise ValueError("its row groups do not match its seal")
     return groups
 
 
-def _check(rows: pa.Table, group: _Group, number: int) -> None:
+def _check_digests(rows: pa.Table, group: _SealedGroup, number: int) -> None:
     for path, column in _leaves(with_plain_types(rows)):
         if group.columns.get(path) != f"{column_digest(column):016x}":
-            name = path.replace(_BELOW, ".").rstrip(".")
+            name = path.replace(_FIELD_SEPARATOR, ".").rstrip(".")
             raise ValueError(f"the column {name!r} of row group {number} is not what was written")
 
 
 def _leaves(rows: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """The columns by name; of a struct which rows have it, and its fields, as they may be read alone."""
+    """The columns by path. A struct yields its NULL mask and then its fields, as fields may be read alone.
+
+    With / for the separator, a long `n` and a struct `s` of `a` and `b` yield the paths n, s/, s/a and s/b.
+    """
     for name, column in zip(rows.column_names, rows.columns, strict=True):
-        yield from _leaf(name, column)
+        yield from _column_leaves(name, column)
 
 
-def _leaf(path: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
+def _column_leaves(path: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
     if not pa.types.is_struct(column.type):
         yield path, column
         return
-    yield path + _BELOW, column.is_null()
-    for field, part in zip(column.type.fields, column.flatten(), strict=True):
-        yield from _leaf(path + _BELOW + field.name, part)
+    yield path + _FIELD_SEPARATOR, column.is_null()
+    for field, field_column in zip(column.type.fields, column.flatten(), strict=True):
+        yield from _column_leaves(path + _FIELD_SEPARATOR + field.name, field_column)
