@@ -116,9 +116,9 @@ def test_the_winners_of_foreign_programs_are_named_by_what_their_log_tells(store
     (log / f"{2:020d}.json").write_text(json.dumps({"txn": {"appId": "a", "version": 1}}) + "\n")
     with pytest.raises(tables.LostRace) as raised:
         tables.commit(table, [])
-    assert [one.by for one in raised.value.winners] == [
+    assert [one.description for one in raised.value.winners] == [
         "Apache-Spark/4.2.0 (OPTIMIZE)",
-        "another program (no operation told)",
+        "another program (operation unknown)",
     ]
 
 

@@ -1,15 +1,16 @@
-"""Commits that race: who made them, what became of one that raised an error, and when to stop trying.
+"""Optimistic concurrency control: whether a commit succeeded that raised an error, and when it is retried.
 
-An error of a commit is no answer. delta-rs raises the same for a lost race and for what can never
-succeed, and where the answer of a store was lost the commit may be done. So every commit has an id
-in its `commitInfo`, with the host and process that made it, and after any error the log is read:
+An error of a commit does not tell whether the commit succeeded. delta-rs raises the same error for a lost
+race and for a commit that can never succeed; and if the response of an object store is lost, the commit may
+be in the log. So the `commitInfo` of every commit has an id, and the host and process that made it. After any
+error the log is read:
 
-    our id is there                 the commit is done
-    others' versions are there      the race is lost: `LostRace`, look at a fresh snapshot
-    nothing newer, look after look  the commit was refused: `CommitFailed`, with the cause
+    our id is in the log                 the commit succeeded
+    newer versions of other writers      the race is lost: `LostRace`; the writer re-reads the table
+    nothing newer, after several reads   the commit was refused: `CommitFailed`, with the cause
 
-A lost race is tried again, after a pause that grows and is partly random, so that those who race
-drift apart. Each race that is lost was won by somebody else, so the table always moves on.
+A lost race is retried after a pause that grows exponentially and is partly random (backoff with jitter).
+Whenever one writer loses a race, another one has committed, so the table always makes progress.
 """
 
 from __future__ import annotations
@@ -39,20 +40,25 @@ from tidemark.warehouse.errors import CommitFailed, Contended, DamagedWarehouse
 from tidemark.warehouse.os_errors import as_system_refused, unreadable_file_error
 
 T = TypeVar("T")
-Write = Callable[[dict[str, str]], object]  # commits, with the signature that it is given
+Write = Callable[[dict[str, str]], object]  # commits with the given custom metadata
 
 _LOG = logging.getLogger("tidemark.commits")
 _ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
-_SECRET = re.compile(r"(?<=://)[^/\s@]*@|\?[^\s'\")]*")  # of an address: who may, and the signed question
-_NAMED = 5  # writers that an error names
+_SECRET = re.compile(r"(?<=://)[^/\s@]*@|\?[^\s'\")]*")  # user, password and query string of an address
+_MAX_WRITERS = 5  # that an error lists
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often a race is run and how long is waited between: seconds, the pauses' sum included.
+    """How often a commit is tried, and how long the pauses between the tries are.
 
-    A pause is `first` seconds, then twice as long each time up to `longest`; up to half of it is left
-    out at random. `looks` are the pauses between the looks at a log that shows no commit of anybody's.
+    tries     the number of tries at most
+    seconds   the sum of all pauses at most
+    first     the first pause in seconds; each further one is twice as long, up to `longest`. Up to half of a
+              pause is left out at random
+    looks     the pauses in seconds between reads of a log that shows no new commit
+    pause     sleeps; a test replaces it
+    draw      a random number from 0 to 1
     """
 
     tries: int = 20
@@ -64,7 +70,7 @@ class Patience:
     draw: Callable[[], float] = random.random
 
     def pauses(self) -> Iterator[float]:
-        """The pauses between the tries: one fewer than tries, and no more than `seconds` together."""
+        """The pauses between the tries, one fewer than tries; their sum is at most `seconds`."""
         left = self.seconds
         for number in range(self.tries - 1):
             pause = min(self.longest, self.first * 2.0**number) * (1 - self.draw() / 2)
@@ -79,7 +85,7 @@ PATIENCE = Patience()  # of every commit
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A version of a table, as its log tells of it: by whom, what and when; None: not told."""
+    """A version of a table: its writer, operation and time as the log has them; None if it does not."""
 
     version: int
     id: str | None = None
@@ -90,16 +96,16 @@ class Commit:
     at_ms: int | None = None
 
     @property
-    def by(self) -> str:
-        """Who made it, and what it did."""
-        who = f"{self.writer or 'another program'}"
+    def description(self) -> str:
+        """Its writer and its operation."""
+        writer = f"{self.writer or 'another program'}"
         if self.host is not None:
-            who += f", process {self.process} on {self.host}"
-        return f"{who} ({self.operation or 'no operation told'})"
+            writer += f", process {self.process} on {self.host}"
+        return f"{writer} ({self.operation or 'operation unknown'})"
 
 
 class LostRace(Exception):
-    """Others committed first: plan again on a fresh snapshot. `winners` are their commits, if known."""
+    """Another writer committed first: plan again on a fresh snapshot. `winners` are its commits, if known."""
 
     def __init__(self, message: str, winners: tuple[Commit, ...] = ()) -> None:
         super().__init__(message)
@@ -107,7 +113,7 @@ class LostRace(Exception):
 
 
 def commit_metadata() -> dict[str, str]:
-    """What a commit carries in its `commitInfo`: an id of its own, and who makes it."""
+    """The custom metadata of a commit, for its `commitInfo`: a unique id, and the process that makes it."""
     return {
         _ID: uuid.uuid4().hex,
         _WRITER: _writer(),
@@ -127,52 +133,60 @@ def _writer() -> str:
 
 
 def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] = ()) -> None:
-    """Has `write` commit with a signature on top of the table's version; returns once that is certainly done.
+    """Commits by `write` on top of the table's version; returns only if the commit is certainly in the log.
 
-    `added` are the paths of new files: by them the commit is known where its log entry was removed.
-    Raises `LostRace` where others were first, and `CommitFailed` where nobody was.
+    write   commits, with the custom metadata that it is given
+    added   the paths of new files; they identify the commit if its log entry was removed already
+
+    Raises LostRace if another writer committed first, and CommitFailed if the commit was refused.
     """
-    planned, told = table.version(), commit_metadata()
+    planned, metadata = table.version(), commit_metadata()
     try:
-        write(told)
-    except Exception as error:  # of any kind: the log tells
+        write(metadata)
+    except Exception as error:  # of any type: only the log can tell
         log = _Log(table)
-        if not log.has(planned, told[_ID], added, error):
+        if not log.has(planned, metadata[_ID], added, error):
             if as_system_refused(f"the commit to {log.place}", error):
-                raise  # the call that this is a part of tells it, see refusals.py
+                raise  # the caller converts it, see os_errors.py
             raise CommitFailed(
                 f"the commit to {log.place} was refused: {first_line(error)}. Its log has nothing newer than "
-                f"version {planned}: nothing was changed. Mend what is named (a permission, a property or a "
-                "feature of the table) and run the same again."
+                f"version {planned}: nothing was changed. Remove the cause (a permission, a property or "
+                "a feature of the table) and run the same again."
             ) from error
-        _LOG.warning("%s: a commit raised %s, and is done all the same", log.place, type(error).__name__)
+        _LOG.warning("%s: a commit raised %s, but it is in the log", log.place, type(error).__name__)
 
 
-def _look(ask: Callable[[], bool]) -> bool:
-    """Asks until it is so, or the looks are used up: what a store was told may show late."""
+def _becomes_true(condition: Callable[[], bool]) -> bool:
+    """Evaluates the condition several times, with pauses: a store may show a write late.
+
+    Raises the error of the last evaluation.
+    """
     pauses = iter(PATIENCE.looks)
     while True:
         pause = next(pauses, None)
         try:
-            found = ask()
+            is_true = condition()
         except (OSError, DeltaError, DamagedWarehouse):
             if pause is None:
                 raise
-            found = False
-        if found or pause is None:
-            return found
+            is_true = False
+        if is_true or pause is None:
+            return is_true
         PATIENCE.pause(pause)
 
 
-def create_and_confirm(make: Write, here: Callable[[], bool], name: str) -> None:
-    """Has `make` create a table with a signature; returns once there is one, whoever made it."""
+def create_and_confirm(make: Write, exists: Callable[[], bool], name: str) -> None:
+    """Creates a table by `make`; returns if the table exists, also if another process created it.
+
+    Raises CommitFailed if it does not exist.
+    """
     try:
         make(commit_metadata())
-    except Exception as error:  # of any kind, as above
-        there = False
-        with suppress(OSError, DeltaError):  # where one cannot look, either
-            there = _look(here)
-        if not there:
+    except Exception as error:  # of any type, as above
+        is_there = False
+        with suppress(OSError, DeltaError):  # the table cannot be read either
+            is_there = _becomes_true(exists)
+        if not is_there:
             if as_system_refused(f"the creation of the table {name}", error):
                 raise
             raise CommitFailed(
@@ -185,83 +199,88 @@ class _Log:
     """The log of a table, read entry by entry."""
 
     def __init__(self, table: DeltaTable) -> None:
-        self._options = table._storage_options  # noqa: SLF001  a table does not tell otherwise where it lies
+        self._options = table._storage_options  # noqa: SLF001  there is no public way to them
         self._uri = table.table_uri
         self._files = Store.from_uri(self._uri, self._options).filesystem()
         self.place = without_secrets(self._uri.rstrip("/"))
 
     def has(self, planned: int, own: str, added: Collection[str], error: Exception) -> bool:
-        """Whether the commit is in the log; `LostRace` where only others' are, False where nobody's is."""
+        """Whether the commit is in the log: LostRace if only newer ones of others are, False if none is."""
         try:
-            return _look(lambda: self._has(planned, own, added, error))
+            return _becomes_true(lambda: self._has(planned, own, added, error))
         except (OSError, DeltaError) as unread:
             raise CommitFailed(
-                f"whether the commit to {self.place} is done is not known: it raised {first_line(error)}, "
-                f"and the log cannot be read: {first_line(unread)}. Run the same again: what is done is not "
-                "done twice."
+                f"it is not known whether the commit to {self.place} succeeded: it raised "
+                f"{first_line(error)}, and the log cannot be read: {first_line(unread)}. Run the same again: "
+                "nothing is done twice."
             ) from error
 
     def _has(self, planned: int, own: str, added: Collection[str], error: Exception) -> bool:
-        found: list[Commit] = []
-        for one in self._since(planned + 1):
-            if one.id == own:
+        newer: list[Commit] = []
+        for commit in self._since(planned + 1):
+            if commit.id == own:
                 return True
-            found.append(one)
-        if not found:
+            newer.append(commit)
+        if not newer:
             table = DeltaTable(self._uri, storage_options=self._options)
             if table.version() <= planned:
                 return False
-            # Newer than what is missing: a checkpoint took the place of entries, and they were removed.
-            between = range(planned + 1, table.version() + 1)
-            found = [told for at in between if (told := self._entry(at)) is not None]
-            if any(one.id == own for one in found) or _all_in(added, table.file_uris()):
+            # The table is newer than the missing entry: a checkpoint replaced entries, and they were removed.
+            versions = range(planned + 1, table.version() + 1)
+            newer = [entry for version in versions if (entry := self._entry(version)) is not None]
+            if any(commit.id == own for commit in newer) or _all_in(added, table.file_uris()):
                 return True
-        raise LostRace(first_line(error), tuple(found)) from error
+        raise LostRace(first_line(error), tuple(newer)) from error
 
-    def _since(self, first: int) -> Iterator[Commit]:
-        while (found := self._entry(first)) is not None:
-            yield found
-            first += 1
+    def _since(self, version: int) -> Iterator[Commit]:
+        while (commit := self._entry(version)) is not None:
+            yield commit
+            version += 1
 
-    def _entry(self, at: int) -> Commit | None:
-        path = f"_delta_log/{at:020d}.json"
+    def _entry(self, version: int) -> Commit | None:
+        path = f"_delta_log/{version:020d}.json"
         if self._files.get_file_info(path).type == fs.FileType.NotFound:
             return None
         with self._files.open_input_stream(path) as stream:
             text = stream.read()
         try:
             actions = [json.loads(line) for line in text.splitlines() if line.strip()]
-            info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
-            return _told(at, dict(info or {}))
+            infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
+            info: dict[str, Any] = next(infos, {})
+            return _commit_of(version, dict(info or {}))
         except (ValueError, TypeError) as error:
             raise unreadable_file_error(f"{self.place}/{path}", error) from error
 
 
-def _told(at: int, info: dict[str, Any]) -> Commit:
+def _commit_of(version: int, info: dict[str, Any]) -> Commit:
+    """A commit from its `commitInfo`."""
+
     def text(*names: str) -> str | None:
         return next((str(info[name]) for name in names if info.get(name) is not None), None)
 
-    when = info.get("timestamp")
+    timestamp = info.get("timestamp")
     return Commit(
-        at,
+        version,
         text(_ID),
         text(_WRITER, "engineInfo"),
         text(_HOST),
         text(_PROCESS),
         text("operation"),
-        when if isinstance(when, int) else None,
+        timestamp if isinstance(timestamp, int) else None,
     )
 
 
 def _all_in(added: Collection[str], files: Collection[str]) -> bool:
+    """Whether all added paths, at least one, are among the files of the table."""
     names = {uri.rsplit("/", 1)[-1] for uri in files}
     return bool(added) and all(path.rsplit("/", 1)[-1] in names for path in added)
 
 
 def retry_lost_races(name: str, attempt: Callable[[], T]) -> T:
-    """Calls `attempt` until it does not lose its race; `Contended` once the patience has run out.
+    """Calls `attempt` until it does not raise LostRace; Contended after the last try of PATIENCE.
 
-    The attempt looks at a fresh snapshot each time. `name` is what it commits to.
+    name      the table, for errors and the log
+    attempt   plans on a fresh snapshot each time, and commits
     """
     began, pauses = time.monotonic(), PATIENCE.pauses()
     winners: list[Commit] = []
@@ -276,19 +295,19 @@ def retry_lost_races(name: str, attempt: Callable[[], T]) -> T:
             if pause is None:
                 seconds = time.monotonic() - began
                 raise Contended(_contended(name, tries, seconds, winners, race)) from race
-            won = race.winners[-1].by if race.winners else "others"
-            _LOG.warning("%s: try %d lost the race to %s; again in %.2f s", name, tries, won, pause)
+            winner = race.winners[-1].description if race.winners else "others"
+            _LOG.warning("%s: try %d lost the race to %s; again in %.2f s", name, tries, winner, pause)
             PATIENCE.pause(pause)
 
 
 def _contended(name: str, tries: int, seconds: float, winners: list[Commit], race: LostRace) -> str:
-    newest = {one.by: one for one in winners}
-    counts = Counter(one.by for one in winners).most_common(_NAMED)
-    by = "; ".join(f"{who}: {count} commits, the last {_when(newest[who])}" for who, count in counts)
+    newest = {commit.description: commit for commit in winners}
+    counts = Counter(commit.description for commit in winners).most_common(_MAX_WRITERS)
+    writers = "; ".join(f"{who}: {count} commits, the last {_when(newest[who])}" for who, count in counts)
     return (
-        f"{tries} tries in {seconds:.0f} s to commit to {name} lost the race to others: {by or 'not known'}. "
-        f"The last was told: {race}. Nothing was lost, and nothing was done twice: run the same again when "
-        "they are done, or let fewer write at once."
+        f"{tries} tries in {seconds:.0f} s to commit to {name} lost the race to others: "
+        f"{writers or 'not known'}. The last error: {race}. Nothing was lost, and nothing was done twice: "
+        "run the same again when they are done, or let fewer processes write at once."
     )
 
 
@@ -300,11 +319,11 @@ def _when(commit: Commit) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's text, without what may be secret in an address."""
+    """The first line of an error's text, without secrets in addresses."""
     lines = str(error).splitlines()
     return without_secrets(lines[0]) if lines else type(error).__name__
 
 
 def without_secrets(text: str) -> str:
-    """The text without the users, passwords and queries of its addresses."""
+    """The text without the users, passwords and query strings of its addresses."""
     return _SECRET.sub("", text)

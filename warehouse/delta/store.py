@@ -1,4 +1,4 @@
-"""Where a warehouse lies: one folder, local or in an object store, and the names inside it."""
+"""The location of a warehouse: one folder, local or in an object store, and the names of its tables."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tidemark.warehouse.delta import containment
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.sizes import DEFAULT, Tuning, tuning_of
 
-# In a local path delta-rs takes these for escapes, or refuses them.
-_UNFIT = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")
+# delta-rs decodes or refuses these in a local path.
+_UNSUPPORTED = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")
 
 EVENTS = "events"
 STEPS = "steps"
@@ -24,15 +24,16 @@ LEDGER = "ledger"
 REJECTED = "rejected"
 KEYS = "keys"
 KEY_MARKS = "key_marks"
-PARENTS = ("runs", "marks", KEYS, KEY_MARKS)  # of the projections' tables, or these themselves
+PARENTS = ("runs", "marks", KEYS, KEY_MARKS)  # folders of the projections' tables
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A warehouse's folder. Plain text and options, so it travels to Spark's tasks.
+    """A warehouse's folder: a plain value that is sent to Spark's tasks.
 
-    `uri` is an absolute path, or the address of an object store as delta-rs takes it; what
-    `storage_options` means is delta-rs's business. `tuning` is that of the call that works on the folder.
+    uri               an absolute path, or an address of an object store in the form of delta-rs
+    storage_options   the options of the object store, as delta-rs defines them
+    tuning            the sizes of the current call
     """
 
     uri: str
@@ -46,7 +47,7 @@ class Store:
         storage_options: dict[str, str] | None = None,
         tuning: Tuning | None = None,
     ) -> Store:
-        """The store at a path or address; a relative path is taken from the working folder."""
+        """The store at a path or address; a relative path starts at the working directory."""
         tuning = tuning_of(tuning)
         text = os.fspath(uri)
         parsed = urlparse(text)
@@ -56,18 +57,20 @@ class Store:
             text = "s3" + text[3:]
         if "://" not in text:
             text = str(Path(text).absolute())
-            unfit = _UNFIT.search(text)
-            if unfit:
-                raise InputError(f"a local path cannot hold {unfit[0]!r}, got {text!r}. Choose another.")
+            unsupported = _UNSUPPORTED.search(text)
+            if unsupported:
+                raise InputError(
+                    f"a local path cannot hold {unsupported[0]!r}, got {text!r}. Choose another."
+                )
         return cls(text.rstrip("/") or "/", tuple(sorted((storage_options or {}).items())), tuning)
 
     @property
     def is_local(self) -> bool:
-        """Whether the folder is one of this machine's file systems."""
+        """Whether the folder is in a file system of this machine."""
         return "://" not in self.uri
 
     def check_place(self, *, writing: bool = False) -> None:
-        """InputError where a local path is a file, or in a folder that may not be read (or written)."""
+        """NotAWarehouse if a local path is a file; InputError without permission for its folder."""
         if not self.is_local:
             return
         place = Path(self.uri)
@@ -83,7 +86,7 @@ class Store:
 
     @property
     def options(self) -> dict[str, str] | None:
-        """The storage options as delta-rs takes them."""
+        """The storage options in the form of delta-rs; None if there are none."""
         return dict(self.storage_options) or None
 
     def table(self, name: str) -> str:
@@ -96,17 +99,17 @@ class Store:
         return "s3a" + path[2:] if path.startswith("s3://") else path
 
     def check_links(self, path: str) -> None:
-        """DamagedWarehouse where a symbolic link is on the way from the warehouse's folder to the path."""
+        """DamagedWarehouse if a part of the path, relative to the warehouse, is a symbolic link."""
         if self.is_local:
             containment.check_links(self.uri, path)
 
     def check_log(self, name: str) -> None:
-        """DamagedWarehouse where the table's folder, its log or a file of its log is a symbolic link."""
+        """DamagedWarehouse if the table's folder, its log or a file of its log is a symbolic link."""
         if self.is_local:
             containment.check_log(self.uri, name)
 
     def filesystem(self) -> fs.FileSystem:
-        """A file system whose root is the warehouse; links below it are refused."""
+        """A file system whose root is the warehouse's folder; it refuses symbolic links below it."""
         if self.is_local:
             return containment.ContainedFileSystem(self.uri)
         from deltalake.fs import DeltaStorageHandler
@@ -116,15 +119,15 @@ class Store:
 
 
 def folder_name(column: str) -> str:
-    """A column's name as a folder's: letters, digits, '_' and '-' stay, all else becomes ~hex."""
+    """A column's name as a folder name: letters, digits, '_' and '-' stay, other bytes become ~hex."""
     return re.sub(r"[^A-Za-z0-9_-]", lambda c: "".join(f"~{byte:02x}" for byte in c[0].encode()), column)
 
 
 def runs_table(measure: str) -> str:
-    """The table of a measure's runs, below the warehouse."""
+    """The path of a measure's table of runs, relative to the warehouse."""
     return f"runs/{folder_name(measure)}"
 
 
 def marks_table(measure: str) -> str:
-    """The table of a measure's marks, below the warehouse."""
+    """The path of a measure's table of marks, relative to the warehouse."""
     return f"marks/{folder_name(measure)}"

@@ -1,9 +1,8 @@
 """Delta tables through delta-rs: opened without a JVM, committed by compare-and-swap.
 
-A commit names the version it was planned on and succeeds only as the very next version. So
-whoever plans on a fresh snapshot and loses the race learns of it, looks again and decides anew:
-that is all the locking there is. What became of a commit that raised an error, and how often a
-race is run, is the matter of warehouse/delta/commits.py.
+A commit names the version that it was planned on and succeeds only as the next version. A writer that loses
+the race gets `LostRace`, re-reads the table and plans again (optimistic concurrency control); there are no
+locks. commits.py decides whether a commit that raised an error succeeded, and how often it is retried.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from tidemark.warehouse.errors import NotAWarehouse
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 from tidemark.warehouse.os_errors import as_system_refused
 
-# Whoever opens a table replays the commits since its last checkpoint: a few, not delta-rs's hundred.
+# Opening a table replays the commits since its last checkpoint: at most 20, not delta-rs's 100.
 _CONFIGURATION = {"delta.checkpointInterval": "20"}
-_BLIND_RETRIES = 10  # that delta-rs makes at once, without a pause
+_BLIND_RETRIES = 10  # by delta-rs, without a pause
 
 LostRace = commits.LostRace  # what `commit` raises
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file that a table's snapshot names.
+    """A file of a table's snapshot.
 
-    `path` is below the table; `modified` is in milliseconds since 1970.
+    `path` is relative to the table; `modified` is in milliseconds since 1970.
     """
 
     path: str
@@ -60,11 +59,11 @@ def create(
     *,
     grace_us: int = 0,
 ) -> None:
-    """Makes the table where it is not there yet; its log outlives the grace."""
+    """Creates the table unless it exists; its log is kept for longer than the grace."""
     store.check_log(name)
     configuration = {**_CONFIGURATION, RETENTION: retention_interval(grace_us), **(properties or {})}
 
-    def make(told: dict[str, str]) -> None:
+    def make(metadata: dict[str, str]) -> None:
         DeltaTable.create(
             store.table(name),
             schema,
@@ -72,7 +71,7 @@ def create(
             partition_by=list(partition_by),
             configuration=configuration,
             storage_options=store.options,
-            commit_properties=CommitProperties(custom_metadata=told),
+            commit_properties=CommitProperties(custom_metadata=metadata),
             raise_if_key_not_exists=False,
         )
 
@@ -92,8 +91,8 @@ def open_table(store: Store, name: str) -> DeltaTable:
         return DeltaTable(store.table(name), storage_options=store.options)
     except (TableNotFoundError, DeltaError) as error:
         store.check_place()
-        if (told := as_system_refused(f"opening the table {name}", error)) is not None:
-            raise told from error
+        if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
+            raise refusal from error
         raise NotAWarehouse(
             f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
             f"({str(error).splitlines()[0]}). Create it with warehouse.create or `tidemark create`."
@@ -101,16 +100,16 @@ def open_table(store: Store, name: str) -> DeltaTable:
 
 
 def list_files(table: DeltaTable) -> list[DataFile]:
-    """The files of the table's snapshot; DamagedWarehouse where one does not lie plainly below the table."""
-    # Not by pa.table: it imports pandas, half a second and 40 MB, to see whether it was given its frame.
-    found = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    check_paths(table.table_uri, found.column("path"))
-    # Times as Python's own would import it, too. No bound of a time is asked for.
-    asked = (name for name in found.column_names if not pa.types.is_temporal(found.schema.field(name).type))
-    columns = {name: found.column(name).to_pylist() for name in asked}
+    """The files of the table's snapshot; DamagedWarehouse if a path could leave the table's folder."""
+    # Not pa.table: it imports pandas (half a second, 40 MB) to check for a DataFrame.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    check_paths(table.table_uri, actions.column("path"))
+    # Converting times to Python imports pandas, too; no statistics of a time are needed.
+    fields = (field for field in actions.schema if not pa.types.is_temporal(field.type))
+    columns = {field.name: actions.column(field.name).to_pylist() for field in fields}
     facts = (columns[name] for name in ("path", "num_records", "size_bytes", "modification_time"))
-    split = (name for name in columns if name.startswith("partition."))
-    partitions = _by_file({name.removeprefix("partition."): columns[name] for name in split})
+    prefix = "partition."
+    partitions = _by_file({k.removeprefix(prefix): v for k, v in columns.items() if k.startswith(prefix)})
     stats = _by_file({k: v for k, v in columns.items() if k.startswith(("min.", "max."))})
     return [
         DataFile(path, -1 if rows is None else rows, size, modified, next(partitions), next(stats))
@@ -119,18 +118,18 @@ def list_files(table: DeltaTable) -> list[DataFile]:
 
 
 def check_no_links(store: Store, name: str) -> None:
-    """DamagedWarehouse where the table names a file that is outside of it, or behind a link."""
+    """DamagedWarehouse if a file of the table lies outside its folder or behind a symbolic link."""
     for file in list_files(open_table(store, name)):
         store.check_links(f"{name}/{file.path}")
 
 
 def table_without_rows(schema: pa.Schema) -> pa.Table:
-    """A table of that schema without rows. Not by empty_table: it imports pandas, which no reader needs."""
+    """A table of that schema without rows. Not `empty_table`: it imports pandas, which no reader needs."""
     return pa.Table.from_batches([], schema)
 
 
 def _by_file(columns: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    """The columns' values of one file after the other; empty ones for ever where there is no column."""
+    """One dict of the columns' values per file; without columns, empty dicts without end."""
     if not columns:
         return repeat({})
     return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
@@ -143,9 +142,10 @@ def write_file(
     path: str,
     stats: Mapping[str, Any] | None = None,
 ) -> AddAction:
-    """Writes a sealed Parquet file below the table and describes it for a commit.
+    """Writes a sealed Parquet file into the table's folder; returns its add action.
 
-    Its rows are one row group, or one by each name.
+    data    rows for one row group, or rows by the name of their row group
+    path    relative to the table; `key=value` folders are its partition
     """
     filesystem = store.filesystem()
     full = f"{name}/{path}"
@@ -168,20 +168,20 @@ def add_action(
     *,
     new_rows: bool = True,
 ) -> AddAction:
-    """The add action of a written file; the partition is read off the path where it is not given.
+    """The add action of a written file; without `partition`, the partition is that of the path.
 
-    Without `new_rows` the file holds rows that the table has: a reader of changes looks past it.
+    new_rows   whether the rows are new to the table; if not, readers of the change data ignore the file
     """
     if partition is None:
         partition = dict(part.split("=", 1) for part in path.split("/")[:-1])
     facts = {"numRecords": rows, **(stats or {})}
-    # Not by escapes: delta-rs reads those of a character beyond the first 65,536 as another one.
-    told = json.dumps(facts, ensure_ascii=False)
-    return AddAction(path, size, partition, int(time.time() * 1000), new_rows, told)
+    # Without \\u escapes: delta-rs decodes surrogate pairs wrongly.
+    stats_json = json.dumps(facts, ensure_ascii=False)
+    return AddAction(path, size, partition, int(time.time() * 1000), new_rows, stats_json)
 
 
 def remove_action(file: DataFile, *, gone_rows: bool = True) -> RemoveAction:
-    """The remove action of a file of the snapshot; without `gone_rows` the table keeps its rows."""
+    """The remove action of a file of the snapshot; `gone_rows` False: other files have its rows."""
     return RemoveAction(file.path, gone_rows, int(time.time() * 1000), file.size, dict(file.partition))
 
 
@@ -192,26 +192,28 @@ def commit(
     blind: bool = False,
     transaction: Transaction | None = None,
 ) -> None:
-    """Commits on top of the table's own version, or raises `LostRace`; `CommitFailed` where that is in vain.
+    """Commits on top of the table's version; LostRace if it is not the newest, CommitFailed if refused.
 
-    `blind` appends whatever else was committed meanwhile: for rows that nothing depends on.
+    blind        commits on top of any version, for rows that do not depend on other rows
+    transaction  is set in the same commit
     """
-    made = list(actions)
+    all_actions = list(actions)
 
-    def write(told: dict[str, str]) -> None:
+    def write(metadata: dict[str, str]) -> None:
         table.create_write_transaction(
-            made,
+            all_actions,
             mode="append",
             schema=table.schema(),
             partition_by=table.metadata().partition_columns,
             commit_properties=CommitProperties(
-                custom_metadata=told,
+                custom_metadata=metadata,
                 max_commit_retries=_BLIND_RETRIES if blind else 0,
                 app_transactions=[transaction] if transaction else None,
             ),
         )
 
-    commits.commit_and_confirm(table, write, [one.path for one in made if isinstance(one, AddAction)])
+    added = [action.path for action in all_actions if isinstance(action, AddAction)]
+    commits.commit_and_confirm(table, write, added)
 
 
 def commit_once(
@@ -223,10 +225,10 @@ def commit_once(
     *,
     known: Callable[[DeltaTable], bool] = lambda _: True,
 ) -> bool:
-    """Commits unless the table has this version of the application's: then False.
+    """Commits and returns True, unless the table has this version of the application: then returns False.
 
-    Where it has a later one, `known` says whether it has this one, too. `actions` are asked for anew with
-    each snapshot that the commit is tried on.
+    actions   makes the actions for a snapshot; called again for each retry
+    known     whether the table has this version if it has a later one
     """
 
     def attempt() -> bool:
@@ -241,32 +243,32 @@ def commit_once(
 
 
 def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
-    """Whether the table has this version of the application's, or a later one."""
+    """Whether the table has this version of the application, or a later one."""
     return newest_transaction(table, application) >= version
 
 
 def newest_transaction(table: DeltaTable, application: str) -> int:
-    """The newest version of the application's that the table has; -1 where there is none."""
+    """The newest version of the application in the table; -1 if there is none."""
     newest = table.transaction_version(application)
     return -1 if newest is None else newest
 
 
 def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:
-    """Adds columns on top of the table's own version, or raises `LostRace` or `CommitFailed` as `commit`."""
+    """Adds columns on top of the table's version; raises LostRace and CommitFailed as `commit` does."""
 
-    def write(told: dict[str, str]) -> None:
-        properties = CommitProperties(custom_metadata=told, max_commit_retries=0)
+    def write(metadata: dict[str, str]) -> None:
+        properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
         table.alter.add_columns(list(fields), commit_properties=properties)
 
     commits.commit_and_confirm(table, write)
 
 
 def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> None:
-    """Sets properties on top of the table's version, or raises `LostRace` or `CommitFailed` as `commit`."""
+    """Sets properties on top of the table's version; raises LostRace and CommitFailed as `commit` does."""
 
-    def write(told: dict[str, str]) -> None:
-        named = CommitProperties(custom_metadata=told, max_commit_retries=0)
-        table.alter.set_table_properties(dict(properties), commit_properties=named)
+    def write(metadata: dict[str, str]) -> None:
+        commit_properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
+        table.alter.set_table_properties(dict(properties), commit_properties=commit_properties)
 
     commits.commit_and_confirm(table, write)
 
@@ -279,21 +281,22 @@ def append(
     table: DeltaTable | None = None,
     replaces: Sequence[DataFile] = (),
 ) -> None:
-    """Appends rows as one file in one commit; on `table`'s version where it is given, else blindly.
+    """Appends rows as one file in one commit.
 
-    `replaces` are files whose rows are among these: they leave the table in the same commit.
+    table      commit on top of this version; None commits on top of any version
+    replaces   files whose rows are among these; the same commit removes them
     """
     added = write_file(store, name, rows, f"{unique_name()}.parquet")
     commit(table or open_table(store, name), [*map(remove_action, replaces), added], blind=table is None)
 
 
 def unique_name() -> str:
-    """A name that no other file has."""
+    """A name for a file, unique among all files."""
     return uuid.uuid4().hex
 
 
 def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] | None = None) -> pa.Table:
-    """All rows of a small table. `cache` keeps its files' rows by path from one call to the next."""
+    """All rows of a small table. `cache` keeps the rows of its files by path between calls."""
     known = cache if cache is not None else {}
     paths = [file.path for file in list_files(table)]
     for path in paths:
