@@ -1,4 +1,4 @@
-"""A reader: a process of its own that asks warehouses without pause and keeps a journal of what it saw.
+"""A reader: a process of its own that asks warehouses again and again and keeps a journal of what it saw.
 
     python reader.py SOCKET
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Client
@@ -22,6 +23,8 @@ from tests.crash.truth import MEASURES, PHIS, Seen, look
 from tidemark import query
 from tidemark.warehouse import open_snapshot
 
+# A soak asks without pause; otherwise the processes that are watched get most of the machine.
+_PAUSE = 0.0 if int(os.environ.get("TIDEMARK_SOAK_KILLS", "0")) else 0.02
 _OPEN_EVERY = 16  # rounds after which a reader that knows nothing of the past looks, too
 
 
@@ -94,6 +97,7 @@ def main(address: str) -> None:
                     connection.send((one.rounds, one.journal))
             for one in list(watched.values()):
                 one.look()
+            time.sleep(_PAUSE)
 
 
 if __name__ == "__main__":
