@@ -23,8 +23,10 @@ from tests.crash.truth import MEASURES, PHIS, Seen, look
 from tidemark import query
 from tidemark.warehouse import open_snapshot
 
-# A soak asks without pause; otherwise the processes that are watched get most of the machine.
-_PAUSE = 0.0 if int(os.environ.get("TIDEMARK_SOAK_KILLS", "0")) else 0.02
+# After a round it rests for so many times as long as the round took: the processes that it watches have more
+# to do. Niceness would not do, as a session of its own has a share of the processors of its own. A soak asks
+# without pause.
+_REST = 0 if int(os.environ.get("TIDEMARK_SOAK_KILLS", "0")) else 4
 _OPEN_EVERY = 16  # rounds after which a reader that knows nothing of the past looks, too
 
 
@@ -79,7 +81,6 @@ class Watched:
 
 
 def main(address: str) -> None:
-    os.nice(15)  # the drivers that it watches have more to do
     watched: dict[str, Watched] = {}
     with Client(address, family="AF_UNIX") as connection:
         connection.send(("ready",))
@@ -95,9 +96,10 @@ def main(address: str) -> None:
                     one = watched.pop(uri)
                     one.look()
                     connection.send((one.rounds, one.journal))
+            began = time.monotonic()
             for one in list(watched.values()):
                 one.look()
-            time.sleep(_PAUSE)
+            time.sleep(min(_REST * (time.monotonic() - began), 1))
 
 
 if __name__ == "__main__":
