@@ -20,6 +20,7 @@ from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import without_secrets
+from tidemark.warehouse.delta.retention import DEFAULT_GRACE
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, PARENTS, REJECTED, STEPS, Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events import steps
@@ -36,7 +37,6 @@ from tidemark.warehouse.settings.option_checks import (
     check_folders,
 )
 from tidemark.warehouse.settings.options import (
-    DEFAULT_GRACE,
     DEFAULT_TICK,
     Options,
     parse_options,
@@ -79,7 +79,8 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     tick      the grain of windows, default '1 day'
     eps       an answer's rank error is at most eps * m, m being the live rows; in (0, 0.5), default 0.001
     kappa     the merge threshold: the most runs that a level keeps; at least 2, default 10
-    grace     how long files are kept after they leave a table, so that readers can finish; default '7 days'
+    grace     how long files are kept after they leave a table, so that readers can finish; default
+              DEFAULT_GRACE of delta/retention.py, a week
     key_eps, key_delta
               the error of a live count of a key is at most key_eps * m with probability 1 - key_delta;
               default 0.01 each

@@ -34,7 +34,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import Patience
-from tidemark.warehouse.delta.log_retention import retention_us
+from tidemark.warehouse.delta.retention import retention_us
 from tidemark.warehouse.delta.store import LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import DamagedWarehouse, TidemarkError
 from tidemark.warehouse.ledger import batch_counts, ledger_rows, ledger_table

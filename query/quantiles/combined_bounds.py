@@ -32,8 +32,8 @@ For r = 4 the bracket of `total` is [20, 30]: 20 has a total rank of 3 or 4, 30 
 of `centered` is the single value 30, so nothing has to be read. Answer 30 has a certified error of
 max(0, 4 - 4, 4 + 1 - 4) = 1 row.
 
-candidates.py chooses the answer among the values. `splice` replaces the bounds of a staircase inside open
-intervals by the exact ranks that were read there.
+choose_candidate.py chooses the answer among the values. `splice` replaces the bounds of a staircase inside
+open intervals by the exact ranks that were read there.
 """
 
 from __future__ import annotations

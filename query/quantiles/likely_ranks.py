@@ -6,7 +6,8 @@ like history's rows there: the live rank rises in proportion to history's rank, 
 lower value to the likeliest rank at the upper one. The sum over all sketches errs by the random deviation
 inside one gap per sketch, which is far less than the certified bounds allow for.
 
-The likely rank only selects among candidates (candidates.py). The error that an answer reports is certified.
+The likely rank only selects among candidates (choose_candidate.py). The error that an answer reports is
+certified.
 
 Worked example. One sketch of five live rows holds the values 10 and 20: one row is <= 10, one is 20, and
 three lie between them. History has the four rows 12, 14, 16 and 18 in this gap. So the likely live rank is 1

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.quantiles.candidates import Candidates, least_error_candidates, likeliest_candidates
+from tidemark.query.quantiles.choose_candidate import Candidates, least_error_candidates, likeliest_candidates
 from tidemark.query.quantiles.combined_bounds import (
     Ranks,
     combine_sides,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidemark.query.quantiles.candidates import Candidates, least_error_candidates, likeliest_candidates
+from tidemark.query.quantiles.choose_candidate import Candidates, least_error_candidates, likeliest_candidates
 from tidemark.query.quantiles.combined_bounds import CombinedBounds, combine_sides, midpoint_rank
 from tidemark.query.quantiles.likely_ranks import SketchGaps
 from tidemark.sketches import GK, RankBounds, combine

@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from tests.warehouse.disk import backdate, table_names
 from tidemark import warehouse
 from tidemark.warehouse.columns.ticks import DAY_US
-from tidemark.warehouse.delta import log_retention, tables, vacuum
+from tidemark.warehouse.delta import retention, tables, vacuum
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.vacuum import VacuumResult
 
@@ -74,7 +74,7 @@ def test_tables_that_the_first_load_makes_keep_theirs_too(spark: SparkSession, t
 
 @given(st.integers(0, 2**53))
 def test_what_is_kept_is_longer_than_the_grace_and_read_back(grace_us: int) -> None:
-    found = log_retention.retention_us({log_retention.RETENTION: log_retention.retention_interval(grace_us)})
+    found = retention.retention_us({retention.RETENTION: retention.retention_interval(grace_us)})
     assert found >= max(30 * DAY_US, grace_us)
 
 
@@ -89,7 +89,7 @@ def test_what_is_kept_is_longer_than_the_grace_and_read_back(grace_us: int) -> N
     ],
 )
 def test_a_retention_is_read_as_delta_says_it(said: str | None, days: int) -> None:
-    assert log_retention.retention_us({log_retention.RETENTION: said}) == days * DAY_US
+    assert retention.retention_us({retention.RETENTION: said}) == days * DAY_US
 
 
 def test_verify_tells_and_maintenance_mends_a_log_that_is_kept_for_less_than_the_grace(

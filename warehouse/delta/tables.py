@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.delta.containment import check_paths
-from tidemark.warehouse.delta.log_retention import RETENTION, retention_interval
+from tidemark.warehouse.delta.retention import RETENTION, retention_interval
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import NotAWarehouse
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed

@@ -3,14 +3,13 @@
 A file is deleted only if all of this holds: it lies in the table's folder and not behind a symbolic link; the
 newest snapshot does not contain it; it was written before the grace began; and no commit within the grace
 removed it. The log has the commits of the last condition, because it is kept for longer than the grace
-(log_retention.py). If it was cleaned while the grace was shorter, and does not reach back so far, no file is
+(retention.py). If it was cleaned while the grace was shorter, and does not reach back so far, no file is
 deleted. Symbolic links are never deleted; the result lists them.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import retry_lost_races
-from tidemark.warehouse.delta.log_retention import RETENTION, retention_interval, retention_us
+from tidemark.warehouse.delta.retention import RETENTION, expired, retention_interval, retention_us
 from tidemark.warehouse.delta.store import Store
 
 
@@ -29,11 +28,6 @@ class VacuumResult:
     files: int = 0
     links: list[str] = field(default_factory=list)
     held: str | None = None
-
-
-def expired(since_ms: int, grace_us: int) -> bool:
-    """Whether the grace has passed since a moment in milliseconds since 1970."""
-    return since_ms * 1000 + grace_us <= time.time() * 1e6
 
 
 def extend_log_retention(store: Store, name: str, grace_us: int) -> str | None:

@@ -20,8 +20,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import LEDGER, Store
-from tidemark.warehouse.delta.vacuum import expired
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger import ledger_table
 

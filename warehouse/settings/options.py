@@ -32,7 +32,6 @@ FORMAT = 1
 _PREFIX = "tidemark."
 
 DEFAULT_TICK = "1 day"
-DEFAULT_GRACE = "7 days"
 
 # The property of each option, without the prefix. Durations are stored in microseconds.
 _PROPERTIES = {name: name for name in option_checks.CHECKS} | {"tick": "tick_us", "grace": "grace_us"}
