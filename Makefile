@@ -25,7 +25,7 @@ demo: $(READY) ## load real flights, stream more, ask questions: Spark in local 
 	@.venv/bin/python -m tidemark.jobs.demo
 
 test: $(READY) ## run all tests
-	@.venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 10
+	@.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 10
 
 test-fast: $(READY) ## run the tests that need no Spark and take no more than a moment each
 	@.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not spark and not slow' --hypothesis-profile fast --durations 10

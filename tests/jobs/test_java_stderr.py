@@ -30,6 +30,8 @@ class Java:
 
     def __init__(self) -> None:
         self.children: list[subprocess.Popen[bytes]] = []
+        # The Java of a session that is already up has a thread that reads until it ends.
+        self.others = set(threading.enumerate())
 
     def start(self, said: StartOutput) -> None:
         line = ["/bin/sh", "-c", f"{TALK}; echo up; read line; printf '{ERRORS}' >&2"]
@@ -42,7 +44,7 @@ class Java:
         """All have ended, and what they said has been read."""
         while self.children:
             self.children.pop().communicate()
-        for thread in threading.enumerate():
+        for thread in set(threading.enumerate()) - self.others:
             if "(_read)" in thread.name:
                 thread.join(20)
 
