@@ -28,7 +28,7 @@ test: $(READY) ## run all tests
 	@.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 10
 
 test-fast: $(READY) ## run the tests that need no Spark and take no more than a moment each
-	@.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not spark and not slow' --hypothesis-profile fast --durations 10
+	@.venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not spark and not slow' --hypothesis-profile fast --durations 10
 
 coverage: $(READY) ## run the tests of test-fast and say which lines and branches they reach
 	@.venv/bin/python -m pytest -n 2 --dist loadfile -m 'not spark and not slow' -q --cov --cov-report term:skip-covered

@@ -134,6 +134,7 @@ class Loads:
         return [*found, *(added - swept)]
 
 
+@pytest.mark.slow
 def test_a_first_load_that_is_refused_makes_no_warehouse(ask: Ask, tmp_path: Path) -> None:
     loads, good = Loads(ask, tmp_path / "w"), tmp_path / "good.parquet"
     pq.write_table(TABLE, good)
@@ -150,6 +151,7 @@ def test_a_first_load_that_is_refused_makes_no_warehouse(ask: Ask, tmp_path: Pat
     assert not loads.uri.exists()
 
 
+@pytest.mark.slow
 def test_a_load_that_is_refused_changes_nothing(ask: Ask, tmp_path: Path) -> None:
     loads, good = Loads(ask, tmp_path / "w"), tmp_path / "good.parquet"
     pq.write_table(TABLE, good)
