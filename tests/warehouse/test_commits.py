@@ -85,7 +85,7 @@ def test_a_commit_that_nobody_made_fails_at_once_and_changes_nothing(
     assert str(error) in str(raised.value)
     assert raised.value.__cause__ is error
     assert broken.calls == 1
-    assert waits == list(commits.PATIENCE.looks), "it looks more than once, and not for long"
+    assert waits == list(commits.PATIENCE.log_read_pauses), "it looks more than once, and not for long"
     assert state(store) == was
     assert commit(store) == returned
 
@@ -122,7 +122,7 @@ def test_an_append_only_table_refuses_what_removes_at_once(store: Store, waits: 
     was = state(store)
     with pytest.raises(CommitFailed, match="append-only"):
         merge_steps(store)
-    assert waits == list(commits.PATIENCE.looks)
+    assert waits == list(commits.PATIENCE.log_read_pauses)
     assert state(store) == was
     assert add_step(store, 3) is True
     tables.open_table(store, RUNS).alter.set_table_properties({"delta.appendOnly": "false"})
@@ -135,7 +135,7 @@ def test_a_feature_that_cannot_be_written_is_refused_at_once(store: Store, waits
     first.write_text(first.read_text().replace('"minWriterVersion":2', feature))
     with pytest.raises(CommitFailed, match="notKnown"):
         add_batch(store)
-    assert waits == list(commits.PATIENCE.looks)
+    assert waits == list(commits.PATIENCE.log_read_pauses)
     assert tables.list_files(tables.open_table(store, LEDGER)) == []
 
 
@@ -185,7 +185,7 @@ def test_a_log_entry_that_cannot_be_read_is_named(store: Store, waits: list[floa
     (Path(store.table(LEDGER)) / "_delta_log" / f"{1:020d}.json").write_text(text, encoding="latin-1")
     with pytest.raises(DamagedWarehouse, match=r"0001\.json.*restore the file"):
         tables.commit(table, [])
-    assert waits == list(commits.PATIENCE.looks)
+    assert waits == list(commits.PATIENCE.log_read_pauses)
 
 
 def test_a_log_entry_that_is_being_written_is_looked_at_again(
@@ -243,7 +243,7 @@ def test_a_table_whose_creation_raised_is_there_or_is_refused(
     monkeypatch.setattr(DeltaTable, "create", never)
     with pytest.raises(CommitFailed, match=r"could not be created.*Nothing was changed"):
         tables.create(store, STEPS, steps.SCHEMA)
-    assert waits == list(commits.PATIENCE.looks)
+    assert waits == list(commits.PATIENCE.log_read_pauses)
     monkeypatch.setattr(DeltaTable, "create", lost)
     tables.create(store, STEPS, steps.SCHEMA)
     assert tables.open_table(store, STEPS).version() == 0

@@ -179,7 +179,7 @@ def test_pauses_grow_by_chance_and_end(
     tries: int, seconds: float, first: float, longest: float, drawn: list[float]
 ) -> None:
     chance = iter(drawn)
-    pauses = list(Patience(tries, seconds, first, longest, draw=lambda: next(chance)).pauses())
+    pauses = list(Patience(tries, seconds, first, longest, jitter=lambda: next(chance)).pauses())
     assert len(pauses) < tries
     assert sum(pauses) <= seconds + 1e-9
     for number, (pause, share) in enumerate(zip(pauses, drawn, strict=False)):
@@ -187,6 +187,6 @@ def test_pauses_grow_by_chance_and_end(
 
 
 def test_the_patience_of_a_commit_is_20_tries_and_a_minute() -> None:
-    slowest = list(Patience(draw=lambda: 0.0).pauses())
+    slowest = list(Patience(jitter=lambda: 0.0).pauses())
     assert len(slowest) == 19
     assert 30 < sum(slowest) <= 60

@@ -52,31 +52,31 @@ _MAX_WRITERS = 5  # that an error lists
 class Patience:
     """How often a commit is tried, and how long the pauses between the tries are.
 
-    tries     the number of tries at most
-    seconds   the sum of all pauses at most
-    first     the first pause in seconds; each further one is twice as long, up to `longest`. Up to half of a
-              pause is left out at random
-    looks     the pauses in seconds between reads of a log that shows no new commit
-    pause     sleeps; a test replaces it
-    draw      a random number from 0 to 1
+    tries             the number of tries at most
+    seconds           the sum of all pauses at most
+    first             the first pause in seconds; each further one is twice as long, up to `longest`. Up to
+                      half of a pause is left out at random
+    log_read_pauses   the pauses in seconds between reads of a log that shows no new commit
+    pause             sleeps for some seconds; a test replaces it
+    jitter            returns a random number from 0 to 1
     """
 
     tries: int = 20
     seconds: float = 60.0
     first: float = 0.01
     longest: float = 5.0
-    looks: tuple[float, ...] = (0.1, 0.4, 1.5)
+    log_read_pauses: tuple[float, ...] = (0.1, 0.4, 1.5)
     pause: Callable[[float], None] = time.sleep
-    draw: Callable[[], float] = random.random
+    jitter: Callable[[], float] = random.random
 
     def pauses(self) -> Iterator[float]:
         """The pauses between the tries, one fewer than tries; their sum is at most `seconds`."""
-        left = self.seconds
+        remaining = self.seconds
         for number in range(self.tries - 1):
-            pause = min(self.longest, self.first * 2.0**number) * (1 - self.draw() / 2)
-            if pause > left:
+            pause = min(self.longest, self.first * 2.0**number) * (1 - self.jitter() / 2)
+            if pause > remaining:
                 return
-            left -= pause
+            remaining -= pause
             yield pause
 
 
@@ -161,7 +161,7 @@ def _becomes_true(condition: Callable[[], bool]) -> bool:
 
     Raises the error of the last evaluation.
     """
-    pauses = iter(PATIENCE.looks)
+    pauses = iter(PATIENCE.log_read_pauses)
     while True:
         pause = next(pauses, None)
         try:
@@ -204,10 +204,13 @@ class _Log:
         self._files = Store.from_uri(self._uri, self._options).filesystem()
         self.place = without_secrets(self._uri.rstrip("/"))
 
-    def has(self, planned: int, own: str, added: Collection[str], error: Exception) -> bool:
-        """Whether the commit is in the log: LostRace if only newer ones of others are, False if none is."""
+    def has(self, planned: int, commit_id: str, added: Collection[str], error: Exception) -> bool:
+        """Whether the commit is in the log; False if the log has no newer commit.
+
+        Raises LostRace if all newer commits are of other writers, and CommitFailed if the log is unreadable.
+        """
         try:
-            return _becomes_true(lambda: self._has(planned, own, added, error))
+            return _becomes_true(lambda: self._has(planned, commit_id, added, error))
         except (OSError, DeltaError) as unread:
             raise CommitFailed(
                 f"it is not known whether the commit to {self.place} succeeded: it raised "
@@ -215,10 +218,10 @@ class _Log:
                 "nothing is done twice."
             ) from error
 
-    def _has(self, planned: int, own: str, added: Collection[str], error: Exception) -> bool:
+    def _has(self, planned: int, commit_id: str, added: Collection[str], error: Exception) -> bool:
         newer: list[Commit] = []
         for commit in self._since(planned + 1):
-            if commit.id == own:
+            if commit.id == commit_id:
                 return True
             newer.append(commit)
         if not newer:
@@ -228,7 +231,7 @@ class _Log:
             # The table is newer than the missing entry: a checkpoint replaced entries, and they were removed.
             versions = range(planned + 1, table.version() + 1)
             newer = [entry for version in versions if (entry := self._entry(version)) is not None]
-            if any(commit.id == own for commit in newer) or _all_in(added, table.file_uris()):
+            if any(commit.id == commit_id for commit in newer) or _all_in(added, table.file_uris()):
                 return True
         raise LostRace(first_line(error), tuple(newer)) from error
 
@@ -282,7 +285,7 @@ def retry_lost_races(name: str, attempt: Callable[[], T]) -> T:
     name      the table, for errors and the log
     attempt   plans on a fresh snapshot each time, and commits
     """
-    began, pauses = time.monotonic(), PATIENCE.pauses()
+    started, pauses = time.monotonic(), PATIENCE.pauses()
     winners: list[Commit] = []
     tries = 0
     while True:
@@ -293,7 +296,7 @@ def retry_lost_races(name: str, attempt: Callable[[], T]) -> T:
             winners += race.winners
             pause = next(pauses, None)
             if pause is None:
-                seconds = time.monotonic() - began
+                seconds = time.monotonic() - started
                 raise Contended(_contended(name, tries, seconds, winners, race)) from race
             winner = race.winners[-1].description if race.winners else "others"
             _LOG.warning("%s: try %d lost the race to %s; again in %.2f s", name, tries, winner, pause)
@@ -303,7 +306,9 @@ def retry_lost_races(name: str, attempt: Callable[[], T]) -> T:
 def _contended(name: str, tries: int, seconds: float, winners: list[Commit], race: LostRace) -> str:
     newest = {commit.description: commit for commit in winners}
     counts = Counter(commit.description for commit in winners).most_common(_MAX_WRITERS)
-    writers = "; ".join(f"{who}: {count} commits, the last {_when(newest[who])}" for who, count in counts)
+    writers = "; ".join(
+        f"{writer}: {count} commits, the last {_when(newest[writer])}" for writer, count in counts
+    )
     return (
         f"{tries} tries in {seconds:.0f} s to commit to {name} lost the race to others: "
         f"{writers or 'not known'}. The last error: {race}. Nothing was lost, and nothing was done twice: "

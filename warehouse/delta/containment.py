@@ -34,7 +34,7 @@ def check_paths(table: str, paths: pa.ChunkedArray) -> None:
         return
     first = paths.filter(pc.invert(plain))[0].as_py()
     raise DamagedWarehouse(
-        f"the log of the table {table} names the file {first!r}, which is no plain path below it. Nothing "
+        f"the log of the table {table} names the file {first!r}, which is not a plain path below it. Nothing "
         "outside a warehouse's folder is read or deleted: restore the table from a copy."
     )
 

@@ -53,16 +53,16 @@ def vacuum_table(store: Store, name: str, grace_us: int) -> VacuumResult:
     result.links = [path for path, info in listed if info.type == fs.FileType.Unknown]
     old = [path for path, info in listed if info.type == fs.FileType.File and _is_old(info, grace_us)]
     table = tables.open_table(store, name)
-    named = {file.path for file in tables.list_files(table)}
+    in_snapshot = {file.path for file in tables.list_files(table)}
     # Chunks of crashed sorts; Delta ignores their folder.
     to_delete = [path for path in old if path.startswith("_chunks/")]
-    unnamed = {path for path in old if path not in named and not path.startswith(("_", "."))}
-    if unnamed:
+    unreferenced = {path for path in old if path not in in_snapshot and not path.startswith(("_", "."))}
+    if unreferenced:
         removed = _removed_within(store, name, table.version(), grace_us)
         if removed is None:
             result.held = "its log does not reach back over the grace"
         else:
-            to_delete += sorted(unnamed - removed)
+            to_delete += sorted(unreferenced - removed)
     for path in to_delete:
         filesystem.delete_file(f"{name}/{path}")
     result.files = len(to_delete)
