@@ -19,8 +19,8 @@ Recovery. Running the same load again continues after a crash at any point:
                    that projection is skipped and the next one is loaded; the key comes last
     in a merge     the input runs are still there: the merge is planned again
 
-Steps enter history in order. A load that finds an earlier step unfinished loads it first. So two loads of
-different batches at once may do the same work; for each run exactly one commit succeeds.
+Steps enter history in order. A load that finds an earlier step unfinished loads it first. So two
+concurrent loads of different batches may do the same work; for each run exactly one commit succeeds.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class LoadReport:
 
 
 class _Progress:
-    """Reports each point that the load reaches to the caller, and adds up the seconds of each phase."""
+    """Tells the caller each point that the load reaches, and adds up the seconds of each phase."""
 
     def __init__(self, report: LoadReport, callback: Callable[[str], None] | None) -> None:
         self.report, self.callback = report, callback
@@ -122,8 +122,8 @@ def load(
     """Moves a batch of rows into history; without rows, all batches that streams appended.
 
     spark     a Spark session, whose tasks do the work; None: this process does it, one task after the other,
-              in some hundred MB of memory for any number of rows. Both write the same files and commits, and
-              each continues what the other began
+              in a few hundred MB of memory for any number of rows. With or without Spark, files and commits
+              have the same content, and either way continues a load that stopped
     uri       the warehouse
     rows      the warehouse's columns in any order: a DataFrame of the session; without a session a pyarrow
               Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or of a folder of them
@@ -139,11 +139,12 @@ def load(
     """
     if (rows is None) != (batch is None):
         raise InputError(
-            "rows and batch go together, got only one of them: load(spark, uri, rows, batch='2026-11-20')."
+            "rows and batch go together, got only one of them. Example: "
+            "load(spark, uri, rows, batch='2026-11-20')."
         )
     if batch is not None and (not isinstance(batch, str) or not batch.strip()):
         raise InputError(
-            f"batch must be a name that stays the same when the load is run again, got {batch!r}."
+            f"batch must be a non-empty name that stays the same when the load is run again, got {batch!r}."
         )
     store = Store.from_uri(uri, storage_options, tuning)
     executor = executor_for(spark, store.tuning)
@@ -163,8 +164,8 @@ def load(
 def bulk_batch(name: str) -> BatchRange:
     """The batch of the bulk load called `name`: the only one of its source, numbered by a hash of the source.
 
-    Statistics of long text are truncated. The number's statistics are exact, so files are still pruned when
-    the names of many batches start alike.
+    Delta truncates the statistics of long text, so files cannot be pruned by source names that start alike.
+    The hash is an integer with exact statistics, so files can be pruned by it.
     """
     source = f"{BULK}{name}"
     number = int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest(), "big")
@@ -202,7 +203,7 @@ def _plan_bulk(
 
 
 def _plan_live(store: Store, progress: _Progress) -> int | None:
-    """Plans a step of every batch of the ledger that no plan covers; returns the last planned step.
+    """Plans one step with all batches of the ledger that no plan covers; returns the last planned step.
 
     None if nothing was ever planned. The outcome is 'empty' if there was no such batch.
     """
@@ -301,7 +302,9 @@ def _load_step(
     for projection, run in zip(behind, runs, strict=True):
         rows = run.totals.rows
         if rows != plan.rows:
-            reason = f"step {plan.step} expects {plan.rows} rows, {rows} are there, and it was not loaded"
+            reason = (
+                f"step {plan.step} was not loaded: its plan has {plan.rows} rows, the table events {rows}"
+            )
             raise batch_counts.changed_rows_error(store, dict(plan.parts), reason)
         with progress.phase("commit"):
             run_tables.append_marks(store, projection, run)

@@ -8,12 +8,12 @@ Other processes may load, stream and maintain at the same time. Each check reads
 (warehouse/verification/pinned_tables.py). If a check fails, the tables are pinned again at their newest
 versions, and then:
 
-    no table has a newer version    the check is broken
+    no table has a newer version    the check failed: its state is `broken`, the invariant does not hold
     files were deleted, and no newer version names them
                                     the check runs again after a pause
-    any other failure               the check runs again at once; if it fails this way again, it is broken
-    a level waits for its merge     the check runs again after a pause; it is broken if nothing was written
-                                    to the folder of the runs table during all the pauses
+    any other failure               the check runs again without a pause; a second such failure is `broken`
+    a level waits for its merge     the check runs again after a pause; it is `broken` if the folder of the
+                                    runs table did not change during any of the pauses
 
 A check that still fails after the last pause is `busy`: the invariant was neither confirmed nor refuted.
 """
@@ -45,7 +45,9 @@ from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.verification import ledger_checks, run_checks
 from tidemark.warehouse.verification.pinned_tables import PinnedTables, pin_tables
 
-PATIENCE = Patience(tries=12, seconds=30, first=0.05)  # of a check that fails beside other writers
+PATIENCE = Patience(
+    tries=12, seconds=30, first=0.05
+)  # how often a failing check is repeated while others write
 
 _STATE_LABELS = {"ok": "ok  ", "busy": "busy", "broken": "FAIL"}
 
@@ -138,7 +140,7 @@ def _checks(pinned: PinnedTables) -> Iterator[tuple[str, _CheckFunction]]:
 
 
 class _MergePending(Exception):
-    """A level holds more than kappa runs, as it does between a load's commits of a step and of its merge.
+    """A level holds more than kappa runs, as it does after a load commits a step, until it commits the merge.
 
     `folder` has the files of the runs table with their sizes: a merge in progress adds to them.
     """
@@ -168,7 +170,7 @@ class _NewestTables:
 def _run_check(name: str, check: _CheckFunction, newest: _NewestTables) -> Check:
     """Runs the check until it holds, is broken for certain, or the pauses are used up (see the module)."""
     pauses = PATIENCE.pauses()
-    causes: set[object] = set()  # why it ran again: the folder of a pending merge; None for deleted files
+    causes: set[object] = set()  # one per repetition: files of a pending merge, or None for deleted files
     failed_before = False
     while True:
         try:
@@ -216,9 +218,7 @@ def _files_exist(pinned: PinnedTables) -> str:
         for name, table in dict(pinned.tables()).items()
         if isinstance(table, DeltaTable) and retention_us(table.metadata().configuration) < grace_us
     ]
-    note = (
-        f"; {short} keep their logs for less than the grace: run maintain to lengthen that" if short else ""
-    )
+    note = f"; {short} keep their logs for less than the grace: run maintain to extend it" if short else ""
     return f"{len(stated)} files{note}"
 
 
@@ -237,7 +237,7 @@ def _plans_disjoint(pinned: PinnedTables) -> str:
 
 
 def _batches_complete(pinned: PinnedTables) -> str:
-    """Checks that each planned or live batch has in `events` as many rows as its plan or ledger row says."""
+    """Checks that `events` has the number of rows that the plan or ledger has of each batch."""
     store = pinned.store
     expected = {batches: rows for plan in pinned.plans() for batches, rows in plan.parts}
     files = ledger_table.ranges_by_file(store, pinned.table(LEDGER))
@@ -269,7 +269,7 @@ def _layout_valid(pinned: PinnedTables, projection: Projection[Any]) -> str:
     note = ""
     if overfull:
         message = f"levels with more than {kappa} runs: {overfull}; run the load again"
-        if max(overfull) > 0:  # steps are added at level 0, and a merge leaves no other level overfull
+        if max(overfull) > 0:  # only level 0: a merge includes the next level if that would overflow
             raise DamagedWarehouse(message)
         if _all_loaded(pinned, last_planned):
             raise _MergePending(message, _folder_files(pinned.store, projection.runs_table))

@@ -3,25 +3,26 @@
 Model. `total`, `live` and (by subtraction) `history` are staircases over the same unique values, see
 sketches/bounds/rank_bounds.py. For a requested rank r let
 
-    a = number of values with hi[a + 1] < r,   b = first value with lo[b + 1] >= r
+    a = number of indices i with hi[i + 1] < r,   b = least index i with lo[i + 1] >= r
 
 The exact answer lies in the closed interval [values[a], values[b]], the bracket of r. Every x below values[a]
 has rank_le(x) <= hi[a] < r, so it is too small. values[b] is large enough.
 
 Where to read. Live rows are expensive to read, so the uncertainty of the live side must not widen the
-brackets in which history is read. `centered` therefore fixes each live rank at the midpoint of its bounds: a
-function L(x) with |L - true live rank| <= ceil(d / 2), where d <= 2 * eps_R * m is the width of the live
-bounds. Let x0 be the smallest x with rank_history(x) + L(x) >= r. Its certified error is at most ceil(d / 2)
-<= eps * m:
+brackets in which history is read. Therefore a third staircase, `centered`, is history plus the midpoint of
+the live bounds: a function L(x) with |L - true live rank| <= ceil(d / 2), where d <= 2 * eps_R * m is the
+width of the live bounds and eps_R = eps / 4 the rank error of the ledger. Let x0 be the smallest x with
+rank_history(x) + L(x) >= r. Its certified error is at most ceil(d / 2) <= eps * m:
 
-    r - lo_le(x0)      <= L - lo_live            (x0 reaches r)
-    hi_lt(x0) + 1 - r  <= hi_live - L            (no smaller x reaches r)
+    r - lo_le(x0)      <= L - lo_live     because rank_history(x0) + L(x0) >= r
+    hi_lt(x0) + 1 - r  <= hi_live - L     because rank_history + L < r just before x0
 
-x0 lies in the bracket of `centered`. That bracket holds fewer than two grains of history rows per run,
-however wide the live bounds are: hi[b] - lo[a + 1] < 2 * (sum of the widths of history's bounds).
+x0 lies in the bracket of `centered`. However wide the live bounds are, that bracket has fewer history rows
+than two grains of each run together: hi[b] - lo[a + 1] < 2 * (sum over the runs of the widths of their
+bounds).
 
 Worked example. History is exact, with rows 10, 20, 30, 40. Three live rows are known only by their minimum
-and maximum, 10 and 40. The steps stand before 10 and at 10, 20, 30 and 40:
+and maximum, 10 and 40. The columns are x < 10, then x from 10, 20, 30 and 40 on:
 
     history    0  1  2  3  4
     live lo    0  1  1  1  3      hi  0  2  2  2  3      midpoint  0  1  1  1  3
@@ -145,23 +146,23 @@ def midpoint_rank(
 def narrow_readings(
     readings: Sequence[Reading], live: RankBounds, ranks: Ranks, brackets: Sequence[tuple[Any, Any]]
 ) -> list[Reading]:
-    """The readings without the rows that cannot affect the answer to any of the ranks.
+    """The readings, reduced to the rows that can affect the answer to at least one rank.
 
     live: the staircase of the live rows.
     brackets: one closed interval (low, high) of `centered` per rank.
 
-    Proof. Let (lower, upper) be an interval with c rows inside, L the live rank there with
-    L_lo(lower) <= L <= L_hi(upper), and x0 the answer of `centered` to r, whose bracket lies in
-    [lower, upper]. Where lower < x0 < upper, x0 reaches r and no smaller value does, so
+    Proof. Let (lower, upper) be an interval with c rows inside, r a rank whose bracket lies in [lower,
+    upper], x0 the answer of `centered` to r, and L the live rank at x0, so L_lo(lower) <= L <= L_hi(upper).
+    If lower < x0 < upper, x0 has a rank of at least r and no smaller value has, so
 
         rows inside <= x0   >=  r - below - L_hi     x0 is not before the row with index r - below - L_hi - 1
         rows inside <  x0   <   r - below - L_lo     x0 is not after the row with index  r - below - L_lo - 1
 
     The error of x0 depends only on history's ranks at x0 and just before it. Both stay exact between these
-    two rows. Where x0 = lower the first index is below 0, and where x0 = upper the last index is c or more:
-    then all rows up to that end are kept, because the exact rank of the end certifies the answer. So a
-    reading is narrowed for every rank whose bracket it covers, also for answers that are not one of its rows.
-    Discarded rows fall back to their earlier bounds, which no rank uses. The next value on either side of the
+    two rows. If x0 = lower, the first index is negative, and rows are kept from the start. If x0 = upper, the
+    last index is c or more, and rows are kept to the end. The exact rank at that end certifies x0. The kept
+    rows are the union over all ranks whose bracket lies in the interval. Outside of them the bounds from
+    before the reading apply again; no answer needs these. The next value on either side of the
     kept rows becomes the end of the narrower interval.
 
     Worked example. The interval (10, 20) holds the history rows 11, 12 ... 19, and below = 100 rows are <=
@@ -169,7 +170,7 @@ def narrow_readings(
 
         first index = 145 - 100 - 42 - 1 = 2, the row 13;   last index = 145 - 100 - 40 - 1 = 4, the row 15
 
-    Only 13, 14 and 15 can answer: x0 needs a history rank of 103 to 105. The result is the interval (12, 16)
+    Only 13, 14 or 15 can be x0, which needs a history rank of 103 to 105. The result is the interval (12, 16)
     with below = 102 and the rows 13, 14, 15. A second rank r = 147 on the same interval would extend it to
     the row with index 6, which is 17.
 

@@ -1,8 +1,9 @@
 """Which rows of which runs must be read: a pure planner over plain values.
 
 Model. For an open interval (lower, upper) we need from each run the window's rows inside the interval and the
-exact number of window rows <= lower. The marks bound their positions: they start after the last mark <= lower
-and end before the first mark >= upper. That is the row range start..stop of the run, stop exclusive.
+exact number of window rows <= lower. The marks bound the positions of these rows: they lie after the
+last mark <= lower and before the first mark >= upper. That is the row range start..stop of the run, stop
+exclusive.
 
 Where the window covers only some ticks of a run, the number of window rows before `start` is known exactly
 only at anchors (the starts of spans). If no anchor lies in the row range, the range grows to the nearer
@@ -117,7 +118,7 @@ def plan_row_range(run: ValueMarks, anchors: Anchors | None, interval: Interval)
 
 
 def _marks_around(run: ValueMarks, interval: Interval) -> tuple[int, int]:
-    """The last mark <= lower (-1: none) and the first mark >= upper (their number: none)."""
+    """The last mark <= lower (-1 if none is) and the first mark >= upper (the number of marks if none is)."""
     i = int(np.searchsorted(run.values, interval.lower, side="right")) - 1
     return i, int(np.searchsorted(run.values, interval.upper, side="left"))
 
@@ -128,7 +129,7 @@ def _extend_to_anchor(start: int, stop: int, anchors: Anchors) -> RowRange:
     if lo[0] == hi[1]:  # no window rows in the range: nothing to read
         return RowRange(start, start, anchor=start, count=int(lo[0]))
     is_start_exact, is_stop_exact = lo[0] == hi[0], lo[1] == hi[1]
-    if is_start_exact:  # spans without window rows are skipped, at this end and at the other
+    if is_start_exact:  # leading spans without window rows are skipped; trailing ones below
         start = max(start, int(positions[np.searchsorted(counts, lo[0], side="right") - 1]))
     if is_stop_exact:
         stop = min(stop, int(positions[np.searchsorted(counts, hi[1], side="left")]))
@@ -185,8 +186,8 @@ def with_finer_marks(
 ) -> ValueMarks:
     """The run with additional marks: the rows at `positions`, which have `values`.
 
-    Of the run's own marks only those are kept that bound ranks in the `needed` closed intervals. The result
-    is valid everywhere, but its bounds are wider outside these intervals.
+    Only those of the run's marks are kept that bound a rank in one of the `needed` closed intervals. The
+    result is valid everywhere, but its bounds are wider outside these intervals.
     """
     kept = []
     for low, high in needed:

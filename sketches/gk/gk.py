@@ -1,13 +1,13 @@
-"""GK: a mergeable quantile sketch with a certified rank error, in a few tuples per 1 / eps.
+"""GK: a mergeable quantile sketch with a certified rank error, of a few times 1 / eps tuples.
 
 The class holds one `GKSummary`; gk_summary.py has the model, the invariants, the proofs and the sizes.
 
     error of quantile(phi)  <=  eps * n        for every phi, always: the sketch is deterministic
     hi - lo of any rank     <=  2 * eps * n
 
-An update sorts the batch, summarises it with exact positions at a fraction of eps, merges that summary, and
-prunes the union to eps. By the merge's proof the union keeps at most eps before the prune, so the prune may
-be greedy.
+An update sorts the batch, summarises it with the error eps / LEAF_EPS_DIVISOR, merges that summary into the
+sketch, and prunes the result to eps. The proof of `merge_summaries` shows that the merged summary has an
+error of at most eps already. So the prune may drop any tuple as long as the invariants hold.
 
 Cost: an update of m values takes O(m log m) for the sort plus O(k log k), with k tuples in the sketch and in
 the summary of the batch; k is of the order of 1 / eps. Memory is 24 bytes a tuple.
@@ -151,13 +151,13 @@ class GK:
             self._summary = prune(merge_summaries([self._summary, batch_summary]), self.eps)
 
     def prune(self, eps: float) -> None:
-        """Raises the error bound to `eps` and keeps the fewest tuples for it. O(k log k) for k tuples.
+        """Increases the error bound to `eps` and keeps as few tuples as that allows. O(k log k) for k tuples.
 
         Raises InvalidInput if `eps` is below the sketch's eps.
         """
         if _checked_eps(eps) < self.eps:
             raise InvalidInput(
-                f"got eps = {eps}; this sketch knows its ranks to {self.eps} only; pass that or more"
+                f"got eps = {eps}; this sketch has an error bound of {self.eps}; pass that or more"
             )
         self._summary, self._eps = prune(self._summary, eps), float(eps)
 
@@ -185,7 +185,9 @@ class GK:
         return value
 
     def quantiles(self, phis: ArrayLike) -> ValueArray:
-        """The quantile of each phi, as `quantile` computes it, in the shape of `phis` and this dtype.
+        """The quantile of each phi, as `quantile` computes it.
+
+        Returns an array with the shape of `phis` and the dtype of the sketch.
 
         Raises InvalidInput if a phi is not a number in [0, 1], EmptySketch if n is 0. O(k log k + len(phis) *
         log k) time for k tuples.
@@ -195,7 +197,7 @@ class GK:
         return self._at_ranks(np.array(ranks, np.int64).reshape(phi_array.shape))
 
     def _at_ranks(self, ranks: Ranks) -> ValueArray:
-        # The errors of the two values around r sum to at most the allowance, so one is within half of it.
+        # The errors of the two values around r sum to at most 2 eps n, so one of them is at most eps n.
         stairs = combine([self.rank_bounds()])
         index, _ = stairs.best_candidate(ranks)
         return np.asarray(stairs.values[index])
@@ -211,10 +213,10 @@ def merge(sketches: Sequence[GK], eps: float | None = None) -> GK:
     sketches: at least one, all of one dtype.
     eps: the error bound to prune the result to; None prunes nothing and keeps the tuples of all inputs.
 
-    Errors add in ranks: inputs of n_i elements at eps_i have an error of sum of eps_i * n_i, so the result
-    keeps the mean of the inputs' eps weighted by n, which is at most the largest of them. Build sketches that
-    will be merged with a smaller eps than the answer needs: eps / 2 for one merge that is pruned to eps; for
-    h levels of such merges eps / (h + 1) at the bottom, and eps / (h + 1) more at each level above.
+    Rank errors add up: the error of the result is the sum of eps_i * n_i over the inputs. So its eps is the
+    mean of the inputs' eps weighted by n, which is at most the largest of them. Build sketches that will be
+    merged with a smaller eps than the answer needs: eps / 2 for one merge that is pruned to eps. For h levels
+    of such merges, build them with eps / (h + 1) and add eps / (h + 1) at each level, so the top has eps.
 
     Raises InvalidInput for no inputs, for mixed dtypes, for the same sketch twice, for 2**63 elements or more
     in total, and if `eps` is below the weighted mean. O(K log K) time and O(K) memory for K tuples together.

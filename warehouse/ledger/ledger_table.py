@@ -1,17 +1,18 @@
 """The ledger, S(R): summaries of every batch of a stream, by range of batches and tick.
 
-ledger_rows.py describes a row. A batch exists for readers and loads from the commit of its ledger rows on.
+ledger_rows.py describes a row. Readers and loads see a batch once its ledger rows are committed.
 The rows of a batch are appended in one commit; appending the same batch again finds that commit and changes
 nothing. A batch without rows has one ledger row, of zero rows.
 
 The cascade (cascade.py) is a size-tiered merge. The commit of the batch that completes a range of `fan`
-batches also adds rows for the whole range, likewise for `fan` of these ranges, and so on for LEVELS levels.
-Rows of a wide range repeat what its parts say, in fewer rows. Readers take the fewest ranges that cover the
+batches also adds rows for the whole range. In the same way, `fan` such ranges are summarised as one range of
+the next level, up to LEVELS levels. The rows of a wide range summarise the same batches as its parts, in
+fewer rows. Readers take the fewest ranges that cover the
 batches outside history: fewer than 2 * fan per source and level, except at the widest level.
 
 Files. An append writes one file per range, and the file's statistics name the range, so a reader opens only
-the files that it needs. Maintenance joins the rows of ranges that few readers need into one file of several
-ranges, whose statistics do not name them; readers get its ranges from its columns.
+the files that it needs. Maintenance combines ranges that few readers need into one file. The statistics of
+that file do not tell its ranges, so readers get them from its columns.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ RangeCache = dict[str, list[BatchRange]]  # by path, the ranges of each file tha
 
 
 def level_eps(eps: float, level: int) -> float:
-    """The rank error, as a fraction of their rows, of the summaries of a level of the cascade.
+    """The rank error of summaries at a level of the cascade, as a fraction of the rows that they summarise.
 
     `level` is 0 for a batch. The error is eps/8 there, and stays below eps/4 at every level.
     """
@@ -56,7 +57,7 @@ class Prepared:
     newest    the source's newest batch in the ledger when they were written; -1 if there was none
     planned   the ranges that plans covered then; empty where that did not matter (see `fits`)
     action    adds the file of the batch
-    wide      add the files of the ranges that the batch completes
+    wide      the add actions of the files of the ranges that the batch completes
     """
 
     newest: int
@@ -67,7 +68,7 @@ class Prepared:
     def fits(self, store: Store, table: DeltaTable, source: str) -> bool:
         """Whether the same rows would be written for this version of the ledger.
 
-        The plans matter only where there are wide ranges: these leave out planned batches.
+        The plans matter only if there are wide ranges: a range that overlaps a plan is not written.
         """
         if self.newest != tables.newest_transaction(table, source):
             return False
@@ -144,9 +145,9 @@ def _write_wide(
 ) -> list[AddAction]:
     """Writes a file of rows for each `completed` range, narrow ones first; wide ones reuse narrow ones.
 
-    A range that plans cover, wholly or in part, is left out: readers would never use it. So is a range with
-    fewer than two parts, which would only repeat one part, and a range that does not nest with those that
-    writers of another fan have made.
+    Three kinds of ranges are left out: those that overlap a plan, which readers would never use; those with
+    fewer than two parts, which would only duplicate one part; and those that partly overlap a range that was
+    written with another fan.
     """
     files = ranges_by_file(store, table)
     written: dict[BatchRange, Sequence[TickSummary]] = {batches: summaries}
@@ -187,9 +188,9 @@ def _fits_cascade(whole: BatchRange, known: Iterable[BatchRange], narrower: Set[
 def _completed_ranges(newest: int, batches: BatchRange, fan: int) -> list[tuple[int, BatchRange]]:
     """The ranges of the cascade that a new batch completes, as (level, range), by level.
 
-    A range is complete when its last number is reached or, because a source may leave numbers out, passed:
-    newest < last <= the new batch. `newest` is the newest batch before; -1 if there was none. Only ranges
-    that contain the newest or the new batch are considered: the source has no batches between the two.
+    A range is complete when its last number is reached or passed (a source may skip numbers):
+    newest < last <= the new batch. `newest` is the last batch before this one; -1 if there was none. Only
+    ranges that contain it or the new batch can become complete.
 
     Example with fan = 4: batch 9 after batch 6 completes (1, 4..7), and no range of level 2.
     """
@@ -240,7 +241,7 @@ def ranges_by_file(
     """The ranges of each file of the ledger, by path.
 
     They come from the file's statistics, or from its columns if it has several ranges. `cache` keeps the
-    latter from one call to the next; those of files that left the table are removed from it.
+    ranges that were read from columns; entries of files that left the table are removed.
     """
     cached = cache if cache is not None else {}
     ranges = {}
@@ -309,10 +310,11 @@ def _range_of_each(rows: pa.Table) -> list[BatchRange]:
 
 
 def live_ranges(known: Iterable[BatchRange], covered: Iterable[BatchRange]) -> list[BatchRange]:
-    """The fewest of the known ranges that contain every batch outside the covered ones, disjoint and sorted.
+    """The smallest set of disjoint known ranges, sorted, that has every known batch outside `covered`.
 
-    Known ranges nest: a wide one repeats narrow ones. So the widest range at each place, from left to right,
-    gives the fewest. A range that is partly covered is replaced by its parts.
+    Known ranges nest: a wide range contains the batches of narrow ones. So taking the widest range at each
+    place, from left to right, needs the fewest ranges. A range that is partly covered is replaced by its
+    parts.
 
     Example: known 0..3, 0, 1, 2, 3, 4 and covered nothing give 0..3, 4; covered 0 gives 1, 2, 3, 4.
     Complexity: O(k log k) for k ranges.

@@ -1,9 +1,11 @@
 """Key marks: the sparse index of a run of keys, which readers keep in memory.
 
 Model. A run is an ascending sequence of pairs (key, tick), each with its number of rows of `events`. There
-is a mark at the start of every row group. It is a pair s with
+is a mark at the start of every row group. A mark is a pair s that separates the row groups:
 
     pairs before its position  <  s  <=  pairs from its position on
+
+The pair s need not be in the run: its text is as short as it may be.
 
 So a lookup of a key in a window of ticks reads one block, or more if the key fills several. A mark also
 stores the number of rows of `events` before it. So a count of a key range in all ticks reads only the blocks
@@ -11,8 +13,9 @@ at the two ends of the range.
 
 A run's marks are one file of the table ``key_marks`` (runs/marks.py), with these row groups:
 
-    header   position: pairs of the run; count: the floor of the run's keys; ticks[], counts[], nulls[]: rows
-             with a key and rows with NULL by tick; floors[]: the floor of each tick
+    header   the column `position` has the number of pairs of the run, `count` the floor of the run's keys;
+             ticks[], counts[], nulls[]: rows with a key and rows with NULL by tick; floors[]: the floor of
+             each tick
     marks    file, position, key and tick: the pair s; count: rows of `events` before it
     heavy    key, tick, count: the keys that reach their tick's floor. With a NULL tick: the keys that reach
              the floor of the run. columns/heavy_keys.py states what floors guarantee.
@@ -82,8 +85,9 @@ class KeyMarks:
 
     `rows` is the number of pairs that the run stores. Mark i is the pair (keys[i], ticks[i]) at
     `positions[i]`, with `counts_before[i]` rows of `events` before it; (k,) each. `totals` are the rows by
-    tick: with a key (`counts`) and with NULL (`nulls`). `heavy()` reads the heavy keys of the run (one cell)
-    and those of each tick (cell j is tick j of `totals`) from the marks file on every call.
+    tick: with a key (`counts`) and with NULL (`nulls`). `heavy()` reads two
+    listings from the marks file on every call: the heavy keys of the whole run (all in cell 0), and those of
+    each tick (cell j is tick j of `totals`).
     """
 
     run: Run
@@ -175,8 +179,8 @@ def _summary(file: MarkedFile) -> KeyFileSummary:
 def _heavy_of_run(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> tuple[HeavyKeys, HeavyKeys]:
     """The heavy keys of the run and of each tick.
 
-    Files list the keys inside them. The counts of their first and last keys are summed here, because the
-    rows of such a key may lie in several files.
+    Each file lists its heavy keys except its first and last key, whose rows may continue in the neighbouring
+    files. The counts of these keys are summed here.
     """
     run_rows = totals.counts.sum(keepdims=True)
     ends: dict[Name, int] = {}

@@ -7,9 +7,9 @@ the last row of the file are marks. The rank of x is bounded by its neighbouring
     with j = number of marks <= x:   position[j-1] + 1 <= rank_le(x) <= position[j]
 
 Ticks. A span is a range of rows; it starts at a mark. For each span and each tick the number of rows is
-stored (a cell). So a rank within any window of ticks is exact at the start of every span and bounded within
-it. `Tuning.span_cells` limits the number of cells (spans x ticks): a run with many ticks has longer spans,
-and a query with a window reads a few more blocks.
+stored (a cell). So for any window of ticks, a rank is exact at the start of every span and bounded inside
+the span. `Tuning.span_cells` limits the number of cells (spans x ticks): a run with many ticks has longer
+spans, and a query with a window reads a few more blocks.
 
 A run's marks are one file of the table ``marks/<measure>`` (runs/marks.py), with these row groups:
 
@@ -63,8 +63,8 @@ _SIZES = struct.Struct("<qqq")  # spans, ticks, bytes of a count
 def choose_grain(rows: int, eps: float, block_rows: int) -> int:
     """The number of rows between two marks of a run.
 
-    It is at most eps/2 of the run's rows, which the guarantee requires. Otherwise it is a quarter of a block,
-    so that queries read few blocks; or more, if the run would have more than MAX_MARKS marks.
+    It is a quarter of a block, so that queries read few blocks, or rows / MAX_MARKS if that is larger. But it
+    is never more than eps/2 of the run's rows, which the guarantee requires.
     """
     required = max(1, int(eps / 2 * rows))
     preferred = max(1, block_rows // 4, -(-rows // MAX_MARKS))
@@ -119,14 +119,14 @@ class Spans:
     ) -> Spans:
         """From distinct cells: `counts[k]` rows of span `spans[k]` have tick `ticks[k]`."""
         names, codes = unique_codes(ticks)
-        present = np.bincount(codes, minlength=len(names)) > 0  # names may include ticks that do not occur
+        present = np.bincount(codes, minlength=len(names)) > 0  # names may include unused ticks
         table = np.zeros((len(starts), int(present.sum())), np.min_scalar_type(counts.max(initial=0)))
         table[spans, np.cumsum(present)[codes] - 1] = counts
         return cls(starts, names[present], table)
 
     @classmethod
     def concat(cls, parts: Sequence[tuple[int, Spans]]) -> Spans:
-        """The spans of a run, from those of its files: each with the file's first row in the run."""
+        """Joins the spans of a run's files; a part is (the file's first row in the run, its spans)."""
         empty = np.empty(0, np.int64)
         ticks = np.unique(np.concatenate([empty, *(part.ticks for _, part in parts)]))
         starts = np.concatenate([empty, *(part.starts + first for first, part in parts)])
@@ -138,7 +138,7 @@ class Spans:
         return cls(starts, ticks, table)
 
     def anchors(self, window: Window, rows: int) -> Anchors:
-        """The positions with exact counts of a window's rows; the run has `rows` rows."""
+        """Where the number of window rows before a position is known exactly; the run has `rows` rows."""
         inside = np.flatnonzero(window.holds(self.ticks))
         part = self.counts[:, inside[0] : inside[-1] + 1] if len(inside) else self.counts[:, :0]
         counts = np.concatenate([[0], np.cumsum(part.sum(axis=1, dtype=np.int64))])
@@ -167,7 +167,7 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """Positions of a run (exact: `counts[i]` rows of a window lie before `positions[i]`); both ascend."""
+    """Exactly `counts[i]` rows of a window lie before row `positions[i]` of the run. Both arrays ascend."""
 
     positions: NDArray[np.int64]
     counts: NDArray[np.int64]

@@ -4,19 +4,20 @@ Model. Each row has a sort key. A cut is the sort key of a mark of one input. Fo
 
     sort keys before the mark  <=  sort key of the mark  <=  sort keys from the mark on
 
-If equal rows stay separate, a cut splits them by input and then by position in the input. So a constant
+Rows are equal if their sort keys are. If the merge keeps equal rows, a cut divides them by input and then by
+position in the input. So a constant
 column is divided as evenly as any other. A cut at position p of input c has these rows before it:
 
     input j < c: rows <= sort key        input c: its first p rows        input j > c: rows < sort key
 
 If the merge sums equal rows, a slice must contain all of them. Then the rows of every input that are less
-than the sort key lie before the cut. In this case the first inequality above is strict (rows before the mark
-< sort key of the mark), so the cut is exact in input c, too.
+than the sort key lie before the cut. In this case rows before the mark
+are strictly less than it, so also in input c the cut lies exactly at position p.
 
 Two neighbouring cuts bound a slice. The slices are disjoint and contain every row. The marks bound the
 position of a cut in each input; a task reads only the blocks that may contain rows of its slice.
 
-Cost: a slice has at most rows/slices + the sum over the inputs of the rows between two marks.
+Cost: a slice has at most rows / slices rows, plus the distance between two marks for each input.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class SortedInput:
 
     @property
     def end_to_end(self) -> bool:
-        """Whether the digests of all files cover the rows since their ingestion."""
+        """Whether all digests were carried on since ingestion: no merge read a run without digests."""
         return all(file.digests is not None and file.digests.end_to_end for file in self.files)
 
 
@@ -87,7 +88,7 @@ class MergeCut:
     split: bool
 
     def equal_before(self, source: int) -> bool:
-        """Whether the rows of another input `source` that equal `sort_key` lie before the cut."""
+        """For an input other than the cut's own: whether its rows equal to `sort_key` lie before the cut."""
         return self.split and source < self.source
 
 
@@ -118,8 +119,8 @@ def plan_slices(
 ) -> list[MergeSlice]:
     """Divides the merge of the inputs into at most `slices` slices of about equal cost, in order.
 
-    With `split` equal rows may lie in different slices. Without it, each mark must be greater than all rows
-    before it.
+    If `split` is true, equal rows may lie in different slices. Without it, each mark must be greater than all
+    rows before it.
     """
     cuts = [None, *_choose_cuts(inputs, slices, min_block_cost, split=split), None]
     return [
@@ -180,7 +181,7 @@ def _choose_cuts(
 
 
 def _sort_key_at(sort_keys: Sequence[SortColumns], starts: NDArray[np.int64], i: int) -> SortKey:
-    """The sort key of mark i, the marks being numbered through all inputs; input j's begin at `starts[j]`."""
+    """The sort key of mark i. Marks are numbered over all inputs; those of input j start at `starts[j]`."""
     j = int(np.searchsorted(starts, i, side="right")) - 1
     return tuple(name_at(column, i - int(starts[j])) for column in sort_keys[j])
 
@@ -209,7 +210,8 @@ def _rows_before_bounds(sorted_input: SortedInput, source: int, cut: MergeCut) -
         return cut.position, cut.position
     sort_keys, positions = sorted_input.sort_keys, sorted_input.positions
     marks_before = count_tuples_less(sort_keys, cut.sort_key, equal=cut.equal_before(source))
-    # Without split, rows before a mark are less than it. So marks equal to the cut give a lower bound, too.
+    # Without split, all rows before a mark that equals the cut are less than the cut. So the position of
+    # such a mark is a lower bound, too.
     certain = marks_before if cut.split else count_tuples_less(sort_keys, cut.sort_key, equal=True)
     lower = int(positions[certain - 1]) if certain else 0
     upper = int(positions[marks_before]) if marks_before < len(positions) else sorted_input.rows

@@ -61,8 +61,8 @@ R_contra = TypeVar("R_contra", bound=Rows, contravariant=True)
 class RunSpec:
     """The properties of a run that are known before it is written.
 
-    `rows` is an upper bound of the stored rows. `totals` are its rows of `events` by tick. `eps` is the
-    guaranteed rank error.
+    `rows` is an upper bound of the stored rows. `totals` are the numbers of rows of `events` in the run, by
+    tick. `eps` is the guaranteed rank error.
     """
 
     rows: int
@@ -77,7 +77,7 @@ class MarkedFile:
     The file stores `rows` rows, which represent `count` rows of `events`; `size` is in bytes. Mark i is at
     row `positions[i]` of the file; `sort_keys` are the columns of the marks' sort keys. `stats` are the
     statistics for Delta. `extra` is other data that the projection needs for the run's marks.
-    `digests` are those of the rows and blocks; `write_rows` adds them.
+    `write_rows` fills in `digests`, the digests of the rows and blocks.
     """
 
     path: str
@@ -116,7 +116,7 @@ class Marks(Protocol):
 
     @property
     def totals(self) -> TickCounts:
-        """The rows of `events` by tick, those without a value or key included."""
+        """The numbers of rows of `events` by tick, including rows without a value or key."""
 
 
 class Collector(Protocol[R_contra]):
@@ -151,7 +151,7 @@ class Projection(Protocol[R]):
 
     @property
     def name(self) -> str:
-        """The name in checks: one word."""
+        """A name of one word, for the names of the checks of verify: a measure's name, or "keys"."""
 
     @property
     def title(self) -> str:
@@ -159,7 +159,7 @@ class Projection(Protocol[R]):
 
     @property
     def type(self) -> str:
-        """The name of the column's type in Delta."""
+        """The Delta type of the measure or key."""
 
     @property
     def runs_table(self) -> str:
@@ -175,7 +175,7 @@ class Projection(Protocol[R]):
 
     @property
     def marks_schema(self) -> pa.Schema:
-        """The columns of the marks table without `content`; it is partitioned by `run`."""
+        """The columns of the marks table, except the binary `content` (marks.py); `run` is the partition."""
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ class Projection(Protocol[R]):
         """The subset of `columns` that is read with dictionary encoding."""
 
     def decode(self, events: pa.Table) -> tuple[R, TickCounts]:
-        """Converts rows of `events` (`columns` and `_tick`) to input of `sort`; counts all by tick."""
+        """Converts rows of `events` (`columns` and `_tick`) to input of `sort`, and counts them by tick."""
 
     def sort(self, parts: Sequence[R]) -> R:
         """Sorts the rows of any number of calls of `decode`."""
@@ -207,9 +207,9 @@ class Projection(Protocol[R]):
         """Merges sorted parts; without parts it returns no rows."""
 
     def blocks(self, pieces: Iterator[R], run_spec: RunSpec | None) -> Iterator[tuple[R, list[int]]]:
-        """Divides sorted rows into blocks. Each item has at least one row, and the edges of its blocks.
+        """Divides sorted rows into blocks. Yields (rows, edges); rows are never empty.
 
-        `pieces` are consecutive. Edges are the first row of each block and, last, the number of rows.
+        `pieces` are consecutive. Edges are the first row of each block, followed by the number of rows.
         `run_spec` is None for a chunk.
         """
 
