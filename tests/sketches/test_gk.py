@@ -269,7 +269,7 @@ def test_pruning_loosens_the_promise_and_never_tightens_it() -> None:
     sketch.prune(0.01)
     assert_certified(sketch, data)
     assert len(sketch) < before / 5
-    with pytest.raises(InvalidInput, match=r"to 0.01 only"):
+    with pytest.raises(InvalidInput, match=r"an error bound of 0.01; pass that or more"):
         sketch.prune(0.001)
     assert sketch.eps == 0.01
 
