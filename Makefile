@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 VENV := $(CURDIR)/.venv
 READY := .venv/.ready
+CLASSES := build/java/spark.jsa
 
 export PATH := $(VENV)/bin:$(PATH)
 export PYSPARK_PYTHON := $(VENV)/bin/python
@@ -24,7 +25,7 @@ setup: $(READY) ## install everything into .venv (the other commands do it when 
 demo: $(READY) ## load real flights, stream more, ask questions: Spark in local mode
 	@.venv/bin/python -m tidemark.jobs.demo
 
-test: $(READY) ## run all tests
+test: $(CLASSES) ## run all tests
 	@.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 10
 
 test-fast: $(READY) ## run the tests that need no Spark and take no more than a moment each
@@ -54,7 +55,7 @@ docs: $(READY) ## build the documentation into build/docs, from nothing but this
 notebooks: $(READY) ## execute the notebooks of the documentation anew
 	@.venv/bin/python docs/notebooks/execute.py
 
-soak: $(READY) ## hundreds of kills, thousands of damaged files, a stream from Kafka under mixed faults
+soak: $(CLASSES) ## hundreds of kills, thousands of damaged files, a stream from Kafka under mixed faults
 	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 TIDEMARK_SOAK_FLIPS=3000 .venv/bin/python -m pytest -s \
 		tests/crash/test_kills.py tests/crash/test_flips.py tests/stream/test_kafka.py -k random
 
@@ -66,6 +67,9 @@ dist: $(READY) ## build a wheel, an sdist and a zip for spark-submit --py-files 
 
 wheels: $(READY) ## install the wheel alone into an empty environment of each Python that is here, and use it
 	@TIDEMARK_WHEELS=all .venv/bin/python -m pytest -v -s tests/jobs/test_wheel.py
+
+$(CLASSES): $(READY) tests/java.py
+	@.venv/bin/python -m tests.java
 
 clean: ## remove .venv and what tools leave behind
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +9,10 @@ import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.java import SHORT_LIVED
+from tests import java
 from tidemark.jobs.spark.session import spark_session
 
-# Each driver that a test starts, here or in another process, has these.
-os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED
+java.set_options()
 
 # The same examples in every run: a red build is red again at home, and a green one does not turn red by luck.
 # `--hypothesis-profile=explore` draws new ones. A first call may start Spark or warm a cache, so a deadline

@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 
 from tests.docs.pages import DOCS, ROOT, VERSION, Block, blocks, is_shown
-from tests.java import SHORT_LIVED
+from tests.java import SHORT_LIVED, java_home
 from tests.jobs.conftest import FLIGHTS
 from tests.jobs.installed import Installed, required
 from tidemark.jobs.spark.session import DELTA_PACKAGE, FETCH_REMEDY
@@ -82,12 +82,11 @@ def found(name: str) -> str | None:
     return None
 
 
-def java_home() -> dict[str, str]:
+def java() -> dict[str, str]:
     """The Java that `make setup` has found or brought, where the system has none."""
     if shutil.which("java", path="/usr/bin:/bin"):
         return {}
-    look = ["/bin/sh", str(ROOT / "jobs" / "spark" / "java_home.sh"), sys.prefix]
-    return {"JAVA_HOME": subprocess.run(look, capture_output=True, text=True, check=True).stdout.strip()}
+    return {"JAVA_HOME": java_home()}
 
 
 def for_pip() -> dict[str, str]:
@@ -130,7 +129,7 @@ def alone(
         "PATH": f"{folder / 'bin'}:/usr/bin:/bin",
         # Java looks its home up by itself.
         "JAVA_TOOL_OPTIONS": f"-Duser.home={folder / 'java'} {SHORT_LIVED}",
-        **java_home(),
+        **java(),
     }
     place = Place(folder, variables)
     constraints = folder / "constraints.txt"

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pyspark
 
-from tests.crash.processes import PATIENCE, ROOT, kill, start
-from tests.java import SHORT_LIVED
+from tests.crash.processes import PATIENCE, kill, start
+from tests.java import SHORT_LIVED, java_home
 
 BROKER = ["org.apache.kafka:kafka_2.13:4.1.0", "org.apache.kafka:kafka-tools:4.1.0"]
 PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
@@ -74,13 +74,7 @@ def free_port() -> int:
 
 def java() -> list[str]:
     """The command of Java, as far as its options."""
-    home = subprocess.run(
-        ["/bin/sh", str(ROOT / "jobs/spark/java_home.sh"), sys.prefix],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return [f"{home.stdout.strip()}/bin/java", *SHORT_LIVED.split()]
+    return [f"{java_home()}/bin/java", *SHORT_LIVED.split()]
 
 
 class Broker:
