@@ -1,9 +1,9 @@
 """The Java processes that tests start: their options, and an archive of Spark's classes.
 
-`make test` runs `python -m tests.java` once, which writes the archive into build/java. With it a start of Spark
-and its first Delta commit take two thirds of the processor time: Java maps 15,000 classes that are parsed and
-verified, where it would read them from jars (class data sharing, JEP 350). Without the archive, or with one
-that no longer fits the jars, the tests take longer and are the same.
+`make test` runs `python -m tests.java` once, which writes the archive into build/java. With it a start of
+Spark takes two thirds of the processor time: Java maps classes that are parsed and verified already, and does
+not read them from jars (class data sharing, JEP 350). Without the archive, or with one that no longer fits
+the jars, the tests are the same and take longer.
 
 An archive holds no classes of folders, and is used only where the class path begins with the archive's own
 jars. Spark puts its folder of settings first, so build/java/bin/java puts it last.
@@ -19,6 +19,10 @@ import tempfile
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkContext
+
+from tidemark import query, stream, warehouse
+from tidemark.jobs.spark.session import spark_session
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = ROOT / "build" / "java"
@@ -51,7 +55,7 @@ exec "{java}" "${{options[@]}}"
 
 
 def set_options() -> None:
-    """Sets the options of each driver that a test starts, here or in another process; the archive, if there is one."""
+    """Sets the options of each driver that a test starts, here or in another process."""
     os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED
     if ARCHIVE.exists():
         os.environ["SPARK_CONF_DIR"] = str(CONF)
@@ -85,20 +89,11 @@ def write_archive() -> None:
 
 def _load_classes() -> None:
     """Does what most tests do in Spark, then ends Java, which writes the archive."""
-    from pyspark import SparkContext
-
-    from tidemark import query, stream, warehouse
-    from tidemark.jobs.spark.session import spark_session
-
     spark = spark_session("archive", **{"spark.master": "local[2]"})
     with tempfile.TemporaryDirectory() as folder:
         uri = f"{folder}/w"
-        rows = [
-            spark.sql(
-                f"SELECT timestamp_seconds(86400 * {day} + id) AS time, double(id) AS delay, 'ATL' AS origin FROM range(500)"
-            )
-            for day in range(5)
-        ]
+        columns = "timestamp_seconds(id) AS time, double(id) AS delay, 'ATL' AS origin"
+        rows = [spark.sql(f"SELECT {columns} FROM range({day}, {day} + 500)") for day in range(5)]
         warehouse.create(spark, uri, ["delay"], key="origin", time="time", kappa=2)
         for number, day in enumerate(rows[:4]):
             warehouse.load(spark, uri, day, f"day {number}")

@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.docs.pages import DOCS, ROOT, VERSION, Block, blocks, is_shown
+from tests.docs.pages import DOCS, VERSION, Block, blocks, is_shown
 from tests.java import SHORT_LIVED, java_home
 from tests.jobs.conftest import FLIGHTS
 from tests.jobs.installed import Installed, required
