@@ -147,7 +147,7 @@ def _start_java(conf: dict[str, str], output: StartOutput) -> dict[str, str]:
     try:
         with _defer_control_c():
             if SparkContext._gateway is None:  # noqa: SLF001  Java outlives a stopped session
-                gateway = launch_gateway(launch, {"stderr": output.sink})  # type: ignore[no-untyped-call]
+                gateway = launch_gateway(launch, {"stderr": output.sink})  # type: ignore[no-untyped-call]  # pyspark
                 SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":

@@ -276,9 +276,9 @@ def _add_title(axes: Axes, scope: Scope, grid: Literal["both", "x"] = "both") ->
         if isinstance(axis.get_major_locator(), AutoDateLocator):
             limit(max(low, _DAYS[0]), min(high, _DAYS[1]))
     if isinstance(axes.xaxis.get_major_locator(), AutoDateLocator):
-        locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
+        locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]  # matplotlib
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # matplotlib
     return axes
 
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,17 @@ def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command, cwd=log.parent, env=environment, stdout=out, stderr=out, start_new_session=True
         )
+
+
+def let_go(processes: Sequence[subprocess.Popen[str]]) -> None:
+    """Waits until each process has printed "ready", then writes a line to each at the same time."""
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -40,10 +40,10 @@ class Stage:
         hidden.write_text("\n".join(records) + "\n")
         hidden.rename(self.incoming / f"{self.files}.txt")
 
-    def frame(self, form: str = "json") -> DataFrame:
+    def frame(self, form: Literal["json", "csv"] = "json") -> DataFrame:
         text = self.spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(self.incoming))
         records = text.selectExpr("value", "_metadata.file_name AS position")
-        return stream.parse(records, warehouse.open_snapshot(self.uri).options, form)  # type: ignore[arg-type]
+        return stream.parse(records, warehouse.open_snapshot(self.uri).options, form)
 
     def run(self, frame: DataFrame | None = None, **options: Any) -> list[stream.BatchReport]:
         """Takes what is there, and ends."""

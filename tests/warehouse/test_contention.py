@@ -19,6 +19,7 @@ from deltalake.schema import PrimitiveType
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.crash.processes import let_go
 from tests.warehouse.committing import (
     COMMITS,
     MARKS,
@@ -153,10 +154,7 @@ def test_processes_that_contend_lose_nothing_and_do_nothing_twice(store: Store) 
         )
         for number in range(3)
     ]
-    assert [one.stdout.readline() for one in running] == ["ready\n"] * 3  # type: ignore[union-attr]
-    for one in running:
-        one.stdin.write("go\n")  # type: ignore[union-attr]
-        one.stdin.flush()  # type: ignore[union-attr]
+    let_go(running)
     said = [line.split() for one in running for line in one.communicate()[0].splitlines()]
     assert [one.returncode for one in running] == [0, 0, 0]
     assert len(said) == 3 * 2 * _BATCHES

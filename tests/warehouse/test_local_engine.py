@@ -378,4 +378,4 @@ def test_inputs_that_spark_alone_reads_are_refused(uri: Path, tmp_path: Path) ->
 
 def test_rows_of_the_other_engine_are_refused() -> None:
     with pytest.raises(InputError, match=r"DataFrame of that session; got pyarrow.lib.Table. Pass None"):
-        SparkExecutor(None).input(rows_of(0))  # type: ignore[arg-type]
+        SparkExecutor(None).input(rows_of(0))  # type: ignore[arg-type]  # refused on purpose

@@ -20,6 +20,7 @@ import pytest
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
+from tests.crash.processes import let_go
 from tests.warehouse.hereloader import Loader
 from tidemark import warehouse
 from tidemark.warehouse.columns.measures import Measure, as_numpy, encode_values, single_array
@@ -227,7 +228,7 @@ class Checker:
 
 def with_ticks(kind: type[ByTick], patch: pytest.MonkeyPatch) -> None:
     """Warehouses have the projection, too."""
-    usual = Options.projections.fget  # type: ignore[attr-defined]
+    usual = Options.projections.fget  # type: ignore[attr-defined]  # it is a property
 
     def all_of(options: Options) -> tuple[Projection[Any], ...]:
         return (*usual(options), *(kind(one) for one in options.measures[:1]))
@@ -347,10 +348,7 @@ def start(uri: str, what: str, kill_at: int = 0) -> subprocess.Popen[str]:
 
 def finish(*running: subprocess.Popen[str]) -> list[str]:
     """Lets all go at once; what each printed last."""
-    assert [one.stdout.readline() for one in running] == ["ready\n"] * len(running)  # type: ignore[union-attr]
-    for one in running:
-        one.stdin.write("go\n")  # type: ignore[union-attr]
-        one.stdin.flush()  # type: ignore[union-attr]
+    let_go(running)
     return [one.communicate(timeout=300)[0].strip() for one in running]
 
 

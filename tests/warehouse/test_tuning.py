@@ -40,7 +40,7 @@ SMALL = Tuning(
     summary_rows=10,
     summary_parts=2,
 )
-ONES = Tuning(**{field.name: 1 for field in fields(Tuning)} | {"file_rows": (1, 1), "fan": 2})  # type: ignore[arg-type]
+ONES = Tuning(**{field.name: 1 for field in fields(Tuning)} | {"file_rows": (1, 1), "fan": 2})  # type: ignore[arg-type]  # all are whole numbers
 KEYS_ASKED = [f"k{i}" for i in range(7)]
 
 
