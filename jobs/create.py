@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemark import warehouse
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import parse_duration
@@ -25,7 +25,7 @@ def run(given: argparse.Namespace) -> int:
     options = warehouse.create(
         _session(given.schema),
         given.warehouse,
-        **arguments.creation_options(given),
+        **command_options.creation_options(given),
         grace=given.grace,
         key_eps=given.key_eps,
         key_delta=given.key_delta,

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidemark import warehouse
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.spark_inputs import as_input_error
@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=RULE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    arguments.load(args)
+    command_options.load(args)
     return args
 
 
@@ -92,7 +92,7 @@ def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
 
 def _check_options(given: argparse.Namespace) -> None:
     """InputError for bad options; all checks that are possible before Spark starts, which takes seconds."""
-    chosen = parse_options(**arguments.creation_options(given), grace=None)
+    chosen = parse_options(**command_options.creation_options(given), grace=None)
     span = given.batch_every and parse_duration(given.batch_every)
     if given.from_stream:
         options: Options | None = warehouse.open_snapshot(given.warehouse).options
@@ -145,7 +145,7 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
     warehouse.create(
         spark,
         given.warehouse,
-        **arguments.creation_options(given),
+        **command_options.creation_options(given),
         schema=rows,
     )
     return rows

@@ -11,7 +11,7 @@ import sys
 from rich.console import Console
 
 from tidemark import warehouse
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.spark.session import spark_session
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         epilog=RULE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    arguments.maintain(args)
+    command_options.maintain(args)
     return run_warehouse_job(run, args.parse_args(argv))
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_job
 from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.spark.session import spark_session
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         epilog=RULE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    arguments.sql_server(args)
+    command_options.sql_server(args)
     return run(args.parse_args(argv))
 
 
@@ -113,7 +113,7 @@ def _parse_warehouse(text: str) -> tuple[str, str]:
 
 def _from_settings(spark: SparkSession) -> dict[str, str]:
     """The warehouses of Spark's settings, by name; else the one of the environment variable."""
-    variable = os.environ.get(arguments.VARIABLE)
+    variable = os.environ.get(command_options.VARIABLE)
     try:
         warehouses = warehouses_set(spark)
     except InputError:

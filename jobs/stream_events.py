@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from tidemark import query, stream, warehouse
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
 from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.inputs.spark_inputs import as_input_error
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=RULE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    arguments.stream(args)
+    command_options.stream(args)
     return args
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from rich.console import Console
 
 from tidemark import warehouse
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, FAILED, RULE, run_warehouse_job
 from tidemark.warehouse.columns.json_values import json_text
 
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         epilog=RULE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    arguments.common(args)
+    command_options.common(args)
     return run_warehouse_job(run, args.parse_args(argv))
 
 

@@ -46,8 +46,8 @@ from tidemark.query.quantiles.window_bounds import WindowBoundsCache
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows

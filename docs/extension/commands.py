@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.commands import COMMANDS, Command
 
 if TYPE_CHECKING:
@@ -65,4 +65,4 @@ def _named(action: argparse.Action) -> str:
 def _told(action: argparse.Action) -> str:
     needed = " *(needed)*" if action.option_strings and action.required else ""
     told = (action.help or "").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-    return told.replace(arguments.VARIABLE, f"`{arguments.VARIABLE}`") + needed
+    return told.replace(command_options.VARIABLE, f"`{command_options.VARIABLE}`") + needed

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tidemark.warehouse.columns.keys import Key
-    from tidemark.warehouse.columns.measures import Measure
+    from tidemark.warehouse.columns.value_encoding import Measure
 
 
 BAR = 20  # characters of the longest bar of a histogram

@@ -1,6 +1,7 @@
-"""The table of the commands of `tidemark`: name, help texts, options and the function that runs each.
+"""The table of the commands of `tidemark`: name, help texts, and the function that runs each.
 
-A new command is a new entry of COMMANDS. A name of two words is a subcommand: `plot cdf` belongs to `plot`.
+command_options.py defines their options. A new command is a new entry of COMMANDS. A name of two words is a
+subcommand: `plot cdf` belongs to `plot`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.jobs.cli import arguments, exit_codes
+from tidemark.jobs.cli import command_options, exit_codes
 
 ABOUT = """\
 Quantiles over all loaded data and over everything that has arrived since the last load. Each answer has
@@ -17,9 +18,9 @@ certified bounds. History is stored in Delta Lake; the live side is summarised i
 """
 
 ENDING = f"""\
-Name the warehouse with -w or with the environment variable {arguments.VARIABLE}. With --json a command prints
-one line of JSON: times in ISO 8601 with their zone, decimals as text, NaN and infinities as "NaN", "Infinity"
-and "-Infinity".
+Name the warehouse with -w or with the environment variable {command_options.VARIABLE}. With --json a command
+prints one line of JSON: times in ISO 8601 with their zone, decimals as text, NaN and infinities as "NaN",
+"Infinity" and "-Infinity".
 
 {exit_codes.RULE}"""
 
@@ -56,7 +57,7 @@ also creates the warehouse.""",
             "tidemark create -w flights --measure delay --key origin --time time",
             "tidemark create -w clicks --measure ms --time at --schema 'at timestamp, ms double'",
         ),
-        arguments.create,
+        command_options.create,
         "tidemark.jobs.create:run",
     ),
     Command(
@@ -73,7 +74,7 @@ to a few million rows.""",
             "tidemark load -w flights --from-stream",
             "tidemark load -w flights --engine local --input 2001-03-20.parquet --batch 2001-03-20",
         ),
-        arguments.load,
+        command_options.load,
         "tidemark.jobs.load_batch:run",
     ),
     Command(
@@ -89,7 +90,7 @@ set PYSPARK_SUBMIT_ARGS, or use spark-submit --packages with jobs/stream_events.
             "tidemark stream -w flights --source delta --path table --once",
             KAFKA,
         ),
-        arguments.stream,
+        command_options.stream,
         "tidemark.jobs.stream_events:run",
     ),
     Command(
@@ -99,7 +100,7 @@ set PYSPARK_SUBMIT_ARGS, or use spark-submit --packages with jobs/stream_events.
 Deletes files that no commit references and files past their retention (the grace), and compacts small files.
 A --grace that is shorter than the warehouse's own is safe only while no reader and no load runs.""",
         ("tidemark maintain -w flights", "tidemark maintain -w flights --grace '2 days'"),
-        arguments.maintain,
+        command_options.maintain,
         "tidemark.jobs.maintain:run",
     ),
     Command(
@@ -110,7 +111,7 @@ Reads the whole warehouse once, without a JVM, and reports for each invariant wh
 code 1 if an invariant is broken. Writers may run at the same time: a check whose tables changed during every
 attempt is reported as busy, and does not count as broken.""",
         ("tidemark verify -w flights",),
-        arguments.common,
+        command_options.common,
         "tidemark.jobs.verify:run",
     ),
     Command(
@@ -118,7 +119,7 @@ attempt is reported as busy, and does not count as broken.""",
         "steps, runs, live rows, bytes and versions",
         "Shows steps, runs by level, live batches and rows, bytes and table versions of the warehouse.",
         ("tidemark info -w flights", "tidemark info -w flights --json | jq .live_rows"),
-        arguments.common,
+        command_options.common,
         "tidemark.jobs.ask.quantiles:info",
     ),
     Command(
@@ -135,7 +136,7 @@ the last line shows the window.""",
             "tidemark quantile 0.5 -w flights --between 2001-02-01 2001-03-01 --mode exact",
             "tidemark quantile 0.99 -w flights --json | jq '.answers[0].value'",
         ),
-        arguments.quantile,
+        command_options.quantile,
         "tidemark.jobs.ask.quantiles:quantile",
     ),
     Command(
@@ -148,7 +149,7 @@ not counted for any X. Put numbers such as -1e3 after a --.""",
             "tidemark rank 60 -w flights",
             "tidemark rank -w flights --last 7d -- -15 0 15",
         ),
-        arguments.points,
+        command_options.points,
         "tidemark.jobs.ask.quantiles:rank",
     ),
     Command(
@@ -156,7 +157,7 @@ not counted for any X. Put numbers such as -1e3 after a --.""",
         "the share of rows that are at most X",
         "The share of rows that are at most X: `cdf` is the estimate, `cdf_lo` and `cdf_hi` are bounds.",
         ("tidemark cdf 0 15 60 -w flights", "tidemark cdf 0 -w flights --between 2001-03-01 -"),
-        arguments.points,
+        command_options.points,
         "tidemark.jobs.ask.quantiles:cdf",
     ),
     Command(
@@ -170,7 +171,7 @@ edges.""",
             "tidemark histogram -w flights --bins 10",
             "tidemark histogram -w flights --edges -60 0 15 60 1440 --measure delay",
         ),
-        arguments.histogram,
+        command_options.histogram,
         "tidemark.jobs.ask.quantiles:histogram",
     ),
     Command(
@@ -187,7 +188,7 @@ a --.""",
             "tidemark freq ATL -w flights --mode exact --json | jq '.answers[0].count'",
             "tidemark freq -w readings -- -1e3",
         ),
-        arguments.frequency,
+        command_options.frequency,
         "tidemark.jobs.ask.keys:frequency",
     ),
     Command(
@@ -197,7 +198,7 @@ a --.""",
 The K most frequent keys in descending order. `lo` and `hi` are certain bounds of the count of each. `certain`
 means that no key outside the list has more rows.""",
         ("tidemark top -w flights", "tidemark top 5 -w flights --last 7d --mode exact"),
-        arguments.top,
+        command_options.top,
         "tidemark.jobs.ask.keys:top",
     ),
     Command(
@@ -208,7 +209,7 @@ Every key with at least a share PHI of the rows that have a key, in descending o
 `lo` and `hi` are certain bounds of its count. `certain` means that the key surely reaches the share; the
 others may reach it.""",
         ("tidemark hitters 0.01 -w flights", "tidemark hitters 0.001 -w flights --between 2001-03-01 -"),
-        arguments.hitters,
+        command_options.hitters,
         "tidemark.jobs.ask.keys:hitters",
     ),
     Command(
@@ -226,7 +227,7 @@ others may reach it.""",
         "the share of rows that are at most x",
         "Draws the share of rows that are at most x, between the quantiles 0.005 and 0.995.",
         ("tidemark plot cdf -w flights -o delays.png --last 14d --mode quick",),
-        arguments.picture,
+        command_options.picture,
         "tidemark.jobs.ask.pictures:cdf",
     ),
     Command(
@@ -234,7 +235,7 @@ others may reach it.""",
         "quantiles over time",
         "Draws quantiles over time: one answer per tick of the window, or per span given by --over.",
         ("tidemark plot quantiles -w flights -o week.png --phi 0.5 0.99 --over 7d",),
-        arguments.plot_quantiles,
+        command_options.plot_quantiles,
         "tidemark.jobs.ask.pictures:quantiles",
     ),
     Command(
@@ -242,7 +243,7 @@ others may reach it.""",
         "counts in bins",
         "Draws counts in bins of equal width, or between given edges, which can leave out a long tail.",
         ("tidemark plot histogram -w flights -o delays.png --bins 30",),
-        arguments.plot_histogram,
+        command_options.plot_histogram,
         "tidemark.jobs.ask.pictures:histogram",
     ),
     Command(
@@ -252,7 +253,7 @@ others may reach it.""",
 Draws the most frequent keys as bars: the exact count in history and the live count, each with its certain
 interval.""",
         ("tidemark plot top 10 -w flights -o origins.png --last 7d",),
-        arguments.plot_top,
+        command_options.plot_top,
         "tidemark.jobs.ask.pictures:top",
     ),
     Command(
@@ -263,7 +264,7 @@ Repeats the query every few seconds until Ctrl-C, or --times times. If the outpu
 results are printed one below the other. With --json it prints one document per repetition, with the keys in
 its field `top`.""",
         ("tidemark watch -w flights", "tidemark watch 0.99 0.999 -w flights --last 1d --every 5 --times 12"),
-        arguments.watch,
+        command_options.watch,
         "tidemark.jobs.ask.watch:run",
     ),
     Command(
@@ -279,7 +280,7 @@ Clients from other machines need a user name and a password.""",
             "tidemark sql-server -w flights=/data/flights --host 0.0.0.0 --port 10000 --users users",
             "TIDEMARK_WAREHOUSE=/data/flights tidemark sql-server",
         ),
-        arguments.sql_server,
+        command_options.sql_server,
         "tidemark.jobs.sql_server:run",
         needs_warehouse=False,
     ),
@@ -292,7 +293,7 @@ Clients from other machines need a user name and a password.""",
             'eval "$(tidemark completion zsh)"       # in ~/.zshrc, below compinit',
             "tidemark completion fish | source       # in ~/.config/fish/config.fish",
         ),
-        arguments.completion,
+        command_options.completion,
         "tidemark.jobs.cli.completion:run",
         needs_warehouse=False,
     ),

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tidemark.jobs.cli.arguments import FILE, FOLDER
+from tidemark.jobs.cli.command_options import FILE, FOLDER
 from tidemark.jobs.cli.exit_codes import DONE
 
 

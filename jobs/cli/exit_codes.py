@@ -18,7 +18,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from tidemark.jobs.cli.arguments import warehouse_of
+from tidemark.jobs.cli.command_options import warehouse_of
 
 if TYPE_CHECKING:
     import argparse

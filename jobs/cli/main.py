@@ -13,7 +13,7 @@ import os
 import sys
 from importlib import import_module
 
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.commands import ABOUT, COMMANDS, ENDING, Command
 from tidemark.jobs.cli.exit_codes import DONE, INTERRUPTED, run_warehouse_job
 
@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    arguments.warehouse(top)
+    command_options.warehouse(top)
     top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     levels = {"": top.add_subparsers(title="commands", metavar="COMMAND", required=True)}
     for command in COMMANDS:

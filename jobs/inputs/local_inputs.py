@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from tidemark.jobs.inputs.csv_files import csv_rows
 from tidemark.jobs.inputs.json_files import json_rows
 from tidemark.jobs.inputs.spark_inputs import Times, check_in_range, format_of
-from tidemark.warehouse.columns.measures import as_numpy, as_numpy_bools
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
+from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError

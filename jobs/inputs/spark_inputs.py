@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from tidemark.jobs.cli.arguments import FORMATS
+from tidemark.jobs.cli.command_options import FORMATS
 from tidemark.warehouse import InputError, TidemarkError
 from tidemark.warehouse.columns.schema import ddl, quoted
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US

@@ -31,8 +31,8 @@ from tidemark.warehouse.columns.keys import (
     name_less,
     number_names,
 )
-from tidemark.warehouse.columns.measures import as_numpy
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
+from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks

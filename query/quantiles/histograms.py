@@ -22,7 +22,7 @@ import numpy as np
 from tidemark.query.answers.measure_answers import Answers, Bin, Histogram
 from tidemark.query.quantiles.questions import Question, is_sequence, ranks_le
 from tidemark.query.quantiles.rank_search import values_at_ranks
-from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import EmptyWindow, InputError
 
 MOST_BINS = 100_000  # so that a mistyped number of bins does not exhaust the memory

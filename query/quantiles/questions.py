@@ -18,7 +18,7 @@ from tidemark.query.answers.measure_answers import Answer, CdfAnswer, RankAnswer
 from tidemark.query.quantiles.rank_search import Source, ranks_at_values, values_at_ranks
 from tidemark.query.quantiles.window_bounds import WindowBounds
 from tidemark.sketches import InvalidInput, target_rank
-from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 
 

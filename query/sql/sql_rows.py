@@ -21,7 +21,7 @@ from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
 from tidemark.query.sql.sql_types import common_type, converter
 from tidemark.warehouse.columns.column_types import sql_name
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import EmptyWindow, InputError
 from tidemark.warehouse.settings.options import Options
 

@@ -26,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tidemark.jobs.cli import arguments, main
+from tidemark.jobs.cli import command_options, main
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -37,10 +37,10 @@ KINDS = ("python", "shell", "sql", "json", "text")
 # What needs more than this machine, or a shell.
 ELSEWHERE = (" --master ", " --bootstrap ", " /data/", "completion ", "sql_server.py ")
 JOBS = {
-    "load_batch": arguments.load,
-    "stream_events": arguments.stream,
-    "maintain": arguments.maintain,
-    "sql_server": arguments.sql_server,
+    "load_batch": command_options.load,
+    "stream_events": command_options.stream,
+    "maintain": command_options.maintain,
+    "sql_server": command_options.sql_server,
 }
 
 
@@ -139,7 +139,7 @@ def _checked_submit(words: list[str]) -> Callable[[], object]:
 def _checked_job(name: str, argv: list[str]) -> Callable[[], object]:
     """`verify` and `demo` have what every command has."""
     parser = argparse.ArgumentParser()
-    JOBS.get(name, arguments.common)(parser)
+    JOBS.get(name, command_options.common)(parser)
     parser.parse_args(argv)
     main = import_module(f"tidemark.jobs.{name}").main
     return lambda: _succeed(main, argv)

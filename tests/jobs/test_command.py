@@ -15,7 +15,7 @@ from tests.jobs.said import tidemark
 from tests.query.answers import several
 from tests.warehouse.disk import files_of
 from tidemark import query
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import command_options
 from tidemark.query.quantiles.rank_search import MODES
 from tidemark.warehouse.columns.json_values import json_value
 
@@ -175,7 +175,7 @@ def test_what_cannot_be_is_refused_with_2_and_changes_nothing(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv(arguments.VARIABLE, raising=False)
+    monkeypatch.delenv(command_options.VARIABLE, raising=False)
     bad = tmp_path / "bad.parquet"
     bad.write_bytes(b"PAR1 no more")
     argv, words = REFUSED[case]
@@ -207,19 +207,19 @@ def test_a_file_that_cannot_be_read_ends_with_1_and_is_named(
 def test_the_warehouse_is_named_before_or_behind_the_command_or_by_the_variable(
     flights: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(arguments.VARIABLE, str(flights))
+    monkeypatch.setenv(command_options.VARIABLE, str(flights))
     by_variable = tidemark(capsys, "quantile", 0.5, "--json")
-    monkeypatch.setenv(arguments.VARIABLE, "/nowhere")
+    monkeypatch.setenv(command_options.VARIABLE, "/nowhere")
     assert tidemark(capsys, "-w", flights, "quantile", 0.5, "--json") == by_variable
     assert tidemark(capsys, "quantile", 0.5, "--warehouse", flights, "--json") == by_variable
     assert by_variable.code == 0
     assert tidemark(capsys, "quantile", 0.5).code == 2
-    assert query.VARIABLE == arguments.VARIABLE
+    assert query.VARIABLE == command_options.VARIABLE
     assert query.open(flights).quantile(0.5).value == by_variable.json["answers"][0]["value"]
 
 
 def test_modes_are_those_of_the_reader() -> None:
-    assert arguments.MODES == MODES
+    assert command_options.MODES == MODES
 
 
 @pytest.mark.usefixtures("spark")

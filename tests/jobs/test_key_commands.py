@@ -16,7 +16,7 @@ from tests.warehouse.disk import files_of
 from tests.warehouse.keyworld import TYPES, KeyWorld
 from tests.warehouse.test_keys import VALUES
 from tidemark import query
-from tidemark.jobs.cli import arguments
+from tidemark.jobs.cli import command_options
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.keys.frequencies import MODES
 from tidemark.warehouse.columns.json_values import json_text, json_value
@@ -60,7 +60,7 @@ def test_json_and_text_are_what_python_answers(
 
 
 def test_modes_are_those_of_the_reader() -> None:
-    assert arguments.KEY_MODES == MODES
+    assert command_options.KEY_MODES == MODES
 
 
 @pytest.fixture(scope="module")

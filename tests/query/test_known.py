@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.query.worlds import ROOT, World, open_world
 from tidemark.query.quantiles.window_bounds import WindowBoundsCache
-from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.snapshots.snapshot import View
 
 ROWS = tuple((float(i), i // 10) for i in range(40))

@@ -19,8 +19,8 @@ from tests.query.worlds import FakeSnapshot, HandMade, World, open_world
 from tidemark import query
 from tidemark.query.quantiles.histograms import _edges
 from tidemark.query.reading.windows import choose_window, shown_window, tick_range
-from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.ticks import ALL_TIME
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError
 
 ROWS = tuple((float(i), i // 10) for i in range(40))

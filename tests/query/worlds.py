@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.warehouse import Warehouse
 from tidemark.sketches import GK
-from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger.live_summaries import LiveRow
 from tidemark.warehouse.projections.value_marks import Spans, ValueMarks

@@ -22,8 +22,8 @@ from tests.stream.played import GOOD, SCHEMA, Crash, append, crash, create, load
 from tests.warehouse.disk import rows_of, tables_of
 from tidemark import query, warehouse
 from tidemark.warehouse import InputError
-from tidemark.warehouse.columns.measures import Measure, epoch_micros
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, from_epoch_us
+from tidemark.warehouse.columns.value_encoding import Measure, epoch_micros
 from tidemark.warehouse.ingest import row_filter
 from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows, readable
 from tidemark.warehouse.ledger import ledger_table

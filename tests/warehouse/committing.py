@@ -17,8 +17,8 @@ from deltalake.table import TableAlterer
 from deltalake.transaction import CommitProperties
 
 from tidemark.sketches import GK
-from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.tick_counts import TickCounts
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.events import steps

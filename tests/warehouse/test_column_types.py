@@ -29,7 +29,7 @@ from tidemark.warehouse.columns.column_types import (
     sql_name,
 )
 from tidemark.warehouse.columns.keys import Key, encode_keys, name_at, names_of, same_names, stored_keys
-from tidemark.warehouse.columns.measures import Measure, encode_values
+from tidemark.warehouse.columns.value_encoding import Measure, encode_values
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, filter_rows
 from tidemark.warehouse.settings.options import Options

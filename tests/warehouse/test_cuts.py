@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueMarkCollector, ValueRows
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput, clip_to_slice, plan_slices
 from tidemark.warehouse.runs.marks import RunFile

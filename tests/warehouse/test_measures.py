@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.warehouse.columns.measures import Measure, encode_values
+from tidemark.warehouse.columns.value_encoding import Measure, encode_values
 from tidemark.warehouse.errors import InputError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

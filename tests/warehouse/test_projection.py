@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from tests.crash.processes import let_go
 from tests.warehouse.hereloader import Loader
 from tidemark import warehouse
-from tidemark.warehouse.columns.measures import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
+from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.loads import run_builder

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueMarkCollector, ValueRows
 from tidemark.warehouse.projections.value_marks import Spans
 from tidemark.warehouse.runs.projection import MarkedFile

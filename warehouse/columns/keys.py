@@ -30,8 +30,8 @@ from tidemark.warehouse.columns.column_types import (
     find_column_type,
     key_type_names,
 )
-from tidemark.warehouse.columns.measures import Measure, as_numpy, as_numpy_bools, encode_column
 from tidemark.warehouse.columns.tick_counts import unique_codes
+from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, as_numpy_bools, encode_column
 from tidemark.warehouse.errors import InputError
 
 Name: TypeAlias = int | bytes

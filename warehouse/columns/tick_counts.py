@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import DecodedColumn
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.value_encoding import DecodedColumn
 
 
 @dataclass(frozen=True, slots=True)

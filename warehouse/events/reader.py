@@ -24,7 +24,13 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.keys import Key, KeyColumn, encode_keys
-from tidemark.warehouse.columns.measures import DecodedColumn, Measure, as_numpy, encode_values, single_array
+from tidemark.warehouse.columns.value_encoding import (
+    DecodedColumn,
+    Measure,
+    as_numpy,
+    encode_values,
+    single_array,
+)
 from tidemark.warehouse.delta.store import EVENTS
 from tidemark.warehouse.delta.tables import DataFile, list_files
 from tidemark.warehouse.integrity.sealed_files import open_sealed

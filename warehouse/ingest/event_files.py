@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
-from tidemark.warehouse.columns.measures import encode_values, epoch_micros
 from tidemark.warehouse.columns.text_bounds import text_bounds
 from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.columns.value_encoding import encode_values, epoch_micros
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import unique_name
 from tidemark.warehouse.events.reader import BatchRange, decode_rows

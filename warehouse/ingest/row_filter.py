@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.column_types import Limits
-from tidemark.warehouse.columns.measures import Measure, encode_values, epoch_micros
+from tidemark.warehouse.columns.value_encoding import Measure, encode_values, epoch_micros
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ingest.rejected import RECORD
 from tidemark.warehouse.settings.options import Options

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from tidemark.sketches.hashing.row_hashes import splitmix
 from tidemark.warehouse.columns.arrow_types import plain_type
-from tidemark.warehouse.columns.measures import as_numpy, as_numpy_bools
+from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
 
 Hashes = NDArray[np.uint64]
 DigestInput: TypeAlias = pa.ChunkedArray | pa.Array | NDArray[np.int64] | NDArray[np.float64]

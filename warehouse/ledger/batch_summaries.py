@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tidemark.sketches import GK, merge
 from tidemark.warehouse.columns.keys import KeyColumn, unify_names
-from tidemark.warehouse.columns.measures import DecodedColumn, Measure, epoch_micros
 from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.columns.value_encoding import DecodedColumn, Measure, epoch_micros
 from tidemark.warehouse.events.reader import DecodedRows
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, summarise
 from tidemark.warehouse.ledger.key_summaries import join as join_keys

@@ -23,8 +23,8 @@ from tidemark.warehouse.columns.keys import (
     stored_keys,
     take_names,
 )
-from tidemark.warehouse.columns.measures import as_numpy, single_array
 from tidemark.warehouse.columns.tick_counts import TickCounts
+from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 from tidemark.warehouse.delta.store import KEY_MARKS, KEYS
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum, text_hashes
 from tidemark.warehouse.integrity.sealed_files import SealedFile

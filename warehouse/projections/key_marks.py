@@ -43,8 +43,8 @@ from tidemark.warehouse.columns.keys import (
     no_names,
     stored_keys,
 )
-from tidemark.warehouse.columns.measures import as_numpy
 from tidemark.warehouse.columns.tick_counts import TickCounts
+from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections.key_marks_writer import KeyFileSummary

@@ -28,8 +28,8 @@ from tidemark.warehouse.columns.keys import (
     take_names,
     unify_names,
 )
-from tidemark.warehouse.columns.measures import DecodedColumn
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick, unique_codes
+from tidemark.warehouse.columns.value_encoding import DecodedColumn
 from tidemark.warehouse.runs.projection import SortKey
 
 

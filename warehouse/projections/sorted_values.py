@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick, unique_codes
+from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.delta.store import marks_table, runs_table
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum

@@ -34,9 +34,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.sketches import RankBounds
-from tidemark.warehouse.columns.measures import Measure, as_numpy
 from tidemark.warehouse.columns.tick_counts import TickCounts, unique_codes
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.value_encoding import Measure, as_numpy
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.levels import Run

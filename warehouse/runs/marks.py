@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.measures import as_numpy
+from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
 
 # Names of the row groups of a marks file. In files of earlier versions the first three have no names: their

@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.column_types import is_time_type, time_type_names
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.columns.ticks import parse_duration, parse_grace
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch

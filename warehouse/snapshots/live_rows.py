@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.keys import Key, KeyColumn
-from tidemark.warehouse.columns.measures import Measure, epoch_micros
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.value_encoding import Measure, epoch_micros
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
 from tidemark.warehouse.events.reader import (

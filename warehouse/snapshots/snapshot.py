@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange

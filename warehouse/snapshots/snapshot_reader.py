@@ -19,7 +19,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.measures import Measure
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, KEYS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import InputError

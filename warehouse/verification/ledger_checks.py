@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from tidemark.sketches import FrequencyBounds
 from tidemark.sketches.bounds.count_bounds import exact
 from tidemark.warehouse.columns.keys import take_names
-from tidemark.warehouse.columns.measures import Measure
 from tidemark.warehouse.columns.tick_counts import sum_tick_counts
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import LEDGER
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
