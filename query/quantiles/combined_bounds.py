@@ -17,9 +17,9 @@ rank_history(x) + L(x) >= r. Its certified error is at most ceil(d / 2) <= eps *
     r - lo_le(x0)      <= L - lo_live     because rank_history(x0) + L(x0) >= r
     hi_lt(x0) + 1 - r  <= hi_live - L     because rank_history + L < r just before x0
 
-x0 lies in the bracket of `centered`. However wide the live bounds are, that bracket has fewer history rows
-than two grains of each run together: hi[b] - lo[a + 1] < 2 * (sum over the runs of the widths of their
-bounds).
+x0 lies in the bracket of `centered`. However wide the live bounds are, the bracket from value a to value b
+has fewer history rows than twice the sum of the runs' grains: hi[b] - lo[a + 1] < 2 * (sum over the runs of
+the width of their bounds), with lo and hi of `centered`.
 
 Worked example. History is exact, with rows 10, 20, 30, 40. Three live rows are known only by their minimum
 and maximum, 10 and 40. The columns are x < 10, then x from 10, 20, 30 and 40 on:
@@ -155,15 +155,16 @@ def narrow_readings(
     upper], x0 the answer of `centered` to r, and L the live rank at x0, so L_lo(lower) <= L <= L_hi(upper).
     If lower < x0 < upper, x0 has a rank of at least r and no smaller value has, so
 
-        rows inside <= x0   >=  r - below - L_hi     x0 is not before the row with index r - below - L_hi - 1
-        rows inside <  x0   <   r - below - L_lo     x0 is not after the row with index  r - below - L_lo - 1
+        count(inside <= x0)  >=  r - below - L_hi    so x0 is not before the row r - below - L_hi - 1
+        count(inside <  x0)  <   r - below - L_lo    so x0 is not after the row  r - below - L_lo - 1
 
-    The error of x0 depends only on history's ranks at x0 and just before it. Both stay exact between these
-    two rows. If x0 = lower, the first index is negative, and rows are kept from the start. If x0 = upper, the
-    last index is c or more, and rows are kept to the end. The exact rank at that end certifies x0. The kept
-    rows are the union over all ranks whose bracket lies in the interval. Outside of them the bounds from
-    before the reading apply again; no answer needs these. The next value on either side of the
-    kept rows becomes the end of the narrower interval.
+    with L_hi = L_hi(upper) and L_lo = L_lo(lower). Of history's ranks, the error of x0 depends only on those
+    at x0 and just before it. Both stay exact between these two rows. If x0 = lower, the first row is
+    negative, and rows are kept from the start. If x0 = upper, the last row is c or more, and rows are kept to
+    the end. In both cases x0 is an end of the interval, where the reading gives the exact rank. The rows from
+    the first to the last that any rank of the interval needs are kept. Outside of them the bounds from
+    before the reading apply again; no answer needs these. The next value on either side of the kept rows
+    becomes the end of the narrower interval.
 
     Worked example. The interval (10, 20) holds the history rows 11, 12 ... 19, and below = 100 rows are <=
     10. The live rank is at least L_lo(10) = 40 and at most L_hi(20) = 42. For r = 145:

@@ -5,9 +5,9 @@ exact number of window rows <= lower. The marks bound the positions of these row
 last mark <= lower and before the first mark >= upper. That is the row range start..stop of the run, stop
 exclusive.
 
-Where the window covers only some ticks of a run, the number of window rows before `start` is known exactly
-only at anchors (the starts of spans). If no anchor lies in the row range, the range grows to the nearer
-anchor. With `count` window rows before row `anchor`, and the whole range read:
+Where the window covers only some ticks of a run, the number of window rows before a position is known
+exactly only if the position is an anchor (the start of a span). If no anchor lies in the row range, the range
+grows to the nearer anchor. With `count` window rows before row `anchor`, and the whole range read:
 
     window rows <= lower  =  count - (window rows in start..anchor) + (window rows in start..stop <= lower)
 
@@ -129,7 +129,7 @@ def _extend_to_anchor(start: int, stop: int, anchors: Anchors) -> RowRange:
     if lo[0] == hi[1]:  # no window rows in the range: nothing to read
         return RowRange(start, start, anchor=start, count=int(lo[0]))
     is_start_exact, is_stop_exact = lo[0] == hi[0], lo[1] == hi[1]
-    if is_start_exact:  # leading spans without window rows are skipped; trailing ones below
+    if is_start_exact:  # skip leading spans without window rows; the next `if` skips trailing ones
         start = max(start, int(positions[np.searchsorted(counts, lo[0], side="right") - 1]))
     if is_stop_exact:
         stop = min(stop, int(positions[np.searchsorted(counts, hi[1], side="left")]))
@@ -186,8 +186,8 @@ def with_finer_marks(
 ) -> ValueMarks:
     """The run with additional marks: the rows at `positions`, which have `values`.
 
-    Only those of the run's marks are kept that bound a rank in one of the `needed` closed intervals. The
-    result is valid everywhere, but its bounds are wider outside these intervals.
+    Of the run's own marks, only those are kept that bound the rank of some value in one of the `needed`
+    closed intervals. The result is valid everywhere, but its bounds are wider outside these intervals.
     """
     kept = []
     for low, high in needed:

@@ -1,4 +1,4 @@
-"""GK: a mergeable quantile sketch with a certified rank error, of a few times 1 / eps tuples.
+"""GK: a mergeable quantile sketch of a few times 1 / eps tuples, with a certified rank error.
 
 The class holds one `GKSummary`; gk_summary.py has the model, the invariants, the proofs and the sizes.
 
@@ -37,10 +37,10 @@ from tidemark.sketches.gk.gk_summary import (
 )
 from tidemark.sketches.inputs import ValueArray, checked_sorted, column_dtype, sorted_column
 
-# The eps of the sketch divided by the eps of a batch's summary. A gap in the batch's summary adds to the rank
-# uncertainty permanently. Measured at eps = 0.001 with batches of a million values, compared with keeping
-# every value of the batch: at 64 the sketch has 10 % more tuples and takes a third of the time; at 8 it has
-# 40 % more tuples and is no faster.
+# The eps of the sketch divided by the eps of a batch's summary. The rank uncertainty of the batch's summary
+# stays in the sketch. Measured at eps = 0.001 with batches of a million values, compared with keeping every
+# value of the batch: at 64 the sketch has 10 % more tuples and takes a third of the time; at 8 it has 40 %
+# more tuples and is no faster than at 64.
 LEAF_EPS_DIVISOR = 64
 
 
@@ -214,9 +214,10 @@ def merge(sketches: Sequence[GK], eps: float | None = None) -> GK:
     eps: the error bound to prune the result to; None prunes nothing and keeps the tuples of all inputs.
 
     Rank errors add up: the error of the result is the sum of eps_i * n_i over the inputs. So its eps is the
-    mean of the inputs' eps weighted by n, which is at most the largest of them. Build sketches that will be
-    merged with a smaller eps than the answer needs: eps / 2 for one merge that is pruned to eps. For h levels
-    of such merges, build them with eps / (h + 1) and add eps / (h + 1) at each level, so the top has eps.
+    mean of the inputs' eps weighted by n, which is at most the largest of them. Sketches that will be merged
+    need a smaller eps than the answer: build them with eps / 2 for one merge that is pruned to eps. For h
+    levels of such merges, build them with eps / (h + 1) and add eps / (h + 1) at each level, so the top has
+    eps.
 
     Raises InvalidInput for no inputs, for mixed dtypes, for the same sketch twice, for 2**63 elements or more
     in total, and if `eps` is below the weighted mean. O(K log K) time and O(K) memory for K tuples together.

@@ -173,7 +173,8 @@ def _fits_cascade(whole: BatchRange, known: Iterable[BatchRange], narrower: Set[
     """Whether every known range that overlaps `whole` lies inside it and has a width in `narrower`.
 
     Then ranges nest, and no summary is merged more than `MERGES` times. This holds even if earlier writers
-    used another fan: the width of a range determines the fan that made it (see `Tuning`).
+    used another fan: no fan is a square or a cube, so two fans never make ranges of the same width
+    (cascade.py).
     """
     overlapping = [
         batches
@@ -188,9 +189,9 @@ def _fits_cascade(whole: BatchRange, known: Iterable[BatchRange], narrower: Set[
 def _completed_ranges(newest: int, batches: BatchRange, fan: int) -> list[tuple[int, BatchRange]]:
     """The ranges of the cascade that a new batch completes, as (level, range), by level.
 
-    A range is complete when its last number is reached or passed (a source may skip numbers):
-    newest < last <= the new batch. `newest` is the last batch before this one; -1 if there was none. Only
-    ranges that contain it or the new batch can become complete.
+    `newest` is the number of the source's newest batch before the new one; -1 if there was none. A source
+    may skip numbers. So the new batch completes the ranges whose last number lies after `newest` and is at
+    most the number of the new batch. Such a range contains `newest` or the new batch, or it has no batches.
 
     Example with fan = 4: batch 9 after batch 6 completes (1, 4..7), and no range of level 2.
     """
