@@ -80,7 +80,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     eps       an answer's rank error is at most eps * m, m being the live rows; in (0, 0.5), default 0.001
     kappa     the merge threshold: the most runs that a level keeps; at least 2, default 10
     grace     how long files are kept after they leave a table, so that readers can finish; default
-              DEFAULT_GRACE of delta/retention.py, a week
+              DEFAULT_GRACE of delta/retention.py
     key_eps, key_delta
               the error of a live count of a key is at most key_eps * m with probability 1 - key_delta;
               default 0.01 each

@@ -1,4 +1,4 @@
-"""The commands about keys, and the parsing of keys from the command line.
+"""What the commands about keys do (jobs/cli/command_options.py has their options), and the parsing of keys.
 
 A key is parsed as SQL engines cast text to the key's type: numbers, ISO dates and times, true and false,
 hexadecimal digits for binary keys. Text that does not parse raises InputError. A number that no row can have,

@@ -11,6 +11,7 @@ import pytest
 from tests.jobs.said import tidemark
 from tidemark.jobs.cli import main
 from tidemark.jobs.cli.commands import COMMANDS
+from tidemark.warehouse.delta.retention import DEFAULT_GRACE
 
 
 @pytest.mark.parametrize("page", [one.name for one in COMMANDS])
@@ -36,3 +37,8 @@ def test_every_command_is_reached_by_its_module(capsys: pytest.CaptureFixture[st
     runs = [one.run.split(":") for one in COMMANDS if one.run]
     assert all(callable(getattr(import_module(module), name)) for module, name in runs)
     assert tidemark(capsys, "--help").out.count("quantile") >= 1
+
+
+def test_the_help_of_create_gives_the_default_grace(capsys: pytest.CaptureFixture[str]) -> None:
+    help_text = " ".join(tidemark(capsys, "create", "--help").out.split())
+    assert f"how long old files are kept for readers (default {DEFAULT_GRACE})" in help_text

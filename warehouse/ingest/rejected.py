@@ -1,7 +1,8 @@
 """The table `rejected`: records of a stream that could not be taken, with their text and the reason.
 
 To add a column that describes a record: add it to RECORD, and to the records that jobs/stream_events.py
-reads. The parser (stream/records.py) passes it on as ``_<name>``, the filter keeps it with its type.
+reads, from Kafka and from files; it may be NULL. The parser (stream/records.py) passes it on as ``_<name>``,
+the filter keeps it with its type. Only new warehouses get the column: `create` makes the table.
 """
 
 from __future__ import annotations
