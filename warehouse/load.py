@@ -122,8 +122,8 @@ def load(
     """Moves a batch of rows into history; without rows, all batches that streams appended.
 
     spark     a Spark session, whose tasks do the work; None: this process does it, one task after the other,
-              in a few hundred MB of memory for any number of rows. With or without Spark, files and commits
-              have the same content, and either way continues a load that stopped
+              in a few hundred MB of memory for any number of rows. Files and commits have the same content
+              with Spark and without it, so a load that stopped in one can be continued in the other
     uri       the warehouse
     rows      the warehouse's columns in any order: a DataFrame of the session; without a session a pyarrow
               Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or of a folder of them
@@ -133,9 +133,9 @@ def load(
     progress  called with the name of each point reached
     tuning    sizes of files, blocks and tasks; None: the defaults of `Tuning`
 
-    Loading the same batch again changes nothing. Without any rows the outcome is 'empty'. Raises
-    BatchMismatch if the batch was loaded with other rows, InputError for rows that do not fit; then nothing
-    was changed.
+    Loading the same batch again changes nothing. If there is nothing to load (the batch has no rows, or no
+    streamed batch is waiting), the outcome is 'empty'. Raises BatchMismatch if the batch was loaded with
+    other rows, InputError for rows that do not fit; then nothing was changed.
     """
     if (rows is None) != (batch is None):
         raise InputError(
@@ -205,7 +205,7 @@ def _plan_bulk(
 def _plan_live(store: Store, progress: _Progress) -> int | None:
     """Plans one step with all batches of the ledger that no plan covers; returns the last planned step.
 
-    None if nothing was ever planned. The outcome is 'empty' if there was no such batch.
+    None if nothing was ever planned. The outcome is 'empty' if plans cover all batches of the ledger.
     """
 
     def choose(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
@@ -303,7 +303,8 @@ def _load_step(
         rows = run.totals.rows
         if rows != plan.rows:
             reason = (
-                f"step {plan.step} was not loaded: its plan has {plan.rows} rows, the table events {rows}"
+                f"step {plan.step} was not loaded: its plan has {plan.rows} rows, "
+                f"but the table events has {rows}"
             )
             raise batch_counts.changed_rows_error(store, dict(plan.parts), reason)
         with progress.phase("commit"):

@@ -4,15 +4,15 @@ Model. Each row has a sort key. A cut is the sort key of a mark of one input. Fo
 
     sort keys before the mark  <=  sort key of the mark  <=  sort keys from the mark on
 
-Rows are equal if their sort keys are. If the merge keeps equal rows, a cut divides them by input and then by
-position in the input. So a constant
-column is divided as evenly as any other. A cut at position p of input c has these rows before it:
+Rows are equal if their sort keys are. If the merge keeps equal rows as separate rows, a cut divides them by
+input and then by position in the input. So a constant column is divided as evenly as any other. A cut at
+position p of input c has these rows before it:
 
     input j < c: rows <= sort key        input c: its first p rows        input j > c: rows < sort key
 
-If the merge sums equal rows, a slice must contain all of them. Then the rows of every input that are less
-than the sort key lie before the cut. In this case rows before the mark
-are strictly less than it, so also in input c the cut lies exactly at position p.
+If the merge sums equal rows into one, a slice must contain all of them. Then the rows of every input that are
+less than the sort key lie before the cut. In such a run the rows before a mark are strictly less than it, so
+in input c the cut lies exactly at position p, as in the first case.
 
 Two neighbouring cuts bound a slice. The slices are disjoint and contain every row. The marks bound the
 position of a cut in each input; a task reads only the blocks that may contain rows of its slice.
@@ -110,7 +110,7 @@ class MergeSlice:
 
 
 def merge_cost(inputs: Sequence[SortedInput], min_block_cost: int = 0) -> int:
-    """The work of a merge, in rows; each block counts as at least `min_block_cost` rows."""
+    """The work of a merge, in rows; from a mark to the next it is at least `min_block_cost` rows."""
     return sum(int(_block_weights(sorted_input, min_block_cost).sum()) for sorted_input in inputs)
 
 

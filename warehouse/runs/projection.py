@@ -151,7 +151,7 @@ class Projection(Protocol[R]):
 
     @property
     def name(self) -> str:
-        """A name of one word, for the names of the checks of verify: a measure's name, or "keys"."""
+        """A name of one word, a measure's name or "keys". The names of verify's checks begin with it."""
 
     @property
     def title(self) -> str:
@@ -247,4 +247,7 @@ class Projection(Protocol[R]):
         """Returns a checker that compares the rows of a run with its marks."""
 
     def digest(self, rows: R) -> int:
-        """The sum of a 64-bit hash of each row of `events`, modulo 2**64; it does not depend on the order."""
+        """The digest of the rows: the sum of a 64-bit hash of each, modulo 2**64, in any order.
+
+        A row that stands for several rows of `events` counts as often.
+        """

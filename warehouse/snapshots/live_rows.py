@@ -107,5 +107,5 @@ def _check(
     for batches, _, rows in counts:
         totals[batches] = totals.get(batches, 0) + rows
     in_window = {batches: totals[batches] for batches, _ in inside}
-    reason = f"the ledger has {expected} live rows in the window, the table events {rows_read}"
+    reason = f"the ledger has {expected} live rows in the window, but the table events has {rows_read}"
     raise batch_counts.changed_rows_error(snapshot.store, in_window, reason)
