@@ -37,7 +37,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.projections import key_counts, key_rows, sorted_values
+from tidemark.warehouse.projections import key_counts, key_rows, span_marks, spans
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 
@@ -249,13 +249,13 @@ def test_a_broken_warehouse_is_caught(
 ) -> None:
     """The machine finds a span that forgets a row, loaded rows that stay live, keys without their ticks."""
     if broken == "ticks":
-        count = sorted_values.count_cells
+        count = spans.count_cells
 
         def forgets(*args: Any) -> Any:
             spans, ticks, counts = count(*args)
             return spans, ticks, counts // 2 * 2
 
-        monkeypatch.setattr(sorted_values, "count_cells", forgets)
+        monkeypatch.setattr(span_marks, "count_cells", forgets)
     elif broken == "keys":
         monkeypatch.setattr(
             key_counts, "count_pairs", lambda column, ticks: key_rows.count_pairs(column, ticks * 0)

@@ -26,7 +26,8 @@ from tidemark.query.quantiles.read_plan import (
 )
 from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer, in_parallel
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.projections.value_marks import Anchors, ValueMarks
+from tidemark.warehouse.projections.spans import Anchors
+from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs.marks import RunFile
 
 

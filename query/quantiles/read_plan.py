@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.projections.value_marks import Anchors, ValueMarks
+from tidemark.warehouse.projections.spans import Anchors
+from tidemark.warehouse.projections.value_marks import ValueMarks
 
 Side = Literal["left", "right"]
 
@@ -196,4 +197,5 @@ def with_finer_marks(
         kept.append(np.arange(max(before, 0), min(after + 1, len(run.values))))
     indices = np.unique(np.concatenate(kept))
     all_positions, first = np.unique(np.concatenate([run.positions[indices], positions]), return_index=True)
-    return replace(run, positions=all_positions, values=np.concatenate([run.values[indices], values])[first])
+    all_values = np.concatenate([run.values[indices], values])[first]
+    return replace(run, positions=all_positions, sort_keys=(all_values,))

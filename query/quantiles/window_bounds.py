@@ -21,7 +21,8 @@ from tidemark.query.quantiles.likely_ranks import SketchGaps
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.projections.value_marks import Anchors, Spans, ValueMarks
+from tidemark.warehouse.projections.spans import Anchors, Spans
+from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.snapshots.snapshot import View
 
 CACHED_VALUES = 3 * 2**17  # values of cached staircases, about 32 MB: enough for the panels of a dashboard

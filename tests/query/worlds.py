@@ -29,7 +29,8 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger.live_summaries import LiveRow
-from tidemark.warehouse.projections.value_marks import Spans, ValueMarks
+from tidemark.warehouse.projections.spans import Spans
+from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.settings.options import Options
@@ -210,7 +211,7 @@ def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> Val
     marked = np.unique(np.array(positions, dtype=np.int64))
     totals = _totals(rows)
     return ValueMarks(
-        run, tuple(files), len(values), marked, values[marked], totals, lambda: _spans(starts, ticks)
+        run, tuple(files), len(values), marked, (values[marked],), totals, lambda: _spans(starts, ticks)
     )
 
 

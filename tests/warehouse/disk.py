@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import KEY_MARKS, Store
 from tidemark.warehouse.integrity.sealed_files import open_sealed
-from tidemark.warehouse.projections.value_marks import Spans
+from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.runs.marks import CONTENT_FIELD, DIGESTS_GROUP, SPANS_GROUP, UNNAMED_GROUPS
 
 

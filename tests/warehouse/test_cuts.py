@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.projections.sorted_values import SortedValues, ValueMarkCollector, ValueRows
+from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows, value_statistics
+from tidemark.warehouse.projections.span_marks import SpanMarkCollector
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput, clip_to_slice, plan_slices
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.runs.run_files import merge_slice, write_rows
@@ -35,8 +36,8 @@ def trim(values: NDArray[Any], offset: int, source: int, piece: MergeSlice) -> t
 class Marked(SortedValues):
     """Values that are marked every 100 rows."""
 
-    def collector(self, run_spec: Any) -> ValueMarkCollector:  # noqa: ARG002
-        return ValueMarkCollector(self.measure, 100, 100)
+    def collector(self, run_spec: Any) -> SpanMarkCollector:  # noqa: ARG002
+        return SpanMarkCollector(self.merge([]), 100, 100, value_statistics)
 
 
 MARKED = Marked(Measure("x", "long"))

@@ -17,8 +17,9 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.projections.sorted_values import SortedValues, ValueMarkCollector, ValueRows
-from tidemark.warehouse.projections.value_marks import Spans
+from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows, value_statistics
+from tidemark.warehouse.projections.span_marks import SpanMarkCollector
+from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.runs.projection import MarkedFile
 from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.sizes import DEFAULT
@@ -34,8 +35,8 @@ def written(folder: Path, rows: Rows, cuts: list[int], grain: int, span: int) ->
     pieces = iter([ValueRows(values[a:b], ticks[a:b]) for a, b in pairwise(edges)])
 
     class Marked(SortedValues):
-        def collector(self, run_spec: Any) -> ValueMarkCollector:  # noqa: ARG002
-            return ValueMarkCollector(self.measure, grain, span)
+        def collector(self, run_spec: Any) -> SpanMarkCollector:  # noqa: ARG002
+            return SpanMarkCollector(self.merge([]), grain, span, value_statistics)
 
     marked = Marked(Measure("x", "double" if values.dtype.kind == "f" else "long"))
     return write_rows(disk, "runs/x/run=1/file.parquet", marked, pieces, None)

@@ -13,7 +13,7 @@ from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
 from tidemark.query.reader import Mode
 from tidemark.warehouse.columns.ticks import NO_TICK, Window
-from tidemark.warehouse.projections.value_marks import Spans
+from tidemark.warehouse.projections.spans import Spans
 
 PHIS = [0.1, 0.5, 0.9]
 MODES: tuple[Mode, ...] = ("quick", "accurate", "exact")

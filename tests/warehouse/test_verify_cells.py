@@ -17,8 +17,8 @@ from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import warehouse
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.projections import sorted_values
-from tidemark.warehouse.projections.value_marks import Spans
+from tidemark.warehouse.projections import spans
+from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.runs.marks import SPANS_GROUP
 
 TICK = 2**50 + 12345  # microseconds since 1970: 2005
@@ -92,5 +92,5 @@ def test_cells_are_the_sums_of_a_dictionary(drawn: list[tuple[int, int, int]]) -
     for span, tick, count in drawn:
         sums[span, tick] = sums.get((span, tick), 0) + count
     arrays = np.array(sorted(drawn), dtype=np.int64).T
-    found = zip(*(part.tolist() for part in sorted_values.count_cells(*arrays)), strict=True)
+    found = zip(*(part.tolist() for part in spans.count_cells(*arrays)), strict=True)
     assert list(found) == sorted((*pair, count) for pair, count in sums.items())

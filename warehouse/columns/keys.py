@@ -237,6 +237,25 @@ def join_names(parts: Sequence[Names]) -> Names:
     return joined
 
 
+def join_sort_columns(parts: Sequence[SortColumn]) -> SortColumn:
+    """The columns of all parts, at least one, one part after the other."""
+    if isinstance(parts[0], np.ndarray):
+        joined: NDArray[Any] = np.concatenate(cast("Sequence[NDArray[Any]]", parts))
+        return joined
+    return join_names(cast("Sequence[Names]", parts))
+
+
+def ascends(columns: Sequence[SortColumn]) -> bool:
+    """Whether the rows of these sort columns ascend, compared from the first column to the last."""
+    equal: NDArray[np.bool_] | np.bool_ = np.True_
+    for column in columns:
+        codes = column if isinstance(column, np.ndarray) else unify_names([column])[1][0]
+        if np.any(equal & ~(codes[:-1] <= codes[1:])):  # also where one of them is NaN
+            return False
+        equal = equal & (codes[:-1] == codes[1:])
+    return True
+
+
 def unify_names(parts: Sequence[Names]) -> tuple[Names, list[NDArray[np.int64]]]:
     """Ascending names that include those of all parts, and for each part the indices of its names among them.
 
@@ -285,7 +304,7 @@ def name_less(a: Name, b: Name) -> bool:
     return isinstance(b, int) and a < b
 
 
-def same_names(a: Names, b: Names) -> bool:
+def same_names(a: SortColumn, b: SortColumn) -> bool:
     """Whether both are the same names in the same order."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b)

@@ -10,30 +10,37 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick, unique_codes
+from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.delta.store import marks_table, runs_table
-from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.projections import value_marks
-from tidemark.warehouse.projections.value_marks import Spans, ValueMarks
+from tidemark.warehouse.projections import span_marks
+from tidemark.warehouse.projections.span_marks import (
+    MarkColumn,
+    SpanMarkChecker,
+    SpanMarkCollector,
+    number_column,
+    span_mark_collector,
+)
+from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.runs.marks import RunFile
-from tidemark.warehouse.runs.projection import MarkedFile, Projection, ReopenMarks, RunSpec, SortKey
+from tidemark.warehouse.runs.projection import (
+    MarkedFile,
+    Projection,
+    ReopenMarks,
+    RunSpec,
+    SortColumns,
+    SortKey,
+)
 from tidemark.warehouse.runs.run_files import fixed_block_edges
 from tidemark.warehouse.sizes import DEFAULT, Tuning
-
-SINGLE_SPAN_ROWS = 2**62  # longer than any file, so that the whole file is one span
-
-# Row counts by span and tick: arrays (k,) of spans, ticks and counts.
-SpanTickCounts = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +65,10 @@ class ValueRows:
     def sort_key(self, i: int) -> SortKey:
         """The sort key of row i: its value."""
         return (self.values[i].item(),)
+
+    def sort_columns(self, rows: NDArray[Any]) -> SortColumns:
+        """The values of the rows with these indices."""
+        return (self.values[rows],)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +110,12 @@ class SortedValues(Projection[ValueRows]):
 
     @property
     def marks_schema(self) -> pa.Schema:
-        """The columns that value_marks.py defines."""
-        return value_marks.schema(self.measure)
+        """The columns that span_marks.py defines."""
+        return span_marks.schema(self._mark_columns)
+
+    @property
+    def _mark_columns(self) -> Sequence[MarkColumn]:
+        return (number_column("value", self.measure.arrow_type),)
 
     order = ("value",)
     merges_equal = False
@@ -180,143 +195,40 @@ class SortedValues(Projection[ValueRows]):
             else {**common, "column_encoding": {"value": "DELTA_BINARY_PACKED"}}
         )
 
-    def collector(self, run_spec: RunSpec | None) -> ValueMarkCollector:
+    def collector(self, run_spec: RunSpec | None) -> SpanMarkCollector:
         """Collects marks at the grain that eps requires; those of a chunk at its blocks."""
-        if run_spec is None:
-            return ValueMarkCollector(self.measure, self.tuning.block_rows, SINGLE_SPAN_ROWS)
-        grain = value_marks.choose_grain(run_spec.rows, run_spec.eps, self.tuning.block_rows)
-        ticks = len(run_spec.totals.ticks)
-        span_rows = value_marks.choose_span_rows(run_spec.rows, grain, ticks, self.tuning.span_cells)
-        return ValueMarkCollector(self.measure, grain, span_rows)
+        return span_mark_collector(self.merge([]), self.tuning, run_spec, value_statistics)
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, the marks and the spans."""
-        return value_marks.to_arrow(self.measure, files, totals)
+        return span_marks.to_arrow(self._mark_columns, files, totals)
 
     def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> ValueMarks:
         """Reads the marks; their `spans` reads the spans on demand."""
-        return value_marks.read(run, file, reopen_marks)
+        return span_marks.read(ValueMarks, self._mark_columns, run, file, reopen_marks)
 
     def ascends(self, rows: ValueRows) -> bool:
         """Whether the values ascend and none is NaN."""
         values = rows.values
         return bool(np.all(values[:-1] <= values[1:])) and not np.isnan(values).any()
 
-    def checker(self, marks: ValueMarks) -> ValueChecker:
+    def checker(self, marks: ValueMarks) -> SpanMarkChecker:
         """Returns a checker of the marks and the counts by span and tick."""
-        return ValueChecker(marks)
+        return SpanMarkChecker(marks)
 
     def digest(self, rows: ValueRows) -> int:
         """The sum of the hashes of (value, tick), modulo 2**64."""
         return hash_sum(rows.values.view(np.uint64), rows.ticks)
 
 
-class ValueMarkCollector:
-    """Collects the marks of sorted values: a mark every `grain` rows, a span every `span_rows` rows."""
-
-    def __init__(self, measure: Measure, grain: int, span_rows: int) -> None:
-        self.grain, self.span_rows, self.rows = grain, span_rows, 0
-        self.positions: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
-        self.values: list[NDArray[Any]] = [np.empty(0, dtype=measure.dtype)]
-        self.ends: list[Any] = []  # the first and the last value
-        self.cells: list[SpanTickCounts] = []
-
-    def add(self, rows: ValueRows, blocks: NDArray[np.int64]) -> None:  # noqa: ARG002
-        """Adds the next rows, at least one."""
-        values, ticks = rows.values, rows.ticks
-        marked = np.arange(-self.rows % self.grain, len(values), self.grain)
-        self.positions.append(marked + self.rows)
-        self.values.append(values[marked])
-        self.ends = [self.ends[0] if self.ends else values[0], values[-1]]
-        self.cells.append(count_cells((np.arange(len(ticks)) + self.rows) // self.span_rows, ticks))
-        self.rows += len(values)
-
-    def finish(self, path: str, size: int) -> MarkedFile:
-        """The file with its marks: the first row, every `grain`-th row after it, and the last row."""
-        positions, values = np.concatenate(self.positions), np.concatenate(self.values)
-        if self.rows and positions[-1] != self.rows - 1:
-            positions, values = np.append(positions, self.rows - 1), np.append(values, self.ends[1])
-        spans, ticks, counts = _sum_cells(self.cells)
-        starts, span_indices = np.unique(spans, return_inverse=True)
-        return MarkedFile(
-            path=path,
-            rows=self.rows,
-            size=size,
-            count=self.rows,
-            positions=positions,
-            sort_keys=(values,),
-            stats=_statistics(self.ends, ticks),
-            extra=Spans.of(starts * self.span_rows, span_indices, ticks, counts),
-        )
-
-
-def _statistics(ends: Sequence[Any], ticks: NDArray[np.int64]) -> dict[str, Any]:
+def value_statistics(ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64]) -> dict[str, Any]:
     """Delta's exact statistics. Infinities are not valid JSON: then both value bounds are left out."""
     nulls = {"nullCount": {"value": 0, "tick": 0}}
-    if not ends:
+    if ends is None:
         return nulls
     min_values: dict[str, Any] = {"tick": int(ticks.min())}
     max_values: dict[str, Any] = {"tick": int(ticks.max())}
-    low, high = ends[0].item(), ends[1].item()
+    (low,), (high,) = cast("tuple[tuple[float], tuple[float]]", ends)
     if math.isfinite(low) and math.isfinite(high):
         min_values["value"], max_values["value"] = low, high
     return {"minValues": min_values, "maxValues": max_values, **nulls}
-
-
-def count_cells(
-    spans: NDArray[np.int64], ticks: NDArray[np.int64], weights: NDArray[np.int64] | None = None
-) -> SpanTickCounts:
-    """Counts rows, or sums their weights, by (span, tick); the result ascends in this order.
-
-    `spans` ascend. Uses a dense table if it has few cells compared to the rows, O(n + cells); else sorts,
-    O(n log n). Spans [0, 0, 1] and ticks [7, 7, 9] give ([0, 1], [7, 9], [2, 1]).
-    """
-    names, code = unique_codes(ticks)
-    first = int(spans[0])
-    cell = (spans - first) * len(names) + code
-    if (int(spans[-1]) - first + 1) * len(names) <= 8 * len(ticks) + 4096:
-        table = np.bincount(cell, weights)  # sums of weights are integers below 2**53, so they are exact
-        occupied = np.flatnonzero(table)
-        counts = table[occupied].astype(np.int64)
-    else:
-        occupied, inverse = np.unique(cell, return_inverse=True)
-        counts = np.bincount(inverse, weights).astype(np.int64)
-    return occupied // len(names) + first, names[occupied % len(names)], counts
-
-
-def _sum_cells(cells: Sequence[SpanTickCounts]) -> SpanTickCounts:
-    """The cells of all parts; cells of a span that several parts share are summed."""
-    if not cells:
-        empty = np.empty(0, dtype=np.int64)
-        return empty, empty, empty
-    spans, ticks, counts = (np.concatenate(part) for part in zip(*cells, strict=True))
-    return count_cells(spans, ticks, counts)
-
-
-class ValueChecker:
-    """Compares the rows of a run with its marks and its counts by span and tick."""
-
-    def __init__(self, marks: ValueMarks) -> None:
-        self.marks, self.path, self.rows = marks, "", 0
-        self.spans = marks.spans()
-        self.edges = np.append(self.spans.starts, marks.rows)
-        self.cells: list[SpanTickCounts] = []
-
-    def begin(self, file: RunFile) -> None:
-        """Starts a file."""
-        self.path = file.path
-
-    def add(self, rows: ValueRows) -> None:
-        """Compares the marks in the next rows; DamagedWarehouse if they differ."""
-        marks = self.marks
-        inside = (marks.positions >= self.rows) & (marks.positions < self.rows + len(rows))
-        if not np.array_equal(rows.values[marks.positions[inside] - self.rows], marks.values[inside]):
-            raise DamagedWarehouse(f"the marks of {self.path} do not match its rows")
-        spans = np.searchsorted(self.edges, self.rows + np.arange(len(rows)), side="right") - 1
-        self.cells.append(count_cells(spans, rows.ticks))
-        self.rows += len(rows)
-
-    def finish(self) -> None:
-        """Compares the counts by span and tick after the last row; DamagedWarehouse if they differ."""
-        if not self.spans.equals(Spans.of(self.spans.starts, *_sum_cells(self.cells))):
-            raise DamagedWarehouse(f"the counts by tick of run {self.marks.run.name} do not match its rows")

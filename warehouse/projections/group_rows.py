@@ -1,0 +1,181 @@
+"""Group rows: (group, value, tick), ascending by group, then value; equal rows stay apart.
+
+Model. A group is a tuple with one name for each of the group's columns (columns/keys.py). Its rows are the
+rows of `events` with these names; a row with NULL in one of the columns belongs to no group. Within a group
+numbers come first, ascending; then the rows whose measure is NaN, then those whose measure is NULL. So a
+group is a range of rows, its numbers are a range, too, and a rank inside the group is a difference of two
+ranks in the run.
+
+Rows are sorted by two stable sorts, by value and then by (group, kind), where groups are the integers of
+their place among all groups. O(n log n), and close to O(n) in the second sort of a merge, whose inputs are
+sorted by group already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.keys import (
+    Key,
+    KeyColumn,
+    Name,
+    Names,
+    count_tuples_less,
+    name_at,
+    no_names,
+    take_names,
+    unify_names,
+)
+from tidemark.warehouse.columns.value_encoding import DecodedColumn
+from tidemark.warehouse.runs.projection import SortKey
+
+NUMBER, NAN, NULL = 0, 1, 2  # the kinds of rows of a group, in their order
+_MAX_CODES = 2**60  # codes times kinds fit into 64 bits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupRows:
+    """Row i has the group `codes[i]`, the kind `kinds[i]`, the tick `ticks[i]` and, if a NUMBER, `values[i]`.
+
+    groups   one column of names for each column of the group; entry g of all columns is group g. Groups
+             ascend, each is there once and has rows
+    codes    (rows,) ascending from 0 without a gap
+    values   (rows,) stored values of the measure; 0 for rows that are not a NUMBER
+    kinds    (rows,) NUMBER, NAN or NULL
+    ticks    (rows,)
+    """
+
+    groups: tuple[Names, ...]
+    codes: NDArray[np.int64]
+    values: NDArray[Any]
+    kinds: NDArray[np.int64]
+    ticks: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the rows."""
+        return sum(
+            int(part.nbytes) for part in (*self.groups, self.codes, self.values, self.kinds, self.ticks)
+        )
+
+    def part(self, start: int, stop: int) -> GroupRows:
+        """Rows start..stop (exclusive)."""
+        rows = slice(start, max(start, stop))
+        codes = self.codes[rows]
+        first, last = (int(codes[0]), int(codes[-1]) + 1) if len(codes) else (0, 0)
+        groups = tuple(names[first:last] for names in self.groups)
+        return GroupRows(groups, codes - first, self.values[rows], self.kinds[rows], self.ticks[rows])
+
+    def group(self, code: int) -> tuple[Name, ...]:
+        """Group `code` as a tuple of names."""
+        return tuple(name_at(names, code) for names in self.groups)
+
+    def sort_key(self, i: int) -> SortKey:
+        """The sort key of row i: the names of its group, its kind and its value."""
+        return (*self.group(int(self.codes[i])), int(self.kinds[i]), self.values[i].item())
+
+    def names(self) -> tuple[Names, ...]:
+        """The columns of the group, with one name for each row."""
+        return tuple(take_names(names, self.codes) for names in self.groups)
+
+    def range_of(self, group: tuple[Name, ...]) -> tuple[int, int]:
+        """The rows of a group: start and stop (exclusive), which are equal if it has no rows; O(log n)."""
+        code, after = (count_tuples_less(self.groups, group, equal=equal) for equal in (False, True))
+        start, stop = np.searchsorted(self.codes, [code, after])
+        return int(start), int(stop)
+
+
+def group_rows(columns: Sequence[KeyColumn], measure: DecodedColumn, ticks: NDArray[np.int64]) -> GroupRows:
+    """Decoded rows, sorted; rows with NULL in a column of the group are left out."""
+    null = reduce(np.logical_or, [column.null for column in columns])
+    kept = np.flatnonzero(~null)
+    names, codes = [], []
+    for column in columns:
+        column_names = column.names if column.codes is not None else take_names(column.names, kept)
+        unified, (to_code,) = unify_names([column_names])
+        names.append(unified)
+        codes.append(to_code if column.codes is None else to_code[column.codes[kept]])
+    kinds = np.where(measure.null, NULL, np.where(measure.nan, NAN, NUMBER))[kept]
+    values = np.where(kinds == NUMBER, measure.stored[kept], measure.stored.dtype.type(0))
+    return _sorted(names, codes, values, kinds, ticks[kept])
+
+
+def sorted_rows(
+    columns: Sequence[Names], values: NDArray[Any], kinds: NDArray[np.int64], ticks: NDArray[np.int64]
+) -> GroupRows:
+    """Rows that are sorted already; each of `columns` has one name for each row."""
+    unified = [unify_names([column]) for column in columns]
+    names, codes = [names for names, _ in unified], [codes for _, (codes,) in unified]
+    return _grouped(names, codes, values, kinds, ticks)
+
+
+def merge_rows(parts: Sequence[GroupRows]) -> GroupRows:
+    """The rows of all parts together, sorted; at least one part."""
+    if len(parts) == 1:
+        return parts[0]
+    names, codes = [], []
+    for column in zip(*(part.groups for part in parts), strict=True):
+        unified, to_codes = unify_names(column)
+        names.append(unified)
+        codes.append(
+            np.concatenate([to_code[part.codes] for to_code, part in zip(to_codes, parts, strict=True)])
+        )
+    values, kinds, ticks = (
+        np.concatenate([getattr(part, field) for part in parts]) for field in ("values", "kinds", "ticks")
+    )
+    return _sorted(names, codes, values, kinds, ticks)
+
+
+def no_rows(keys: Sequence[Key], dtype: np.dtype[Any]) -> GroupRows:
+    """No rows of a group with these columns and of a measure with stored values of this type."""
+    empty = np.empty(0, np.int64)
+    return GroupRows(tuple(no_names(key) for key in keys), empty, np.empty(0, dtype), empty, empty)
+
+
+def _sorted(
+    names: Sequence[Names],
+    codes: Sequence[NDArray[np.int64]],
+    values: NDArray[Any],
+    kinds: NDArray[np.int64],
+    ticks: NDArray[np.int64],
+) -> GroupRows:
+    """Sorts rows whose group has the names ``names[c][codes[c][i]]``, each column's names ascending."""
+    code = _combined(codes, [len(column) for column in names])
+    order = np.argsort(values, kind="stable")
+    order = order[np.argsort((code * 3 + kinds)[order], kind="stable")]
+    return _grouped(names, [column[order] for column in codes], values[order], kinds[order], ticks[order])
+
+
+def _grouped(
+    names: Sequence[Names],
+    codes: Sequence[NDArray[np.int64]],
+    values: NDArray[Any],
+    kinds: NDArray[np.int64],
+    ticks: NDArray[np.int64],
+) -> GroupRows:
+    """Numbers the groups of rows in order; a group starts where the code of one of its columns changes."""
+    is_first = reduce(np.logical_or, [np.diff(column, prepend=-1) != 0 for column in codes])
+    groups = tuple(
+        take_names(column, column_codes[is_first]) for column, column_codes in zip(names, codes, strict=True)
+    )
+    return GroupRows(groups, np.cumsum(is_first) - 1, values, kinds, ticks)
+
+
+def _combined(codes: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Integers that order as the tuples of codes do; column c has codes from 0 to sizes[c] (exclusive)."""
+    combined, bound = codes[0], sizes[0]
+    for column, size in zip(codes[1:], sizes[1:], strict=True):
+        if bound * size >= _MAX_CODES:
+            unique, combined = np.unique(combined, return_inverse=True)
+            bound = len(unique)
+        combined, bound = combined * size + column, bound * size
+    return combined
