@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ LEDGER = "ledger"
 REJECTED = "rejected"
 KEYS = "keys"
 KEY_MARKS = "key_marks"
-PARENTS = ("runs", "marks", KEYS, KEY_MARKS)  # folders of the projections' tables
+GROUP_RUNS = "group_runs"
+GROUP_MARKS = "group_marks"
+PARENTS = ("runs", "marks", KEYS, KEY_MARKS, GROUP_RUNS, GROUP_MARKS)  # folders of the projections' tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,21 @@ def folder_name(column: str) -> str:
 def runs_table(measure: str) -> str:
     """The path of a measure's table of runs, relative to the warehouse."""
     return f"runs/{folder_name(measure)}"
+
+
+def group_runs_table(columns: Sequence[str], measure: str) -> str:
+    """The path of the table of runs of a measure by a group with these columns, relative to the warehouse."""
+    return f"{GROUP_RUNS}/{_group_folder(columns)}/{folder_name(measure)}"
+
+
+def group_marks_table(columns: Sequence[str], measure: str) -> str:
+    """The path of the table of marks of a measure by group, relative to the warehouse."""
+    return f"{GROUP_MARKS}/{_group_folder(columns)}/{folder_name(measure)}"
+
+
+def _group_folder(columns: Sequence[str]) -> str:
+    """The names of the columns, joined by a character that `folder_name` never writes."""
+    return ".".join(map(folder_name, columns))
 
 
 def marks_table(measure: str) -> str:

@@ -66,13 +66,13 @@ def _fill_null(array: pa.Array, filler: pa.Array) -> pa.Array:
 
 
 def columns_by_name(table: pa.Table) -> ColumnsByName:
-    """The columns of a table by name: long and double columns as NumPy arrays, others unchanged.
+    """The columns of a table by name: long and double columns without NULL as NumPy arrays, others unchanged.
 
-    The long and double columns must have no NULL. Wrapping a column as NumPy takes longer than its digest, so
-    a block is wrapped once, for the digest and for the reader.
+    Wrapping a column as NumPy takes longer than its digest, so a block is wrapped once, for the digest and
+    for the reader.
     """
     return {
-        name: as_numpy(column) if column.type.id in _WORD_TYPES else column
+        name: as_numpy(column) if column.type.id in _WORD_TYPES and not column.null_count else column
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
 

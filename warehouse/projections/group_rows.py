@@ -33,7 +33,7 @@ from tidemark.warehouse.columns.keys import (
     unify_names,
 )
 from tidemark.warehouse.columns.value_encoding import DecodedColumn
-from tidemark.warehouse.runs.projection import SortKey
+from tidemark.warehouse.runs.projection import SortColumns, SortKey
 
 NUMBER, NAN, NULL = 0, 1, 2  # the kinds of rows of a group, in their order
 _MAX_CODES = 2**60  # codes times kinds fit into 64 bits
@@ -83,9 +83,10 @@ class GroupRows:
         """The sort key of row i: the names of its group, its kind and its value."""
         return (*self.group(int(self.codes[i])), int(self.kinds[i]), self.values[i].item())
 
-    def names(self) -> tuple[Names, ...]:
-        """The columns of the group, with one name for each row."""
-        return tuple(take_names(names, self.codes) for names in self.groups)
+    def sort_columns(self, rows: NDArray[Any]) -> SortColumns:
+        """The columns of the group, the kinds and the values of the rows with these indices."""
+        groups = (take_names(names, self.codes[rows]) for names in self.groups)
+        return (*groups, self.kinds[rows], self.values[rows])
 
     def range_of(self, group: tuple[Name, ...]) -> tuple[int, int]:
         """The rows of a group: start and stop (exclusive), which are equal if it has no rows; O(log n)."""
@@ -110,11 +111,17 @@ def group_rows(columns: Sequence[KeyColumn], measure: DecodedColumn, ticks: NDAr
 
 
 def sorted_rows(
-    columns: Sequence[Names], values: NDArray[Any], kinds: NDArray[np.int64], ticks: NDArray[np.int64]
+    columns: Sequence[tuple[Names, NDArray[np.int64]]],
+    values: NDArray[Any],
+    kinds: NDArray[np.int64],
+    ticks: NDArray[np.int64],
 ) -> GroupRows:
-    """Rows that are sorted already; each of `columns` has one name for each row."""
-    unified = [unify_names([column]) for column in columns]
-    names, codes = [names for names, _ in unified], [codes for _, (codes,) in unified]
+    """Rows that are sorted already. For each column of the group: names, and the index of each row's name."""
+    names, codes = [], []
+    for column_names, column_codes in columns:
+        unified, (to_code,) = unify_names([column_names])
+        names.append(unified)
+        codes.append(to_code[column_codes])
     return _grouped(names, codes, values, kinds, ticks)
 
 

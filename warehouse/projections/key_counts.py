@@ -42,6 +42,7 @@ from tidemark.warehouse.projections.key_rows import (
 from tidemark.warehouse.projections.key_run_checks import KeyChecker, ascends
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, ReopenMarks, RunSpec
+from tidemark.warehouse.runs.run_files import bounded_block_edges
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 # By default a block has a quarter of the rows of a measure's block, because it has three columns and text is
@@ -125,7 +126,10 @@ class KeyCounts(Projection[KeyRows]):
         max_rows = min_rows if run_spec is None else choose_block_rows(run_spec.rows, min_rows)
         for rows in pieces:
             if len(rows):
-                yield rows, _block_edges(rows, max_rows, self.tuning.key_block_bytes)
+                edges = bounded_block_edges(
+                    rows.codes, name_sizes(rows.names), max_rows, self.tuning.key_block_bytes
+                )
+                yield rows, edges
 
     def to_stored(self, rows: KeyRows) -> pa.Table:
         """The columns key, tick and count."""
@@ -193,21 +197,3 @@ class KeyCounts(Projection[KeyRows]):
         names = rows.names
         words = names.view(np.uint64) if isinstance(names, np.ndarray) else text_hashes(names)
         return hash_sum(words[rows.codes], rows.ticks, rows.counts)
-
-
-def _block_edges(rows: KeyRows, max_rows: int, max_bytes: int) -> list[int]:
-    """The edges of blocks with at most `max_rows` rows and `max_bytes` bytes of keys.
-
-    A block of a single key may have more bytes.
-    """
-    edges = [0]
-    bytes_before = np.concatenate([[0], np.cumsum(name_sizes(rows.names))])
-    while edges[-1] < len(rows):
-        start = edges[-1]
-        first = int(rows.codes[start])
-        names = max(
-            1, int(np.searchsorted(bytes_before, bytes_before[first] + max_bytes, side="right")) - 1 - first
-        )
-        stop = int(np.searchsorted(rows.codes, first + names))
-        edges.append(min(start + max_rows, stop, len(rows)))
-    return edges

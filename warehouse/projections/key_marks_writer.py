@@ -163,13 +163,14 @@ def _stats(key: Key, ends: list[Name], ranges: dict[str, tuple[int, int]]) -> di
         return {"nullCount": nulls}
     min_values: dict[str, Any] = {name: low for name, (low, _) in ranges.items()}
     max_values: dict[str, Any] = {name: high for name, (_, high) in ranges.items()}
-    low, high = _bounds(key, *ends)
+    low, high = key_bounds(key, *ends)
     if low is not None and high is not None:  # with only one bound, a filter of delta-rs loses rows
         min_values["key"], max_values["key"] = low, high
     return {"minValues": min_values, "maxValues": max_values, "nullCount": nulls}
 
 
-def _bounds(key: Key, low: Name, high: Name) -> tuple[Any, Any]:
+def key_bounds(key: Key, low: Name, high: Name) -> tuple[Any, Any]:
+    """Delta's bounds of the keys between two names: exact for numbers, short for text; None for none."""
     if isinstance(low, bytes) and isinstance(high, bytes):
         if key.column_type.storage is not Storage.STRING:
             return None, None

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyarrow import fs
 
 from tidemark.warehouse.integrity.digests import column_digest, columns_by_name
@@ -160,6 +161,27 @@ def _write_ranges(edges: Sequence[int], max_blocks: int) -> Iterator[tuple[int, 
             until += 1
         yield edges[first], edges[until], size
         first = until
+
+
+def bounded_block_edges(
+    codes: NDArray[np.int64], sizes: NDArray[np.int64], max_rows: int, max_bytes: int
+) -> list[int]:
+    """The edges of blocks with at most `max_rows` rows and `max_bytes` bytes of names.
+
+    Row i has the name `codes[i]`, an ascending number; name c takes `sizes[c]` bytes once in each block. A
+    block of a single name may have more bytes.
+    """
+    edges = [0]
+    bytes_before = np.concatenate([[0], np.cumsum(sizes)])
+    while edges[-1] < len(codes):
+        start = edges[-1]
+        first = int(codes[start])
+        names = max(
+            1, int(np.searchsorted(bytes_before, bytes_before[first] + max_bytes, side="right")) - 1 - first
+        )
+        stop = int(np.searchsorted(codes, first + names))
+        edges.append(min(start + max_rows, stop, len(codes)))
+    return edges
 
 
 def fixed_block_edges(rows: int, block: int) -> list[int]:
