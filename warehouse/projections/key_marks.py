@@ -5,7 +5,7 @@ is a mark at the start of every row group. A mark is a pair s that separates the
 
     pairs before its position  <  s  <=  pairs from its position on
 
-The pair s need not be in the run: its text is as short as it may be.
+The pair s need not be in the run: of a text key it has the shortest text that separates.
 
 So a lookup of a key in a window of ticks reads one block, or more if the key fills several. A mark also
 stores the number of rows of `events` before it. So a count of a key range in all ticks reads only the blocks
@@ -13,10 +13,9 @@ at the two ends of the range.
 
 A run's marks are one file of the table ``key_marks`` (runs/marks.py), with these row groups:
 
-    header   the column `position` has the number of pairs of the run, `count` the floor of the run's keys;
-             ticks[], counts[], nulls[]: rows with a key and rows with NULL by tick; floors[]: the floor of
-             each tick
-    marks    file, position, key and tick: the pair s; count: rows of `events` before it
+    header   position: the number of pairs of the run. count: the floor of the whole run. By tick: ticks[];
+             counts[], the rows with a key; nulls[], the rows with NULL; floors[], the floor of the tick
+    marks    file and position; key and tick, which are the pair s; count, the rows of `events` before it
     heavy    key, tick, count: the keys that reach their tick's floor. With a NULL tick: the keys that reach
              the floor of the run. columns/heavy_keys.py states what floors guarantee.
 """

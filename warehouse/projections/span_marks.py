@@ -207,7 +207,7 @@ def _spans_from_file(file: SealedFile) -> Spans:
     lengths = np.diff(as_numpy(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
     span_marks = np.flatnonzero(lengths)  # the marks that start a span
     if not len(span_marks) and len(lengths):
-        raise ValueError("none of its marks has counts by tick")
+        raise ValueError("none of the marks has counts by tick")
     return Spans.of(
         as_numpy(table.column("position"))[span_marks],
         np.repeat(np.arange(len(span_marks)), lengths[span_marks]),

@@ -28,7 +28,10 @@ _SIZES = struct.Struct("<qqq")  # spans, ticks, bytes of a count
 
 
 def choose_span_rows(rows: int, grain: int, ticks: int, max_cells: int) -> int:
-    """The rows of a span: the least multiple of `grain` with spans x ticks <= `max_cells`, or one span."""
+    """The rows of a span: the least multiple of `grain` with spans x ticks <= `max_cells`.
+
+    If a single span has more ticks than that, the span is the whole run.
+    """
     max_spans = max(1, max_cells // max(1, ticks))
     return max(1, -(-rows // (grain * max_spans))) * grain
 
@@ -39,7 +42,7 @@ class Spans:
 
     Span i starts at row `starts[i]` of the run; `counts[i, j]` of its rows have tick `ticks[j]`. starts (s,)
     and ticks (t,) ascend; counts (s, t) have the narrowest unsigned type that fits. For example, a run
-    whose rows have the ticks 7, 7, 9, 7 and spans of two rows:
+    of four rows with the ticks 7, 7, 9, 7, in spans of two rows, has:
 
         starts [0, 2]    ticks [7, 9]    counts [[2, 0], [1, 1]]
     """

@@ -70,7 +70,7 @@ class SortedInput:
 
     @property
     def end_to_end(self) -> bool:
-        """Whether all digests were carried on since ingestion: no merge read a run without digests."""
+        """Whether the digests reach back to ingestion: no merge on the way read a run without digests."""
         return all(file.digests is not None and file.digests.end_to_end for file in self.files)
 
 

@@ -209,7 +209,7 @@ class Projection(Protocol[R]):
     def blocks(self, pieces: Iterator[R], run_spec: RunSpec | None) -> Iterator[tuple[R, list[int]]]:
         """Divides sorted rows into blocks. Yields (rows, edges); rows are never empty.
 
-        `pieces` are consecutive. Edges are the first row of each block, followed by the number of rows.
+        `pieces` are consecutive. `edges` are the indices in `rows` at which blocks start, then `len(rows)`.
         `run_spec` is None for a chunk.
         """
 
