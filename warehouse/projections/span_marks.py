@@ -147,7 +147,10 @@ def schema(columns: Sequence[MarkColumn]) -> pa.Schema:
 def to_arrow(
     columns: Sequence[MarkColumn], files: Sequence[MarkedFile], totals: TickCounts
 ) -> dict[str, pa.Table]:
-    """The row groups of a run's marks file; `files` are in order. Positions are rows of the run."""
+    """The row groups of a run's marks file; `files` are in order.
+
+    The positions in `files` count from the start of each file, the stored ones from the start of the run.
+    """
     header = {
         "file": pa.array([path_in_table(files[0].path)]),
         "position": pa.array([HEADER_POSITION]),
