@@ -62,6 +62,8 @@ def _facts(options: Options) -> dict[str, object]:
     return {
         "measures": list(options.measure_names),
         "key": options.key,
+        "keys": [list(columns) for columns in options.key_names],
+        "groups": [list(columns) for columns in options.group_names],
         "time": options.time,
         "tick_seconds": None if options.tick_us is None else options.tick_us / second,
         "eps": options.eps,

@@ -92,7 +92,7 @@ def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
 
 def _check_options(given: argparse.Namespace) -> None:
     """InputError for bad options; all checks that are possible before Spark starts, which takes seconds."""
-    chosen = parse_options(**command_options.creation_options(given), grace=None)
+    chosen = parse_options(**command_options.creation_options(given), key=None, grace=None)
     span = given.batch_every and parse_duration(given.batch_every)
     if given.from_stream:
         options: Options | None = warehouse.open_snapshot(given.warehouse).options
@@ -139,9 +139,13 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
     cut = bool(given.batch_every)
     rows = inputs.read(given.input, given.format, options, cut=cut)
     if options is None:
-        inputs.check_times(rows, [*given.measure, *filter(None, (given.key, given.time))])
+        inputs.check_times(
+            rows, [*given.measure, *command_options.key_columns(given), *filter(None, [given.time])]
+        )
     elif cut:
-        inputs.check_times(rows, [*options.measure_names, *filter(None, (options.key, options.time))])
+        inputs.check_times(
+            rows, [*options.measure_names, *options.key_columns, *filter(None, [options.time])]
+        )
     warehouse.create(
         spark,
         given.warehouse,

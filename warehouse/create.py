@@ -45,6 +45,7 @@ from tidemark.warehouse.settings.options import (
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -59,6 +60,8 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     measures: str | list[str] | None = None,
     *,
     key: str | None = None,
+    keys: Sequence[str | Sequence[str]] | None = None,
+    groups: Sequence[str | Sequence[str]] | None = None,
     time: str | None = None,
     tick: str | None = None,
     eps: float | None = None,
@@ -75,6 +78,9 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     uri       the folder of the warehouse: new, or a warehouse
     measures  the numeric columns to answer quantile queries on; at least one
     key       the column to answer frequency queries on; None: no frequencies
+    keys      further keys: each a column, or a list of columns whose values together are the key
+    groups    keys by which the measures are sorted, too: quantiles of one value of such a key, or of each
+              value, take milliseconds. Each group adds a sorted copy of every measure
     time      the column of event times, a timestamp or a date; None: the tick of a row is a step number
     tick      the grain of windows, default '1 day'
     eps       an answer's rank error is at most eps * m, m being the live rows; in (0, 0.5), default 0.001
@@ -94,6 +100,8 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     given = parse_options(
         measures=measures,
         key=key,
+        keys=keys,
+        groups=groups,
         time=time,
         tick=tick,
         eps=eps,
@@ -138,7 +146,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     _LOG.info(
         "%s: created for %s",
         without_secrets(store.uri),
-        ", ".join([*options.measure_names, *filter(None, [options.key])]),
+        ", ".join([*options.measure_names, *(" and ".join(columns) for columns in options.key_names)]),
     )
     return options
 
@@ -160,7 +168,7 @@ def _check_no_other_files(store: Store) -> None:
 def _with_defaults(given: dict[str, Any]) -> Options:
     if given["measures"] is None:
         raise InputError("a warehouse needs at least one measure: measures=['column'], or --measure column.")
-    check_folders(given["measures"])
+    check_folders(given["measures"], given["groups"] or ())
     if given["tick"] is not None and given["time"] is None:
         raise InputError(
             "tick was given without a time column. Name one, or leave tick out: ticks are then step numbers."
@@ -169,6 +177,8 @@ def _with_defaults(given: dict[str, Any]) -> Options:
     return Options(
         measure_names=tuple(given["measures"]),
         key=given["key"],
+        more_keys=tuple(map(tuple, given["keys"] or ())),
+        group_names=tuple(map(tuple, given["groups"] or ())),
         time=given["time"],
         tick_us=tick_us,
         eps=DEFAULT_EPS if given["eps"] is None else given["eps"],

@@ -54,7 +54,18 @@ def creation(args: Any) -> None:
         metavar="COLUMN",
         help="a numeric column, date or timestamp; may be repeated",
     )
-    args.add_argument("--key", metavar="COLUMN", help="the column whose values are counted")
+    args.add_argument(
+        "--key",
+        action="append",
+        metavar="COLUMN",
+        help="a column whose values are counted, or several: origin,dest; may be repeated",
+    )
+    args.add_argument(
+        "--group",
+        action="append",
+        metavar="COLUMN",
+        help="a key by which measures are asked, such as origin or origin,dest; may be repeated",
+    )
     args.add_argument("--time", metavar="COLUMN", help="the event time column, a timestamp or date")
     args.add_argument(
         "--tick", metavar="SPAN", help="the width of a tick, the unit of windows (default 1 day)"
@@ -65,8 +76,20 @@ def creation(args: Any) -> None:
 
 def creation_options(given: argparse.Namespace) -> dict[str, Any]:
     """The values of the options of `creation`, as keywords of `warehouse.create`; None if not given."""
-    names = {"measures": "measure", **{name: name for name in ("key", "time", "tick", "eps", "kappa")}}
-    return {name: getattr(given, option) for name, option in names.items()}
+    names = {"measures": "measure", **{name: name for name in ("time", "tick", "eps", "kappa")}}
+    options = {name: getattr(given, option) for name, option in names.items()}
+    return {**options, "keys": _columns(given.key), "groups": _columns(given.group)}
+
+
+def key_columns(given: argparse.Namespace) -> list[str]:
+    """The columns of the keys and groups that were given."""
+    options = creation_options(given)
+    return [name for role in ("keys", "groups") for columns in options[role] or () for name in columns]
+
+
+def _columns(keys: list[str] | None) -> list[list[str]] | None:
+    """The columns of each key, from texts such as "origin" and "origin,dest"."""
+    return None if keys is None else [key.split(",") for key in keys]
 
 
 def create(args: argparse.ArgumentParser) -> None:

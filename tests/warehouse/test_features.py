@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.warehouse.disk import edit_properties, files_of
@@ -86,13 +87,23 @@ def test_a_malformed_list_of_features_is_told_with_the_property(made: Path, valu
     assert "created with" in said
 
 
-def test_what_is_written_today_has_no_features(made: Path) -> None:
-    assert frozenset() == features.KNOWN
+def test_a_warehouse_without_further_keys_and_groups_needs_no_feature(made: Path) -> None:
     assert "tidemark.features" not in warehouse.open_snapshot(made).options.properties()
     log = (made / "events/_delta_log/00000000000000000000.json").read_text().splitlines()
     (found,) = [json.loads(line)["metaData"] for line in log if "metaData" in json.loads(line)]
     assert "tidemark.features" not in found["configuration"]
     assert found["configuration"]["tidemark.format"] == "1"
+
+
+def test_further_keys_and_groups_are_features(tmp_path: Path) -> None:
+    options = {"keys": ["a", ["a", "b"]], "groups": [["b", "a"], "b"]}
+    schema = pa.schema([("m", pa.float64()), ("a", pa.string()), ("b", pa.int32())])
+    warehouse.create(None, tmp_path / "w", "m", schema=schema, **options)
+    opened = warehouse.open_snapshot(tmp_path / "w").options
+    assert json.loads(opened.properties()["tidemark.features"]) == dict(features.KNOWN)
+    assert opened.key == "a"
+    assert opened.key_names == (("a",), ("a", "b"), ("b",))
+    assert opened.group_names == (("b", "a"), ("b",))
 
 
 def test_a_reader_that_passes_features_over_is_caught(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

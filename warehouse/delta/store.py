@@ -133,15 +133,15 @@ def runs_table(measure: str) -> str:
 
 def group_runs_table(columns: Sequence[str], measure: str) -> str:
     """The path of the table of runs of a measure by a group with these columns, relative to the warehouse."""
-    return f"{GROUP_RUNS}/{_group_folder(columns)}/{folder_name(measure)}"
+    return f"{GROUP_RUNS}/{group_folder(columns)}/{folder_name(measure)}"
 
 
 def group_marks_table(columns: Sequence[str], measure: str) -> str:
     """The path of the table of marks of a measure by group, relative to the warehouse."""
-    return f"{GROUP_MARKS}/{_group_folder(columns)}/{folder_name(measure)}"
+    return f"{GROUP_MARKS}/{group_folder(columns)}/{folder_name(measure)}"
 
 
-def _group_folder(columns: Sequence[str]) -> str:
+def group_folder(columns: Sequence[str]) -> str:
     """The names of the columns, joined by a character that `folder_name` never writes."""
     return ".".join(map(folder_name, columns))
 

@@ -13,8 +13,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# The features that this version reads and writes; none so far.
-KNOWN: frozenset[str] = frozenset()
+# The features that this version reads and writes, with the first version that knows each.
+#     keys     there are several keys, or a key of several columns
+#     groups   measures are sorted by groups, too
+KEYS, GROUPS = "keys", "groups"
+KNOWN: Mapping[str, str] = {KEYS: "0.2.0", GROUPS: "0.2.0"}
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 

@@ -7,11 +7,11 @@ an option to its check.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.warehouse.columns.ticks import LONGEST_US
-from tidemark.warehouse.delta.store import folder_name
+from tidemark.warehouse.delta.store import folder_name, group_folder
 from tidemark.warehouse.errors import InputError
 
 SYSTEM_COLUMNS = {"_source": "string", "_batch": "long", "_tick": "long"}
@@ -42,15 +42,18 @@ def check_names(names: Iterable[str], role: str = "columns") -> None:
         )
 
 
-def check_folders(measures: Iterable[str]) -> None:
-    """InputError if a measure's name cannot be the name of a folder on every file system and engine."""
-    for name in measures:
-        size = len(folder_name(name))
-        if size > _MAX_FOLDER_BYTES:
+def check_folders(measures: Iterable[str], groups: Iterable[Sequence[str]] = ()) -> None:
+    """InputError if a measure or a group cannot be the name of a folder on every file system and engine."""
+    measures = list(measures)
+    folders = [(f"the measure {shortened(name)}", folder_name(name)) for name in measures]
+    folders += [(f"the group {shortened(', '.join(columns))}", group_folder(columns)) for columns in groups]
+    for owner, folder in folders:
+        if len(folder) > _MAX_FOLDER_BYTES:
             raise InputError(
-                f"the folder of the measure {shortened(name)} would have a name of {size} bytes, expected at "
+                f"the folder of {owner} would have a name of {len(folder)} bytes, expected at "
                 f"most {_MAX_FOLDER_BYTES}. Give the column a shorter name in the input."
             )
+    for name in measures:
         if name.lower() == "_delta_log":
             raise InputError(
                 f"the measure {name!r} has the name of Delta's own log folders. Rename it in the input."
@@ -77,6 +80,35 @@ def _column_check(role: str) -> Callable[[Any], None]:
         check_names([name], f"{role} columns")
 
     return check
+
+
+def _columns_check(role: str) -> Callable[[Any], None]:
+    """Checks lists of columns, each a key: `[["origin"], ["origin", "dest"]]`."""
+
+    def check(keys: Any) -> None:
+        if not isinstance(keys, list) or not all(map(_is_list_of_names, keys)):
+            raise InputError(
+                f"{role} must be a list of column names, or of lists of them for a key of several columns, "
+                f"got {shortened(keys)}. Example: {role}=['origin', ['origin', 'dest']]."
+            )
+        sets = [frozenset(name.lower() for name in columns) for columns in keys]
+        if len(set(sets)) < len(sets) or any(map(_repeats, keys)):
+            raise InputError(
+                f"{role} name the same columns twice: {shortened(keys)}. The order and the case of the names "
+                "make no difference. Name each column once, and each set of columns once."
+            )
+        for columns in keys:
+            check_names(columns, f"{role} columns")
+
+    return check
+
+
+def _is_list_of_names(columns: Any) -> bool:
+    return isinstance(columns, list) and bool(columns) and all(isinstance(n, str) and n for n in columns)
+
+
+def _repeats(names: list[str]) -> bool:
+    return len({name.lower() for name in names}) < len(names)
 
 
 def _fraction_check(name: str, default: float) -> Callable[[Any], None]:
@@ -120,6 +152,8 @@ def _duration_check(name: str, least: int) -> Callable[[Any], None]:
 CHECKS: Mapping[str, Callable[[Any], None]] = {
     "measures": _check_measures,
     "key": _column_check("key"),
+    "keys": _columns_check("keys"),
+    "groups": _columns_check("groups"),
     "time": _column_check("time"),
     "tick": _check_tick,
     "eps": _fraction_check("eps", DEFAULT_EPS),

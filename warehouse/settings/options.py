@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from deltalake import DeltaTable
 
@@ -22,6 +22,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
 from tidemark.warehouse.projections.key_counts import KeyCounts
+from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings import features, option_checks
@@ -35,8 +36,16 @@ DEFAULT_TICK = "1 day"
 
 # The property of each option, without the prefix. Durations are stored in microseconds.
 _PROPERTIES = {name: name for name in option_checks.CHECKS} | {"tick": "tick_us", "grace": "grace_us"}
-# The properties that warehouses lack if they were created before live counts of keys existed.
-_LATER_PROPERTIES = {"key_eps": repr(DEFAULT_KEY_EPS), "key_delta": repr(DEFAULT_KEY_DELTA)}
+# The properties that a warehouse may lack: it was created before live counts of keys existed, or it has no
+# features (features.py).
+_DEFAULT_PROPERTIES = {
+    "key_eps": repr(DEFAULT_KEY_EPS),
+    "key_delta": repr(DEFAULT_KEY_DELTA),
+    "keys": "[]",
+    "groups": "[]",
+}
+
+Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,8 @@ class Options:
     tick_us, grace_us   durations in microseconds; `tick_us` is None if there is no time column
     eps, kappa          the rank error, and the most runs of a level
     key_eps, key_delta  the error of live counts of keys, and the probability of a larger error
+    more_keys           the columns of each further key
+    group_names         the columns of each group, by which the measures are sorted
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
                         batch if the warehouse was created without a schema
     tuning              the tuning of the store that the options were read from; it is not stored
@@ -63,6 +74,8 @@ class Options:
     columns: tuple[tuple[str, str], ...] = ()
     key_eps: float = DEFAULT_KEY_EPS
     key_delta: float = DEFAULT_KEY_DELTA
+    more_keys: tuple[Columns, ...] = ()
+    group_names: tuple[Columns, ...] = ()
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @property
@@ -78,11 +91,33 @@ class Options:
         return Key(self.key, types[self.key]) if self.key and types else None
 
     @property
+    def key_names(self) -> tuple[Columns, ...]:
+        """The columns of each key, each key once: `key`, `more_keys`, then the groups, which are keys."""
+        keys = [*([(self.key,)] if self.key else []), *self.more_keys, *self.group_names]
+        return tuple({frozenset(columns): columns for columns in reversed(keys)}.values())[::-1]
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The names of the columns that are part of a key, each once."""
+        return tuple(dict.fromkeys(name for columns in self.key_names for name in columns))
+
+    @property
+    def groups(self) -> tuple[tuple[Key, ...], ...]:
+        """The columns of each group with their types; empty until the columns are known."""
+        types = dict(self.columns)
+        if not types:
+            return ()
+        return tuple(tuple(Key(name, types[name]) for name in columns) for columns in self.group_names)
+
+    @property
     def projections(self) -> tuple[Projection[Any], ...]:
-        """The projections of history in the order in which they are loaded: the measures, then the key."""
+        """The projections of history in the order in which they are loaded: measures, key, groups."""
         key = self.key_column
         values = (SortedValues(measure, self.tuning) for measure in self.measures)
-        return (*values, *([KeyCounts(key, self.tuning)] if key else []))
+        groups = (
+            SortedGroups(keys, measure, self.tuning) for keys in self.groups for measure in self.measures
+        )
+        return (*values, *([KeyCounts(key, self.tuning)] if key else []), *groups)
 
     @property
     def time_column(self) -> Measure | None:
@@ -116,6 +151,16 @@ class Options:
             "key_eps": repr(self.key_eps),
             "key_delta": repr(self.key_delta),
         }
+        needed = {}
+        for name, feature, keys in (
+            ("keys", features.KEYS, self.more_keys),
+            ("groups", features.GROUPS, self.group_names),
+        ):
+            if keys:
+                values[name] = json.dumps(keys)
+                needed[feature] = features.KNOWN[feature]
+        if needed:
+            values["features"] = json.dumps(needed)
         return {_PREFIX + name: value for name, value in values.items()}
 
     @classmethod
@@ -146,7 +191,7 @@ class Options:
                 f"{uri} has {unknown}. This version does not know it: use a newer tidemark. "
                 "Nothing was changed."
             )
-        stored = {**_LATER_PROPERTIES, **stored}
+        stored = {**_DEFAULT_PROPERTIES, **stored}
         values = {
             name: _read_property(uri, stored, _PROPERTIES[name], check)
             for name, check in option_checks.CHECKS.items()
@@ -164,6 +209,8 @@ class Options:
             grace_us=values["grace"],
             key_eps=float(values["key_eps"]),
             key_delta=float(values["key_delta"]),
+            more_keys=_as_tuples(values["keys"]),
+            group_names=_as_tuples(values["groups"]),
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
@@ -174,24 +221,31 @@ class Options:
         """
         if not self.columns:
             return
-        for name, column in (("measures", self.measure_names), ("key", self.key), ("time", self.time)):
+        for role in self._roles():
             try:
-                self._check_role(name, dict(self.columns))
+                self._check_role(role, dict(self.columns))
             except InputError as error:
-                raise _damaged_property(uri, name, json.dumps(column), str(error)) from error
+                raise _damaged_property(uri, role, self.properties()[_PREFIX + role], str(error)) from error
 
     def check_columns(self, columns: Mapping[str, str]) -> None:
-        """InputError if a measure, the key or the time is missing in the columns or has a wrong type."""
+        """InputError if a measure, a key or the time is missing in the columns or has a wrong type."""
         option_checks.check_names(columns)
-        for role in ("measures", "key", "time"):
+        for role in self._roles():
             self._check_role(role, columns)
+
+    def _roles(self) -> dict[str, list[str]]:
+        """The columns that have each role; a role is the name of an option."""
+        return {
+            "measures": list(self.measure_names),
+            "key": [self.key] if self.key else [],
+            "keys": [name for columns in self.more_keys for name in columns],
+            "groups": [name for columns in self.group_names for name in columns],
+            "time": [self.time] if self.time else [],
+        }
 
     def _check_role(self, role: str, columns: Mapping[str, str]) -> None:
         """InputError if a column of the role is missing or has a wrong type; `role` is an option's name."""
-        names = self.measure_names if role == "measures" else (self.key if role == "key" else self.time,)
-        for name in names:
-            if name is None:
-                continue
+        for name in self._roles()[role]:
             if name not in columns:
                 raise InputError(
                     f"the {role.removesuffix('s')} column {name!r} is missing. "
@@ -199,7 +253,7 @@ class Options:
                 )
             if role == "measures":
                 Measure(name, columns[name])
-            elif role == "key":
+            elif role != "time":
                 Key(name, columns[name])
             elif not is_time_type(columns[name]):
                 raise InputError(
@@ -211,6 +265,8 @@ class Options:
         stored = {
             "measures": list(self.measure_names),
             "key": self.key,
+            "keys": [list(columns) for columns in self.more_keys],
+            "groups": [list(columns) for columns in self.group_names],
             "time": self.time,
             "tick": self.tick_us,
             "eps": self.eps,
@@ -238,19 +294,29 @@ def parse_options(  # noqa: PLR0913  every option
     grace: Any,
     key_eps: Any = None,
     key_delta: Any = None,
+    keys: Any = None,
+    groups: Any = None,
 ) -> dict[str, Any]:
     """The caller's options in stored form, by name; None means not given and stays None.
 
-    `measures` is a name or an iterable of names; `tick` and `grace` are durations as text. Raises InputError
-    for an invalid value.
+    `measures` is a name or an iterable of names; an item of `keys` and `groups` is a name, or a list of names
+    for several columns; `tick` and `grace` are durations as text. Without `key`, the first of `keys` is the
+    key if it has one column. Raises InputError for an invalid value.
     """
     if isinstance(measures, str):
         measures = [measures]
     if measures is not None:
         measures = list(measures) if isinstance(measures, Iterable) else [measures]
+    keys, groups = _as_lists(keys), _as_lists(groups)
+    if key is not None and keys:
+        keys = [columns for columns in keys if columns != [key]]
+    elif keys and isinstance(keys[0], list) and len(keys[0]) == 1:
+        (key,), *keys = keys
     given = {
         "measures": measures,
         "key": key,
+        "keys": keys,
+        "groups": groups,
         "time": time,
         "tick": None if tick is None else parse_duration(tick),
         "eps": eps,
@@ -264,6 +330,22 @@ def parse_options(  # noqa: PLR0913  every option
             option_checks.CHECKS[name](value)
     fractions = ("eps", "key_eps", "key_delta")
     return given | {name: float(given[name]) for name in fractions if given[name] is not None}
+
+
+def _as_lists(keys: Any) -> Any:
+    """Lists of columns from a name, or from names and lists of names; anything else stays as it is."""
+    if isinstance(keys, str):
+        return [[keys]]
+    if not isinstance(keys, Iterable):
+        return keys
+    return [
+        [item] if isinstance(item, str) else list(item) if isinstance(item, Iterable) else item
+        for item in keys
+    ]
+
+
+def _as_tuples(lists: Iterable[Iterable[str]]) -> tuple[Columns, ...]:
+    return tuple(tuple(columns) for columns in lists)
 
 
 def read_options(store: Store, events: DeltaTable | None = None) -> Options:
