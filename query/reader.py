@@ -10,20 +10,27 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal, Self, TypeVar, overload
+from functools import partial
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from numpy.typing import NDArray
 
 from tidemark.query.answers.info import Info
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer, Histogram, RankAnswer
+from tidemark.query.answers.rendering import window_text
+from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
+from tidemark.query.groups.group_questions import GroupReader
+from tidemark.query.groups.group_slices import Group
 from tidemark.query.keys.frequencies import MODES as KEY_MODES
 from tidemark.query.keys.frequencies import (
     KeyQuestion,
     frequencies,
     heavy_hitters,
     inner_product,
+    key_counts,
     key_range,
     key_scope,
     self_join,
@@ -42,8 +49,10 @@ from tidemark.query.quantiles.questions import (
     ranks,
 )
 from tidemark.query.quantiles.rank_search import MODES, Source
-from tidemark.query.quantiles.window_bounds import WindowBoundsCache
+from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.live_cache import LiveCache
+from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import Window
@@ -51,17 +60,19 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.live_rows import live_key_rows, live_values
-from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 Mode = Literal["quick", "accurate", "exact"]
 KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")
-V = TypeVar("V", View, KeysView)
+V = TypeVar("V", View, KeysView, GroupView)
 
+DEFAULT_MEMORY = 2**28
 ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
 
 
@@ -83,11 +94,15 @@ class Reader:
     DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data.
     """
 
-    def __init__(self, snapshot: SnapshotReader | Snapshot) -> None:
+    def __init__(self, snapshot: SnapshotReader | Snapshot, memory: int = DEFAULT_MEMORY) -> None:
         self._snapshot = snapshot
         self._blocks = BlockReader(snapshot.store)
-        self._bounds_cache = WindowBoundsCache()
+        spans = SpanCache()
+        self._bounds_cache = WindowBoundsCache(spans)
         self._keys = KeyCache(snapshot.store, self._blocks)
+        self._memory: LRUCache[Any] = LRUCache(memory, lambda value: value.nbytes)
+        self._live = LiveCache(self._memory)
+        self._groups = GroupReader(self._blocks, self._memory, self._live, spans)
         self._lock = threading.Lock()
 
     @property
@@ -185,7 +200,7 @@ class Reader:
         between: Any = None,
         mode: Mode = "accurate",
     ) -> Answer: ...
-    def quantile(
+    def quantile(  # noqa: PLR0913  the parameters of all questions about measures
         self,
         phi: Any,
         measure: str | None = None,
@@ -193,6 +208,11 @@ class Reader:
         last: Any = None,
         between: Any = None,
         mode: Mode = "accurate",
+        where: Any = None,
+        by: Any = None,
+        top: int | None = None,
+        groups: Any = None,
+        limit: int | None = None,
     ) -> Answer | Answers[Answer]:
         """The phi-quantile: the smallest x with at least ceil(phi * N) rows <= x; phi = 0 is the minimum.
 
@@ -206,10 +226,11 @@ class Reader:
         `blocks_read` of the answer is the number of row groups that were read.
         """
         phis = check_phis(phi if is_sequence(phi) else [phi])
-        answers = self._ask(lambda question: quantiles(question, phis), measure, last, between, mode)
-        return _answers_of(answers, Answer) if is_sequence(phi) else answers[0]
+        arguments = GroupArguments(where, by, top, groups, limit)
+        asked = self._ask(lambda question: quantiles(question, phis), measure, last, between, mode, arguments)
+        return asked.answers(Answer, one=not is_sequence(phi))
 
-    def rank(
+    def rank(  # noqa: PLR0913  the parameters of all questions about measures
         self,
         x: Any,
         measure: str | None = None,
@@ -217,6 +238,11 @@ class Reader:
         last: Any = None,
         between: Any = None,
         mode: Mode = "accurate",
+        where: Any = None,
+        by: Any = None,
+        top: int | None = None,
+        groups: Any = None,
+        limit: int | None = None,
     ) -> RankAnswer | Answers[RankAnswer]:
         """The number of rows <= x.
 
@@ -227,10 +253,11 @@ class Reader:
         of `quantile`: mode accurate reads at most one or two blocks per run and value.
         """
         points = list(x) if is_sequence(x) else [x]
-        answers = self._ask(lambda question: ranks(question, points), measure, last, between, mode)
-        return _answers_of(answers, RankAnswer) if is_sequence(x) else answers[0]
+        arguments = GroupArguments(where, by, top, groups, limit)
+        asked = self._ask(lambda question: ranks(question, points), measure, last, between, mode, arguments)
+        return asked.answers(RankAnswer, one=not is_sequence(x))
 
-    def cdf(
+    def cdf(  # noqa: PLR0913  the parameters of all questions about measures
         self,
         x: Any,
         measure: str | None = None,
@@ -238,6 +265,11 @@ class Reader:
         last: Any = None,
         between: Any = None,
         mode: Mode = "accurate",
+        where: Any = None,
+        by: Any = None,
+        top: int | None = None,
+        groups: Any = None,
+        limit: int | None = None,
     ) -> CdfAnswer | Answers[CdfAnswer]:
         """The share of the N rows that are <= x, from 0 to 1.
 
@@ -247,10 +279,11 @@ class Reader:
         `rank`.
         """
         points = list(x) if is_sequence(x) else [x]
-        answers = self._ask(lambda question: cdf(question, points), measure, last, between, mode)
-        return _answers_of(answers, CdfAnswer) if is_sequence(x) else answers[0]
+        arguments = GroupArguments(where, by, top, groups, limit)
+        asked = self._ask(lambda question: cdf(question, points), measure, last, between, mode, arguments)
+        return asked.answers(CdfAnswer, one=not is_sequence(x))
 
-    def histogram(
+    def histogram(  # noqa: PLR0913  the parameters of all questions about measures
         self,
         bins: Any = 20,
         measure: str | None = None,
@@ -258,7 +291,12 @@ class Reader:
         last: Any = None,
         between: Any = None,
         mode: Mode = "accurate",
-    ) -> Histogram:
+        where: Any = None,
+        by: Any = None,
+        top: int | None = None,
+        groups: Any = None,
+        limit: int | None = None,
+    ) -> Histogram | Answers[Histogram]:
         """Counts of rows in bins.
 
         bins: the number of bins of equal width from the least to the greatest number; or two or more edges,
@@ -267,7 +305,11 @@ class Reader:
         NaN and NULL rows are in no bin. The cost is that of `rank` for all edges at once.
         """
         checked_bins = check_bins(bins)
-        return self._ask(lambda question: histogram(question, checked_bins), measure, last, between, mode)
+        arguments = GroupArguments(where, by, top, groups, limit)
+        asked = self._ask(
+            lambda question: [histogram(question, checked_bins)], measure, last, between, mode, arguments
+        )
+        return asked.answers(Histogram, one=True)
 
     def frequency(
         self, key: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
@@ -349,16 +391,17 @@ class Reader:
 
     def _ask_keys(self, answer: Callable[[KeyQuestion], T], last: Any, between: Any, mode: Any) -> T:
         mode = check_mode(mode, KEY_MODES)
+        tick_us = self._snapshot.options.tick_us
         return _answer_from_newest(
-            self._newest_keys_view, lambda view: answer(self._key_question(view, last, between, mode))
+            self._newest_keys_view,
+            lambda view: answer(self._key_question(view, key_window(view, last, between, tick_us), mode)),
         )
 
     def _newest_keys_view(self) -> KeysView:
         return self._refreshed_view(self._snapshot.keys_view)
 
-    def _key_question(self, view: KeysView, last: Any, between: Any, mode: str) -> KeyQuestion:
+    def _key_question(self, view: KeysView, window: KeyWindow, mode: str) -> KeyQuestion:
         options = self._snapshot.options
-        window = key_window(view, last, between, options.tick_us)
         return KeyQuestion(
             view=view,
             window=window,
@@ -375,12 +418,70 @@ class Reader:
         return live_key_rows(self._snapshot, view, window.overlapping, window.since, window.until)
 
     def _ask(
-        self, answer: Callable[[Question], T], measure: str | None, last: Any, between: Any, mode: Any
-    ) -> T:
+        self,
+        answer: Callable[[Question], list[T]],
+        measure: str | None,
+        last: Any,
+        between: Any,
+        mode: Any,
+        arguments: GroupArguments,
+    ) -> Asked[T]:
         mode = check_mode(mode, MODES)
-        return _answer_from_newest(
+        if arguments.check():
+            return self._ask_groups(answer, measure, last, between, mode, arguments)
+        answers = _answer_from_newest(
             lambda: self._newest_view(measure), lambda view: answer(self._question(view, last, between, mode))
         )
+        return Asked([answers], ())
+
+    def _ask_groups(
+        self,
+        answer: Callable[[Question], list[T]],
+        measure: str | None,
+        last: Any,
+        between: Any,
+        mode: str,
+        arguments: GroupArguments,
+    ) -> Asked[T]:
+        options = self._snapshot.options
+        column = options.measure(measure)  # checked first: without columns there are no groups
+        choice = choose_group(options, arguments)
+        projection = SortedGroups(choice.keys, column)
+
+        def answer_view(view: GroupView) -> list[list[T]]:
+            window = choose_window(lambda: tick_range(view), last, between, options.tick_us)
+            questions = self._groups.questions(
+                self._snapshot,
+                view,
+                choice,
+                window,
+                lambda k: self._group_sizes(choice, window, k),
+                partial(
+                    Question,
+                    mode=mode,
+                    eps=float(options.eps),
+                    window=shown_window(window, options.tick_us),
+                ),
+            )
+            if not choice.by and not questions[0].bounds.rows:
+                raise empty_window(view, window, questions[0].bounds.nulls, options.tick_us, choice.shown(()))
+            return [answer(question) for question in questions]
+
+        answers = _answer_from_newest(
+            lambda: self._refreshed_view(lambda: self._snapshot.group_view(projection)), answer_view
+        )
+        return Asked(answers, tuple(key.name for key in choice.by))
+
+    def _group_sizes(self, choice: GroupChoice, window: Window, k: int | None) -> list[tuple[Group, int]]:
+        """The groups that have rows in the window, with the number of their rows; with k the k largest."""
+        view = self._newest_keys_view()
+        shown = shown_window(window, self._snapshot.options.tick_us)
+        question = self._key_question(view, KeyWindow(window, (), shown), "exact")
+        if k is None:
+            counts = key_counts(question)
+        else:
+            counts = [(hitter.value, hitter.count) for hitter in top(question, k)]
+        return [((view.key.name_of(value),), rows) for value, rows in counts]
 
     def _newest_view(self, measure: str | None) -> View:
         return self._refreshed_view(lambda: self._snapshot.view(measure))
@@ -418,6 +519,30 @@ def _answer_from_newest(newest: Callable[[], V], answer: Callable[[V], T]) -> T:
                 raise
             view = newer
     return answer(view)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[T]):
+    """The answers of one question: a list for each group, and the columns of `by`.
+
+    Without `by` there is one list.
+    """
+
+    groups: list[list[T]]
+    by: tuple[str, ...]
+
+    def answers(self, kind: type[Any], *, one: bool) -> Any:
+        """The answers as the caller gets them: `one` answer alone, unless there is one for each group."""
+        answers = [answer for group in self.groups for answer in group]
+        if not self.by:
+            return answers[0] if one else _answers_of(answers, kind)
+        found = replace(_answers_of(answers, kind), by=self.by)
+        if not answers:
+            return found
+        text = f"{answers[0].column} by {', '.join(self.by)}, {window_text(answers[0].window)}"
+        own = ("N", "n", "m", "nans", "nulls", "group", "certain")
+        facts = {name: fact for name, fact in found.facts.items() if name not in own}
+        return replace(found, caption=f"{text}: {len(self.groups):,} groups", facts=facts)
 
 
 def _answers_of(answers: list[Any], kind: type[Any]) -> Answers[Any]:

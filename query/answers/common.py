@@ -22,8 +22,8 @@ class Renderable(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def _table(self) -> tuple[Sequence[str], Sequence[Any], str]:
-        """The column names, the answers that are the rows (each has an INTERVAL), and the caption."""
+    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+        """The column names, the cells of each row, the answer of each row, and the caption."""
 
     @abstractmethod
     def _document(self) -> Mapping[str, Any]:
@@ -34,10 +34,10 @@ class Renderable(ABC):
         return json_text(self._document())
 
     def _repr_html_(self) -> str:
-        """An HTML table; each row ends with a drawing of its certified interval."""
-        names, items, caption = self._table()
-        bars = [interval_bar(*field_values(answer, answer.INTERVAL)) for answer in items]
-        return html_table(names, [field_values(answer, names) for answer in items], caption, bars)
+        """An HTML table; each row ends with a drawing of its certified interval, if its answer has one."""
+        names, rows, items, caption = self._table()
+        bars = [interval_bar(*field_values(answer, answer.INTERVAL)) for answer in items if answer.INTERVAL]
+        return html_table(names, rows, caption, bars)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -59,7 +59,7 @@ class Scope(Renderable):
     COLUMNS: ClassVar[tuple[str, ...]] = ()  # the answer's own fields
     READ_FACTS: ClassVar[tuple[str, ...]] = ("as_of",)  # what was read for the answer
     # The fields of the certified lower bound, the answer and the certified upper bound.
-    INTERVAL: ClassVar[tuple[str, str, str]]
+    INTERVAL: ClassVar[tuple[str, ...]] = ()
 
     n: int
     m: int
@@ -84,13 +84,15 @@ class Scope(Renderable):
         """The scope in one line."""
         separate_rows, method = self._scope_notes()
         rows = "; ".join([f"{self.n:,} history + {self.m:,} live", *separate_rows])
-        return f"{self.column}, {window_text(self.window)}: N = {self.N:,} ({rows}), {', '.join(method)}"
+        subject = f"{self.column}{self._restriction}, {window_text(self.window)}"
+        return f"{subject}: N = {self.N:,} ({rows}), {', '.join(method)}"
 
     @property
     def scope_facts(self) -> dict[str, Any]:
         """The scope by name, as in the JSON document."""
         first = {self.SUBJECT: self.column, "window": _window_facts(self.window), "N": self.N}
-        return {**first, **fields_by_name(self, (*self.fact_names(), *self.READ_FACTS))}
+        optional = {name: value for name, value in self._optional_facts().items() if value is not None}
+        return {**first, **optional, **fields_by_name(self, (*self.fact_names(), *self.READ_FACTS))}
 
     @classmethod
     def fact_names(cls) -> tuple[str, ...]:
@@ -100,12 +102,26 @@ class Scope(Renderable):
             names.insert(names.index(before) + 1, name)
         return tuple(names)
 
+    def _optional_facts(self) -> Mapping[str, Any]:
+        """Further facts by name; those that are None are left out."""
+        return {}
+
+    @property
+    def _restriction(self) -> str:
+        """Which rows of the window the answer covers, as text that follows the column; empty for all."""
+        return ""
+
     @abstractmethod
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
         """The rows that are counted separately (NaN, NULL), and the mode with its promise, as texts."""
 
-    def _table(self) -> tuple[Sequence[str], Sequence[Any], str]:
-        return self.COLUMNS, [self], self.scope_text
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The answer and its scope, as in the JSON document."""
+        return self._document()
+
+    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+        return self.COLUMNS, [field_values(self, self.COLUMNS)], [self], self.scope_text
 
     def _document(self) -> Mapping[str, Any]:
         return {**fields_by_name(self, self.COLUMNS), **self.scope_facts}

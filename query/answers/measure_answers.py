@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 import pyarrow as pa
 
 from tidemark.query.answers.common import Renderable, Scope, field_values, fields_by_name, nonzero_counts
-from tidemark.query.answers.rendering import text_of, text_table
+from tidemark.query.answers.rendering import group_text, text_of, text_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -23,6 +23,9 @@ class MeasureScope(Scope):
 
     nans: how many of the n + m rows are NaN.
     measure: the name of the column.
+    group: the values of the columns of `where` and `by` that the rows have, by column: a list where `where`
+        gives several. None for an answer about all rows.
+    certain: of an answer with `top`: whether no omitted group has more rows. None otherwise.
     blocks_read: how many row groups the call read, for all its answers together.
 
     The other fields are those of `Scope`.
@@ -35,6 +38,15 @@ class MeasureScope(Scope):
     nans: int
     measure: str
     blocks_read: int
+    group: Mapping[str, Any] | None = None
+    certain: bool | None = None
+
+    def _optional_facts(self) -> Mapping[str, Any]:
+        return {"group": self.group, "certain": self.certain}
+
+    @property
+    def _restriction(self) -> str:
+        return "" if self.group is None else f" where {group_text(self.group)}"
 
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
         method = (self.mode, f"eps = {self.eps:g}", f"{self.blocks_read:,} blocks read")
@@ -160,12 +172,15 @@ class Answers(Renderable, Sequence[A], Generic[A]):
     kind: their class.
     caption: their scope in one line.
     facts: their scope by name.
+    by: the columns of their groups, if there is one answer per group. Then the rows of tables begin with
+        these columns and end with `N`.
     """
 
     items: tuple[A, ...]
     kind: type[Any]
     caption: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    by: tuple[str, ...] = ()
 
     @overload
     def __getitem__(self, at: int) -> A: ...
@@ -183,9 +198,8 @@ class Answers(Renderable, Sequence[A], Generic[A]):
 
     def to_arrow(self) -> pa.Table:
         """The answers' own columns as an Arrow table, one row per answer."""
-        return pa.table(
-            {name: pa.array([getattr(answer, name) for answer in self.items]) for name in self.kind.COLUMNS}
-        )
+        rows = [self._row(answer) for answer in self.items]
+        return pa.table({name: pa.array([row[name] for row in rows]) for name in self._columns})
 
     def to_pandas(self) -> Any:
         """The same as a pandas DataFrame; needs pandas."""
@@ -198,25 +212,48 @@ class Answers(Renderable, Sequence[A], Generic[A]):
         return pl.from_arrow(self.to_arrow())
 
     def __repr__(self) -> str:
-        rows = [field_values(answer, self.kind.COLUMNS) for answer in self.items]
-        return f"{text_table(self.kind.COLUMNS, rows)}\n{self.caption}"
+        rows = [list(self._row(answer).values()) for answer in self.items]
+        return f"{text_table(self._columns, rows)}\n{self.caption}"
 
-    def _table(self) -> tuple[Sequence[str], Sequence[Any], str]:
-        return self.kind.COLUMNS, self.items, self.caption
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return (*self.by, *self.kind.COLUMNS, *(("N",) if self.by else ()))
+
+    def _row(self, answer: Any) -> dict[str, Any]:
+        """The cells of an answer in tables, by column."""
+        own = fields_by_name(answer, self.kind.COLUMNS)
+        if not self.by:
+            return own
+        return {**{column: answer.group[column] for column in self.by}, **own, "N": answer.N}
+
+    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+        return (
+            self._columns,
+            [list(self._row(answer).values()) for answer in self.items],
+            self.items,
+            self.caption,
+        )
 
     def _document(self) -> Mapping[str, Any]:
-        return {**self.facts, "answers": [fields_by_name(answer, self.kind.COLUMNS) for answer in self.items]}
+        if not self.by:
+            rows = [fields_by_name(answer, self.kind.COLUMNS) for answer in self.items]
+            return {**self.facts, "answers": rows}
+        return {**self.facts, "answers": [answer.document for answer in self.items]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Histogram(MeasureScope, Sequence[Bin]):
     """Counts of rows in bins; a sequence of bins. NaN and NULL rows are in no bin."""
 
+    COLUMNS: ClassVar = ("edges", "counts")  # of answers with one histogram per group
+
     bins: Answers[Bin]
 
     @property
     def edges(self) -> list[Any]:
-        """The edges of the bins, in order; one more than there are bins."""
+        """The edges of the bins, in order; one more than there are bins, and none without bins."""
+        if not self.bins:
+            return []
         return [bin_.left for bin_ in self.bins] + [self.bins[-1].right]
 
     @property
@@ -257,8 +294,9 @@ class Histogram(MeasureScope, Sequence[Bin]):
         ]
         return f"{text_table(names, rows)}\n{self.scope_text}"
 
-    def _table(self) -> tuple[Sequence[str], Sequence[Any], str]:
-        return Bin.COLUMNS, self.bins, self.scope_text
+    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+        rows = [field_values(bin_, Bin.COLUMNS) for bin_ in self.bins]
+        return Bin.COLUMNS, rows, self.bins, self.scope_text
 
     def _document(self) -> Mapping[str, Any]:
         return {**self.scope_facts, "bins": [fields_by_name(bin_, Bin.COLUMNS) for bin_ in self.bins]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from html import escape
 from typing import Any
@@ -35,6 +35,16 @@ def window_text(window: tuple[Any, Any] | None) -> str:
     if start is None or end is None:
         return f"before {text_of(end)}" if start is None else f"from {text_of(start)}"
     return f"from {text_of(start)} to before {text_of(end)}"
+
+
+def group_text(group: Mapping[str, Any]) -> str:
+    """A group in words: columns and their values; a list of values is any of them."""
+    return " and ".join(
+        f"{column} in ({', '.join(map(text_of, value))})"
+        if isinstance(value, list)
+        else f"{column} = {text_of(value)}"
+        for column, value in group.items()
+    )
 
 
 def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -145,6 +145,14 @@ def top(question: KeyQuestion, k: Any) -> list[HitterAnswer]:
     return _hitter_answers(question, names, counts, kept, counts.least >= omitted_most)
 
 
+def key_counts(question: KeyQuestion) -> list[tuple[Any, int]]:
+    """Every key that has rows in a window of whole ticks, ascending, with its number of rows; a scan."""
+    window = question.window.overlapping
+    history = KeyHistory(question.blocks, question.view, window, question.live_rows)
+    value_of = question.view.key.value_of
+    return [(value_of(name), rows) for name, rows in key_scan.name_counts(history)]
+
+
 def key_range(question: KeyQuestion, low: Any, high: Any) -> CountAnswer:
     """The rows with low <= key < high, None for an open side; live rows are counted in `events`."""
     key, window = question.view.key, question.window

@@ -41,6 +41,12 @@ def all_names(history: KeyHistory) -> list[Name]:
     return [name for (name,) in _query({"a": [(history, 1.0)]}, "SELECT name FROM a ORDER BY name")]
 
 
+def name_counts(history: KeyHistory) -> list[tuple[Name, int]]:
+    """Every name that has rows in the window, ascending, with its number of rows."""
+    rows = _query({"a": [(history, 1.0)]}, "SELECT name, certain FROM a ORDER BY name")
+    return [(name, int(count)) for name, count in rows]
+
+
 def second_moment(histories: WeightedHistories) -> BoundedEstimate:
     """The sum over all keys of the square of their rows in the window (F2, the self-join size)."""
     return _bounds({"a": histories}, "a.{0} * a.{0}", "a")

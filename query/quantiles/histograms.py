@@ -43,6 +43,8 @@ def check_bins(bins: Any) -> int | list[Any]:
 def histogram(question: Question, bins: int | list[Any]) -> Histogram:
     """The counts in bins; `check_bins` has checked `bins`. Raises InputError for edges that descend."""
     blocks_read = 0
+    if isinstance(bins, int) and not question.bounds.rows:  # a group without rows has no bins
+        return Histogram(bins=Answers((), Bin, question.measure.name), **question.scope(0))
     if isinstance(bins, int):
         bins, blocks_read = _equal_edges(question, bins)
     measure = question.measure

@@ -7,8 +7,8 @@ the blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,30 +20,40 @@ from tidemark.query.quantiles.read_plan import (
     Reading,
     RowRange,
     plan_row_range,
-    row_groups_of,
     select_rows,
     with_finer_marks,
 )
-from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer, in_parallel
+from tidemark.query.reading.block_reader import BlockReader, in_parallel
+from tidemark.query.reading.row_ranges import RowsWanted, files_with_rows, read_row_ranges, row_groups
+from tidemark.sketches import RankBounds, combine
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.projections.spans import Anchors
-from tidemark.warehouse.projections.value_marks import ValueMarks
-from tidemark.warehouse.runs.marks import RunFile
+from tidemark.warehouse.projections.value_marks import RunValues
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """The runs that have rows in a window.
+    """The numbers of history in a window: runs of which blocks are read, and rows in memory.
 
     root: the folder of the runs table, relative to the warehouse.
     anchors: one per run; None where the window covers the run.
+    in_memory: the sorted numbers of other runs.
     """
 
     root: str
     window: Window
     dtype: np.dtype[Any]
-    runs: tuple[ValueMarks, ...]
+    runs: tuple[RunValues, ...]
     anchors: tuple[Anchors | None, ...]
+    in_memory: NDArray[Any]
+
+    @property
+    def staircase(self) -> RankBounds:
+        """The certified ranks at the marks of all runs and at the numbers in memory."""
+        runs = zip(self.runs, self.anchors, strict=True)
+        bounds = [run.bounds(anchors) for run, anchors in runs]
+        return combine([*bounds, RankBounds.from_sorted(self.in_memory, self.dtype)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +63,6 @@ class PlannedRead:
     run: int
     interval: int
     rows: RowRange
-
-
-@dataclass(frozen=True, slots=True)
-class _ReadTask:
-    """A few row groups of one file, read by one thread.
-
-    edges: row group g starts at row edges[g] of the file.
-    with_ticks: whether the ticks are read, to filter rows by the window.
-    reads: the planned reads that use each row group, by its number.
-    """
-
-    file: RunFile
-    edges: NDArray[np.int64]
-    with_ticks: bool
-    reads: Mapping[int, Sequence[PlannedRead]]
 
 
 def planned_rows(reads: Sequence[PlannedRead]) -> int:
@@ -84,30 +79,38 @@ def read_intervals(
 
     Raises DamagedWarehouse if a file is missing or does not match its marks.
     """
-    tasks = _tasks(blocks, history, [read for read in reads if read.rows.start < read.rows.stop])
+    planned = [read for read in reads if read.rows.start < read.rows.stop]
+    columns = [("value",) if anchors is None else ("value", "tick") for anchors in history.anchors]
+    wanted = [
+        RowsWanted(history.runs[read.run].files, read.rows.start, read.rows.stop, columns[read.run])
+        for read in planned
+    ]
 
-    def work(task: _ReadTask) -> list[tuple[int, BlockRows]]:
-        parts = []
-        columns = ("value", "tick") if task.with_ticks else ("value",)
-        decoded = blocks.read(history.root, task.file, list(task.reads), columns)
-        for (group, using), block in zip(task.reads.items(), decoded, strict=True):
-            first = task.file.first + int(task.edges[group])
-            for read in using:
-                interval, values, ticks = intervals[read.interval], block["value"], block.get("tick")
-                part = select_rows(first, values, ticks, read.rows, interval, history.window)
-                parts.append((read.interval, part))
-        return parts
+    def select(block: ColumnsByName, first: int, ranges: Sequence[int]) -> list[tuple[int, BlockRows]]:
+        values, ticks = block["value"], block.get("tick")
+        using = [planned[i] for i in ranges]
+        return [
+            (
+                read.interval,
+                select_rows(first, values, ticks, read.rows, intervals[read.interval], history.window),
+            )
+            for read in using
+        ]
 
-    parts = [part for task_parts in in_parallel(work, tasks, blocks.threads) for part in task_parts]
-    below = [0] * len(intervals)
-    inside: list[list[NDArray[Any]]] = [[np.empty(0, dtype=history.dtype)] for _ in intervals]
+    parts, blocks_read = read_row_ranges(blocks, history.root, wanted, select)
+    numbers = history.in_memory
+    below = [int(np.searchsorted(numbers, interval.lower, side="right")) for interval in intervals]
+    inside = [
+        [numbers[start : int(np.searchsorted(numbers, interval.upper, side="left"))]]
+        for start, interval in zip(below, intervals, strict=True)
+    ]
     for read in reads:
         below[read.interval] += read.rows.count
     for i, part in parts:
         below[i] += part.below - part.before
         inside[i].append(part.inside)
     readings = [Reading(interval, below[i], inside[i]) for i, interval in enumerate(intervals)]
-    return readings, sum(len(task.reads) for task in tasks)
+    return readings, blocks_read
 
 
 def with_footer_marks(
@@ -121,13 +124,13 @@ def with_footer_marks(
     needed: the closed intervals in which ranks will be computed.
     """
 
-    def finer(run: ValueMarks) -> ValueMarks:
+    def finer(run: RunValues) -> RunValues:
         positions: list[int] = []
         values: list[Any] = []
         for rows in (plan_row_range(run, None, interval) for interval in intervals):
-            for file in _files(run, rows):
+            for file in files_with_rows(run.files, rows.start, rows.stop):
                 footer = blocks.footer(history.root, file)
-                for g in _row_groups(file, footer, rows):
+                for g in row_groups(file, footer, rows.start, rows.stop):
                     positions += [
                         file.first + int(footer.edges[g]),
                         file.first + int(footer.edges[g + 1]) - 1,
@@ -138,7 +141,7 @@ def with_footer_marks(
         return with_finer_marks(run, needed, np.array(positions, dtype=np.int64), numbers)
 
     runs = tuple(in_parallel(finer, history.runs, blocks.threads))
-    return History(history.root, history.window, history.dtype, runs, history.anchors)
+    return replace(history, runs=runs)
 
 
 def plan_reads(history: History, intervals: Sequence[Interval]) -> list[PlannedRead]:
@@ -148,36 +151,3 @@ def plan_reads(history: History, intervals: Sequence[Interval]) -> list[PlannedR
         for number, (run, anchors) in enumerate(zip(history.runs, history.anchors, strict=True))
         for i, interval in enumerate(intervals)
     ]
-
-
-def _tasks(blocks: BlockReader, history: History, reads: Sequence[PlannedRead]) -> list[_ReadTask]:
-    """Tasks that together read every row group of the row ranges once."""
-    by_file: dict[tuple[int, RunFile], list[PlannedRead]] = {}
-    for read in reads:
-        for file in _files(history.runs[read.run], read.rows):
-            by_file.setdefault((read.run, file), []).append(read)
-    blocks.fetch_footers(history.root, [file for _, file in by_file])
-    tasks = []
-    for (run, file), file_reads in by_file.items():
-        footer = blocks.footer(history.root, file)
-        by_group: dict[int, list[PlannedRead]] = {}
-        for read in file_reads:
-            for g in _row_groups(file, footer, read.rows):
-                by_group.setdefault(g, []).append(read)
-        with_ticks = history.anchors[run] is not None
-        groups = sorted(by_group)
-        shares = [groups[i : i + GROUPS_PER_TASK] for i in range(0, len(groups), GROUPS_PER_TASK)]
-        tasks += [
-            _ReadTask(file, footer.edges, with_ticks, {g: by_group[g] for g in share}) for share in shares
-        ]
-    return tasks
-
-
-def _files(run: ValueMarks, rows: RowRange) -> list[RunFile]:
-    """The files that hold rows of the range."""
-    start, stop = rows.start, rows.stop
-    return [file for file in run.files if start < file.first + file.rows and file.first < stop]
-
-
-def _row_groups(file: RunFile, footer: Footer, rows: RowRange) -> range:
-    return row_groups_of(footer.edges, rows.start - file.first, rows.stop - file.first)

@@ -7,7 +7,7 @@ values are converted to the measure's own type here and nowhere else.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,8 @@ class Question:
     bounds: the window's counts and certified ranks.
     eps: the promise of the warehouse.
     window: the window as answers show it, see `MeasureScope`.
+    group, certain: as answers show them, see `MeasureScope`.
+    blocks_read: how many row groups were read before, to find the rows of the groups.
     """
 
     bounds: WindowBounds
@@ -36,6 +38,9 @@ class Question:
     mode: str
     eps: float
     window: tuple[Any, Any] | None
+    group: Mapping[str, Any] | None = None
+    certain: bool | None = None
+    blocks_read: int = 0
 
     @property
     def measure(self) -> Measure:
@@ -55,7 +60,9 @@ class Question:
             "measure": self.measure.name,
             "window": self.window,
             "as_of": dict(bounds.view.versions),
-            "blocks_read": blocks_read,
+            "blocks_read": self.blocks_read + blocks_read,
+            "group": self.group,
+            "certain": self.certain,
         }
 
 
@@ -89,6 +96,8 @@ def is_sequence(argument: Any) -> bool:
 def quantiles(question: Question, phis: Sequence[Any]) -> list[Answer]:
     """One answer per quantile; `check_phis` has checked them."""
     bounds = question.bounds
+    if not bounds.rows:
+        return [_empty_answer(question, phi) for phi in phis]
     targets = [target_rank(phi, bounds.rows) for phi in phis]
     number_ranks = np.array([r for r in targets if r <= bounds.stored], dtype=np.int64)
     if not len(number_ranks):
@@ -142,6 +151,20 @@ def _nan_answer(question: Question, phi: Any, blocks_read: int = 0) -> Answer:
     )
 
 
+def _empty_answer(question: Question, phi: Any) -> Answer:
+    """The answer for a group without rows: no value."""
+    return Answer(
+        phi=float(phi),
+        value=None,
+        low=None,
+        high=None,
+        rank_lo=0,
+        rank_hi=0,
+        error_bound=0,
+        **question.scope(0),
+    )
+
+
 def ranks_le(
     question: Question, points: Sequence[Any | None]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -186,7 +209,7 @@ def ranks(question: Question, points: Sequence[Any]) -> list[RankAnswer]:
 
 def cdf(question: Question, points: Sequence[Any]) -> list[CdfAnswer]:
     """One answer per point: the share of rows <= it. The points are of the measure's type."""
-    rows = question.bounds.rows
+    rows = question.bounds.rows or math.nan  # a group without rows has no shares
     answers = ranks(question, points)
     scope = question.scope(answers[0].blocks_read if answers else 0)
     return [

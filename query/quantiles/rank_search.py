@@ -40,7 +40,7 @@ from tidemark.query.quantiles.history_ranks import (
     with_footer_marks,
 )
 from tidemark.query.quantiles.read_plan import Interval, Reading, merge_intervals
-from tidemark.query.quantiles.window_bounds import WindowBounds, history_staircase, promised_error
+from tidemark.query.quantiles.window_bounds import WindowBounds, promised_error
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -77,10 +77,10 @@ def values_at_ranks(
 
     Raises DamagedWarehouse if a file cannot be read, or if the live rows do not match the ledger.
     """
-    if mode == "exact":
+    if mode == "exact" and not bounds.live_is_exact:
         intervals = merge_intervals(_brackets(bounds.combined.total, ranks))
         return _read_in_rounds(source, _with_exact_live_ranks(source, bounds, intervals), ranks, 0)
-    if mode == "accurate":
+    if mode != "quick":
         return _read_in_rounds(source, bounds, ranks, promised_error(eps, bounds.m))
     candidates = least_error_candidates(bounds.combined.total, ranks)
     coarse = np.flatnonzero(candidates.errors > promised_error(eps, bounds.rows))
@@ -114,7 +114,7 @@ def ranks_at_values(
     for reading in readings:
         at = points == reading.interval.lower
         history_lo[at] = history_hi[at] = reading.below
-    if mode == "exact" and bounds.live_stored:
+    if mode == "exact" and bounds.live_stored and not bounds.live_is_exact:
         for reading in _read_live_rows(source, bounds, intervals):
             at = points == reading.interval.lower
             live_lo[at] = live_hi[at] = reading.below
@@ -160,7 +160,7 @@ def _read_round(source: Source, bounds: WindowBounds, ranks: Ranks, allowed: int
     reads = plan_reads(history, intervals)
     if _needs_finer_marks(source, history, reads, len(ranks)):
         history = with_footer_marks(source.blocks, history, intervals, _brackets(combined.total, ranks))
-        combined = combine_sides(history_staircase(history), combined.live)
+        combined = combine_sides(history.staircase, combined.live)
         brackets = _brackets(combined.centered, ranks)
         intervals = merge_intervals(brackets)
         reads = plan_reads(history, intervals)

@@ -25,11 +25,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.projections.spans import Anchors
-from tidemark.warehouse.projections.value_marks import ValueMarks
+from tidemark.warehouse.projections.value_marks import RunValues
 
 Side = Literal["left", "right"]
 
@@ -108,7 +110,7 @@ def merge_intervals(intervals: Iterable[tuple[Any, Any]]) -> list[Interval]:
     return merged
 
 
-def plan_row_range(run: ValueMarks, anchors: Anchors | None, interval: Interval) -> RowRange:
+def plan_row_range(run: RunValues, anchors: Anchors | None, interval: Interval) -> RowRange:
     """The rows of a run to read for an interval; `anchors` is None where the window covers the run."""
     i, j = _marks_around(run, interval)
     start = int(run.positions[i]) + 1 if i >= 0 else 0
@@ -118,7 +120,7 @@ def plan_row_range(run: ValueMarks, anchors: Anchors | None, interval: Interval)
     return _extend_to_anchor(start, stop, anchors)
 
 
-def _marks_around(run: ValueMarks, interval: Interval) -> tuple[int, int]:
+def _marks_around(run: RunValues, interval: Interval) -> tuple[int, int]:
     """The last mark <= lower (-1 if none is) and the first mark >= upper (the number of marks if none is)."""
     i = int(np.searchsorted(run.values, interval.lower, side="right")) - 1
     return i, int(np.searchsorted(run.values, interval.upper, side="left"))
@@ -148,18 +150,9 @@ def _extend_to_anchor(start: int, stop: int, anchors: Anchors) -> RowRange:
     return RowRange(start, stop, anchor=int(positions[k]), count=int(counts[k]))
 
 
-def row_groups_of(edges: NDArray[np.int64], start: int, stop: int) -> range:
-    """The row groups with rows start..stop (stop exclusive) of a file; group g starts at row edges[g]."""
-    start, stop = max(start, 0), min(stop, int(edges[-1]))
-    if start >= stop:
-        return range(0)
-    first = int(np.searchsorted(edges, start, side="right")) - 1
-    return range(first, int(np.searchsorted(edges, stop, side="left")))
-
-
 def select_rows(
     first: int,
-    values: NDArray[Any],
+    values: NDArray[Any] | pa.ChunkedArray,
     ticks: NDArray[np.int64] | None,
     rows: RowRange,
     interval: Interval,
@@ -167,11 +160,14 @@ def select_rows(
 ) -> BlockRows:
     """The window rows of a block that belong to a row range.
 
-    first: the position in the run of the block's first row.
+    first: the position of the block's first row; negative if it stands before row 0.
+    values: all rows of the block, as `columns_by_name` returns them.
     ticks: one per value; None where the window covers the run.
     """
     lo, hi = max(rows.start - first, 0), max(rows.stop - first, 0)
     values, before = values[lo:hi], max(rows.anchor - first - lo, 0)
+    if not isinstance(values, np.ndarray):  # other groups of the block have NULL
+        values = as_numpy(values)
     if ticks is None:
         before = min(before, len(values))
     else:
@@ -183,8 +179,8 @@ def select_rows(
 
 
 def with_finer_marks(
-    run: ValueMarks, needed: Sequence[tuple[Any, Any]], positions: NDArray[np.int64], values: NDArray[Any]
-) -> ValueMarks:
+    run: RunValues, needed: Sequence[tuple[Any, Any]], positions: NDArray[np.int64], values: NDArray[Any]
+) -> RunValues:
     """The run with additional marks: the rows at `positions`, which have `values`.
 
     Of the run's own marks, only those are kept that bound the rank of some value in one of the `needed`
@@ -198,4 +194,4 @@ def with_finer_marks(
     indices = np.unique(np.concatenate(kept))
     all_positions, first = np.unique(np.concatenate([run.positions[indices], positions]), return_index=True)
     all_values = np.concatenate([run.values[indices], values])[first]
-    return replace(run, positions=all_positions, sort_keys=(all_values,))
+    return replace(run, positions=all_positions, values=all_values)

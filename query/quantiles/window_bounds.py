@@ -10,8 +10,10 @@ not rebuild it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,13 +23,29 @@ from tidemark.query.quantiles.likely_ranks import SketchGaps
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors, Spans
 from tidemark.warehouse.projections.value_marks import ValueMarks
-from tidemark.warehouse.snapshots.snapshot import View
+from tidemark.warehouse.snapshots.snapshot import GroupView, View
 
 CACHED_VALUES = 3 * 2**17  # values of cached staircases, about 32 MB: enough for the panels of a dashboard
 SPAN_CACHE_BYTES = 2**25  # counts by span and tick: about 200 KB for four million rows of 365 ticks
 _MIN_WEIGHT = 2**15  # a window counts as at least this many values
+
+
+Counts: TypeAlias = tuple[int, int, int]  # rows that are (stored, NaN, NULL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveBounds:
+    """The live rows of a window: their counts, and certified ranks of disjoint parts of them.
+
+    is_exact: whether the ranks are exact, because all live rows were read.
+    """
+
+    counts: Counts
+    staircases: Sequence[RankBounds]
+    is_exact: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,23 +55,58 @@ class WindowBounds:
     n, m: rows of history and live rows, with NaN and without NULL.
     nans, nulls: rows of both sides that are NaN, and that are NULL.
     live_stored: the m live rows without NaN.
+    live_is_exact: whether the ranks of the live side are exact, so that mode exact need not read it.
     history_bounds: the staircase of history at its own values.
     combined: the staircases of both sides at all values.
     sketch_gaps: the gaps of the live sketches.
     history: the runs that have rows in the window.
     """
 
-    view: View
+    view: View | GroupView
     window: Window
     n: int
     m: int
     nans: int
     nulls: int
     live_stored: int
+    live_is_exact: bool
     history_bounds: RankBounds
     combined: CombinedBounds
     sketch_gaps: SketchGaps
     history: History
+
+    @classmethod
+    def of(
+        cls,
+        view: View | GroupView,
+        window: Window,
+        history: History,
+        history_bounds: RankBounds,
+        counts: Counts,
+        live: LiveBounds,
+    ) -> WindowBounds:
+        """The bounds of history with these counts, and of the live side; O(K log K) for K values in all."""
+        dtype = view.measure.dtype
+        (stored, nans, nulls), (live_stored, live_nans, live_nulls) = counts, live.counts
+        return cls(
+            view=view,
+            window=window,
+            n=stored + nans,
+            m=live_stored + live_nans,
+            nans=nans + live_nans,
+            nulls=nulls + live_nulls,
+            live_stored=live_stored,
+            live_is_exact=live.is_exact,
+            history_bounds=history_bounds,
+            combined=combine_sides(history_bounds, combine_or_empty(live.staircases, dtype)),
+            sketch_gaps=SketchGaps.of([] if live.is_exact else live.staircases, dtype),
+            history=history,
+        )
+
+    @property
+    def weight(self) -> int:
+        """The weight in a cache, in values."""
+        return _weight(self.combined)
 
     @property
     def rows(self) -> int:
@@ -71,14 +124,23 @@ def promised_error(eps: float, rows: int) -> int:
     return int(Fraction(str(eps)) * rows)
 
 
-class WindowBoundsCache:
-    """Caches the bounds of recently used windows; safe to share between threads."""
+class SpanCache:
+    """Caches the counts by span and tick of runs; safe to share between threads."""
 
     def __init__(self) -> None:
         self._spans: LRUCache[Spans] = LRUCache(SPAN_CACHE_BYTES, lambda spans: spans.counts.nbytes)
-        self._windows: LRUCache[WindowBounds] = LRUCache(
-            CACHED_VALUES, lambda bounds: _weight(bounds.combined)
-        )
+
+    def get(self, root: str, run: SpanMarks) -> Spans:
+        """The counts of a run of the table at `root`."""
+        return self._spans.get(run.files[0].path, run.spans, topic=root)
+
+
+class WindowBoundsCache:
+    """Caches the bounds of recently used windows; safe to share between threads."""
+
+    def __init__(self, spans: SpanCache | None = None) -> None:
+        self._spans = spans or SpanCache()
+        self._windows: LRUCache[WindowBounds] = LRUCache(CACHED_VALUES, lambda bounds: bounds.weight)
         self._histories: LRUCache[tuple[History, RankBounds]] = LRUCache(
             CACHED_VALUES, lambda history_and_bounds: _weight(history_and_bounds[1])
         )
@@ -99,41 +161,30 @@ class WindowBoundsCache:
             window, lambda: self._history(view, window), topic=view.root, sources=view.runs
         )
         counts = np.sum([run.totals.within(window) for run in view.runs] or [(0, 0, 0)], axis=0)
-        stored, nans, nulls = (int(count) for count in counts)
         live = [row for row in view.live if not window.misses(row.tick, row.tick)]
-        sketches = [row.sketch.rank_bounds() for row in live if row.sketch.n]
-        dtype = view.measure.dtype
-        return WindowBounds(
-            view=view,
-            window=window,
-            n=stored + nans,
-            m=sum(row.rows - row.nulls for row in live),
-            nans=nans + sum(row.nans for row in live),
-            nulls=nulls + sum(row.nulls for row in live),
-            live_stored=sum(row.sketch.n for row in live),
-            history_bounds=history_bounds,
-            combined=combine_sides(history_bounds, combine_or_empty(sketches, dtype)),
-            sketch_gaps=SketchGaps.of(sketches, dtype),
-            history=history,
+        live_bounds = LiveBounds(
+            counts=(
+                sum(row.sketch.n for row in live),
+                sum(row.nans for row in live),
+                sum(row.nulls for row in live),
+            ),
+            staircases=[row.sketch.rank_bounds() for row in live if row.sketch.n],
+            is_exact=False,
         )
+        return WindowBounds.of(view, window, history, history_bounds, tuple(counts.tolist()), live_bounds)
 
     def _history(self, view: View, window: Window) -> tuple[History, RankBounds]:
-        runs = tuple(run for run in view.runs if run.totals.within(window)[0])
-        anchors = tuple(self._anchors(view.root, run, window) for run in runs)
-        history = History(view.root, window, view.measure.dtype, runs, anchors)
-        return history, history_staircase(history)
+        marks = [run for run in view.runs if run.totals.within(window)[0]]
+        runs = tuple(run.run_values for run in marks)
+        anchors = tuple(self._anchors(view.root, run, window) for run in marks)
+        dtype = view.measure.dtype
+        history = History(view.root, window, dtype, runs, anchors, in_memory=np.empty(0, dtype))
+        return history, history.staircase
 
     def _anchors(self, root: str, run: ValueMarks, window: Window) -> Anchors | None:
         if run.covered_by(window):
             return None
-        spans = self._spans.get(run.files[0].path, run.spans, topic=root)
-        return spans.anchors(window, run.rows)
-
-
-def history_staircase(history: History) -> RankBounds:
-    """The certified ranks of history at the marks of all its runs."""
-    runs = zip(history.runs, history.anchors, strict=True)
-    return combine_or_empty([run.bounds(anchors) for run, anchors in runs], history.dtype)
+        return self._spans.get(root, run).anchors(window, run.rows)
 
 
 def _weight(bounds: CombinedBounds | RankBounds) -> int:

@@ -110,7 +110,7 @@ class BlockReader:
         self.threads = 1 if store.is_local else THREADS
         self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
         self._versions: dict[str, int] = {}
-        self._open_files: dict[str, _OpenFile] = {}
+        self._open_files: dict[tuple[str, tuple[str, ...]], _OpenFile] = {}  # by path and dictionaries
         self._groups_read = 0
 
     def use_version(self, root: str, version: int) -> None:
@@ -122,7 +122,7 @@ class BlockReader:
     def _close(self) -> None:
         self._open_files, self._groups_read = {}, 0
 
-    def _release_pages(self, open_files: dict[str, _OpenFile]) -> None:
+    def _release_pages(self, open_files: dict[tuple[str, tuple[str, ...]], _OpenFile]) -> None:
         """Releases the memory of mapped pages; a later read maps them again. Closes all files if too many."""
         if len(open_files) > MAPPED_FILES or not hasattr(mmap, "MADV_DONTNEED"):
             self._close()
@@ -150,7 +150,7 @@ class BlockReader:
         columns: Sequence[str],
         dictionaries: Sequence[str] = (),
     ) -> list[ColumnsByName]:
-        """Columns of whole row groups of one file, one Decoded per row group.
+        """Columns of whole row groups of one file, one `ColumnsByName` per row group.
 
         root: the folder of the table, relative to the warehouse.
         dictionaries: the columns to decode as dictionaries.
@@ -159,10 +159,11 @@ class BlockReader:
         marks. Cost: one read per row group.
         """
         path = f"{root}/{file.path}"
+        key = path, tuple(dictionaries)
         open_files = self._open_files  # `_close` on another thread replaces the dict
         with self._reading(path):
             # Removed while it is in use: two threads must not share an open file.
-            opened = open_files.pop(path, None)
+            opened = open_files.pop(key, None)
             identity = self._identity(path)
             if opened is None or opened.identity != identity:
                 footer = self.footer(root, file)
@@ -176,7 +177,7 @@ class BlockReader:
             if file.digests is not None:
                 for group, block in zip(groups, blocks, strict=True):
                     file.digests.check_block(group, block)
-        open_files[path] = opened
+        open_files[key] = opened
         self._groups_read += len(groups)
         if self._groups_read > MAPPED_GROUPS:
             self._release_pages(open_files)

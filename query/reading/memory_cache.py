@@ -14,8 +14,8 @@ T = TypeVar("T")
 class LRUCache(Generic[T]):
     """The most recently used values by key: as many as fit into a budget, and at least one.
 
-    Safe to share between threads. If two threads miss the same key at once, both may compute the value. A
-    call costs O(1), and O(cached values) when the sources of a topic change.
+    Values are not None. Safe to share between threads. If two threads miss the same key at once, both may
+    compute the value. A call costs O(1), and O(cached values) when the sources of a topic change.
 
     budget: the total weight of all values, in the unit of `weight`. One value may
         exceed it.
@@ -24,13 +24,28 @@ class LRUCache(Generic[T]):
     """
 
     def __init__(self, budget: int, weight: Callable[[T], int] = lambda _: 1) -> None:
-        self._budget, self._weight, self._total_weight = budget, weight, 0
+        self.budget, self._weight, self._total_weight = budget, weight, 0
         self._entries: OrderedDict[tuple[Hashable, Hashable], tuple[T, int]] = OrderedDict()
         self._sources: dict[Hashable, tuple[object, ...]] = {}
         self._lock = threading.Lock()
 
     def __contains__(self, key: Hashable) -> bool:
         return (None, key) in self._entries
+
+    @property
+    def weight(self) -> int:
+        """The total weight of the cached values."""
+        return self._total_weight
+
+    def peek(self, key: Hashable, *, topic: Hashable = None, sources: Sequence[object] = ()) -> T | None:
+        """The value of a key if it is cached, else None; topic and sources as in `get`."""
+        with self._lock:
+            return self._lookup((topic, key), sources)
+
+    def drop(self, key: Hashable) -> None:
+        """Removes a key of the topic None, if it is cached."""
+        with self._lock:
+            self._evict((None, key))
 
     def get(
         self,
@@ -49,25 +64,36 @@ class LRUCache(Generic[T]):
         """
         entry_key = (topic, key)
         with self._lock:
-            last_sources = self._sources.get(topic, ())
-            if last_sources is not sources and not _identical(last_sources, sources):
-                self._sources[topic] = tuple(sources)
-                for stale in [entry for entry in self._entries if entry[0] == topic]:
-                    self._evict(stale)
-            entry = self._entries.get(entry_key)
-            if entry is not None:
-                self._entries.move_to_end(entry_key)
-                return entry[0]
+            known = self._lookup(entry_key, sources)
+        if known is not None:
+            return known
         value = compute()
-        weight = self._weight(value)
+        self.put(key, value, topic=topic, sources=sources)
+        return value
+
+    def put(self, key: Hashable, value: T, *, topic: Hashable = None, sources: Sequence[object] = ()) -> None:
+        """Caches a value unless the sources of the topic have changed; topic and sources as in `get`."""
+        entry_key, weight = (topic, key), self._weight(value)
         with self._lock:
             if _identical(self._sources.get(topic, ()), sources):  # no other thread brought newer sources
                 self._evict(entry_key)
                 self._entries[entry_key] = value, weight
                 self._total_weight += weight
-            while self._total_weight > self._budget and len(self._entries) > 1:
+            while self._total_weight > self.budget and len(self._entries) > 1:
                 self._evict(next(iter(self._entries)))
-        return value
+
+    def _lookup(self, entry_key: tuple[Hashable, Hashable], sources: Sequence[object]) -> T | None:
+        topic = entry_key[0]
+        last_sources = self._sources.get(topic, ())
+        if last_sources is not sources and not _identical(last_sources, sources):
+            self._sources[topic] = tuple(sources)
+            for stale in [entry for entry in self._entries if entry[0] == topic]:
+                self._evict(stale)
+        entry = self._entries.get(entry_key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(entry_key)
+        return entry[0]
 
     def _evict(self, entry_key: tuple[Hashable, Hashable]) -> None:
         _, weight = self._entries.pop(entry_key, (None, 0))

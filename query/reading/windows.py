@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.rendering import text_of, window_text
+from tidemark.query.answers.rendering import group_text, text_of, window_text
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
     NO_TICK,
@@ -18,7 +18,7 @@ from tidemark.warehouse.columns.ticks import (
     window_last,
 )
 from tidemark.warehouse.errors import EmptyWindow, InputError
-from tidemark.warehouse.snapshots.snapshot import View
+from tidemark.warehouse.snapshots.snapshot import GroupView, View
 
 
 def choose_window(
@@ -53,9 +53,19 @@ def shown_window(window: Window, tick_us: int | None) -> tuple[Any, Any] | None:
     return start, None if window.stop == ALL_TIME.stop else _time_or_step(window.stop, tick_us)
 
 
-def empty_window(view: View, window: Window, nulls: int, tick_us: int | None) -> EmptyWindow:
+def empty_window(
+    view: View | GroupView,
+    window: Window,
+    nulls: int,
+    tick_us: int | None,
+    group: Mapping[str, Any] | None = None,
+) -> EmptyWindow:
     """The error for a window without rows that have a rank. It names the ticks that have rows."""
     name = view.measure.name
+    if group is not None:
+        where, shown = group_text(group), window_text(shown_window(window, tick_us))
+        reason = f"its {nulls:,} rows are all NULL, which has no rank" if nulls else "no rows"
+        return EmptyWindow(f"empty window: {reason} of {name!r} where {where}, {shown}.")
     if nulls:
         return EmptyWindow(f"empty window: its {nulls:,} rows of {name!r} are all NULL, which has no rank.")
     ticks = tick_range(view)
@@ -72,10 +82,10 @@ def _time_or_step(tick: int, tick_us: int | None) -> Any:
     return tick if tick_us is None else from_epoch_us(tick * tick_us)
 
 
-def tick_range(view: View) -> tuple[int, int] | None:
+def tick_range(view: View | GroupView) -> tuple[int, int] | None:
     """The first and last tick that has rows with a time, both inclusive; None without such rows."""
     ends = [tick for run in view.runs for tick in _ends(run.totals.ticks[run.totals.ticks != NO_TICK])]
-    ends += [row.tick for row in view.live if row.tick != NO_TICK]
+    ends += [tick for tick in view.live_ticks if tick != NO_TICK]
     return (min(ends), max(ends)) if ends else None
 
 

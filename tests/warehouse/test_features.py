@@ -96,9 +96,9 @@ def test_a_warehouse_without_further_keys_and_groups_needs_no_feature(made: Path
 
 
 def test_further_keys_and_groups_are_features(tmp_path: Path) -> None:
-    options = {"keys": ["a", ["a", "b"]], "groups": [["b", "a"], "b"]}
     schema = pa.schema([("m", pa.float64()), ("a", pa.string()), ("b", pa.int32())])
-    warehouse.create(None, tmp_path / "w", "m", schema=schema, **options)
+    keys, groups = ["a", ["a", "b"]], [["b", "a"], "b"]
+    warehouse.create(None, tmp_path / "w", "m", keys=keys, groups=groups, schema=schema)
     opened = warehouse.open_snapshot(tmp_path / "w").options
     assert json.loads(opened.properties()["tidemark.features"]) == dict(features.KNOWN)
     assert opened.key == "a"

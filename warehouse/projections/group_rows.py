@@ -94,6 +94,11 @@ class GroupRows:
         start, stop = np.searchsorted(self.codes, [code, after])
         return int(start), int(stop)
 
+    def rows_before(self, group: tuple[Name, ...], kind: int) -> int:
+        """How many rows stand before the rows of a group that have this kind or a later one; O(log n)."""
+        start, stop = self.range_of(group)
+        return start + int(self.kinds[start:stop].searchsorted(kind))
+
 
 def group_rows(columns: Sequence[KeyColumn], measure: DecodedColumn, ticks: NDArray[np.int64]) -> GroupRows:
     """Decoded rows, sorted; rows with NULL in a column of the group are left out."""

@@ -1,4 +1,8 @@
-"""Value marks: the sparse index of a measure's run, which bounds the rank of any value."""
+"""Value marks: the sparse index of sorted numbers, which bounds the rank of any value.
+
+`ValueMarks` are the marks of a measure's run. `RunValues` are what ranks need of them, and are also made for
+the numbers of one group, which are a range of rows of a run that is sorted by group.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,30 @@ from numpy.typing import NDArray
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors
+from tidemark.warehouse.runs.marks import RunFile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunValues:
+    """Sorted numbers that are consecutive rows of a run.
+
+    Row 0 is the first of them. There are `rows` rows. Mark i is row `positions[i]` with the value
+    `values[i]`; the first and the last row have a mark. A file starts at row `first`, which is negative where
+    it starts before row 0.
+    """
+
+    files: tuple[RunFile, ...]
+    rows: int
+    positions: NDArray[np.int64]
+    values: NDArray[Any]
+
+    def bounds(self, anchors: Anchors | None) -> RankBounds:
+        """Rank bounds at every mark. `anchors` count the rows of a window; None means all rows."""
+        after = np.concatenate([[0], self.positions + 1])
+        before = np.append(self.positions, self.rows)
+        if anchors is None:
+            return RankBounds(self.values, after, before)
+        return RankBounds(self.values, anchors.before(after)[0], anchors.before(before)[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +50,7 @@ class ValueMarks(SpanMarks):
         """The values of the marks, (k,), ascending."""
         return cast("NDArray[Any]", self.sort_keys[0])
 
-    def bounds(self, anchors: Anchors | None) -> RankBounds:
-        """Rank bounds at every mark. `anchors` count the rows of a window; None means all rows of the run."""
-        after = np.concatenate([[0], self.positions + 1])
-        before = np.append(self.positions, self.rows)
-        if anchors is None:
-            return RankBounds(self.values, after, before)
-        return RankBounds(self.values, anchors.before(after)[0], anchors.before(before)[1])
+    @property
+    def run_values(self) -> RunValues:
+        """All rows of the run."""
+        return RunValues(self.files, self.rows, self.positions, self.values)

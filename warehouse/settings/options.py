@@ -114,10 +114,14 @@ class Options:
         """The projections of history in the order in which they are loaded: measures, key, groups."""
         key = self.key_column
         values = (SortedValues(measure, self.tuning) for measure in self.measures)
-        groups = (
+        return (*values, *([KeyCounts(key, self.tuning)] if key else []), *self.sorted_groups)
+
+    @property
+    def sorted_groups(self) -> tuple[SortedGroups, ...]:
+        """The projection of each measure by each group."""
+        return tuple(
             SortedGroups(keys, measure, self.tuning) for keys in self.groups for measure in self.measures
         )
-        return (*values, *([KeyCounts(key, self.tuning)] if key else []), *groups)
 
     @property
     def time_column(self) -> Measure | None:

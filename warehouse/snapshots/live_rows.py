@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.keys import Key, KeyColumn
+from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure, epoch_micros
 from tidemark.warehouse.delta import tables
@@ -19,11 +20,15 @@ from tidemark.warehouse.events.reader import (
     EventRowGroups,
     files_of_batches,
     read_decoded_rows,
+    read_event_rows,
 )
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.projections.key_rows import KeyRows, count_pairs
+from tidemark.warehouse.runs.projection import Projection, Rows
 from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+
+R = TypeVar("R", bound=Rows)
 
 
 def live_key_rows(
@@ -69,6 +74,38 @@ def _pieces(
     filesystem = snapshot.store.filesystem()
     files = files_of_batches(tables.open_table(snapshot.store, EVENTS), batches)
     yield from read_decoded_rows(filesystem, map(EventRowGroups.whole_file, files), measures, batches, key)
+
+
+def read_projection_rows(
+    snapshot: SnapshotReader | Snapshot, projection: Projection[R], batches: Sequence[BatchRange]
+) -> Iterator[tuple[R, TickCounts]]:
+    """The rows of a projection in the batches, as `Projection.decode` returns them, in bounded pieces."""
+    if not batches:
+        return
+    files = files_of_batches(tables.open_table(snapshot.store, EVENTS), batches)
+    shares, filesystem = map(EventRowGroups.whole_file, files), snapshot.store.filesystem()
+    for rows in read_event_rows(filesystem, shares, projection.columns, batches, projection.texts):
+        yield projection.decode(rows)
+
+
+def check_live_rows(
+    snapshot: SnapshotReader | Snapshot, counts: Mapping[tuple[BatchRange, int], int], rows: TickCounts
+) -> None:
+    """DamagedWarehouse unless `rows` has the numbers of rows by tick that the ledger has.
+
+    `counts` are the ledger's rows by range and tick.
+    """
+    expected: dict[int, int] = {}
+    for (_, tick), number in counts.items():
+        expected[tick] = expected.get(tick, 0) + number
+    sums = (rows.counts + rows.nans + rows.nulls).tolist()
+    found = dict(zip(rows.ticks.tolist(), sums, strict=True))
+    if found != expected:
+        by_range: dict[BatchRange, int] = {}
+        for (batches, _), number in counts.items():
+            by_range[batches] = by_range.get(batches, 0) + number
+        reason = f"the ledger has {expected} live rows by tick, but the table events has {found}"
+        raise batch_counts.changed_rows_error(snapshot.store, by_range, reason)
 
 
 def live_values(snapshot: SnapshotReader | Snapshot, view: View, window: Window) -> Iterator[NDArray[Any]]:

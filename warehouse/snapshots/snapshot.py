@@ -18,6 +18,8 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.projections.key_marks import KeyMarks
+from tidemark.warehouse.projections.sorted_groups import SortedGroups
+from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -37,6 +39,41 @@ class View:
     root: str
     batches: tuple[BatchRange, ...]
     live: tuple[LiveRow, ...]
+
+    @property
+    def live_ticks(self) -> list[int]:
+        """The ticks of the live rows, with repetitions."""
+        return [row.tick for row in self.live]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A measure by group at one moment: the marks of its runs, and which batches are live.
+
+    `live_counts` are the rows of `events` in the live batches, by range and tick, as the ledger has them. The
+    other fields mean the same as those of `View`.
+    """
+
+    projection: SortedGroups
+    versions: Mapping[str, int]
+    runs: tuple[SpanMarks, ...]
+    batches: tuple[BatchRange, ...]
+    live_counts: Mapping[tuple[BatchRange, int], int]
+
+    @property
+    def measure(self) -> Measure:
+        """The measure."""
+        return self.projection.measure
+
+    @property
+    def root(self) -> str:
+        """The path of the runs table, relative to the warehouse."""
+        return self.projection.runs_table
+
+    @property
+    def live_ticks(self) -> list[int]:
+        """The ticks of the live rows, with repetitions."""
+        return [tick for _, tick in self.live_counts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +101,7 @@ class Snapshot:
     options       the options of the warehouse, and its columns
     identity      the id of the table `events`: it differs from that of another warehouse at the same place
     views         the view of each measure, by the measure's name
+    group_views   the view of each measure by each group; if it lacks steps, the error `group_view` raises
     keys          the view of the key; if there is none, the error that `keys_view` raises
     system_tables what `contents` returns
     facts         what `info` returns
@@ -73,6 +111,7 @@ class Snapshot:
     options: Options
     identity: str
     views: Mapping[str, View]
+    group_views: Mapping[SortedGroups, GroupView | InputError]
     keys: KeysView | InputError
     system_tables: Contents
     facts: Mapping[str, Any]
@@ -88,6 +127,13 @@ class Snapshot:
     def view(self, measure: str | None = None) -> View:
         """The view of a measure, of the first one if None; InputError for an unknown name."""
         return self.views[self.options.measure(measure).name]
+
+    def group_view(self, projection: SortedGroups) -> GroupView:
+        """The view of a measure by group; InputError if steps are missing in it."""
+        view = self.group_views[projection]
+        if isinstance(view, InputError):
+            raise view
+        return view
 
     def keys_view(self) -> KeysView:
         """The view of the key; InputError if the warehouse has no key or no rows yet."""

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, KEYS, LEDGER, STEPS, Store
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
@@ -29,13 +29,14 @@ from tidemark.warehouse.ledger import ledger_table, live_summaries
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.projections.key_counts import KeyCounts
+from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.snapshots.opened_table import OpenedTable
-from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
 from tidemark.warehouse.snapshots.system_tables import Contents, rejected_counts
 
 
@@ -47,6 +48,7 @@ class _Current:
     """
 
     views: dict[str, View] = field(default_factory=dict)
+    group_views: dict[SortedGroups, GroupView] = field(default_factory=dict)
     keys: KeysView | None = None
     snapshot: Snapshot | None = None
     ledger_ranges: dict[str, list[BatchRange]] | None = None
@@ -109,6 +111,15 @@ class SnapshotReader:
             self._current.views[column.name] = self._read_view(column)
         return self._current.views[column.name]
 
+    def group_view(self, projection: SortedGroups) -> GroupView:
+        """The view of a measure by group, as of the last refresh.
+
+        InputError if steps were loaded before the group was declared.
+        """
+        if projection not in self._current.group_views:
+            self._current.group_views[projection] = self._read_group_view(projection)
+        return self._current.group_views[projection]
+
     def keys_view(self) -> KeysView:
         """The view of the key as of the last refresh.
 
@@ -134,8 +145,21 @@ class SnapshotReader:
             except InputError as error:  # `Snapshot.keys_view` raises it
                 keys = error
             views = {measure.name: self.view(measure.name) for measure in self.options.measures}
+            group_views: dict[SortedGroups, GroupView | InputError] = {}
+            for projection in self.options.sorted_groups:
+                try:
+                    group_views[projection] = self.group_view(projection)
+                except InputError as error:
+                    group_views[projection] = error
             self._current.snapshot = Snapshot(
-                self.store, self.options, self.identity, views, keys, self.contents(), self.info()
+                self.store,
+                self.options,
+                self.identity,
+                views,
+                group_views,
+                keys,
+                self.contents(),
+                self.info(),
             )
         return self._current.snapshot
 
@@ -227,10 +251,26 @@ class SnapshotReader:
             live=self._live_rows(measure, batches),
         )
 
+    def _read_group_view(self, projection: SortedGroups) -> GroupView:
+        layout, _ = self._runs(projection)
+        self._check_loaded(projection, layout.last_step)
+        batches = self._live_batches(layout)
+        rows = self._live_rows(projection.measure, batches)
+        counts = {
+            (BatchRange(row.source, row.first_batch, row.last_batch), row.tick): row.rows for row in rows
+        }
+        return GroupView(
+            projection=projection,
+            versions=self._versions(projection),
+            runs=self.marks(projection),
+            batches=tuple(batches),
+            live_counts=counts,
+        )
+
     def _read_keys_view(self, key: Key) -> KeysView:
         counts = KeyCounts(key)
         layout, _ = self._runs(counts)
-        self._check_keys_loaded(layout.last_step)
+        self._check_loaded(counts, layout.last_step)
         batches = self._live_batches(layout)
         return KeysView(
             key=key,
@@ -241,19 +281,21 @@ class SnapshotReader:
             live=self._live_keys(batches),
         )
 
-    def _check_keys_loaded(self, last_step: int) -> None:
-        """InputError if steps were loaded before the warehouse kept keys.
+    def _check_loaded(self, projection: Projection[Any], last_step: int) -> None:
+        """InputError if steps were loaded before the warehouse had this key or group.
 
-        A load commits a step to the first measure, then to the key, so the key may be one step behind.
+        A load commits a step to the first measure first, so another projection may be one step behind.
         If it is further behind, or has no table, the rows of the missing steps are neither in its runs nor
         among the live batches, and counts would be too small.
         """
         loaded = self._runs(SortedValues(self.options.measures[0]))[0].last_step
-        if loaded > last_step + 1 or (loaded > last_step and self._opened[KEYS].table is None):
+        has_table = self._opened[projection.runs_table].table is not None
+        if loaded > last_step + 1 or (loaded > last_step and not has_table):
             steps = f"step {loaded}" if loaded == last_step + 1 else f"steps {last_step + 1} to {loaded}"
+            rows = "keys" if isinstance(projection, KeyCounts) else "groups"
             raise InputError(
-                f"the keys of {steps} are not in history yet: they were loaded before keys were kept. "
-                "Load once, for example with `tidemark load --from-stream`, to add them."
+                f"the {rows} of {steps} are not in history yet ({projection.title}): they were loaded before "
+                f"{rows} were kept. Load once, for example with `tidemark load --from-stream`, to add them."
             )
 
     def _runs(self, projection: Projection[Any]) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:

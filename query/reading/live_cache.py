@@ -1,0 +1,120 @@
+"""The live rows of projections, decoded and sorted, within a memory budget.
+
+Rows are kept by range of batches, in the order of the projection that history sorts them by. A batch never
+changes, and a view says which ranges are live, so rows of a batch that history has taken are not used again.
+A range of the cascade replaces the ranges inside it: their rows are merged, and only batches that were not
+decoded before are read.
+
+Each range is compared with the ledger: the numbers of rows by tick must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tidemark.query.reading.memory_cache import LRUCache
+from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.runs.projection import Projection, Rows
+from tidemark.warehouse.snapshots.live_rows import check_live_rows, read_projection_rows
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+
+ROW_BYTES = 40  # of a decoded row, estimated before it is decoded
+
+R = TypeVar("R", bound=Rows)
+LedgerCounts = Mapping[tuple[BatchRange, int], int]  # rows of the ledger by range and tick
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveRows(Generic[R]):
+    """The sorted rows of a projection in a range of batches, and all rows of the range by tick."""
+
+    rows: R
+    totals: TickCounts
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the rows."""
+        return self.rows.nbytes
+
+
+class LiveCache:
+    """Reads live rows, and keeps them in a cache of decoded data whose weights are bytes."""
+
+    def __init__(self, memory: LRUCache[Any]) -> None:
+        self._memory = memory
+        self._ranges: dict[str, set[BatchRange]] = {}  # by runs table, the ranges that may be cached
+
+    def fits(self, counts: LedgerCounts) -> bool:
+        """Whether the budget suffices for the decoded rows of all ranges."""
+        return sum(counts.values()) * ROW_BYTES <= self._memory.budget
+
+    def rows(
+        self,
+        snapshot: SnapshotReader | Snapshot,
+        projection: Projection[R],
+        batches: Sequence[BatchRange],
+        counts: LedgerCounts,
+    ) -> Iterator[LiveRows[R]]:
+        """The sorted rows of each range; of smaller pieces, which are not cached, if they do not fit.
+
+        DamagedWarehouse if `events` has other numbers of rows than the ledger.
+        """
+        if self.fits(counts):
+            for batch_range in batches:
+                yield self._cached(snapshot, projection, batch_range, counts)
+            return
+        totals = []
+        for rows, rows_by_tick in read_projection_rows(snapshot, projection, batches):
+            totals.append(rows_by_tick)
+            yield LiveRows(projection.sort([rows]), rows_by_tick)
+        check_live_rows(snapshot, counts, sum_tick_counts(totals))
+
+    def _cached(
+        self,
+        snapshot: SnapshotReader | Snapshot,
+        projection: Projection[R],
+        wanted: BatchRange,
+        counts: LedgerCounts,
+    ) -> LiveRows[R]:
+        table = projection.runs_table
+
+        def compute() -> LiveRows[R]:
+            known = self._ranges.setdefault(table, set())
+            parts: dict[BatchRange, LiveRows[R]] = {}
+            for batch_range in sorted(known, key=lambda r: (r.source, r.first, -r.last)):
+                inside = batch_range.within(wanted) and not any(map(batch_range.within, parts))
+                part = self._memory.peek((table, batch_range)) if inside else None
+                if part is not None:
+                    parts[batch_range] = part
+            pieces = list(read_projection_rows(snapshot, projection, gaps(wanted, list(parts))))
+            merged = projection.merge(
+                [*(part.rows for part in parts.values()), projection.sort([rows for rows, _ in pieces])]
+            )
+            totals = [part.totals for part in parts.values()] + [by_tick for _, by_tick in pieces]
+            live = LiveRows(merged, sum_tick_counts(totals))
+            mine = {place: rows for place, rows in counts.items() if place[0] == wanted}
+            check_live_rows(snapshot, mine, live.totals)
+            for batch_range in parts:
+                self._memory.drop((table, batch_range))
+            self._ranges[table] = (known - set(parts)) | {wanted}
+            return live
+
+        live: LiveRows[R] = self._memory.get((table, wanted), compute)
+        return live
+
+
+def gaps(whole: BatchRange, parts: Sequence[BatchRange]) -> list[BatchRange]:
+    """The batches of `whole` outside of `parts`, which are disjoint, inside it and in order.
+
+    Batches 0..9 without 2..3 and 7 are 0..1, 4..6 and 8..9.
+    """
+    found, first = [], whole.first
+    for part in parts:
+        if first < part.first:
+            found.append(BatchRange(whole.source, first, part.first - 1))
+        first = part.last + 1
+    return [*found, BatchRange(whole.source, first, whole.last)] if first <= whole.last else found
