@@ -21,7 +21,7 @@ from tidemark.query.answers.info import Info
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer, Histogram, RankAnswer
 from tidemark.query.answers.rendering import window_text
-from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
+from tidemark.query.groups.group_choice import GroupArguments, choose_group
 from tidemark.query.groups.group_questions import GroupReader
 from tidemark.query.groups.group_slices import Group
 from tidemark.query.keys.frequencies import MODES as KEY_MODES
@@ -59,10 +59,12 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
+from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.live_rows import live_key_rows, live_values
+from tidemark.warehouse.snapshots.live_rows import live_key_rows
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -415,7 +417,10 @@ class Reader:
         )
 
     def _live_keys(self, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
-        return live_key_rows(self._snapshot, view, window.overlapping, window.since, window.until)
+        if window.partial_ticks:  # decoded rows have ticks alone
+            return live_key_rows(self._snapshot, view, window.overlapping, window.since, window.until)
+        live = self._live.rows(self._snapshot, KeyCounts(view.key), view.batches, view.live_counts)
+        return (part.rows.within(window.overlapping) for part in live)
 
     def _ask(
         self,
@@ -455,7 +460,7 @@ class Reader:
                 view,
                 choice,
                 window,
-                lambda k: self._group_sizes(choice, window, k),
+                lambda k: self._group_sizes(window, k),
                 partial(
                     Question,
                     mode=mode,
@@ -472,7 +477,7 @@ class Reader:
         )
         return Asked(answers, tuple(key.name for key in choice.by))
 
-    def _group_sizes(self, choice: GroupChoice, window: Window, k: int | None) -> list[tuple[Group, int]]:
+    def _group_sizes(self, window: Window, k: int | None) -> list[tuple[Group, int]]:
         """The groups that have rows in the window, with the number of their rows; with k the k largest."""
         view = self._newest_keys_view()
         shown = shown_window(window, self._snapshot.options.tick_us)
@@ -504,7 +509,13 @@ class Reader:
         return Question(bounds, source, mode, float(options.eps), shown_window(window, options.tick_us))
 
     def _source(self, view: View, window: Window) -> Source:
-        return Source(self._blocks, lambda: live_values(self._snapshot, view, window))
+        def live_values() -> Iterator[NDArray[Any]]:
+            projection = SortedValues(view.measure)
+            for part in self._live.rows(self._snapshot, projection, view.batches, view.live_counts):
+                inside = window.holds(part.rows.ticks)
+                yield part.rows.values if inside.all() else part.rows.values[inside]
+
+        return Source(self._blocks, live_values)
 
 
 def _answer_from_newest(newest: Callable[[], V], answer: Callable[[V], T]) -> T:

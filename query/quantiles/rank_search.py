@@ -55,7 +55,7 @@ LiveValues = Callable[[], Iterable[NDArray[Any]]]
 class Source:
     """Where rows are read from: history's blocks, and the live rows of the window.
 
-    live_values: returns the live values of the window in arrays, unsorted, without NaN and NULL.
+    live_values: returns the live values of the window in sorted arrays, without NaN and NULL.
     rows_a_run: if a plan has more rows than this per run and rank, on average, the footers are read first for
         finer marks. The default is four row groups. At the usual grain of a quarter of a row group a plan has
         half a row group, so it never needs the footers.
@@ -211,8 +211,7 @@ def _read_live_rows(source: Source, bounds: WindowBounds, intervals: Sequence[In
     uppers = np.array([interval.upper for interval in intervals], dtype=bounds.history.dtype)
     below, rows = np.zeros(len(lowers), dtype=np.int64), 0
     pieces = [[lowers[:0]] for _ in intervals]
-    for chunk in source.live_values():
-        values = np.sort(chunk)
+    for values in source.live_values():
         starts = np.searchsorted(values, lowers, side="right")
         stops = np.searchsorted(values, uppers, side="left")
         below += starts

@@ -10,7 +10,7 @@ Each range is compared with the ledger: the numbers of rows by tick must be equa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,13 +19,12 @@ from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.runs.projection import Projection, Rows
 from tidemark.warehouse.snapshots.live_rows import check_live_rows, read_projection_rows
-from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot import LiveCounts, Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 ROW_BYTES = 40  # of a decoded row, estimated before it is decoded
 
 R = TypeVar("R", bound=Rows)
-LedgerCounts = Mapping[tuple[BatchRange, int], int]  # rows of the ledger by range and tick
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +47,7 @@ class LiveCache:
         self._memory = memory
         self._ranges: dict[str, set[BatchRange]] = {}  # by runs table, the ranges that may be cached
 
-    def fits(self, counts: LedgerCounts) -> bool:
+    def fits(self, counts: LiveCounts) -> bool:
         """Whether the budget suffices for the decoded rows of all ranges."""
         return sum(counts.values()) * ROW_BYTES <= self._memory.budget
 
@@ -57,7 +56,7 @@ class LiveCache:
         snapshot: SnapshotReader | Snapshot,
         projection: Projection[R],
         batches: Sequence[BatchRange],
-        counts: LedgerCounts,
+        counts: LiveCounts,
     ) -> Iterator[LiveRows[R]]:
         """The sorted rows of each range; of smaller pieces, which are not cached, if they do not fit.
 
@@ -78,7 +77,7 @@ class LiveCache:
         snapshot: SnapshotReader | Snapshot,
         projection: Projection[R],
         wanted: BatchRange,
-        counts: LedgerCounts,
+        counts: LiveCounts,
     ) -> LiveRows[R]:
         table = projection.runs_table
 

@@ -155,7 +155,7 @@ class HandMade(Warehouse):
     def _live_chunks(self, view: View, window: Window) -> Iterator[NDArray[Any]]:
         for batch in self.world.live:
             rows = [row for row in batch if window.holds(np.array([row[1]]))[0]]
-            yield _numbers_of(rows, view.measure.dtype)[0]
+            yield np.sort(_numbers_of(rows, view.measure.dtype)[0])
 
 
 def open_world(folder: Path, world: World) -> HandMade:

@@ -47,6 +47,11 @@ class LiveRow:
     nulls: int
     sketch: GK
 
+    @property
+    def batches(self) -> BatchRange:
+        """The range."""
+        return BatchRange(self.source, self.first_batch, self.last_batch)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveKeys:

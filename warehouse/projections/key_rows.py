@@ -29,6 +29,7 @@ from tidemark.warehouse.columns.keys import (
     unify_names,
 )
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick, unique_codes
+from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import DecodedColumn
 from tidemark.warehouse.runs.projection import SortKey
 
@@ -63,6 +64,16 @@ class KeyRows:
         return KeyRows(
             self.names[first : last + 1], self.codes[rows] - first, self.ticks[rows], self.counts[rows]
         )
+
+    def within(self, window: Window) -> KeyRows:
+        """The rows in a window of ticks."""
+        inside = window.holds(self.ticks)
+        if inside.all():
+            return self
+        codes = self.codes[inside]
+        new = np.diff(codes, prepend=-1) != 0
+        names = take_names(self.names, codes[new])
+        return KeyRows(names, np.cumsum(new) - 1, self.ticks[inside], self.counts[inside])
 
     def sort_key(self, i: int) -> SortKey:
         """The sort key of row i: its name and its tick."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.keys import Key, KeyColumn
-from tidemark.warehouse.columns.tick_counts import TickCounts
+from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure, epoch_micros
 from tidemark.warehouse.delta import tables
@@ -24,6 +24,7 @@ from tidemark.warehouse.events.reader import (
 )
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.projections.key_rows import KeyRows, count_pairs
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection, Rows
 from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
@@ -111,19 +112,15 @@ def check_live_rows(
 def live_values(snapshot: SnapshotReader | Snapshot, view: View, window: Window) -> Iterator[NDArray[Any]]:
     """The stored values of the view's live batches in the window, in bounded pieces, without NaN and NULL.
 
-    DamagedWarehouse if `events` has another number of rows in the window than the ledger.
+    DamagedWarehouse if `events` has another number of rows in these batches than the ledger.
     """
-    live = [row for row in view.live if not window.misses(row.tick, row.tick)]
-    batches = sorted({BatchRange(row.source, row.first_batch, row.last_batch) for row in live})
-    rows_read = 0
-    for piece in _pieces(snapshot, batches, [view.measure]):
-        column, inside = piece.columns[0], window.holds(piece.ticks)
-        rows_read += int(np.count_nonzero(inside))
-        yield column.stored[inside & ~column.nan & ~column.null]
-    counts = [
-        (BatchRange(row.source, row.first_batch, row.last_batch), row.tick, row.rows) for row in view.live
-    ]
-    _check(snapshot, counts, window, rows_read)
+    batches = sorted({batches for batches, tick in view.live_counts if not window.misses(tick, tick)})
+    totals = []
+    for rows, by_tick in read_projection_rows(snapshot, SortedValues(view.measure), batches):
+        totals.append(by_tick)
+        yield rows.values[window.holds(rows.ticks)]
+    counts = {place: number for place, number in view.live_counts.items() if place[0] in batches}
+    check_live_rows(snapshot, counts, sum_tick_counts(totals))
 
 
 def _check(

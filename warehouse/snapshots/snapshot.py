@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -23,6 +23,8 @@ from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import Contents
+
+LiveCounts: TypeAlias = Mapping[tuple[BatchRange, int], int]  # by range of the ledger and tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class View:
     root: str
     batches: tuple[BatchRange, ...]
     live: tuple[LiveRow, ...]
+
+    @property
+    def live_counts(self) -> LiveCounts:
+        """The rows of `events` in the live batches."""
+        return {(row.batches, row.tick): row.rows for row in self.live}
 
     @property
     def live_ticks(self) -> list[int]:
@@ -58,7 +65,7 @@ class GroupView:
     versions: Mapping[str, int]
     runs: tuple[SpanMarks, ...]
     batches: tuple[BatchRange, ...]
-    live_counts: Mapping[tuple[BatchRange, int], int]
+    live_counts: LiveCounts
 
     @property
     def measure(self) -> Measure:
@@ -89,6 +96,11 @@ class KeysView:
     root: str
     batches: tuple[BatchRange, ...]
     live: tuple[LiveKeys, ...]
+
+    @property
+    def live_counts(self) -> LiveCounts:
+        """The rows of `events` in the live batches."""
+        return {(row.batches, row.tick): row.rows + row.nulls for row in self.live}
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,15 +256,12 @@ class SnapshotReader:
         self._check_loaded(projection, layout.last_step)
         batches = self._live_batches(layout)
         rows = self._live_rows(projection.measure, batches)
-        counts = {
-            (BatchRange(row.source, row.first_batch, row.last_batch), row.tick): row.rows for row in rows
-        }
         return GroupView(
             projection=projection,
             versions=self._versions(projection),
             runs=self.marks(projection),
             batches=tuple(batches),
-            live_counts=counts,
+            live_counts={(row.batches, row.tick): row.rows for row in rows},
         )
 
     def _read_keys_view(self, key: Key) -> KeysView:
@@ -336,7 +333,7 @@ class SnapshotReader:
         rows = ledger_table.read_rows(self.store, files, new_ranges, columns)
         current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
         for row in live_summaries.live_rows(rows, measure.name):
-            current[BatchRange(row.source, row.first_batch, row.last_batch)].append(row)
+            current[row.batches].append(row)
         self._reused.rows[measure.name] = current
         return tuple(chain.from_iterable(current.values()))
 
