@@ -19,6 +19,7 @@ from typing import Any
 from tidemark.query.answers.info import Info
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
+from tidemark.query.reading.memory_cache import parse_bytes
 from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
 from tidemark.query.warehouse import Warehouse
@@ -29,19 +30,32 @@ VARIABLE = "TIDEMARK_WAREHOUSE"
 _used: dict[str, Warehouse] = {}  # the warehouse of `use` under "", others by the value of the variable
 
 
-def open(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Warehouse:  # noqa: A001
+def open(  # noqa: A001
+    uri: str | os.PathLike[str],
+    storage_options: dict[str, str] | None = None,
+    *,
+    memory: str | int = "256MB",
+) -> Warehouse:
     """Opens the warehouse at a path or at the address of an object store.
 
     storage_options: options of the object store, as delta-rs defines them.
+    memory: the budget for decoded rows that are kept in memory: live rows, and rows at the edges of groups.
+        A number of bytes, or text such as "256MB" or "1 GiB". If the live rows do not fit, questions that
+        need them read them each time.
 
-    Raises NotAWarehouse if there is no warehouse.
+    Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget.
     """
-    return Warehouse(open_snapshot(uri, storage_options))
+    return Warehouse(open_snapshot(uri, storage_options), parse_bytes(memory))
 
 
-def use(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> Warehouse:
+def use(
+    uri: str | os.PathLike[str],
+    storage_options: dict[str, str] | None = None,
+    *,
+    memory: str | int = "256MB",
+) -> Warehouse:
     """Opens a warehouse for the functions of this module, and returns it; parameters as `open`."""
-    _used[""] = open(uri, storage_options)
+    _used[""] = open(uri, storage_options, memory=memory)
     return _used[""]
 
 

@@ -75,6 +75,7 @@ T = TypeVar("T")
 V = TypeVar("V", View, KeysView, GroupView)
 
 DEFAULT_MEMORY = 2**28
+CACHED_SIZES = 2**18  # groups whose numbers of rows are cached
 ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
 
 
@@ -104,6 +105,7 @@ class Reader:
         self._keys = KeyCache(snapshot.store, self._blocks)
         self._memory: LRUCache[Any] = LRUCache(memory, lambda value: value.nbytes)
         self._live = LiveCache(self._memory)
+        self._sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
         self._groups = GroupReader(self._blocks, self._memory, self._live, spans)
         self._lock = threading.Lock()
 
@@ -482,11 +484,15 @@ class Reader:
         view = self._newest_keys_view()
         shown = shown_window(window, self._snapshot.options.tick_us)
         question = self._key_question(view, KeyWindow(window, (), shown), "exact")
-        if k is None:
-            counts = key_counts(question)
-        else:
-            counts = [(hitter.value, hitter.count) for hitter in top(question, k)]
-        return [((view.key.name_of(value),), rows) for value, rows in counts]
+
+        def compute() -> list[tuple[Group, int]]:
+            if k is None:
+                counts = key_counts(question)
+            else:
+                counts = [(hitter.value, hitter.count) for hitter in top(question, k)]
+            return [((view.key.name_of(value),), rows) for value, rows in counts]
+
+        return self._sizes.get((window, k), compute, sources=(view,))
 
     def _newest_view(self, measure: str | None) -> View:
         return self._refreshed_view(lambda: self._snapshot.view(measure))

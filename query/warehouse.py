@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from tidemark.query.plots.plots import Plots
-from tidemark.query.reader import Reader
+from tidemark.query.reader import DEFAULT_MEMORY, Reader
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
@@ -32,8 +32,8 @@ class Warehouse(Reader):
     DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data.
     """
 
-    def __init__(self, snapshot: SnapshotReader | Snapshot) -> None:
-        super().__init__(snapshot)
+    def __init__(self, snapshot: SnapshotReader | Snapshot, memory: int = DEFAULT_MEMORY) -> None:
+        super().__init__(snapshot, memory)
         self._duck = threading.local()
 
     @property

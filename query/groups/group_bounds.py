@@ -56,7 +56,7 @@ class GroupBounds:
 
     def __init__(self, slices: SliceReader, live: LiveCache) -> None:
         self._slices, self._live = slices, live
-        self._windows: LRUCache[WindowBounds] = LRUCache(CACHED_VALUES, lambda bounds: bounds.weight)
+        self._windows: LRUCache[WindowBounds] = LRUCache(CACHED_VALUES, _weight)
 
     def get(
         self,
@@ -127,6 +127,11 @@ class GroupBounds:
                 for group in selection:
                     _add_live(rows, part.rows, group, window)
         return live
+
+
+def _weight(bounds: WindowBounds) -> int:
+    """The weight in a cache, in values; groups are small, and there may be many."""
+    return len(bounds.combined.values) + 2**10
 
 
 def _add_slice(rows: _Rows, part: Slice, window: Window) -> None:

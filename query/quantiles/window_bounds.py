@@ -104,11 +104,6 @@ class WindowBounds:
         )
 
     @property
-    def weight(self) -> int:
-        """The weight in a cache, in values."""
-        return _weight(self.combined)
-
-    @property
     def rows(self) -> int:
         """N, the rows that have a rank."""
         return self.n + self.m
@@ -140,7 +135,9 @@ class WindowBoundsCache:
 
     def __init__(self, spans: SpanCache | None = None) -> None:
         self._spans = spans or SpanCache()
-        self._windows: LRUCache[WindowBounds] = LRUCache(CACHED_VALUES, lambda bounds: bounds.weight)
+        self._windows: LRUCache[WindowBounds] = LRUCache(
+            CACHED_VALUES, lambda bounds: _weight(bounds.combined)
+        )
         self._histories: LRUCache[tuple[History, RankBounds]] = LRUCache(
             CACHED_VALUES, lambda history_and_bounds: _weight(history_and_bounds[1])
         )

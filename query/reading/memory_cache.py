@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from fractions import Fraction
 from operator import is_
 from typing import Generic, TypeVar
 
+from tidemark.warehouse.errors import InputError
+
 T = TypeVar("T")
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", start=1)}
+_UNITS |= {f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", start=1)}
+
+
+def parse_bytes(size: str | int) -> int:
+    """A number of bytes from a number, or from text such as "256MB" (10**6 bytes each) or "1 GiB" (2**30).
+
+    InputError for anything else.
+    """
+    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
+        return size
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size) if isinstance(size, str) else None
+    if match is None or match[2].upper() not in _UNITS:
+        raise InputError(
+            f"not a size: {size!r}. Expected a number of bytes, or text such as '256MB' or '1 GiB'."
+        )
+    return int(Fraction(match[1]) * _UNITS[match[2].upper()])
 
 
 class LRUCache(Generic[T]):

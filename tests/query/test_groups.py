@@ -1,0 +1,237 @@
+"""Answers about groups, against sorted lists of the rows of each group."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.query.groupworld import BATCHES, HOUR, START, GroupWorld, check_quantile
+from tidemark.query import EmptyWindow, InputError
+from tidemark.query.groups import group_slices
+from tidemark.query.reading.live_cache import LiveCache
+from tidemark.warehouse.projections import group_rows
+
+SOME = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+PHIS = [0, 0.1, 0.5, 0.9, 0.999, 1]
+MODES = st.sampled_from(["quick", "accurate", "exact"])
+MEASURES = st.sampled_from(["value", "price"])
+WINDOWS = st.none() | st.tuples(st.integers(0, 24), st.integers(1, 12)).map(
+    lambda ticks: (START + ticks[0] * HOUR, START + (ticks[0] + ticks[1]) * HOUR)
+)
+WHERE = st.sampled_from(
+    [
+        {"origin": "a"},
+        {"origin": "b"},
+        {"origin": "nowhere"},
+        {"origin": ["a", "b", "", "nowhere"]},
+        {"origin": "a", "number": 1},
+        {"number": [1, 2**63 - 1, 2.5], "origin": ["a", "\U0010ffff"]},
+    ]
+)
+Window = tuple[datetime, datetime] | None
+
+
+@pytest.mark.slow
+@SOME
+@given(BATCHES, WHERE, WINDOWS, MEASURES, MODES)
+def test_a_group_is_answered_as_its_rows_are(
+    batches: Any, where: dict[str, Any], window: Window, measure: str, mode: Any
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = GroupWorld.of(Path(folder), batches)
+        wh, truth = world.open(), world.truth(measure, where, window)
+        if not truth.n:
+            with pytest.raises(EmptyWindow, match="empty window"):
+                wh.quantile(0.5, measure, where=where, between=window, mode=mode)
+            return
+        for answer in wh.quantile(PHIS, measure, where=where, between=window, mode=mode):
+            check_quantile(answer, truth, mode)
+            assert answer.group == where
+        points = [-2, 0, 1, 3]
+        ranks = wh.rank(points, measure, where=where, between=window, mode=mode)
+        for point, answer in zip(points, ranks, strict=True):
+            assert answer.rank_lo <= truth.rank(point) <= answer.rank_hi
+            assert mode == "quick" or answer.rank == truth.rank(point)
+
+
+@pytest.mark.slow
+@SOME
+@given(BATCHES, WINDOWS, MEASURES, MODES, st.sampled_from([None, "a", ["a", "b"]]))
+def test_by_gives_one_answer_for_each_group(
+    batches: Any, window: Window, measure: str, mode: Any, origin: Any
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = GroupWorld.of(Path(folder), batches)
+        where = None if origin is None else {"origin": origin}
+        by = ["origin"] if where is None else ["number"]
+        answers = world.open().quantile(PHIS, measure, where=where, by=by, between=window, mode=mode)
+        groups = world.groups(["origin"], window)
+        if where is not None:
+            allowed = origin if isinstance(origin, list) else [origin]
+            pairs = world.groups(["number", "origin"], window)
+            groups = sorted({(number,) for number, name in pairs if name in allowed})
+        assert [answer.group[by[0]] for answer in answers[:: len(PHIS)]] == [group[0] for group in groups]
+        for answer in answers:
+            check_quantile(answer, world.truth(measure, answer.group, window), mode)
+
+
+def test_top_takes_the_groups_with_the_most_rows(tmp_path: Path) -> None:
+    rows = [
+        (START, name, 1, float(i), None)
+        for name, count in (("a", 5), ("b", 9), ("c", 7))
+        for i in range(count)
+    ]
+    world = GroupWorld.of(tmp_path, [(True, rows[:10]), (False, rows[10:])])
+    answers = world.open().quantile(0.5, by="origin", top=2)
+    assert [(answer.group, answer.N, answer.certain) for answer in answers] == [
+        ({"origin": "b"}, 9, True),
+        ({"origin": "c"}, 7, True),
+    ]
+    both = world.open().quantile(0.5, where={"number": 1}, by="origin", top=2)
+    assert [answer.group["origin"] for answer in both] == ["b", "c"]
+
+
+def test_groups_keep_their_order_and_an_absent_one_has_no_rows(tmp_path: Path) -> None:
+    world = GroupWorld.of(tmp_path, [(True, [(START, "a", 1, 1.0, None), (START, "b", 1, math.nan, None)])])
+    wh = world.open()
+    quantiles = wh.quantile(0.5, by="origin", groups=["b", "nowhere", "a"])
+    assert [answer.N for answer in quantiles] == [1, 0, 1]
+    assert quantiles[1].value is None
+    assert [answer.rank for answer in wh.rank(1, by="origin", groups=["nowhere", "a"])] == [0, 1]
+    shares = [answer.cdf for answer in wh.cdf(1, by="origin", groups=["nowhere", "a"])]
+    assert math.isnan(shares[0])
+    assert shares[1] == 1
+    empty, full = wh.histogram(2, by="origin", groups=["nowhere", "a"])
+    assert (empty.counts, full.counts) == ([], [1])
+
+
+def test_tables_of_groups_begin_with_the_columns_of_by(tmp_path: Path) -> None:
+    rows = [(START, name, 1, 2.0, None) for name in "aab"]
+    answers = GroupWorld.of(tmp_path, [(True, rows)]).open().quantile([0.5, 1], by="origin")
+    frame = answers.to_pandas()
+    assert list(frame.columns[:2]) == ["origin", "phi"]
+    assert frame["N"].tolist() == [2, 2, 1, 1]
+    assert "origin" in repr(answers)
+    assert "<th>origin</th>" in answers._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"where": {"nothing": 1}}, "no column 'nothing'"),
+        (
+            {"where": {"number": 1}},
+            "no group of the columns number is declared. Declared: origin; number and",
+        ),
+        ({"where": {"origin": None}}, "belongs to no group"),
+        ({"where": {"origin": []}}, "expected a value or a list"),
+        ({"where": {}}, "where must map columns"),
+        ({"where": "origin = 'a'"}, "where must map columns"),
+        ({"where": {"origin": 7}}, "origin"),
+        ({"by": "number"}, "no group of the columns number"),
+        ({"by": []}, "by must be the name"),
+        ({"by": ["origin", "origin"]}, "twice"),
+        ({"top": 3}, "without by"),
+        ({"by": "origin", "top": 0}, "whole number"),
+        ({"by": "origin", "top": 3, "limit": 3}, "exclude each other"),
+        ({"by": "origin", "limit": 1}, "2 groups by origin, more than limit=1"),
+        ({"by": "origin", "groups": "a"}, "groups must be a list"),
+        ({"by": "origin", "groups": [("a", "b")]}, "expected 1 value"),
+        ({"by": "origin", "groups": [None]}, "belongs to no group"),
+        ({"where": {"origin": "a"}, "mode": "fast"}, "no mode 'fast'"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
+    world = GroupWorld.of(tmp_path, [(True, [(START, name, 1, 2.0, None) for name in "aab"])])
+    with pytest.raises(InputError) as found:
+        world.open().quantile(0.5, **arguments)
+    assert words in str(found.value)
+
+
+@pytest.mark.parametrize("memory", [0, 2**28])
+def test_live_rows_are_the_same_within_and_past_the_budget(tmp_path: Path, memory: int) -> None:
+    world = GroupWorld.create(tmp_path)
+    wh = world.open(memory=memory)
+    for batch in range(7):
+        world.add([(START + i * HOUR / 7, "ab"[i % 2], 1, float(i % 5), None) for i in range(30)], load=False)
+        if batch == 4:
+            world.load_live()
+        for name in "ab":
+            (answer,) = wh.quantile([0.5], where={"origin": name})
+            check_quantile(answer, world.truth("value", {"origin": name}, None), "accurate")
+        assert wh.quantile(0.5, mode="exact").value == world.truth("value", {}, None).quantile(0.5)
+
+
+# Deliberately broken variants: each must be caught by the check that the tests above use.
+
+
+def wrong(world: GroupWorld, **window: Any) -> bool:
+    """Whether an answer about a group is wrong."""
+    wh = world.open()
+    for name in "ab":
+        truth = world.truth("value", {"origin": name}, window.get("between"))
+        for answer in wh.quantile(PHIS, where={"origin": name}, **window):
+            try:
+                check_quantile(answer, truth, "accurate")
+            except AssertionError:
+                return True
+    return False
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> GroupWorld:
+    rows = [(START + i * HOUR, "aabb"[i % 4], 1, float(i * 7 % 40), None) for i in range(40)]
+    rows += [(START, None, 1, float(i), None) for i in range(40)]
+    return GroupWorld.of(tmp_path, [(True, rows), (True, rows), (False, rows)])
+
+
+def test_the_right_variant_is_right(mixed: GroupWorld) -> None:
+    assert not wrong(mixed)
+    assert not wrong(mixed, between=(START + 3 * HOUR, START + 17 * HOUR))
+
+
+def test_a_slice_off_by_one_is_caught(mixed: GroupWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = group_rows.GroupRows.rows_before
+
+    def off(rows: Any, group: Any, kind: int) -> int:
+        return max(0, right(rows, group, kind) - 1)
+
+    monkeypatch.setattr(group_rows.GroupRows, "rows_before", off)
+    assert wrong(mixed)
+
+
+def test_ticks_before_an_edge_that_are_left_out_are_caught(
+    mixed: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = group_slices.cut_slice
+
+    def forgetful(large: Any, edge_ticks: Any, spans: Any, window: Any) -> Any:
+        none = group_slices.EdgeTicks(edge_ticks.spans, edge_ticks.counts * 0)
+        return right(large, none, spans, window)
+
+    monkeypatch.setattr("tidemark.query.groups.group_bounds.cut_slice", forgetful)
+    assert wrong(mixed, between=(START + 3 * HOUR, START + 17 * HOUR))
+
+
+def test_a_cache_that_serves_a_batch_that_history_has_taken_is_caught(
+    mixed: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wh = mixed.open()
+    wh.quantile(0.5, where={"origin": "a"})
+    right, seen = LiveCache.rows, []
+
+    def greedy(*arguments: Any) -> Any:
+        seen.extend(right(*arguments))
+        return seen
+
+    monkeypatch.setattr(LiveCache, "rows", greedy)
+    assert mixed.truth("value", {"origin": "b"}, None).n == wh.quantile(0.5, where={"origin": "b"}).N
+    mixed.load_live()
+    assert mixed.truth("value", {"origin": "a"}, None).n < wh.quantile(0.5, where={"origin": "a"}).N
