@@ -74,14 +74,14 @@ def cdf(x: Any, measure: str | None = None, **options: Any) -> Any:
     return _current().cdf(x, measure, **options)
 
 
-def histogram(bins: Any = 20, measure: str | None = None, **options: Any) -> Histogram:
+def histogram(bins: Any = 20, measure: str | None = None, **options: Any) -> Any:
     """See `Warehouse.histogram`."""
     return _current().histogram(bins, measure, **options)
 
 
-def frequency(key: Any, **options: Any) -> Any:
+def frequency(value: Any, **options: Any) -> Any:
     """See `Warehouse.frequency`."""
-    return _current().frequency(key, **options)
+    return _current().frequency(value, **options)
 
 
 def heavy_hitters(phi: Any, **options: Any) -> Answers[HitterAnswer]:

@@ -13,15 +13,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 from numpy.typing import NDArray
 
 from tidemark.query.answers.info import Info
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
-from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer, Histogram, RankAnswer
+from tidemark.query.answers.measure_answers import (
+    Answer,
+    Answers,
+    CdfAnswer,
+    Histogram,
+    MeasureScope,
+    RankAnswer,
+)
 from tidemark.query.answers.rendering import window_text
-from tidemark.query.groups.group_choice import GroupArguments, choose_group
+from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
 from tidemark.query.groups.group_questions import GroupReader
 from tidemark.query.groups.group_slices import Group
 from tidemark.query.keys.frequencies import MODES as KEY_MODES
@@ -54,12 +61,11 @@ from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
-from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.keys import Key, Name
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
-from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -72,11 +78,30 @@ from tidemark.warehouse.snapshots.system_tables import Contents
 Mode = Literal["quick", "accurate", "exact"]
 KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")
+M = TypeVar("M", bound=MeasureScope)
 V = TypeVar("V", View, KeysView, GroupView)
 
 DEFAULT_MEMORY = 2**28
 CACHED_SIZES = 2**18  # groups whose numbers of rows are cached
 ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
+
+
+class QuestionOptions(TypedDict, total=False):
+    """The keyword parameters of questions about measures, without `by`."""
+
+    last: Any
+    between: Any
+    mode: Mode
+    where: Any
+    top: int | None
+    groups: Any
+    limit: int | None
+
+
+class GroupOptions(QuestionOptions, total=False):
+    """The keyword parameters of questions about measures."""
+
+    by: Any
 
 
 class Reader:
@@ -126,8 +151,13 @@ class Reader:
 
     @property
     def key(self) -> Key | None:
-        """The key column; None if the warehouse has no key, or no columns yet."""
-        return self._snapshot.options.key_column
+        """The first key, the default of questions about keys; None without a key, or without columns yet."""
+        return next(iter(self.keys), None)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """All keys; groups are keys, too. Empty until the warehouse has columns."""
+        return self._snapshot.options.keys
 
     @property
     def eps(self) -> float:
@@ -186,24 +216,16 @@ class Reader:
 
     @overload
     def quantile(
-        self,
-        phi: Sequence[Any] | NDArray[Any],
-        measure: str | None = None,
-        *,
-        last: Any = None,
-        between: Any = None,
-        mode: Mode = "accurate",
+        self, phi: Sequence[Any] | NDArray[Any], measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> Answers[Answer]: ...
     @overload
     def quantile(
-        self,
-        phi: Any,
-        measure: str | None = None,
-        *,
-        last: Any = None,
-        between: Any = None,
-        mode: Mode = "accurate",
+        self, phi: Any, measure: str | None = None, *, by: None = None, **options: Unpack[QuestionOptions]
     ) -> Answer: ...
+    @overload
+    def quantile(
+        self, phi: Any, measure: str | None = None, **options: Unpack[GroupOptions]
+    ) -> Answers[Answer]: ...
     def quantile(  # noqa: PLR0913  the parameters of all questions about measures
         self,
         phi: Any,
@@ -234,6 +256,18 @@ class Reader:
         asked = self._ask(lambda question: quantiles(question, phis), measure, last, between, mode, arguments)
         return asked.answers(Answer, one=not is_sequence(phi))
 
+    @overload
+    def rank(
+        self, x: Sequence[Any] | NDArray[Any], measure: str | None = None, **options: Unpack[GroupOptions]
+    ) -> Answers[RankAnswer]: ...
+    @overload
+    def rank(
+        self, x: Any, measure: str | None = None, *, by: None = None, **options: Unpack[QuestionOptions]
+    ) -> RankAnswer: ...
+    @overload
+    def rank(
+        self, x: Any, measure: str | None = None, **options: Unpack[GroupOptions]
+    ) -> Answers[RankAnswer]: ...
     def rank(  # noqa: PLR0913  the parameters of all questions about measures
         self,
         x: Any,
@@ -261,6 +295,18 @@ class Reader:
         asked = self._ask(lambda question: ranks(question, points), measure, last, between, mode, arguments)
         return asked.answers(RankAnswer, one=not is_sequence(x))
 
+    @overload
+    def cdf(
+        self, x: Sequence[Any] | NDArray[Any], measure: str | None = None, **options: Unpack[GroupOptions]
+    ) -> Answers[CdfAnswer]: ...
+    @overload
+    def cdf(
+        self, x: Any, measure: str | None = None, *, by: None = None, **options: Unpack[QuestionOptions]
+    ) -> CdfAnswer: ...
+    @overload
+    def cdf(
+        self, x: Any, measure: str | None = None, **options: Unpack[GroupOptions]
+    ) -> Answers[CdfAnswer]: ...
     def cdf(  # noqa: PLR0913  the parameters of all questions about measures
         self,
         x: Any,
@@ -287,6 +333,24 @@ class Reader:
         asked = self._ask(lambda question: cdf(question, points), measure, last, between, mode, arguments)
         return asked.answers(CdfAnswer, one=not is_sequence(x))
 
+    @overload
+    def histogram(
+        self,
+        bins: Any = 20,
+        measure: str | None = None,
+        *,
+        by: None = None,
+        **options: Unpack[QuestionOptions],
+    ) -> Histogram: ...
+    @overload
+    def histogram(
+        self,
+        bins: Any = 20,
+        measure: str | None = None,
+        *,
+        by: str | Sequence[str],
+        **options: Unpack[QuestionOptions],
+    ) -> Answers[Histogram]: ...
     def histogram(  # noqa: PLR0913  the parameters of all questions about measures
         self,
         bins: Any = 20,
@@ -316,22 +380,36 @@ class Reader:
         return asked.answers(Histogram, one=True)
 
     def frequency(
-        self, key: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+        self,
+        value: Any,
+        *,
+        key: Any = None,
+        last: Any = None,
+        between: Any = None,
+        mode: KeyMode = "approximate",
     ) -> FrequencyAnswer | Answers[FrequencyAnswer]:
         """The number of rows that have the key.
 
-        key: a value of the key column's type, or a sequence of values; these share one round of reads.
+        value: a value of the key column's type, or a sequence of values; these share one round of reads. A
+            value of a key of several columns is a tuple, so a sequence of them is a list of tuples.
 
         Returns one FrequencyAnswer for a value, Answers in the order of the sequence otherwise. A key that no
         row has counts 0. Reads one or two blocks per run and key, and more only if a key fills more blocks.
         Raises InputError if the warehouse has no key.
         """
-        keys = list(key) if is_sequence(key) else [key]
-        answers = self._ask_keys(lambda question: frequencies(question, keys), last, between, mode)
-        return _answers_of(answers, FrequencyAnswer) if is_sequence(key) else answers[0]
+        several = is_sequence(value) and not (isinstance(value, tuple) and self._has_parts(key))
+        values = list(value) if several else [value]
+        answers = self._ask_keys(lambda question: frequencies(question, values), key, last, between, mode)
+        return _answers_of(answers, FrequencyAnswer) if several else answers[0]
 
     def heavy_hitters(
-        self, phi: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+        self,
+        phi: Any,
+        *,
+        key: Any = None,
+        last: Any = None,
+        between: Any = None,
+        mode: KeyMode = "approximate",
     ) -> Answers[HitterAnswer]:
         """Every key that has at least phi of the rows with a key, most rows first.
 
@@ -342,11 +420,17 @@ class Reader:
         the marks' lists reach.
         """
         return self._ask_keys(
-            lambda question: _hitter_answers(question, heavy_hitters(question, phi)), last, between, mode
+            lambda question: _hitter_answers(question, heavy_hitters(question, phi)), key, last, between, mode
         )
 
     def top(
-        self, k: int = 10, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+        self,
+        k: int = 10,
+        *,
+        key: Any = None,
+        last: Any = None,
+        between: Any = None,
+        mode: KeyMode = "approximate",
     ) -> Answers[HitterAnswer]:
         """The k keys with the most rows, most rows first; fewer if the window has fewer keys.
 
@@ -355,11 +439,18 @@ class Reader:
         `certain` of a key means that no omitted key has more rows. The cost is that of `heavy_hitters`.
         """
         return self._ask_keys(
-            lambda question: _hitter_answers(question, top(question, k)), last, between, mode
+            lambda question: _hitter_answers(question, top(question, k)), key, last, between, mode
         )
 
     def key_range(
-        self, low: Any, high: Any, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+        self,
+        low: Any,
+        high: Any,
+        *,
+        key: Any = None,
+        last: Any = None,
+        between: Any = None,
+        mode: KeyMode = "approximate",
     ) -> CountAnswer:
         """The number of rows with low <= key < high; both modes count the live rows.
 
@@ -368,16 +459,27 @@ class Reader:
 
         Reads two blocks per run that the window covers, else every block of the range, and the live rows.
         """
-        return self._ask_keys(lambda question: key_range(question, low, high), last, between, mode)
+        return self._ask_keys(lambda question: key_range(question, low, high), key, last, between, mode)
 
     def self_join(
-        self, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+        self,
+        *,
+        key: Any = None,
+        last: Any = None,
+        between: Any = None,
+        mode: KeyMode = "approximate",
     ) -> CountAnswer:
         """The sum over all keys of their rows squared (F2); both modes scan all blocks and live rows."""
-        return self._ask_keys(self_join, last, between, mode)
+        return self._ask_keys(self_join, key, last, between, mode)
 
     def inner_product(
-        self, other: Reader, *, last: Any = None, between: Any = None, mode: KeyMode = "approximate"
+        self,
+        other: Reader,
+        *,
+        key: Any = None,
+        last: Any = None,
+        between: Any = None,
+        mode: KeyMode = "approximate",
     ) -> CountAnswer:
         """The size of the join with another warehouse on the keys, with the same window in both.
 
@@ -388,21 +490,27 @@ class Reader:
 
         def join(question: KeyQuestion) -> CountAnswer:
             return other._ask_keys(
-                lambda other_question: inner_product(question, other_question), last, between, mode
+                lambda other_question: inner_product(question, other_question), key, last, between, mode
             )
 
-        return self._ask_keys(join, last, between, mode)
+        return self._ask_keys(join, key, last, between, mode)
 
-    def _ask_keys(self, answer: Callable[[KeyQuestion], T], last: Any, between: Any, mode: Any) -> T:
+    def _has_parts(self, key: Any) -> bool:
+        """Whether the key has several columns."""
+        return len(self._snapshot.options.key_count(key).key.parts) > 1
+
+    def _ask_keys(
+        self, answer: Callable[[KeyQuestion], T], key: Any, last: Any, between: Any, mode: Any
+    ) -> T:
         mode = check_mode(mode, KEY_MODES)
         tick_us = self._snapshot.options.tick_us
         return _answer_from_newest(
-            self._newest_keys_view,
+            lambda: self._newest_keys_view(key),
             lambda view: answer(self._key_question(view, key_window(view, last, between, tick_us), mode)),
         )
 
-    def _newest_keys_view(self) -> KeysView:
-        return self._refreshed_view(self._snapshot.keys_view)
+    def _newest_keys_view(self, key: Any = None) -> KeysView:
+        return self._refreshed_view(lambda: self._snapshot.keys_view(key))
 
     def _key_question(self, view: KeysView, window: KeyWindow, mode: str) -> KeyQuestion:
         options = self._snapshot.options
@@ -421,18 +529,18 @@ class Reader:
     def _live_keys(self, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
         if window.partial_ticks:  # decoded rows have ticks alone
             return live_key_rows(self._snapshot, view, window.overlapping, window.since, window.until)
-        live = self._live.rows(self._snapshot, KeyCounts(view.key), view.batches, view.live_counts)
+        live = self._live.rows(self._snapshot, view.projection, view.batches, view.live_counts)
         return (part.rows.within(window.overlapping) for part in live)
 
     def _ask(
         self,
-        answer: Callable[[Question], list[T]],
+        answer: Callable[[Question], list[M]],
         measure: str | None,
         last: Any,
         between: Any,
         mode: Any,
         arguments: GroupArguments,
-    ) -> Asked[T]:
+    ) -> Asked[M]:
         mode = check_mode(mode, MODES)
         if arguments.check():
             return self._ask_groups(answer, measure, last, between, mode, arguments)
@@ -443,26 +551,26 @@ class Reader:
 
     def _ask_groups(
         self,
-        answer: Callable[[Question], list[T]],
+        answer: Callable[[Question], list[M]],
         measure: str | None,
         last: Any,
         between: Any,
         mode: str,
         arguments: GroupArguments,
-    ) -> Asked[T]:
+    ) -> Asked[M]:
         options = self._snapshot.options
         column = options.measure(measure)  # checked first: without columns there are no groups
         choice = choose_group(options, arguments)
         projection = SortedGroups(choice.keys, column)
 
-        def answer_view(view: GroupView) -> list[list[T]]:
+        def answer_view(view: GroupView) -> list[list[M]]:
             window = choose_window(lambda: tick_range(view), last, between, options.tick_us)
             questions = self._groups.questions(
                 self._snapshot,
                 view,
                 choice,
                 window,
-                lambda k: self._group_sizes(window, k),
+                lambda k: self._group_sizes(choice, window, k),
                 partial(
                     Question,
                     mode=mode,
@@ -479,9 +587,9 @@ class Reader:
         )
         return Asked(answers, tuple(key.name for key in choice.by))
 
-    def _group_sizes(self, window: Window, k: int | None) -> list[tuple[Group, int]]:
+    def _group_sizes(self, choice: GroupChoice, window: Window, k: int | None) -> list[tuple[Group, int]]:
         """The groups that have rows in the window, with the number of their rows; with k the k largest."""
-        view = self._newest_keys_view()
+        view = self._newest_keys_view([key.name for key in choice.keys])
         shown = shown_window(window, self._snapshot.options.tick_us)
         question = self._key_question(view, KeyWindow(window, (), shown), "exact")
 
@@ -490,9 +598,14 @@ class Reader:
                 counts = key_counts(question)
             else:
                 counts = [(hitter.value, hitter.count) for hitter in top(question, k)]
-            return [((view.key.name_of(value),), rows) for value, rows in counts]
+            places = [view.key.columns.index(key.name) for key in choice.keys]
+            groups = []
+            for value, rows in counts:
+                names = view.key.names_in(cast("Name", view.key.name_of(value)))
+                groups.append((tuple(names[place] for place in places), rows))
+            return groups
 
-        return self._sizes.get((window, k), compute, sources=(view,))
+        return self._sizes.get((window, k), compute, topic=view.root, sources=(view,))
 
     def _newest_view(self, measure: str | None) -> View:
         return self._refreshed_view(lambda: self._snapshot.view(measure))
@@ -539,16 +652,16 @@ def _answer_from_newest(newest: Callable[[], V], answer: Callable[[V], T]) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[T]):
+class Asked(Generic[M]):
     """The answers of one question: a list for each group, and the columns of `by`.
 
     Without `by` there is one list.
     """
 
-    groups: list[list[T]]
+    groups: list[list[M]]
     by: tuple[str, ...]
 
-    def answers(self, kind: type[Any], *, one: bool) -> Any:
+    def answers(self, kind: type[Any], *, one: bool) -> M | Answers[M]:
         """The answers as the caller gets them: `one` answer alone, unless there is one for each group."""
         answers = [answer for group in self.groups for answer in group]
         if not self.by:

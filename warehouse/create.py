@@ -134,7 +134,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
             run_tables.create_tables(store, projection, options.grace_us)
     for name, table_schema in (
         (STEPS, steps.SCHEMA),
-        (LEDGER, ledger_rows.SCHEMA),
+        (LEDGER, ledger_rows.schema(options.more_key_fields)),
         (REJECTED, rejected.SCHEMA),
     ):
         tables.create(store, name, table_schema, grace_us=options.grace_us)

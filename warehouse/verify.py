@@ -135,8 +135,9 @@ def _checks(pinned: PinnedTables) -> Iterator[tuple[str, _CheckFunction]]:
     for measure in options.measures:
         ranks = partial(ledger_checks.ranks_hold, measure=measure)
         yield f"{measure.name}: live summaries hold their bounds", ranks
-    if options.key_column:
-        yield "keys: live counts hold their bounds", ledger_checks.counts_hold
+    for key_counts in options.key_counts:
+        counts = partial(ledger_checks.counts_hold, projection=key_counts)
+        yield f"{key_counts.name}: live counts hold their bounds", counts
 
 
 class _MergePending(Exception):

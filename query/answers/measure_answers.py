@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 import pyarrow as pa
 
@@ -238,7 +238,7 @@ class Answers(Renderable, Sequence[A], Generic[A]):
         if not self.by:
             rows = [fields_by_name(answer, self.kind.COLUMNS) for answer in self.items]
             return {**self.facts, "answers": rows}
-        return {**self.facts, "answers": [answer.document for answer in self.items]}
+        return {**self.facts, "answers": [cast("Scope", answer).document for answer in self.items]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

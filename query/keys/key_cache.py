@@ -35,11 +35,15 @@ class KeyCache:
 
     def history(self, view: KeysView, window: Window) -> KeyHistory:
         """The view's history in a window of ticks."""
-        return self._histories.get(window, lambda: KeyHistory(self._blocks, view, window), sources=(view,))
+        return self._histories.get(
+            window, lambda: KeyHistory(self._blocks, view, window), topic=view.root, sources=(view,)
+        )
 
     def listed(self, history: KeyHistory) -> ListedKeys:
         """The keys that the marks list in the window of the history."""
-        return self._listings.get(history.window, lambda: listed_names(history), sources=history.view.runs)
+        return self._listings.get(
+            history.window, lambda: listed_names(history), topic=history.view.root, sources=history.view.runs
+        )
 
     def live(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> LiveSide:
         """The view's live side in a window."""
@@ -47,8 +51,11 @@ class KeyCache:
         def compute() -> LiveSide:
             return LiveSide.of(live_parts(view.live, window, promise, self._sketch), view.key)
 
-        return self._lives.get((window.whole, window.partial_ticks), compute, sources=(view,))
+        key = window.whole, window.partial_ticks
+        return self._lives.get(key, compute, topic=view.root, sources=(view,))
 
     def _sketch(self, live: LiveKeys) -> ECM:
         """The sketch of a ledger row whose tick the window covers only in part; read from the warehouse."""
-        return self._sketches.get((live.batches, live.tick), lambda: read_sketch(self._store, live))
+        return self._sketches.get(
+            (live.field, live.batches, live.tick), lambda: read_sketch(self._store, live)
+        )

@@ -38,6 +38,12 @@ WHERE = st.sampled_from(
 Window = tuple[datetime, datetime] | None
 
 
+def group_of(answer: Any) -> dict[str, Any]:
+    """The group of an answer about one."""
+    assert answer.group is not None, answer
+    return dict(answer.group)
+
+
 @pytest.mark.slow
 @SOME
 @given(BATCHES, WHERE, WINDOWS, MEASURES, MODES)
@@ -51,9 +57,9 @@ def test_a_group_is_answered_as_its_rows_are(
             with pytest.raises(EmptyWindow, match="empty window"):
                 wh.quantile(0.5, measure, where=where, between=window, mode=mode)
             return
-        for answer in wh.quantile(PHIS, measure, where=where, between=window, mode=mode):
-            check_quantile(answer, truth, mode)
-            assert answer.group == where
+        for quantile in wh.quantile(PHIS, measure, where=where, between=window, mode=mode):
+            check_quantile(quantile, truth, mode)
+            assert quantile.group == where
         points = [-2, 0, 1, 3]
         ranks = wh.rank(points, measure, where=where, between=window, mode=mode)
         for point, answer in zip(points, ranks, strict=True):
@@ -77,9 +83,9 @@ def test_by_gives_one_answer_for_each_group(
             allowed = origin if isinstance(origin, list) else [origin]
             pairs = world.groups(["number", "origin"], window)
             groups = sorted({(number,) for number, name in pairs if name in allowed})
-        assert [answer.group[by[0]] for answer in answers[:: len(PHIS)]] == [group[0] for group in groups]
+        assert [group_of(answer)[by[0]] for answer in answers[:: len(PHIS)]] == [group[0] for group in groups]
         for answer in answers:
-            check_quantile(answer, world.truth(measure, answer.group, window), mode)
+            check_quantile(answer, world.truth(measure, group_of(answer), window), mode)
 
 
 def test_top_takes_the_groups_with_the_most_rows(tmp_path: Path) -> None:
@@ -95,7 +101,7 @@ def test_top_takes_the_groups_with_the_most_rows(tmp_path: Path) -> None:
         ({"origin": "c"}, 7, True),
     ]
     both = world.open().quantile(0.5, where={"number": 1}, by="origin", top=2)
-    assert [answer.group["origin"] for answer in both] == ["b", "c"]
+    assert [group_of(answer)["origin"] for answer in both] == ["b", "c"]
 
 
 def test_groups_keep_their_order_and_an_absent_one_has_no_rows(tmp_path: Path) -> None:
@@ -188,7 +194,8 @@ def wrong(world: GroupWorld, **window: Any) -> bool:
 @pytest.fixture
 def mixed(tmp_path: Path) -> GroupWorld:
     rows = [(START + i * HOUR, "aabb"[i % 4], 1, float(i * 7 % 40), None) for i in range(40)]
-    rows += [(START, None, 1, float(i), None) for i in range(40)]
+    nobody: Any = None  # rows of no group
+    rows += [(START, nobody, 1, float(i), None) for i in range(40)]
     return GroupWorld.of(tmp_path, [(True, rows), (True, rows), (False, rows)])
 
 
@@ -225,7 +232,8 @@ def test_a_cache_that_serves_a_batch_that_history_has_taken_is_caught(
 ) -> None:
     wh = mixed.open()
     wh.quantile(0.5, where={"origin": "a"})
-    right, seen = LiveCache.rows, []
+    right = LiveCache.rows
+    seen: list[Any] = []
 
     def greedy(*arguments: Any) -> Any:
         seen.extend(right(*arguments))

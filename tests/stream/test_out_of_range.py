@@ -183,10 +183,10 @@ def test_a_stream_that_such_a_row_stopped_goes_on(uri: Path) -> None:
 def test_the_ledger_row_of_any_time_was_what_stopped_it(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken variant: datetimes in the ledger's rows, made after the commit of `events`."""
 
-    def as_datetimes(one: Any, summaries: Any) -> Any:
+    def as_datetimes(one: Any, summaries: Any, more_keys: Any) -> Any:
         for summary in summaries:
             assert summary.times is None or FIRST_US <= summary.times[0] <= summary.times[1] <= LAST_US
-        return to_arrow(one, summaries)
+        return to_arrow(one, summaries, more_keys)
 
     as_before(monkeypatch)
     monkeypatch.setattr(ledger_table, "to_arrow", as_datetimes)

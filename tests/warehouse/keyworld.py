@@ -112,7 +112,7 @@ class KeyWorld:
         tasks = [TickSummarizer(options, eps) for _ in range(shares)]
         for piece, at in enumerate(range(0, len(events), 100)):  # in pieces, as rows come
             task = tasks[piece % shares]
-            task.add(decode_rows(table.slice(at, 100).combine_chunks(), task.columns, options.key_column))
+            task.add(decode_rows(table.slice(at, 100).combine_chunks(), task.columns, options.keys))
             task._summarise()
         summaries = by_tick([one for task in tasks for one in task.finish()], eps)
         assert ledger_table.append_batch(self.store, options.eps, "s", number, summaries)

@@ -71,13 +71,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Loader:
 def exact_answers(uri: str) -> list[Any]:
     """What can be answered exactly, of all rows and of one day."""
     wh, found = query.open(uri), list[Any]()
-    for window in ({}, {"between": ("1970-01-02", "1970-01-03")}):
+    for between in (None, ("1970-01-02", "1970-01-03")):
         for measure in ("x", "n"):
-            answers = wh.quantile([i / 20 for i in range(21)], measure=measure, mode="exact", **window)
+            answers = wh.quantile([i / 20 for i in range(21)], measure, between=between, mode="exact")
             found += [(repr(one.value), one.N, one.nulls) for one in answers]
-        counts = several(wh.frequency(KEYS_ASKED, mode="exact", **window))
+        counts = several(wh.frequency(KEYS_ASKED, mode="exact", between=between))
         found += [(one.value, one.lo, one.count, one.hi, one.in_history) for one in counts]
-        found += [(one.value, one.count) for one in wh.top(3, mode="exact", **window)]
+        found += [(one.value, one.count) for one in wh.top(3, mode="exact", between=between)]
     return found
 
 

@@ -31,7 +31,13 @@ from tidemark.warehouse.columns.column_types import (
     key_type_names,
 )
 from tidemark.warehouse.columns.tick_counts import unique_codes
-from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, as_numpy_bools, encode_column
+from tidemark.warehouse.columns.value_encoding import (
+    Measure,
+    as_numpy,
+    as_numpy_bools,
+    encode_column,
+    single_array,
+)
 from tidemark.warehouse.errors import InputError
 
 Name: TypeAlias = int | bytes
@@ -62,6 +68,29 @@ class Key:
                 f"the key {self.name!r} is of type {self.type}, which cannot be kept exactly. "
                 f"Expected one of: {key_type_names()}. Cast it, to string for example."
             )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns of `events` that the key is made of."""
+        return (self.name,)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Those of the columns that are text or binary."""
+        return self.columns if self.is_text else ()
+
+    @property
+    def parts(self) -> tuple[Key, ...]:
+        """The key of each column."""
+        return (self,)
+
+    def encode(self, events: pa.Table) -> KeyColumn:
+        """The keys of rows of `events`."""
+        return encode_keys(self, single_array(events.column(self.name)))
+
+    def names_in(self, name: Name) -> tuple[Name, ...]:
+        """The names of the columns in a name of the key."""
+        return (name,)
 
     @property
     def column_type(self) -> ColumnType:

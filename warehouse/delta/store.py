@@ -27,7 +27,10 @@ KEYS = "keys"
 KEY_MARKS = "key_marks"
 GROUP_RUNS = "group_runs"
 GROUP_MARKS = "group_marks"
-PARENTS = ("runs", "marks", KEYS, KEY_MARKS, GROUP_RUNS, GROUP_MARKS)  # folders of the projections' tables
+MORE_KEYS = "more_keys"
+MORE_KEY_MARKS = "more_key_marks"
+# The folders of the projections' tables.
+PARENTS = ("runs", "marks", KEYS, KEY_MARKS, MORE_KEYS, MORE_KEY_MARKS, GROUP_RUNS, GROUP_MARKS)
 
 
 @dataclass(frozen=True, slots=True)

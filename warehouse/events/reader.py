@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
-from tidemark.warehouse.columns.keys import Key, KeyColumn, encode_keys
+from tidemark.warehouse.columns.keys import Key, KeyColumn
 from tidemark.warehouse.columns.value_encoding import (
     DecodedColumn,
     Measure,
@@ -81,11 +81,11 @@ class EventRowGroups:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Decoded rows as columns of one length: ticks, one column per measure, and keys if requested."""
+    """Decoded rows as columns of one length: ticks, one column per measure, and one per key."""
 
     ticks: NDArray[np.int64]
     columns: tuple[DecodedColumn, ...]
-    keys: KeyColumn | None = None
+    keys: tuple[KeyColumn, ...] = ()
 
 
 def files_of_batches(table: DeltaTable, batches: Iterable[BatchRange]) -> list[DataFile]:
@@ -137,13 +137,13 @@ def read_decoded_rows(
     shares: Iterable[EventRowGroups],
     measures: Sequence[Measure],
     batches: Sequence[BatchRange],
-    key: Key | None = None,
+    keys: Sequence[Key] = (),
 ) -> Iterator[DecodedRows]:
     """The decoded rows of the shares that belong to the batches, one row group at a time."""
-    names = [*(measure.name for measure in measures), *([key.name] if key else [])]
-    texts = [key.name] if key and key.is_text else []
+    names = [*(measure.name for measure in measures), *(name for key in keys for name in key.columns)]
+    texts = list(dict.fromkeys(name for key in keys for name in key.texts))
     for rows in read_event_rows(filesystem, shares, names, batches, texts):
-        yield decode_rows(rows, measures, key)
+        yield decode_rows(rows, measures, keys)
 
 
 def read_event_rows(
@@ -241,11 +241,10 @@ def _column_bounds(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | N
     return stats.min, stats.max
 
 
-def decode_rows(rows: pa.Table, measures: Sequence[Measure], key: Key | None = None) -> DecodedRows:
-    """The ticks, measures and keys of rows of `events`; `keys` is None without a key."""
+def decode_rows(rows: pa.Table, measures: Sequence[Measure], keys: Sequence[Key] = ()) -> DecodedRows:
+    """The ticks, measures and keys of rows of `events`."""
     columns = tuple(encode_values(measure, single_array(rows.column(measure.name))) for measure in measures)
-    keys = encode_keys(key, single_array(rows.column(key.name))) if key else None
-    return DecodedRows(as_numpy(rows.column("_tick")), columns, keys)
+    return DecodedRows(as_numpy(rows.column("_tick")), columns, tuple(key.encode(rows) for key in keys))
 
 
 def _batch_filter(table: pa.Table, batches: Sequence[BatchRange]) -> pa.ChunkedArray:

@@ -80,7 +80,7 @@ class WriteRows:
                     table = self._complete(taken)
                     file.write(table)
                     if summaries is not None:
-                        summaries.add(decode_rows(table, summaries.columns, self.options.key_column))
+                        summaries.add(decode_rows(table, summaries.columns, self.options.keys))
         if file.rows:
             by_tick = () if summaries is None else tuple(summaries.finish())
             yield WrittenFile("events", file.written(), by_tick)

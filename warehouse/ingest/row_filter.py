@@ -107,10 +107,9 @@ def _refusals(
 
 def _bounded(options: Options) -> list[tuple[Measure, Limits]]:
     """The columns that accept only a part of the numbers that can be stored, such as times and dates."""
-    key = options.key_column
     columns = [options.time_column, *options.measures]
-    if key is not None and key.column_type.is_measure:
-        columns.append(Measure(key.name, key.type))
+    parts = (part for key in options.keys for part in key.parts)
+    columns += [Measure(part.name, part.type) for part in parts if part.column_type.is_measure]
     measures = dict.fromkeys(column for column in columns if column is not None)
     return [(measure, limits) for measure in measures if (limits := measure.column_type.limits) is not None]
 

@@ -1,12 +1,12 @@
 """Summaries of the rows of a batch, by tick: the content of the ledger rows.
 
-A tick of a batch has, for each measure, a GK summary and the counts of NaN and NULL, and for the key an ECM
+A tick of a batch has, for each measure, a GK summary and the counts of NaN and NULL, and for each key an ECM
 summary (key_summaries.py). Source: Greenwald and Khanna, SIGMOD 2001 (summary) and PODS 2004 (merge).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,14 +38,14 @@ class TickSummary:
     """The rows of a batch, or of a range of batches, in one tick.
 
     `times` is the range of event times in microseconds, both ends inclusive; None if no row has a time.
-    `measures` are in the order of the warehouse's measures. `keys` is None if the warehouse has no key.
+    `measures` are in the order of the warehouse's measures. `keys` are by `KeyCounts.ledger_field`.
     """
 
     tick: int
     rows: int
     times: tuple[int, int] | None
     measures: tuple[MeasureSummary, ...]
-    keys: KeySummary | None = None
+    keys: Mapping[tuple[str, ...], KeySummary] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class TickSummarizer:
         return (*self.options.measures, *([time] if time else []))
 
     def add(self, piece: DecodedRows) -> None:
-        """Adds the rows of a piece. It has the columns `columns`, and the keys if the warehouse has a key."""
+        """Adds the rows of a piece. It has the columns `columns`, and all keys of the warehouse."""
         self._buffer.append(piece)
         if sum(len(waiting.ticks) for waiting in self._buffer) >= self.options.tuning.summary_rows:
             self._summarise()
@@ -106,10 +106,11 @@ class TickSummarizer:
             valid = ~column.null[rows]
             moments[valid] = epoch_micros(time, column.stored[rows][valid])
             times = (int(moments[valid].min()), int(moments[valid].max())) if valid.any() else None
-        keys = None
-        if piece.keys is not None:
-            column_rows = KeyColumn(piece.keys.names, _codes(piece.keys)[rows], piece.keys.null[rows])
-            keys = summarise(column_rows, moments, KeyPromise.of(self.options))
+        keys = {}
+        for counts, column_of_key in zip(self.options.key_counts, piece.keys, strict=True):
+            names, null = column_of_key.names, column_of_key.null[rows]
+            column_rows = KeyColumn(names, _codes(column_of_key)[rows], null)
+            keys[counts.ledger_field] = summarise(column_rows, moments, KeyPromise.of(self.options))
         return TickSummary(tick, len(rows), times, tuple(measures), keys)
 
 
@@ -120,13 +121,13 @@ def _concatenate(pieces: Sequence[DecodedRows]) -> DecodedRows:
         )
         for parts in zip(*(piece.columns for piece in pieces), strict=True)
     )
-    key_parts = [piece.keys for piece in pieces if piece.keys is not None]
-    keys = None
-    if key_parts:
-        names, places = unify_names([part.names for part in key_parts])
-        codes = [place[_codes(part)] for part, place in zip(key_parts, places, strict=True)]
-        keys = KeyColumn(names, np.concatenate(codes), np.concatenate([part.null for part in key_parts]))
-    return DecodedRows(np.concatenate([piece.ticks for piece in pieces]), columns, keys)
+    keys = []
+    for parts_of_key in zip(*(piece.keys for piece in pieces), strict=True):
+        names, places = unify_names([part.names for part in parts_of_key])
+        codes = [place[_codes(part)] for part, place in zip(parts_of_key, places, strict=True)]
+        null = np.concatenate([part.null for part in parts_of_key])
+        keys.append(KeyColumn(names, np.concatenate(codes), null))
+    return DecodedRows(np.concatenate([piece.ticks for piece in pieces]), columns, tuple(keys))
 
 
 def _codes(keys: KeyColumn) -> NDArray[np.int64]:
@@ -163,5 +164,6 @@ def join(parts: Sequence[TickSummary], eps: float) -> TickSummary:
     )
     spans = [part.times for part in filled if part.times]
     times = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
-    keys = join_keys([part.keys for part in filled if part.keys is not None])
+    in_all = [key for key in filled[0].keys if all(key in part.keys for part in filled)]
+    keys = {key: join_keys([part.keys[key] for part in filled]) for key in in_all}
     return TickSummary(filled[0].tick, sum(part.rows for part in filled), times, measures, keys)

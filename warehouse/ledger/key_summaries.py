@@ -118,10 +118,10 @@ def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) 
     return _listed(int(column.null.sum()), sketch, names, counts, np.zeros_like(counts), floor)
 
 
-def join(parts: Sequence[KeySummary]) -> KeySummary | None:
-    """The summary of all rows of several summaries of one tick; None if `parts` is empty (no key)."""
-    if len(parts) < 2:
-        return parts[0] if parts else None
+def join(parts: Sequence[KeySummary]) -> KeySummary:
+    """The summary of all rows of several summaries of one tick, at least one."""
+    if len(parts) == 1:
+        return parts[0]
     sketch = merge_ecm([part.sketch for part in parts])
     names, places = unify_names([part.names for part in parts])
     known, most = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)

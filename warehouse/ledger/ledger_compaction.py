@@ -69,7 +69,7 @@ def write_compaction(
             for batches in sorted(live_here)
         ]
         rest.append(ledger_table.rows_outside(kept, live_here))
-    joined = pa.concat_tables(rest)
+    joined = pa.concat_tables(rest, promote_options="default")
     if len(joined):
         actions.append(tables.write_file(store, LEDGER, joined, f"{tables.unique_name()}.parquet"))
     return Compaction(actions, rows_removed)

@@ -2,23 +2,27 @@
 
 A row stands for the batches first_batch..last_batch (inclusive) of a source in one tick. It has the number of
 rows, their time range, for each measure the counts of NaN and NULL and the GK summary of the other values,
-and for the key the summary of key_summaries.py. `cells` are the upper bounds of the sketch's cells for the
-whole tick. They repeat what the sketch says, so that a reader needs the sketch itself only for a window that
-starts or ends inside the tick.
+and for each key the summary of key_summaries.py: that of the option `key` in the column `keys`, those of
+further keys in the fields of the column `more_keys`, which a ledger has only if there are any. `cells` are
+the upper bounds of the sketch's cells for the whole tick. They repeat what the sketch says, so that a reader
+needs the sketch itself only for a window that starts or ends inside the tick.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.schema import StructType
 
 from tidemark.sketches import ECM, GK, SketchError
 from tidemark.warehouse.columns.keys import Names, names_from_bytes
+from tidemark.warehouse.delta.store import KEYS, MORE_KEYS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
@@ -67,8 +71,23 @@ SCHEMA = pa.schema(
 )
 
 
-def to_arrow(batches: BatchRange, summaries: Iterable[TickSummary]) -> pa.Table:
-    """The ledger rows of a range of batches, one per summary."""
+def schema(more_keys: Sequence[str]) -> pa.Schema:
+    """The columns of a ledger; `more_keys` are the fields of the further keys."""
+    if not more_keys:
+        return SCHEMA
+    return SCHEMA.append(pa.field(MORE_KEYS, pa.struct([(name, KEYS_TYPE) for name in more_keys])))
+
+
+def more_keys_of(ledger: DeltaTable) -> list[str]:
+    """The fields of the further keys that the table has."""
+    fields = [field for field in ledger.schema().fields if field.name == MORE_KEYS]
+    return [key.name for field in fields for key in cast("StructType", field.type).fields]
+
+
+def to_arrow(
+    batches: BatchRange, summaries: Iterable[TickSummary], more_keys: Sequence[str] = ()
+) -> pa.Table:
+    """The ledger rows of a range of batches, one per summary; `more_keys` as in `schema`."""
     now = datetime.now(UTC)
     rows = [
         {
@@ -83,15 +102,18 @@ def to_arrow(batches: BatchRange, summaries: Iterable[TickSummary]) -> pa.Table:
                 {"measure": m.measure, "nans": m.nans, "nulls": m.nulls, "sketch": m.sketch.to_bytes()}
                 for m in summary.measures
             ],
-            "keys": None if summary.keys is None else _keys_row(summary.keys),
+            "keys": _keys_row(summary.keys.get((KEYS,))),
             "arrived": now,
+            MORE_KEYS: {name: _keys_row(summary.keys.get((MORE_KEYS, name))) for name in more_keys},
         }
         for summary in summaries
     ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+    return pa.Table.from_pylist(rows, schema=schema(more_keys))
 
 
-def _keys_row(keys: KeySummary) -> dict[str, Any]:
+def _keys_row(keys: KeySummary | None) -> dict[str, Any] | None:
+    if keys is None:
+        return None
     names = keys.names
     return {
         "nulls": keys.nulls,
@@ -134,7 +156,13 @@ def from_arrow(rows: pa.Table) -> list[TickSummary]:
             )
             for measure in row["measures"]
         )
-        keys = None if row["keys"] is None else _key_summary(row["keys"], batches, row["tick"])
+        stored: dict[tuple[str, ...], Any] = {(KEYS,): row["keys"]}
+        stored |= {(MORE_KEYS, name): keys for name, keys in (row.get(MORE_KEYS) or {}).items()}
+        keys = {
+            field: _key_summary(keys, batches, row["tick"])
+            for field, keys in stored.items()
+            if keys is not None
+        }
         summaries.append(TickSummary(row["tick"], row["rows"], times, measures, keys))
     return summaries
 

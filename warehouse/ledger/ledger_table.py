@@ -34,7 +34,7 @@ from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import planned_batches, read_step_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
-from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, SCHEMA, from_arrow, to_arrow
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, SCHEMA, from_arrow, more_keys_of, to_arrow
 
 # The names of a file's statistics.
 _LEAST, _MOST = ([f"{bound}.{name}" for name in RANGE_COLUMNS] for bound in ("min", "max"))
@@ -88,7 +88,7 @@ def prepare(
     `table` is the ledger. `eps` is the warehouse's. The summaries have the rank error `level_eps(eps, 0)`.
     """
     batches, newest = BatchRange(source, batch, batch), tables.newest_transaction(table, source)
-    action = write_rows(store, batches, to_arrow(batches, summaries))
+    action = write_rows(store, batches, to_arrow(batches, summaries, more_keys_of(table)))
     completed = _completed_ranges(newest, batches, store.tuning.fan)
     planned = _planned(store) if completed else ()
     wide = _write_wide(store, table, eps, batches, summaries, completed, planned) if completed else []
@@ -165,7 +165,7 @@ def _write_wide(
         for summary in tick_summaries:
             by_tick.setdefault(summary.tick, []).append(summary)
         written[whole] = [join(group, level_eps(eps, level)) for group in by_tick.values()]
-        actions.append(write_rows(store, whole, to_arrow(whole, written[whole])))
+        actions.append(write_rows(store, whole, to_arrow(whole, written[whole], more_keys_of(table))))
     return actions
 
 
@@ -281,7 +281,9 @@ def read_rows(
             if len(wanted_here) < len(in_file):
                 rows = rows_of_ranges(rows, *wanted_here)
             parts.append(rows)
-    return pa.concat_tables(parts) if parts else tables.table_without_rows(SCHEMA)
+    if not parts:
+        return tables.table_without_rows(SCHEMA)
+    return pa.concat_tables(parts, promote_options="default")
 
 
 def row_counts(rows: pa.Table) -> dict[BatchRange, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tidemark.sketches import ECM, GK
 from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import LEDGER, Store
-from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.delta.store import KEYS, LEDGER, Store
+from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.ledger_rows import (
     KEYS_TYPE,
@@ -26,8 +26,7 @@ from tidemark.warehouse.ledger.ledger_rows import (
 )
 from tidemark.warehouse.ledger.ledger_table import rows_of_ranges
 
-_KEYS_COLUMNS = [*RANGE_COLUMNS, "tick", "rows", "min_time", "max_time"]
-_KEYS_COLUMNS += [f"keys.{field.name}" for field in KEYS_TYPE if field.name != "sketch"]
+_TICK_COLUMNS = [*RANGE_COLUMNS, "tick", "rows", "min_time", "max_time"]
 MEASURE_COLUMNS = [*RANGE_COLUMNS, "tick", "rows", "measures"]  # what `live_rows` reads
 
 
@@ -60,7 +59,7 @@ class LiveKeys:
     `rows` rows have a key, `nulls` rows have none. `times` is the range of event times in microseconds, both
     ends inclusive; None if no row has a time. `names`, `known`, `slack` and `floor` are the listing (see
     key_summaries.py). `cells` are the upper bounds of the sketch's cells for the whole tick. The sketch
-    itself is in the ledger's file `path`; `read_sketch` reads it.
+    itself is in the ledger's file `path`, in the key's `field`; `read_sketch` reads it.
     """
 
     batches: BatchRange
@@ -74,6 +73,7 @@ class LiveKeys:
     floor: int
     cells: NDArray[np.int64]
     path: str
+    field: tuple[str, ...] = (KEYS,)
 
 
 def live_rows(rows: pa.Table, measure: str) -> list[LiveRow]:
@@ -109,9 +109,12 @@ def _live_row(
 
 
 def live_keys(
-    store: Store, files: Mapping[str, list[BatchRange]], wanted: Iterable[BatchRange]
+    store: Store,
+    files: Mapping[str, list[BatchRange]],
+    wanted: Iterable[BatchRange],
+    field: tuple[str, ...],
 ) -> list[LiveKeys]:
-    """The ledger rows of some ranges, seen from the key, without the sketches.
+    """The ledger rows of some ranges, seen from the key with this `KeyCounts.ledger_field`, without sketches.
 
     `files` are the ranges of each file of the ledger, by path. Files without wanted ranges are not read.
     Rows of empty batches, and rows without keys, are left out.
@@ -122,15 +125,33 @@ def live_keys(
         wanted_here = ranges.intersection(in_file)
         if not wanted_here:
             continue
-        for row in plain_rows(tables.read_file(store, LEDGER, path, _KEYS_COLUMNS)):
+        names = [item.name for item in KEYS_TYPE if item.name != "sketch"]
+        columns = [*_TICK_COLUMNS, *(".".join([*field, name]) for name in names)]
+        for row in plain_rows(tables.read_file(store, LEDGER, path, columns)):
             batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
-            if batches in wanted_here and row["rows"] and row["keys"] is not None:
-                result.append(_live_keys(row, batches, path))
+            keys = stored_keys_in(row, field)
+            if batches in wanted_here and row["rows"] and keys is not None:
+                result.append(_live_keys(row, keys, batches, path, field))
+            elif batches in wanted_here and row["rows"] and field != (KEYS,):
+                raise InputError(
+                    f"{batches.text} came before the key {field[-1]} was declared: the ledger does not "
+                    "count it. Load once, for example with `tidemark load --from-stream`, to move its rows "
+                    "to history."
+                )
     return result
 
 
-def _live_keys(row: Mapping[str, Any], batches: BatchRange, path: str) -> LiveKeys:
-    keys = row["keys"]
+def stored_keys_in(row: Mapping[str, Any], field: tuple[str, ...]) -> Mapping[str, Any] | None:
+    """The stored summary of a key in a row of the ledger; None if the row has none."""
+    value: Any = row
+    for name in field:
+        value = None if value is None else value.get(name)
+    return cast("Mapping[str, Any] | None", value)
+
+
+def _live_keys(
+    row: Mapping[str, Any], keys: Mapping[str, Any], batches: BatchRange, path: str, field: tuple[str, ...]
+) -> LiveKeys:
     known, slack, cells = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack", "cells"))
     return LiveKeys(
         batches=batches,
@@ -144,13 +165,15 @@ def _live_keys(row: Mapping[str, Any], batches: BatchRange, path: str) -> LiveKe
         floor=keys["floor"],
         cells=cells,
         path=path,
+        field=field,
     )
 
 
 def read_sketch(store: Store, live: LiveKeys) -> ECM:
     """Reads the sketch of a row, for a window that starts or ends inside the row's tick."""
-    rows = tables.read_file(store, LEDGER, live.path, [*RANGE_COLUMNS, "tick", "keys.sketch"])
-    in_range = rows_of_ranges(rows, live.batches).to_pylist()
-    (stored,) = [row["keys"]["sketch"] for row in in_range if row["tick"] == live.tick]
+    columns = [*RANGE_COLUMNS, "tick", ".".join([*live.field, "sketch"])]
+    rows = tables.read_file(store, LEDGER, live.path, columns)
+    in_tick = [row for row in rows_of_ranges(rows, live.batches).to_pylist() if row["tick"] == live.tick]
+    (stored,) = [keys["sketch"] for row in in_tick if (keys := stored_keys_in(row, live.field)) is not None]
     with report_damaged_summary("keys", live.batches, live.tick):
         return ECM.from_bytes(stored)

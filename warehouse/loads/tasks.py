@@ -158,8 +158,8 @@ class SummariseTask:
     def __call__(self) -> list[TickSummary]:
         """Returns the summaries of the rows, by tick."""
         summarizer, filesystem = TickSummarizer(self.options, self.eps), self.store.filesystem()
-        key = self.options.key_column
-        pieces = read_decoded_rows(filesystem, self.row_groups, summarizer.columns, self.batches, key)
+        keys = self.options.keys
+        pieces = read_decoded_rows(filesystem, self.row_groups, summarizer.columns, self.batches, keys)
         for piece in pieces:
             summarizer.add(piece)
         return summarizer.finish()

@@ -1,4 +1,4 @@
-"""The projection of the key: rows (key, tick, count), ascending by key, then tick; each pair once.
+"""The projection of a key: rows (key, tick, count), ascending by key, then tick; each pair once.
 
 A block is bounded in rows and in the bytes of its distinct keys. Text keys have one dictionary in each block:
 a key with many ticks is stored, read and compared once. Statistics are exact. Double keys have none in
@@ -17,15 +17,14 @@ import pyarrow as pa
 from tidemark.warehouse.columns.keys import (
     Key,
     as_names,
-    encode_keys,
     name_sizes,
     names_of,
     stored_keys,
     take_names,
 )
 from tidemark.warehouse.columns.tick_counts import TickCounts
-from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
-from tidemark.warehouse.delta.store import KEY_MARKS, KEYS
+from tidemark.warehouse.columns.value_encoding import as_numpy
+from tidemark.warehouse.delta.store import KEY_MARKS, KEYS, MORE_KEY_MARKS, MORE_KEYS, group_folder
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum, text_hashes
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import key_marks
@@ -57,16 +56,37 @@ def choose_block_rows(rows: int, min_rows: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts(Projection[KeyRows]):
-    """The number of rows of each key and tick, sorted."""
+    """The number of rows of each key and tick, sorted.
+
+    is_further: whether it is a further key, and not the option `key` of the warehouse.
+    """
 
     key: Key
     tuning: Tuning = field(default=DEFAULT, compare=False)
+    is_further: bool = False
 
-    name = "keys"
     order = ("key", "tick")
     merges_equal = True
-    runs_table = KEYS
-    marks_table = KEY_MARKS
+
+    @property
+    def name(self) -> str:
+        """``keys``; of a further key its columns, too."""
+        return f"keys of {self.key.name}" if self.is_further else "keys"
+
+    @property
+    def runs_table(self) -> str:
+        """``keys``; of a further key ``more_keys/<columns>``."""
+        return f"{MORE_KEYS}/{group_folder(self.key.columns)}" if self.is_further else KEYS
+
+    @property
+    def marks_table(self) -> str:
+        """``key_marks``; of a further key ``more_key_marks/<columns>``."""
+        return f"{MORE_KEY_MARKS}/{group_folder(self.key.columns)}" if self.is_further else KEY_MARKS
+
+    @property
+    def ledger_field(self) -> tuple[str, ...]:
+        """Where a row of the ledger has the key's summary: a column, or a column and its field."""
+        return (MORE_KEYS, group_folder(self.key.columns)) if self.is_further else (KEYS,)
 
     @property
     def title(self) -> str:
@@ -96,18 +116,18 @@ class KeyCounts(Projection[KeyRows]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The key's column."""
-        return (self.key.name,)
+        """The key's columns."""
+        return self.key.columns
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The key's column, if it is text or binary."""
-        return self.columns if self.key.is_text else ()
+        """Those of the key's columns that are text or binary."""
+        return self.key.texts
 
     def decode(self, events: pa.Table) -> tuple[KeyRows, TickCounts]:
         """Counts the rows with a key by (key, tick), and all rows by tick."""
         ticks = as_numpy(events.column("_tick"))
-        column = encode_keys(self.key, single_array(events.column(self.key.name)))
+        column = self.key.encode(events)
         return count_pairs(column, ticks), tick_totals(column, ticks)
 
     def sort(self, parts: Sequence[KeyRows]) -> KeyRows:

@@ -86,7 +86,7 @@ def _columns_check(role: str) -> Callable[[Any], None]:
     """Checks lists of columns, each a key: `[["origin"], ["origin", "dest"]]`."""
 
     def check(keys: Any) -> None:
-        if not isinstance(keys, list) or not all(map(_is_list_of_names, keys)):
+        if not isinstance(keys, list) or not all(map(is_list_of_names, keys)):
             raise InputError(
                 f"{role} must be a list of column names, or of lists of them for a key of several columns, "
                 f"got {shortened(keys)}. Example: {role}=['origin', ['origin', 'dest']]."
@@ -103,7 +103,8 @@ def _columns_check(role: str) -> Callable[[Any], None]:
     return check
 
 
-def _is_list_of_names(columns: Any) -> bool:
+def is_list_of_names(columns: Any) -> bool:
+    """Whether the value is a list of at least one name."""
     return isinstance(columns, list) and bool(columns) and all(isinstance(n, str) and n for n in columns)
 
 

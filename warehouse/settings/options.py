@@ -14,12 +14,13 @@ from typing import Any, TypeAlias
 from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.column_types import is_time_type, time_type_names
+from tidemark.warehouse.columns.composite_keys import CompositeKey
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.columns.ticks import parse_duration, parse_grace
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import EVENTS, Store, group_folder
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
@@ -112,9 +113,55 @@ class Options:
     @property
     def projections(self) -> tuple[Projection[Any], ...]:
         """The projections of history in the order in which they are loaded: measures, key, groups."""
-        key = self.key_column
         values = (SortedValues(measure, self.tuning) for measure in self.measures)
-        return (*values, *([KeyCounts(key, self.tuning)] if key else []), *self.sorted_groups)
+        return (*values, *self.key_counts, *self.sorted_groups)
+
+    @property
+    def key_counts(self) -> tuple[KeyCounts, ...]:
+        """The projection of each key, in the order of `key_names`; empty until the columns are known."""
+        types = dict(self.columns)
+        counts = []
+        for names in self.key_names if types else ():
+            parts = [Key(name, types[name]) for name in names]
+            key = parts[0] if len(parts) == 1 else CompositeKey.of(parts)
+            counts.append(KeyCounts(key, self.tuning, is_further=names != (self.key,)))
+        return tuple(counts)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Every key with its types, the first one is the default; empty until the columns are known."""
+        return tuple(counts.key for counts in self.key_counts)
+
+    @property
+    def more_key_fields(self) -> list[str]:
+        """The fields of the ledger's column `more_keys`, one for each key but the option `key`."""
+        return [group_folder(columns) for columns in self.key_names if columns != (self.key,)]
+
+    def key_count(self, columns: Any = None) -> KeyCounts:
+        """The projection of the key with these columns in any order, or of the first key if None.
+
+        `columns` is a name or an iterable of names. InputError if there is no such key, or no key or no rows
+        at all.
+        """
+        names = None if columns is None else _as_lists([columns])
+        if names is not None and not option_checks.is_list_of_names(names[0]):
+            raise InputError(f"a key is named by its column or a list of its columns, got {columns!r}.")
+        wanted = None if names is None else frozenset(names[0])
+        declared = [" and ".join(declared) for declared in self.key_names]
+        if not declared:
+            raise InputError(
+                "the warehouse was created without a key. Create one with key='column' and load it."
+            )
+        if wanted is not None and wanted not in map(frozenset, self.key_names):
+            raise InputError(
+                f"no key {' and '.join(sorted(wanted))} here. Declared: {'; '.join(declared)}. Keys "
+                "are declared when a warehouse is created, for example keys=['origin', ['origin', 'dest']]."
+            )
+        if not self.columns:
+            raise InputError("the warehouse has no rows yet: its first batch will fix the columns' types.")
+        return next(
+            counts for counts in self.key_counts if wanted is None or frozenset(counts.key.columns) == wanted
+        )
 
     @property
     def sorted_groups(self) -> tuple[SortedGroups, ...]:

@@ -49,10 +49,8 @@ def live_key_rows(
     rows_read = 0
     time = snapshot.options.time_column if since is not None or until is not None else None
     for piece in _pieces(snapshot, sorted({row.batches for row in live}), [time] if time else [], view.key):
-        keys, inside = piece.keys, window.holds(piece.ticks)
+        (keys,), inside = piece.keys, window.holds(piece.ticks)
         rows_read += int(np.count_nonzero(inside))
-        if keys is None:
-            continue
         if time is not None:
             moments = epoch_micros(time, piece.columns[0].stored)
             inside &= ~piece.columns[0].null
@@ -67,14 +65,14 @@ def _pieces(
     snapshot: SnapshotReader | Snapshot,
     batches: Sequence[BatchRange],
     measures: Sequence[Measure],
-    key: Key | None = None,
+    key: Key,
 ) -> Iterator[DecodedRows]:
     """The rows of the batches, from the newest version of `events`: it has every batch of the ledger."""
     if not batches:
         return
     filesystem = snapshot.store.filesystem()
     files = files_of_batches(tables.open_table(snapshot.store, EVENTS), batches)
-    yield from read_decoded_rows(filesystem, map(EventRowGroups.whole_file, files), measures, batches, key)
+    yield from read_decoded_rows(filesystem, map(EventRowGroups.whole_file, files), measures, batches, [key])
 
 
 def read_projection_rows(

@@ -17,6 +17,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
+from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.span_marks import SpanMarks
@@ -85,17 +86,26 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class KeysView:
-    """The key at one moment: the marks of its runs, and the ledger rows of its live batches.
+    """A key at one moment: the marks of its runs, and the ledger rows of its live batches.
 
     The fields mean the same as those of `View`.
     """
 
-    key: Key
+    projection: KeyCounts
     versions: Mapping[str, int]
     runs: tuple[KeyMarks, ...]
-    root: str
     batches: tuple[BatchRange, ...]
     live: tuple[LiveKeys, ...]
+
+    @property
+    def key(self) -> Key:
+        """The key."""
+        return self.projection.key
+
+    @property
+    def root(self) -> str:
+        """The path of the runs table, relative to the warehouse."""
+        return self.projection.runs_table
 
     @property
     def live_counts(self) -> LiveCounts:
@@ -114,7 +124,7 @@ class Snapshot:
     identity      the id of the table `events`: it differs from that of another warehouse at the same place
     views         the view of each measure, by the measure's name
     group_views   the view of each measure by each group; if it lacks steps, the error `group_view` raises
-    keys          the view of the key; if there is none, the error that `keys_view` raises
+    keys          the view of each key; if it lacks steps, the error that `keys_view` raises
     system_tables what `contents` returns
     facts         what `info` returns
     """
@@ -124,7 +134,7 @@ class Snapshot:
     identity: str
     views: Mapping[str, View]
     group_views: Mapping[SortedGroups, GroupView | InputError]
-    keys: KeysView | InputError
+    keys: Mapping[KeyCounts, KeysView | InputError]
     system_tables: Contents
     facts: Mapping[str, Any]
 
@@ -147,11 +157,15 @@ class Snapshot:
             raise view
         return view
 
-    def keys_view(self) -> KeysView:
-        """The view of the key; InputError if the warehouse has no key or no rows yet."""
-        if isinstance(self.keys, InputError):
-            raise self.keys
-        return self.keys
+    def keys_view(self, columns: Any = None) -> KeysView:
+        """The view of the key with these columns, of the first key if None.
+
+        InputError if the warehouse has no such key or no rows yet.
+        """
+        view = self.keys[self.options.key_count(columns)]
+        if isinstance(view, InputError):
+            raise view
+        return view
 
     def contents(self) -> Contents:
         """The batches, steps and runs."""

@@ -18,7 +18,6 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
@@ -49,7 +48,7 @@ class _Current:
 
     views: dict[str, View] = field(default_factory=dict)
     group_views: dict[SortedGroups, GroupView] = field(default_factory=dict)
-    keys: KeysView | None = None
+    keys: dict[KeyCounts, KeysView] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     ledger_ranges: dict[str, list[BatchRange]] | None = None
 
@@ -58,12 +57,13 @@ class _Current:
 class _Reused:
     """Immutable parts of the previous views, which the next views take over.
 
-    `marks` are by runs table, then by marks file; `rows` by measure, then by range; `keys` by range.
+    `marks` are by runs table, then by marks file; `rows` by measure, then by range; `keys` by key,
+    then by range.
     """
 
     marks: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows: dict[str, dict[BatchRange, list[LiveRow]]] = field(default_factory=dict)
-    keys: dict[BatchRange, list[LiveKeys]] = field(default_factory=dict)
+    keys: dict[tuple[str, ...], dict[BatchRange, list[LiveKeys]]] = field(default_factory=dict)
     ranges: ledger_table.RangeCache = field(default_factory=dict)
 
 
@@ -120,30 +120,26 @@ class SnapshotReader:
             self._current.group_views[projection] = self._read_group_view(projection)
         return self._current.group_views[projection]
 
-    def keys_view(self) -> KeysView:
-        """The view of the key as of the last refresh.
+    def keys_view(self, columns: Any = None) -> KeysView:
+        """The view of the key with these columns, of the first key if None, as of the last refresh.
 
-        InputError if the warehouse has no key or no rows yet, or if the keys of old steps are not loaded.
+        InputError if the warehouse has no such key or no rows yet, or if the keys of old steps are not
+        loaded.
         """
-        key = self.options.key_column
-        if key is None:
-            raise InputError(
-                "the warehouse has no rows yet: its first batch will fix the columns' types."
-                if self.options.key
-                else "the warehouse was created without a key. Create one with key='column' and load it."
-            )
-        if self._current.keys is None:
-            self._current.keys = self._read_keys_view(key)
-        return self._current.keys
+        projection = self.options.key_count(columns)
+        if projection not in self._current.keys:
+            self._current.keys[projection] = self._read_keys_view(projection)
+        return self._current.keys[projection]
 
     def pinned(self) -> Snapshot:
         """The whole state as of the last refresh; the same object until a refresh finds something new."""
         if self._current.snapshot is None:
-            keys: KeysView | InputError
-            try:
-                keys = self.keys_view()
-            except InputError as error:  # `Snapshot.keys_view` raises it
-                keys = error
+            keys: dict[KeyCounts, KeysView | InputError] = {}
+            for counts in self.options.key_counts:
+                try:
+                    keys[counts] = self.keys_view(counts.key.columns)
+                except InputError as error:  # `Snapshot.keys_view` raises it
+                    keys[counts] = error
             views = {measure.name: self.view(measure.name) for measure in self.options.measures}
             group_views: dict[SortedGroups, GroupView | InputError] = {}
             for projection in self.options.sorted_groups:
@@ -211,9 +207,23 @@ class SnapshotReader:
             "live_rows": sum(row.rows for row in view.live) if view else 0,
             "rejected": rejected_counts(self.store),
             "measures": {measure.name: self._runs_info(SortedValues(measure)) for measure in measures},
-            **({"keys": self._runs_info(KeyCounts(key))} if (key := self.options.key_column) else {}),
+            **self._further_info(),
             "versions": {name: opened.version for name, opened in self._opened.items()},
         }
+
+    def _further_info(self) -> dict[str, Any]:
+        """The facts about the runs of keys and groups; those of the option `key` have the name "keys"."""
+        options = self.options
+        facts: dict[str, Any] = {}
+        for counts in options.key_counts:
+            info = self._runs_info(counts)
+            if counts.is_further:
+                facts.setdefault("more_keys", {})[counts.key.name] = info
+            else:
+                facts["keys"] = info
+        if options.sorted_groups:
+            facts["groups"] = {groups.name: self._runs_info(groups) for groups in options.sorted_groups}
+        return facts
 
     def _runs_info(self, projection: Projection[Any]) -> dict[str, Any]:
         table = self._opened[projection.runs_table].table
@@ -264,18 +274,16 @@ class SnapshotReader:
             live_counts={(row.batches, row.tick): row.rows for row in rows},
         )
 
-    def _read_keys_view(self, key: Key) -> KeysView:
-        counts = KeyCounts(key)
+    def _read_keys_view(self, counts: KeyCounts) -> KeysView:
         layout, _ = self._runs(counts)
         self._check_loaded(counts, layout.last_step)
         batches = self._live_batches(layout)
         return KeysView(
-            key=key,
+            projection=counts,
             versions=self._versions(counts),
             runs=self.marks(counts),
-            root=counts.runs_table,
             batches=tuple(batches),
-            live=self._live_keys(batches),
+            live=self._live_keys(batches, counts.ledger_field),
         )
 
     def _check_loaded(self, projection: Projection[Any], last_step: int) -> None:
@@ -315,14 +323,14 @@ class SnapshotReader:
             self._current.ledger_ranges = ledger_table.ranges_by_file(self.store, ledger, self._reused.ranges)
         return self._current.ledger_ranges
 
-    def _live_keys(self, batches: list[BatchRange]) -> tuple[LiveKeys, ...]:
-        """The ledger rows of the ranges, seen from the key; only those of new ranges are read."""
-        previous = self._reused.keys
+    def _live_keys(self, batches: list[BatchRange], key: tuple[str, ...]) -> tuple[LiveKeys, ...]:
+        """The ledger rows of the ranges, seen from a key; only those of new ranges are read."""
+        previous = self._reused.keys.get(key, {})
         new_ranges = [batch_range for batch_range in batches if batch_range not in previous]
         current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
-        for live in live_summaries.live_keys(self.store, self._ledger_ranges(), new_ranges):
+        for live in live_summaries.live_keys(self.store, self._ledger_ranges(), new_ranges, key):
             current[live.batches].append(live)
-        self._reused.keys = current
+        self._reused.keys[key] = current
         return tuple(chain.from_iterable(current.values()))
 
     def _live_rows(self, measure: Measure, batches: list[BatchRange]) -> tuple[LiveRow, ...]:

@@ -91,14 +91,13 @@ def _check_ranks(row: LiveRow, values: NDArray[Any], batches: BatchRange) -> Non
             )
 
 
-def counts_hold(pinned: PinnedTables) -> str:
-    """Checks the key counts of every live summary.
+def counts_hold(pinned: PinnedTables, projection: KeyCounts) -> str:
+    """Checks the counts of a key in every live summary.
 
     The cells are upper bounds of every key's count, the listing bounds every count from both sides, and the
     numbers of rows with and without a key are exact.
     """
-    view = pinned.snapshot.keys_view()
-    projection = KeyCounts(view.key)
+    view = pinned.snapshot.keys_view(projection.key.columns)
     hashes = KeyPromise.of(pinned.snapshot.options).hashes
     by_range: dict[BatchRange, list[LiveKeys]] = {}
     for live in view.live:
