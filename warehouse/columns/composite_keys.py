@@ -191,8 +191,8 @@ def _encode_tuples(columns: Sequence[Names]) -> Names:
         elif pc.any(pc.match_substring(names, "\x00")).as_py():
             parts.append(names_from_bytes([_encoded(name) for name in names.to_pylist()]))
         else:
-            parts.append(pc.binary_join_element_wise(names, pa.scalar(_END, pa.large_binary()), _NOTHING))
+            parts.append(pc.binary_join_element_wise(names, names_from_bytes([_END])[0], _NOTHING))
     return as_names(pc.binary_join_element_wise(*parts, _NOTHING))
 
 
-_NOTHING = pa.scalar(b"", pa.large_binary())
+_NOTHING = names_from_bytes([b""])[0]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.column_types import Storage
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys, join_heavy_keys, no_heavy_keys
 from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, names_from, separator, take_names
 from tidemark.warehouse.columns.text_bounds import text_bounds
@@ -172,7 +172,7 @@ def _stats(key: Key, ends: list[Name], ranges: dict[str, tuple[int, int]]) -> di
 def key_bounds(key: Key, low: Name, high: Name) -> tuple[Any, Any]:
     """Delta's bounds of the keys between two names: exact for numbers, short for text; None for none."""
     if isinstance(low, bytes) and isinstance(high, bytes):
-        if key.column_type.storage is not Storage.STRING:
+        if not pa.types.is_string(key.stored_type):
             return None, None
         try:
             return text_bounds(low.decode(), high.decode())
