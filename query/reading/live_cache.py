@@ -70,7 +70,7 @@ class LiveCache:
         for rows, rows_by_tick in read_projection_rows(snapshot, projection, batches):
             totals.append(rows_by_tick)
             yield LiveRows(projection.sort([rows]), rows_by_tick)
-        check_live_rows(snapshot, counts, sum_tick_counts(totals))
+        check_live_rows(snapshot, counts, sum_tick_counts(totals).by_tick)
 
     def _cached(
         self,
@@ -95,8 +95,7 @@ class LiveCache:
             )
             totals = [part.totals for part in parts.values()] + [by_tick for _, by_tick in pieces]
             live = LiveRows(merged, sum_tick_counts(totals))
-            mine = {place: rows for place, rows in counts.items() if place[0] == wanted}
-            check_live_rows(snapshot, mine, live.totals)
+            check_live_rows(snapshot, counts, live.totals.by_tick, wanted)
             for batch_range in parts:
                 self._memory.drop((table, batch_range))
             self._ranges[table] = (known - set(parts)) | {wanted}

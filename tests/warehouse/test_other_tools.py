@@ -206,7 +206,8 @@ def test_types_as_they_were_read_before_are_caught(tmp_path: Path, monkeypatch: 
 
 
 def test_exact_counts_that_nobody_checks_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.warehouse.snapshots.live_rows._check", lambda *_: None)
+    for module in ("warehouse.snapshots.live_rows", "query.reading.live_cache"):
+        monkeypatch.setattr(f"tidemark.{module}.check_live_rows", lambda *_: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_a_live_batch_without_any_rows_left_is_missed(tmp_path)
 

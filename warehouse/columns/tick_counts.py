@@ -32,6 +32,12 @@ class TickCounts:
         """The number of all rows, with NaN and NULL."""
         return int(self.counts.sum() + self.nans.sum() + self.nulls.sum())
 
+    @property
+    def by_tick(self) -> dict[int, int]:
+        """The number of all rows of each tick."""
+        sums = self.counts + self.nans + self.nulls
+        return dict(zip(self.ticks.tolist(), sums.tolist(), strict=True))
+
     def within(self, window: Window) -> tuple[int, int, int]:
         """The numbers of (stored, NaN, NULL) rows in the window."""
         inside = window.holds(self.ticks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.projections.key_rows import KeyRows, count_pairs
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection, Rows
-from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot import KeysView, LiveCounts, Snapshot, View
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 R = TypeVar("R", bound=Rows)
@@ -45,20 +46,25 @@ def live_key_rows(
     ends inside a tick; None means that the window's ticks bound that side. NULL keys are left out.
     DamagedWarehouse if `events` has another number of rows in the window than the ledger.
     """
-    live = [row for row in view.live if not window.misses(row.tick, row.tick)]
-    rows_read = 0
+    counts = {
+        (batches, tick): rows
+        for (batches, tick), rows in view.live_counts.items()
+        if not window.misses(tick, tick)
+    }
     time = snapshot.options.time_column if since is not None or until is not None else None
-    for piece in _pieces(snapshot, sorted({row.batches for row in live}), [time] if time else [], view.key):
+    batches = sorted({batches for batches, _ in counts})
+    found: Counter[int] = Counter()
+    for piece in _pieces(snapshot, batches, [time] if time else [], view.key):
         (keys,), inside = piece.keys, window.holds(piece.ticks)
-        rows_read += int(np.count_nonzero(inside))
+        ticks, rows = np.unique(piece.ticks[inside], return_counts=True)
+        found.update(dict(zip(ticks.tolist(), rows.tolist(), strict=True)))
         if time is not None:
             moments = epoch_micros(time, piece.columns[0].stored)
             inside &= ~piece.columns[0].null
             inside &= (moments >= since) if since is not None else True
             inside &= (moments < until) if until is not None else True
         yield count_pairs(KeyColumn(keys.names, keys.codes, keys.null | ~inside), piece.ticks)
-    counts = [(row.batches, row.tick, row.rows + row.nulls) for row in view.live]
-    _check(snapshot, counts, window, rows_read)
+    check_live_rows(snapshot, counts, found)
 
 
 def _pieces(
@@ -88,22 +94,24 @@ def read_projection_rows(
 
 
 def check_live_rows(
-    snapshot: SnapshotReader | Snapshot, counts: Mapping[tuple[BatchRange, int], int], rows: TickCounts
+    snapshot: SnapshotReader | Snapshot,
+    counts: LiveCounts,
+    found: Mapping[int, int],
+    batches: BatchRange | None = None,
 ) -> None:
-    """DamagedWarehouse unless `rows` has the numbers of rows by tick that the ledger has.
+    """DamagedWarehouse unless the numbers of rows by tick that were found are those of the ledger.
 
-    `counts` are the ledger's rows by range and tick.
+    counts: the ledger's rows by range and tick.
+    batches: the range whose rows were read; None for all ranges. An error names the changed batches of all.
     """
-    expected: dict[int, int] = {}
-    for (_, tick), number in counts.items():
-        expected[tick] = expected.get(tick, 0) + number
-    sums = (rows.counts + rows.nans + rows.nulls).tolist()
-    found = dict(zip(rows.ticks.tolist(), sums, strict=True))
+    expected: Counter[int] = Counter()
+    by_range: Counter[BatchRange] = Counter()
+    for (batch_range, tick), rows in counts.items():
+        by_range[batch_range] += rows
+        if batches is None or batch_range == batches:
+            expected[tick] += rows
     if found != expected:
-        by_range: dict[BatchRange, int] = {}
-        for (batches, _), number in counts.items():
-            by_range[batches] = by_range.get(batches, 0) + number
-        reason = f"the ledger has {expected} live rows by tick, but the table events has {found}"
+        reason = f"the ledger has {dict(expected)} live rows by tick, but the table events has {dict(found)}"
         raise batch_counts.changed_rows_error(snapshot.store, by_range, reason)
 
 
@@ -118,26 +126,4 @@ def live_values(snapshot: SnapshotReader | Snapshot, view: View, window: Window)
         totals.append(by_tick)
         yield rows.values[window.holds(rows.ticks)]
     counts = {place: number for place, number in view.live_counts.items() if place[0] in batches}
-    check_live_rows(snapshot, counts, sum_tick_counts(totals))
-
-
-def _check(
-    snapshot: SnapshotReader | Snapshot,
-    counts: Sequence[tuple[BatchRange, int, int]],
-    window: Window,
-    rows_read: int,
-) -> None:
-    """DamagedWarehouse unless `rows_read` is the number of live rows in the window.
-
-    `counts` are the ledger's (range, tick, rows).
-    """
-    inside = [(batches, rows) for batches, tick, rows in counts if not window.misses(tick, tick)]
-    expected = sum(rows for _, rows in inside)
-    if rows_read == expected:
-        return
-    totals: dict[BatchRange, int] = {}
-    for batches, _, rows in counts:
-        totals[batches] = totals.get(batches, 0) + rows
-    in_window = {batches: totals[batches] for batches, _ in inside}
-    reason = f"the ledger has {expected} live rows in the window, but the table events has {rows_read}"
-    raise batch_counts.changed_rows_error(snapshot.store, in_window, reason)
+    check_live_rows(snapshot, counts, sum_tick_counts(totals).by_tick)
