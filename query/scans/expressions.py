@@ -1,0 +1,380 @@
+"""Expressions of filters: text in DuckDB's dialect over the columns of a warehouse, checked by an allow list.
+
+An expression depends on the row alone. There are no subqueries, no aggregates, and no functions of files,
+environment, time or chance.
+
+Method. DuckDB parses the text; its parse tree is JSON. Each node is checked against allow_list.py and copied
+field by field, columns under their stored names, into a new tree. DuckDB writes the SQL of the new tree. This
+SQL is parsed and checked again and must give the same tree: what runs is what was checked. Then DuckDB binds
+it to a table without rows, which finds the errors of types.
+
+Two forms of text take DuckDB's parser quadratic or exponential time: nested parentheses, and CASE with an
+operand, which the parser copies into every WHEN. They are limited before the text is parsed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from tidemark.query.scans import allow_list
+from tidemark.query.scans.connections import open_connection
+from tidemark.warehouse.columns.column_types import ColumnType, find_column_type
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Node = dict[str, Any]
+
+MAX_CHARACTERS = 10_000
+MAX_PARENTHESES = 1_000
+MAX_DEPTH = 100  # of nodes inside each other
+_SHOWN_CHARACTERS = 200  # of the text, in errors
+_PREFIX = "SELECT 1 FROM t WHERE "
+_POSITIONS = {"query_location", "query_location_length"}
+_NO_ORDER = {"type": "ORDER_MODIFIER", "orders": []}
+_SMALLER = "Write it shorter: `x IN (1, 2)` instead of `x = 1 OR x = 2`, for example."
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A checked expression.
+
+    text      as it was given
+    sql       what runs: DuckDB's SQL with columns under their stored names; the same text always gives the
+              same SQL
+    columns   the stored names of its columns, each once, in the order of the text
+    """
+
+    text: str
+    sql: str
+    columns: tuple[str, ...]
+
+
+def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
+    """The text as an expression over the columns, which are Delta's types by name.
+
+    System columns and columns of nested types cannot be used. Column names match without regard to the case
+    of ASCII letters, as in DuckDB.
+
+    Raises InputError for text that is not one expression, that has a part that is not allowed, that names
+    another column, whose types do not fit, and for text that is too long or too deeply nested. O(length).
+    """
+    _check_text(text)
+    scope = _Scope(columns)
+    with open_connection() as connection:
+        bare, enclosed = (_parse(connection, text, part) for part in (f"{text}\n", f"({text}\n)"))
+        tree = scope.copied(bare, text)
+        if tree != scope.copied(enclosed, text):
+            raise _not_one_expression(text)
+        sql = _written(connection, tree)
+        again = _Scope(columns)
+        if again.copied(_parse(connection, text, sql), text) != tree:
+            raise _refusal(text, "DuckDB does not write it as it reads it. Write it in another way.")
+        _check_types(connection, scope, sql, text)
+    return Expression(text, sql, tuple(scope.used))
+
+
+class _Scope:
+    """The columns that an expression may use, and those it has used."""
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._types = {name: kind for name, kind in columns.items() if name not in SYSTEM_COLUMNS}
+        self._names = {_folded(name): name for name in self._types}
+        self.used: dict[str, ColumnType] = {}
+
+    def copied(self, node: Any, text: str) -> Node:
+        """A copy of a node of the parse tree that has only what was checked."""
+        return _Copier(self, text).copied(node, 0)
+
+    def resolved(self, name: str, text: str) -> str:
+        """The stored name of a column; remembers it as used."""
+        stored = self._names.get(_folded(name))
+        kind = None if stored is None else find_column_type(self._types[stored])
+        if stored is None or kind is None:
+            problem = (
+                f"there is no column {name!r}"
+                if stored is None
+                else f"the column {name!r} is of type {self._types[stored]}, which expressions cannot use"
+            )
+            usable = [name for name, kind in self._types.items() if find_column_type(kind)]
+            raise _refusal(text, f"{problem}. Expected one of: {', '.join(usable)}. Text is quoted: 'text'.")
+        self.used[stored] = kind
+        return stored
+
+
+class _Copier:
+    """Copies the nodes of one text; raises InputError for a node that is not allowed."""
+
+    def __init__(self, scope: _Scope, text: str) -> None:
+        self._scope, self._text = scope, text
+        self._by_class = {
+            "BETWEEN": self._between,
+            "CASE": self._case,
+            "CAST": self._cast,
+            "COLUMN_REF": self._column,
+            "COMPARISON": self._comparison,
+            "CONJUNCTION": self._children,
+            "CONSTANT": self._constant,
+            "FUNCTION": self._function,
+            "OPERATOR": self._children,
+        }
+        self._types = {
+            "BETWEEN": {"COMPARE_BETWEEN"},
+            "CASE": {"CASE_EXPR"},
+            "CAST": {"OPERATOR_CAST"},
+            "COLUMN_REF": {"COLUMN_REF"},
+            "COMPARISON": allow_list.COMPARISONS,
+            "CONJUNCTION": allow_list.CONJUNCTIONS,
+            "CONSTANT": {"VALUE_CONSTANT"},
+            "FUNCTION": {"FUNCTION"},
+            "OPERATOR": allow_list.OPERATORS,
+        }
+
+    def copied(self, node: Any, depth: int) -> Node:
+        if depth > MAX_DEPTH:
+            raise _refusal(
+                self._text,
+                f"it is nested more than {MAX_DEPTH} levels deep, also by chains of operators. {_SMALLER}",
+            )
+        kind, name = (node.get(field) if isinstance(node, dict) else None for field in ("class", "type"))
+        if kind not in self._by_class or name not in self._types[kind]:
+            raise self._not_allowed(allow_list.NODES.get(str(kind), f"{name}"))
+        rest = {field: value for field, value in node.items() if field not in {"class", "type", *_POSITIONS}}
+        copy: Node = self._by_class[kind](rest, depth + 1)
+        if left := [field for field, value in rest.items() if value]:
+            raise self._not_allowed(f"{', '.join(left)} of {name}")
+        return {"class": kind, "type": name, **copy}
+
+    def _not_allowed(self, what: str) -> InputError:
+        return _refusal(self._text, f"{what} is not allowed. {allow_list.ALLOWED}")
+
+    def _between(self, rest: Node, depth: int) -> Node:
+        return {field: self.copied(rest.pop(field), depth) for field in ("input", "lower", "upper")}
+
+    def _comparison(self, rest: Node, depth: int) -> Node:
+        return {field: self.copied(rest.pop(field), depth) for field in ("left", "right")}
+
+    def _children(self, rest: Node, depth: int) -> Node:
+        return {"children": [self.copied(child, depth) for child in rest.pop("children")]}
+
+    def _case(self, rest: Node, depth: int) -> Node:
+        checks = [
+            {field: self.copied(check[field], depth) for field in ("when_expr", "then_expr")}
+            for check in rest.pop("case_checks")
+        ]
+        return {"case_checks": checks, "else_expr": self.copied(rest.pop("else_expr"), depth)}
+
+    def _cast(self, rest: Node, depth: int) -> Node:
+        child = self.copied(rest.pop("child"), depth)
+        given = dict(rest.pop("type_expr"))
+        name, sizes = str(given.pop("type_name", "")), given.pop("children", [])
+        path = given.pop("qualified_name", {}).get("path")
+        others = [
+            field for field, value in given.items() if value and field not in {"class", "type", *_POSITIONS}
+        ]
+        if name.upper() not in allow_list.TYPES or path != [name] or others:
+            raise self._not_allowed(f"a cast to {'.'.join(path or [name])}")
+        if sizes and name.upper() not in allow_list.SIZED_TYPES:
+            raise self._not_allowed(f"a size of the type {name}")
+        kind = {
+            "class": "TYPE",
+            "type": "TYPE",
+            "type_name": name.upper(),
+            "qualified_name": {"path": [name.upper()]},
+            "children": [self._size(size, depth) for size in sizes],
+        }
+        return {"child": child, "type_expr": kind, "try_cast": bool(rest.pop("try_cast", False))}
+
+    def _size(self, node: Any, depth: int) -> Node:
+        size = self.copied(node, depth)
+        if size["class"] != "CONSTANT" or size["literal"]["kind"] != "INTEGER":
+            raise self._not_allowed("a size of a type that is not a whole number")
+        return size
+
+    def _column(self, rest: Node, depth: int) -> Node:  # noqa: ARG002  all have the same parameters
+        path = rest.pop("column_names")
+        if len(path) != 1:
+            raise self._not_allowed(f"a name with a dot, {'.'.join(path)},")
+        return {"column_names": [self._scope.resolved(path[0], self._text)]}
+
+    def _constant(self, rest: Node, depth: int) -> Node:  # noqa: ARG002
+        literal = rest.pop("literal", None) or {}
+        kind, value = literal.get("kind"), literal.get("text") or ""
+        if kind not in allow_list.LITERALS or set(literal) - {"kind", "text"} or not isinstance(value, str):
+            raise self._not_allowed(f"a constant of the kind {kind}")
+        return {"literal": {"kind": kind, "text": value}}
+
+    def _function(self, rest: Node, depth: int) -> Node:
+        name, path = str(rest.pop("function_name")), rest.pop("qualified_name", {}).get("path")
+        lower = name.lower()
+        if lower not in allow_list.FUNCTIONS or path != [name]:
+            raise self._not_allowed(f"the function {'.'.join(path or [name])}")
+        rest.pop("is_operator", None)
+        if rest.pop("order_bys", _NO_ORDER).get("orders"):
+            raise self._not_allowed(f"ORDER BY in {name}")
+        arguments = []
+        for argument in rest.pop("arguments"):
+            others = [field for field, value in argument.items() if value and field != "expression"]
+            if others:
+                raise self._not_allowed(f"a named argument of {name}")
+            arguments.append({"expression": self.copied(argument["expression"], depth)})
+        return {
+            "function_name": lower,
+            "qualified_name": {"path": [lower]},
+            "is_operator": lower in allow_list.OPERATOR_FUNCTIONS,
+            "order_bys": _NO_ORDER,
+            "arguments": arguments,
+        }
+
+
+def _check_text(text: Any) -> None:
+    """InputError for text that should not reach the parser."""
+    if not isinstance(text, str):
+        raise InputError(
+            f"an expression must be text, such as \"dest LIKE 'S%'\", got {type(text).__name__}."
+        )
+    if len(text) > MAX_CHARACTERS:
+        raise _refusal(
+            text, f"it has {len(text):,} characters, expected at most {MAX_CHARACTERS:,}. {_SMALLER}"
+        )
+    if not text.strip():
+        raise InputError(
+            "the expression is empty. Expected one such as \"dest LIKE 'S%' AND distance > 500\"."
+        )
+    if "\x00" in text or not _is_unicode(text):
+        raise _refusal(text, "it has NUL or a code point that is no character. Leave it out.")
+    if max(map(text.count, "([{")) > MAX_PARENTHESES:
+        raise _refusal(text, f"it has more than {MAX_PARENTHESES:,} parentheses or brackets. {_SMALLER}")
+    if any(word == "case" and after != "when" for word, after in pairwise([*_words(text), ""])):
+        raise _refusal(
+            text,
+            "CASE with an operand is not allowed. Write CASE WHEN x = 1 THEN ... instead of "
+            f"CASE x WHEN 1 THEN .... {allow_list.ALLOWED}",
+        )
+
+
+def _words(text: str) -> Iterator[str]:
+    """The tokens of the text without comments, in lower case."""
+    import duckdb
+
+    encoded = text.encode()
+    tokens = duckdb.tokenize(text)
+    ends = (*(start for start, _ in tokens), len(encoded))[1:]
+    for (start, kind), end in zip(tokens, ends, strict=True):
+        if kind != duckdb.token_type.comment:
+            yield encoded[start:end].decode(errors="replace").strip().lower()
+
+
+def _parse(connection: DuckDBPyConnection, text: str, expression: str) -> Any:
+    """The parse tree of an expression; `text` is for errors. InputError unless it is one expression."""
+    tree = _parse_query(connection, text, _PREFIX + expression)
+    condition = _take_condition(tree)
+    empty = _parse_query(connection, text, f"{_PREFIX}true")
+    _take_condition(empty)
+    if condition is None or tree != empty:
+        raise _not_one_expression(text)
+    return condition
+
+
+def _parse_query(connection: DuckDBPyConnection, text: str, query: str) -> Any:
+    (encoded,) = _one_row(connection, "SELECT json_serialize_sql(?)", query)
+    try:
+        tree = json.loads(encoded, object_hook=_without_positions)
+    except RecursionError:
+        raise _refusal(text, f"it is nested more than {MAX_DEPTH} levels deep. {_SMALLER}") from None
+    if tree["error"]:
+        raise _refusal(
+            text,
+            f"it cannot be parsed: {_first_line(tree['error_message'])}. Expected one expression, such as "
+            "dest LIKE 'S%' AND distance > 500. A column whose name is a word of SQL is quoted: \"at\".",
+        )
+    return tree
+
+
+def _take_condition(tree: Any) -> Any:
+    """Takes the condition of WHERE, and its parameters, out of a statement; None if there is none."""
+    statements = tree["statements"]
+    node = statements[0].get("node") if len(statements) == 1 else None
+    statements[0].pop("named_param_map", None)  # the parameters in the condition are refused there
+    return node.pop("where_clause", None) if isinstance(node, dict) else None
+
+
+def _written(connection: DuckDBPyConnection, condition: Node) -> str:
+    """The SQL of a copied tree."""
+    (encoded,) = _one_row(connection, "SELECT json_serialize_sql(?)", f"{_PREFIX}true")
+    tree = json.loads(encoded)
+    tree["statements"][0]["node"]["where_clause"] = condition
+    (query,) = _one_row(connection, "SELECT json_deserialize_sql(?::JSON)", json.dumps(tree))
+    return str(query).removeprefix(_PREFIX)
+
+
+def _check_types(connection: DuckDBPyConnection, scope: _Scope, sql: str, text: str) -> None:
+    """InputError unless DuckDB can evaluate the expression on columns of these types."""
+    import duckdb
+
+    fields = [f"{quoted(name)} {duckdb_name(kind)}" for name, kind in scope.used.items()]
+    table = ", ".join(fields or ["x INTEGER"])
+    connection.execute(f"CREATE TEMP TABLE t ({table})")
+    try:
+        connection.execute(f"SELECT count(*) FROM t WHERE {sql}").fetchall()
+    except duckdb.Error as error:
+        raise unfit(text, error) from None
+
+
+def unfit(text: str, error: Exception) -> InputError:
+    """The error for an expression that DuckDB cannot evaluate."""
+    return _refusal(text, f"it cannot be evaluated: {_first_line(str(error))}. Correct it, or use TRY_CAST.")
+
+
+def quoted(name: str) -> str:
+    """The name of a column in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def duckdb_name(kind: ColumnType) -> str:
+    """The name of a column type in DuckDB."""
+    return kind.duckdb or kind.sql.upper()
+
+
+def _one_row(connection: DuckDBPyConnection, statement: str, argument: str) -> tuple[Any, ...]:
+    row = connection.execute(statement, [argument]).fetchone()
+    return () if row is None else row
+
+
+def _without_positions(node: Node) -> Node:
+    return {field: value for field, value in node.items() if field not in _POSITIONS}
+
+
+def _folded(name: str) -> str:
+    """The name with ASCII letters in lower case: names that fold alike are one column to DuckDB."""
+    return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _first_line(text: str) -> str:
+    lines: Iterable[str] = (line.strip() for line in text.splitlines())
+    return next((line for line in lines if line), "unknown error").rstrip(".")
+
+
+def _not_one_expression(text: str) -> InputError:
+    return _refusal(
+        text, "it is not one expression. Expected the condition of a WHERE, without other clauses."
+    )
+
+
+def _refusal(text: str, problem: str) -> InputError:
+    shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]} ..."
+    return InputError(f"the expression {shown!r} is not valid: {problem}")
