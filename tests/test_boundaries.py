@@ -36,7 +36,7 @@ FLOORS = {
         "verify",
     ],
     "stream": ["append strict_text", "records start"],
-    "query": ["answers", "reading", "keys quantiles scans", "reader", "plots sql", "warehouse"],
+    "query": ["answers", "reading", "keys quantiles scans", "groups", "reader", "plots sql", "warehouse"],
     "jobs": [
         "cli spark",
         "ask create demo inputs maintain sql verify",
