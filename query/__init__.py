@@ -14,6 +14,7 @@ TIDEMARK_WAREHOUSE. They have the parameters of the methods of `Warehouse`.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from tidemark.query.answers.info import Info
@@ -35,6 +36,7 @@ def open(  # noqa: A001
     storage_options: dict[str, str] | None = None,
     *,
     memory: str | int = "256MB",
+    progress: Callable[[float], None] | None = None,
 ) -> Warehouse:
     """Opens the warehouse at a path or at the address of an object store.
 
@@ -43,9 +45,12 @@ def open(  # noqa: A001
         A number of bytes, or text such as "256MB" or "1 GiB". If the live rows do not fit, questions that
         need them read them each time.
 
+    progress: called with the share of a scan that is done, from 0 to 1. By default a long scan shows its
+        progress on a terminal and in a notebook.
+
     Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget.
     """
-    return Warehouse(open_snapshot(uri, storage_options), parse_bytes(memory))
+    return Warehouse(open_snapshot(uri, storage_options), parse_bytes(memory), progress)
 
 
 def use(

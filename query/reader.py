@@ -8,12 +8,9 @@ deleted it after a merge, the question is answered again from a newer view.
 from __future__ import annotations
 
 import copy
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import partial
-from typing import Any, Generic, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 from numpy.typing import NDArray
 
@@ -27,51 +24,29 @@ from tidemark.query.answers.measure_answers import (
     MeasureScope,
     RankAnswer,
 )
-from tidemark.query.answers.rendering import window_text
-from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
-from tidemark.query.groups.group_questions import GroupReader
-from tidemark.query.groups.group_slices import Group
-from tidemark.query.keys.frequencies import MODES as KEY_MODES
+from tidemark.query.asking.asked import Asked, answers_of
+from tidemark.query.asking.key_questions import KeyRequest, ask_key
+from tidemark.query.asking.measure_questions import MeasureRequest, ask_measure, newest_view
+from tidemark.query.asking.session import Session
+from tidemark.query.groups.group_choice import GroupArguments
 from tidemark.query.keys.frequencies import (
     KeyQuestion,
     frequencies,
     heavy_hitters,
     inner_product,
-    key_counts,
     key_range,
     key_scope,
     self_join,
     top,
 )
-from tidemark.query.keys.key_cache import KeyCache
-from tidemark.query.keys.key_windows import KeyWindow, key_window
 from tidemark.query.quantiles.histograms import check_bins, histogram
-from tidemark.query.quantiles.questions import (
-    Question,
-    cdf,
-    check_mode,
-    check_phis,
-    is_sequence,
-    quantiles,
-    ranks,
-)
-from tidemark.query.quantiles.rank_search import MODES, Source
-from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
-from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.live_cache import LiveCache
-from tidemark.query.reading.memory_cache import LRUCache
+from tidemark.query.quantiles.questions import Question, cdf, check_phis, is_sequence, quantiles, ranks
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
-from tidemark.warehouse.columns.keys import Key, Name
+from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.ledger.key_summaries import KeyPromise
-from tidemark.warehouse.projections.key_rows import KeyRows
-from tidemark.warehouse.projections.sorted_groups import SortedGroups
-from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.live_rows import live_key_rows
-from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
 
@@ -79,15 +54,12 @@ Mode = Literal["quick", "accurate", "exact"]
 KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")
 M = TypeVar("M", bound=MeasureScope)
-V = TypeVar("V", View, KeysView, GroupView)
 
 DEFAULT_MEMORY = 2**28
-CACHED_SIZES = 2**18  # groups whose numbers of rows are cached
-ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
 
 
 class QuestionOptions(TypedDict, total=False):
-    """The keyword parameters of questions about measures, without `by`."""
+    """The keyword parameters of questions about measures, without `by` and `every`."""
 
     last: Any
     between: Any
@@ -102,6 +74,16 @@ class GroupOptions(QuestionOptions, total=False):
     """The keyword parameters of questions about measures."""
 
     by: Any
+    every: Any
+
+
+class KeyOptions(TypedDict, total=False):
+    """The keyword parameters of questions about keys, without `every`."""
+
+    key: Any
+    last: Any
+    between: Any
+    mode: KeyMode
 
 
 class Reader:
@@ -117,37 +99,45 @@ class Reader:
     mode: for measures "quick" (error <= eps * N, from memory), "accurate" (error <= eps * m, reads a few
         blocks of history) or "exact" (error 0, also reads the live rows). For keys "approximate" (error <=
         key_eps * m with probability 1 - key_delta) or "exact" (also reads the live rows).
+    where: only rows with these values: a mapping of columns to a value or a list of values, or a condition
+        as text, in DuckDB's SQL, such as "distance > 500 AND dest LIKE 'S%'".
+    by: one answer for each value of a column, or of several columns; a row with NULL there belongs to none.
+    top, groups, limit: which of the values: those with the most rows, those in a list, or all of them if
+        there are at most `limit` (1000 by default).
+    every: one answer for each part of the window: "1h", "7d". Parts start at multiples of the duration since
+        1970 in UTC, weeks on Mondays. Without a time column it is a number of steps.
+    key: a column, or a list of columns; by default the first key of the warehouse.
+
+    If the columns of `where` and `by` together are those of a declared group, questions read a few blocks.
+    Any other `where` and `by` is answered by a scan of `events`: exact and slow. `rows_scanned` of the answer
+    says how many rows it read, and `declare` which group would answer it without a scan.
 
     All questions raise InputError for invalid arguments, EmptyWindow if a quantile window has no rows, and
     DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data.
     """
 
-    def __init__(self, snapshot: SnapshotReader | Snapshot, memory: int = DEFAULT_MEMORY) -> None:
-        self._snapshot = snapshot
-        self._blocks = BlockReader(snapshot.store)
-        spans = SpanCache()
-        self._bounds_cache = WindowBoundsCache(spans)
-        self._keys = KeyCache(snapshot.store, self._blocks)
-        self._memory: LRUCache[Any] = LRUCache(memory, lambda value: value.nbytes)
-        self._live = LiveCache(self._memory)
-        self._sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
-        self._groups = GroupReader(self._blocks, self._memory, self._live, spans)
-        self._lock = threading.Lock()
+    def __init__(
+        self,
+        snapshot: SnapshotReader | Snapshot,
+        memory: int = DEFAULT_MEMORY,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        self._session = Session(snapshot, memory, progress)
 
     @property
     def options(self) -> Options:
         """The options that the warehouse was created with, and its columns."""
-        return self._snapshot.options
+        return self._session.options
 
     @property
     def identity(self) -> str:
         """An identifier that differs from that of any other warehouse at the same address."""
-        return self._snapshot.identity
+        return self._session.snapshot.identity
 
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The measures; the first one is the default of every question."""
-        return tuple(self._snapshot.options.measures)
+        return tuple(self._session.options.measures)
 
     @property
     def key(self) -> Key | None:
@@ -157,17 +147,17 @@ class Reader:
     @property
     def keys(self) -> tuple[Key, ...]:
         """All keys; groups are keys, too. Empty until the warehouse has columns."""
-        return self._snapshot.options.keys
+        return self._session.options.keys
 
     @property
     def eps(self) -> float:
         """The promised rank error as a fraction of the rows, fixed when the warehouse was created."""
-        return float(self._snapshot.options.eps)
+        return float(self._session.options.eps)
 
     @property
     def tick(self) -> timedelta | None:
         """The width of a tick, the grain of windows; None without a time column (windows count steps)."""
-        tick_us = self._snapshot.options.tick_us
+        tick_us = self._session.options.tick_us
         return None if tick_us is None else timedelta(microseconds=tick_us)
 
     def span(self, measure: str | None = None, *, last: Any = None, between: Any = None) -> tuple[Any, Any]:
@@ -176,7 +166,7 @@ class Reader:
         Returns times, or step numbers without a time column. Raises EmptyWindow if no tick of the data lies
         in the window. Reads no blocks.
         """
-        view, tick_us = self._newest_view(measure), self._snapshot.options.tick_us
+        view, tick_us = newest_view(self._session, measure), self._session.options.tick_us
         ticks = tick_range(view)
         window = choose_window(lambda: ticks, last, between, tick_us)
         if ticks is None or window.misses(*ticks):
@@ -187,15 +177,12 @@ class Reader:
 
     def refresh(self) -> bool:
         """Looks for newer data and returns whether there was any. Every question does so by itself."""
-        with self._lock:
-            return bool(self._snapshot.refresh())
+        return self._session.refresh()
 
     def pinned(self) -> Self:
         """A reader of the warehouse as it is now. It does not refresh, and shares the caches."""
         other = self.twin()
-        with self._lock:
-            self._snapshot.refresh()
-            other._snapshot = self._snapshot.pinned()  # noqa: SLF001  an object of this class
+        other._session = self._session.pinned()  # noqa: SLF001  an object of this class
         return other
 
     def twin(self) -> Self:
@@ -204,15 +191,16 @@ class Reader:
 
     def contents(self) -> Contents:
         """The batches, steps and runs as of now, with methods to read their rows."""
-        with self._lock:
-            self._snapshot.refresh()
-            return self._snapshot.contents()
+        return self._session.newest(lambda snapshot: snapshot.contents())
 
     def info(self) -> Info:
-        """Facts about the warehouse: steps, runs by level, live batches, bytes and table versions."""
-        with self._lock:
-            self._snapshot.refresh()
-            return Info(self._snapshot.info())
+        """Facts about the warehouse: steps, runs by level, live batches, bytes and table versions.
+
+        `memory` has the budget of decoded rows in bytes, and how many of them are used.
+        """
+        facts = self._session.newest(lambda snapshot: snapshot.info())
+        memory = self._session.memory
+        return Info({**facts, "memory": {"budget": memory.budget, "used": memory.weight}})
 
     @overload
     def quantile(
@@ -220,7 +208,13 @@ class Reader:
     ) -> Answers[Answer]: ...
     @overload
     def quantile(
-        self, phi: Any, measure: str | None = None, *, by: None = None, **options: Unpack[QuestionOptions]
+        self,
+        phi: Any,
+        measure: str | None = None,
+        *,
+        by: None = None,
+        every: None = None,
+        **options: Unpack[QuestionOptions],
     ) -> Answer: ...
     @overload
     def quantile(
@@ -239,6 +233,7 @@ class Reader:
         top: int | None = None,
         groups: Any = None,
         limit: int | None = None,
+        every: Any = None,
     ) -> Answer | Answers[Answer]:
         """The phi-quantile: the smallest x with at least ceil(phi * N) rows <= x; phi = 0 is the minimum.
 
@@ -253,7 +248,8 @@ class Reader:
         """
         phis = check_phis(phi if is_sequence(phi) else [phi])
         arguments = GroupArguments(where, by, top, groups, limit)
-        asked = self._ask(lambda question: quantiles(question, phis), measure, last, between, mode, arguments)
+        request = MeasureRequest(measure, last, between, every, mode, arguments)
+        asked = self._ask(request, lambda question: quantiles(question, phis))
         return asked.answers(Answer, one=not is_sequence(phi))
 
     @overload
@@ -262,7 +258,13 @@ class Reader:
     ) -> Answers[RankAnswer]: ...
     @overload
     def rank(
-        self, x: Any, measure: str | None = None, *, by: None = None, **options: Unpack[QuestionOptions]
+        self,
+        x: Any,
+        measure: str | None = None,
+        *,
+        by: None = None,
+        every: None = None,
+        **options: Unpack[QuestionOptions],
     ) -> RankAnswer: ...
     @overload
     def rank(
@@ -281,6 +283,7 @@ class Reader:
         top: int | None = None,
         groups: Any = None,
         limit: int | None = None,
+        every: Any = None,
     ) -> RankAnswer | Answers[RankAnswer]:
         """The number of rows <= x.
 
@@ -292,7 +295,8 @@ class Reader:
         """
         points = list(x) if is_sequence(x) else [x]
         arguments = GroupArguments(where, by, top, groups, limit)
-        asked = self._ask(lambda question: ranks(question, points), measure, last, between, mode, arguments)
+        request = MeasureRequest(measure, last, between, every, mode, arguments)
+        asked = self._ask(request, lambda question: ranks(question, points))
         return asked.answers(RankAnswer, one=not is_sequence(x))
 
     @overload
@@ -301,7 +305,13 @@ class Reader:
     ) -> Answers[CdfAnswer]: ...
     @overload
     def cdf(
-        self, x: Any, measure: str | None = None, *, by: None = None, **options: Unpack[QuestionOptions]
+        self,
+        x: Any,
+        measure: str | None = None,
+        *,
+        by: None = None,
+        every: None = None,
+        **options: Unpack[QuestionOptions],
     ) -> CdfAnswer: ...
     @overload
     def cdf(
@@ -320,6 +330,7 @@ class Reader:
         top: int | None = None,
         groups: Any = None,
         limit: int | None = None,
+        every: Any = None,
     ) -> CdfAnswer | Answers[CdfAnswer]:
         """The share of the N rows that are <= x, from 0 to 1.
 
@@ -330,7 +341,8 @@ class Reader:
         """
         points = list(x) if is_sequence(x) else [x]
         arguments = GroupArguments(where, by, top, groups, limit)
-        asked = self._ask(lambda question: cdf(question, points), measure, last, between, mode, arguments)
+        request = MeasureRequest(measure, last, between, every, mode, arguments)
+        asked = self._ask(request, lambda question: cdf(question, points))
         return asked.answers(CdfAnswer, one=not is_sequence(x))
 
     @overload
@@ -340,6 +352,7 @@ class Reader:
         measure: str | None = None,
         *,
         by: None = None,
+        every: None = None,
         **options: Unpack[QuestionOptions],
     ) -> Histogram: ...
     @overload
@@ -347,9 +360,7 @@ class Reader:
         self,
         bins: Any = 20,
         measure: str | None = None,
-        *,
-        by: str | Sequence[str],
-        **options: Unpack[QuestionOptions],
+        **options: Unpack[GroupOptions],
     ) -> Answers[Histogram]: ...
     def histogram(  # noqa: PLR0913  the parameters of all questions about measures
         self,
@@ -364,6 +375,7 @@ class Reader:
         top: int | None = None,
         groups: Any = None,
         limit: int | None = None,
+        every: Any = None,
     ) -> Histogram | Answers[Histogram]:
         """Counts of rows in bins.
 
@@ -374,11 +386,16 @@ class Reader:
         """
         checked_bins = check_bins(bins)
         arguments = GroupArguments(where, by, top, groups, limit)
-        asked = self._ask(
-            lambda question: [histogram(question, checked_bins)], measure, last, between, mode, arguments
-        )
+        request = MeasureRequest(measure, last, between, every, mode, arguments)
+        asked = self._ask(request, lambda question: [histogram(question, checked_bins)])
         return asked.answers(Histogram, one=True)
 
+    @overload
+    def frequency(self, value: Any, *, every: None = None, **options: Unpack[KeyOptions]) -> Any: ...
+    @overload
+    def frequency(
+        self, value: Any, *, every: Any, **options: Unpack[KeyOptions]
+    ) -> Answers[FrequencyAnswer]: ...
     def frequency(
         self,
         value: Any,
@@ -387,6 +404,7 @@ class Reader:
         last: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
+        every: Any = None,
     ) -> FrequencyAnswer | Answers[FrequencyAnswer]:
         """The number of rows that have the key.
 
@@ -399,8 +417,8 @@ class Reader:
         """
         several = is_sequence(value) and not (isinstance(value, tuple) and self._has_parts(key))
         values = list(value) if several else [value]
-        answers = self._ask_keys(lambda question: frequencies(question, values), key, last, between, mode)
-        return _answers_of(answers, FrequencyAnswer) if several else answers[0]
+        lists = self._ask_key(lambda question: frequencies(question, values), key, last, between, mode, every)
+        return Asked(lists, windows=every is not None).answers(FrequencyAnswer, one=not several)
 
     def heavy_hitters(
         self,
@@ -410,6 +428,7 @@ class Reader:
         last: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
+        every: Any = None,
     ) -> Answers[HitterAnswer]:
         """Every key that has at least phi of the rows with a key, most rows first.
 
@@ -419,9 +438,7 @@ class Reader:
         candidates that the marks do not count exactly; scans all blocks of the keys if phi is smaller than
         the marks' lists reach.
         """
-        return self._ask_keys(
-            lambda question: _hitter_answers(question, heavy_hitters(question, phi)), key, last, between, mode
-        )
+        return self._hitters(lambda question: heavy_hitters(question, phi), key, last, between, mode, every)
 
     def top(
         self,
@@ -431,6 +448,7 @@ class Reader:
         last: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
+        every: Any = None,
     ) -> Answers[HitterAnswer]:
         """The k keys with the most rows, most rows first; fewer if the window has fewer keys.
 
@@ -438,10 +456,16 @@ class Reader:
 
         `certain` of a key means that no omitted key has more rows. The cost is that of `heavy_hitters`.
         """
-        return self._ask_keys(
-            lambda question: _hitter_answers(question, top(question, k)), key, last, between, mode
-        )
+        return self._hitters(lambda question: top(question, k), key, last, between, mode, every)
 
+    @overload
+    def key_range(
+        self, low: Any, high: Any, *, every: None = None, **options: Unpack[KeyOptions]
+    ) -> CountAnswer: ...
+    @overload
+    def key_range(
+        self, low: Any, high: Any, *, every: Any, **options: Unpack[KeyOptions]
+    ) -> Answers[CountAnswer]: ...
     def key_range(
         self,
         low: Any,
@@ -451,7 +475,8 @@ class Reader:
         last: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
-    ) -> CountAnswer:
+        every: Any = None,
+    ) -> CountAnswer | Answers[CountAnswer]:
         """The number of rows with low <= key < high; both modes count the live rows.
 
         low, high: of the key column's type, None for an open side. Numbers are ordered by value with NaN
@@ -459,8 +484,12 @@ class Reader:
 
         Reads two blocks per run that the window covers, else every block of the range, and the live rows.
         """
-        return self._ask_keys(lambda question: key_range(question, low, high), key, last, between, mode)
+        return self._count(lambda question: key_range(question, low, high), key, last, between, mode, every)
 
+    @overload
+    def self_join(self, *, every: None = None, **options: Unpack[KeyOptions]) -> CountAnswer: ...
+    @overload
+    def self_join(self, *, every: Any, **options: Unpack[KeyOptions]) -> Answers[CountAnswer]: ...
     def self_join(
         self,
         *,
@@ -468,9 +497,10 @@ class Reader:
         last: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
-    ) -> CountAnswer:
+        every: Any = None,
+    ) -> CountAnswer | Answers[CountAnswer]:
         """The sum over all keys of their rows squared (F2); both modes scan all blocks and live rows."""
-        return self._ask_keys(self_join, key, last, between, mode)
+        return self._count(self_join, key, last, between, mode, every)
 
     def inner_product(
         self,
@@ -489,200 +519,46 @@ class Reader:
         """
 
         def join(question: KeyQuestion) -> CountAnswer:
-            return other._ask_keys(
+            (answer,) = other._ask_key(
                 lambda other_question: inner_product(question, other_question), key, last, between, mode
             )
+            return answer
 
-        return self._ask_keys(join, key, last, between, mode)
+        (answer,) = self._ask_key(join, key, last, between, mode)
+        return answer
 
     def _has_parts(self, key: Any) -> bool:
         """Whether the key has several columns."""
-        return len(self._snapshot.options.key_count(key).key.parts) > 1
+        return len(self._session.options.key_count(key).key.parts) > 1
 
-    def _ask_keys(
-        self, answer: Callable[[KeyQuestion], T], key: Any, last: Any, between: Any, mode: Any
-    ) -> T:
-        mode = check_mode(mode, KEY_MODES)
-        tick_us = self._snapshot.options.tick_us
-        return _answer_from_newest(
-            lambda: self._newest_keys_view(key),
-            lambda view: answer(self._key_question(view, key_window(view, last, between, tick_us), mode)),
-        )
+    def _ask(self, request: MeasureRequest, answer: Callable[[Question], list[M]]) -> Asked[M]:
+        return ask_measure(self._session, request, answer)
 
-    def _newest_keys_view(self, key: Any = None) -> KeysView:
-        return self._refreshed_view(lambda: self._snapshot.keys_view(key))
-
-    def _key_question(self, view: KeysView, window: KeyWindow, mode: str) -> KeyQuestion:
-        options = self._snapshot.options
-        return KeyQuestion(
-            view=view,
-            window=window,
-            mode=mode,
-            promise=KeyPromise.of(options),
-            blocks=self._blocks,
-            history=lambda ticks: self._keys.history(view, ticks),
-            listed=self._keys.listed,
-            live=self._keys.live(view, window, KeyPromise.of(options)),
-            live_rows=lambda: self._live_keys(view, window),
-        )
-
-    def _live_keys(self, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
-        if window.partial_ticks:  # decoded rows have ticks alone
-            return live_key_rows(self._snapshot, view, window.overlapping, window.since, window.until)
-        live = self._live.rows(self._snapshot, view.projection, view.batches, view.live_counts)
-        return (part.rows.within(window.overlapping) for part in live)
-
-    def _ask(
+    def _ask_key(
         self,
-        answer: Callable[[Question], list[M]],
-        measure: str | None,
+        answer: Callable[[KeyQuestion], T],
+        key: Any,
         last: Any,
         between: Any,
         mode: Any,
-        arguments: GroupArguments,
-    ) -> Asked[M]:
-        mode = check_mode(mode, MODES)
-        if arguments.check():
-            return self._ask_groups(answer, measure, last, between, mode, arguments)
-        answers = _answer_from_newest(
-            lambda: self._newest_view(measure), lambda view: answer(self._question(view, last, between, mode))
-        )
-        return Asked([answers], ())
+        every: Any = None,
+    ) -> list[T]:
+        """The result of `answer` for each window; one without `every`."""
+        return ask_key(self._session, KeyRequest(key, last, between, every, mode), answer)
 
-    def _ask_groups(
-        self,
-        answer: Callable[[Question], list[M]],
-        measure: str | None,
-        last: Any,
-        between: Any,
-        mode: str,
-        arguments: GroupArguments,
-    ) -> Asked[M]:
-        options = self._snapshot.options
-        column = options.measure(measure)  # checked first: without columns there are no groups
-        choice = choose_group(options, arguments)
-        projection = SortedGroups(choice.keys, column)
+    def _hitters(
+        self, answer: Callable[[KeyQuestion], list[HitterAnswer]], *options: Any
+    ) -> Answers[HitterAnswer]:
+        """Frequent keys; there may be none, so the scope is that of the question."""
+        results = self._ask_key(lambda question: (answer(question), key_scope(question)), *options)
+        if options[-1] is not None:  # every
+            found = Asked([hitters for hitters, _ in results], windows=True)
+            return cast("Answers[HitterAnswer]", found.answers(HitterAnswer, one=False))
+        ((hitters, scope),) = results
+        return answers_of(hitters, HitterAnswer, scope)
 
-        def answer_view(view: GroupView) -> list[list[M]]:
-            window = choose_window(lambda: tick_range(view), last, between, options.tick_us)
-            questions = self._groups.questions(
-                self._snapshot,
-                view,
-                choice,
-                window,
-                lambda k: self._group_sizes(choice, window, k),
-                partial(
-                    Question,
-                    mode=mode,
-                    eps=float(options.eps),
-                    window=shown_window(window, options.tick_us),
-                ),
-            )
-            if not choice.by and not questions[0].bounds.rows:
-                raise empty_window(view, window, questions[0].bounds.nulls, options.tick_us, choice.shown(()))
-            return [answer(question) for question in questions]
-
-        answers = _answer_from_newest(
-            lambda: self._refreshed_view(lambda: self._snapshot.group_view(projection)), answer_view
-        )
-        return Asked(answers, tuple(key.name for key in choice.by))
-
-    def _group_sizes(self, choice: GroupChoice, window: Window, k: int | None) -> list[tuple[Group, int]]:
-        """The groups that have rows in the window, with the number of their rows; with k the k largest."""
-        view = self._newest_keys_view([key.name for key in choice.keys])
-        shown = shown_window(window, self._snapshot.options.tick_us)
-        question = self._key_question(view, KeyWindow(window, (), shown), "exact")
-
-        def compute() -> list[tuple[Group, int]]:
-            if k is None:
-                counts = key_counts(question)
-            else:
-                counts = [(hitter.value, hitter.count) for hitter in top(question, k)]
-            places = [view.key.columns.index(key.name) for key in choice.keys]
-            groups = []
-            for value, rows in counts:
-                names = view.key.names_in(cast("Name", view.key.name_of(value)))
-                groups.append((tuple(names[place] for place in places), rows))
-            return groups
-
-        return self._sizes.get((window, k), compute, topic=view.root, sources=(view,))
-
-    def _newest_view(self, measure: str | None) -> View:
-        return self._refreshed_view(lambda: self._snapshot.view(measure))
-
-    def _refreshed_view(self, view_of: Callable[[], V]) -> V:
-        """A view after a refresh; files of older table versions are closed."""
-        with self._lock:
-            self._snapshot.refresh()
-            view = view_of()
-            self._blocks.use_version(view.root, view.versions["runs"])
-            return view
-
-    def _question(self, view: View, last: Any, between: Any, mode: str) -> Question:
-        options = self._snapshot.options
-        window = choose_window(lambda: tick_range(view), last, between, options.tick_us)
-        bounds = self._bounds_cache.get(view, window)
-        if bounds.rows == 0:
-            raise empty_window(view, window, bounds.nulls, options.tick_us)
-        source = self._source(view, window)
-        return Question(bounds, source, mode, float(options.eps), shown_window(window, options.tick_us))
-
-    def _source(self, view: View, window: Window) -> Source:
-        def live_values() -> Iterator[NDArray[Any]]:
-            projection = SortedValues(view.measure)
-            for part in self._live.rows(self._snapshot, projection, view.batches, view.live_counts):
-                inside = window.holds(part.rows.ticks)
-                yield part.rows.values if inside.all() else part.rows.values[inside]
-
-        return Source(self._blocks, live_values)
-
-
-def _answer_from_newest(newest: Callable[[], V], answer: Callable[[V], T]) -> T:
-    """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all."""
-    view = newest()
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return answer(view)
-        except DamagedWarehouse:
-            newer = newest()
-            if newer is view:
-                raise
-            view = newer
-    return answer(view)
-
-
-@dataclass(frozen=True, slots=True)
-class Asked(Generic[M]):
-    """The answers of one question: a list for each group, and the columns of `by`.
-
-    Without `by` there is one list.
-    """
-
-    groups: list[list[M]]
-    by: tuple[str, ...]
-
-    def answers(self, kind: type[Any], *, one: bool) -> M | Answers[M]:
-        """The answers as the caller gets them: `one` answer alone, unless there is one for each group."""
-        answers = [answer for group in self.groups for answer in group]
-        if not self.by:
-            return answers[0] if one else _answers_of(answers, kind)
-        found = replace(_answers_of(answers, kind), by=self.by)
-        if not answers:
-            return found
-        text = f"{answers[0].column} by {', '.join(self.by)}, {window_text(answers[0].window)}"
-        own = ("N", "n", "m", "nans", "nulls", "group", "certain")
-        facts = {name: fact for name, fact in found.facts.items() if name not in own}
-        return replace(found, caption=f"{text}: {len(self.groups):,} groups", facts=facts)
-
-
-def _answers_of(answers: list[Any], kind: type[Any]) -> Answers[Any]:
-    """The answers of one call as a sequence; its scope is that of the first answer."""
-    if not answers:
-        return Answers((), kind, "nothing was asked")
-    return Answers(tuple(answers), kind, answers[0].scope_text, answers[0].scope_facts)
-
-
-def _hitter_answers(question: KeyQuestion, hitters: list[HitterAnswer]) -> Answers[HitterAnswer]:
-    """Frequent keys as a sequence with the scope of the question; there may be none."""
-    scope = key_scope(question)
-    return Answers(tuple(hitters), HitterAnswer, scope.scope_text, scope.scope_facts)
+    def _count(
+        self, answer: Callable[[KeyQuestion], CountAnswer], *options: Any
+    ) -> CountAnswer | Answers[CountAnswer]:
+        lists = self._ask_key(lambda question: [answer(question)], *options)
+        return Asked(lists, windows=options[-1] is not None).answers(CountAnswer, one=True)

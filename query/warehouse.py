@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from tidemark.query.plots.plots import Plots
@@ -28,12 +29,30 @@ class Warehouse(Reader):
         blocks of history) or "exact" (error 0, also reads the live rows). For keys "approximate" (error <=
         key_eps * m with probability 1 - key_delta) or "exact" (also reads the live rows).
 
+    where: only rows with these values: a mapping of columns to a value or a list of values, or a condition
+        as text, in DuckDB's SQL, such as "distance > 500 AND dest LIKE 'S%'".
+    by: one answer for each value of a column, or of several columns; a row with NULL there belongs to none.
+    top, groups, limit: which of the values: those with the most rows, those in a list, or all of them if
+        there are at most `limit` (1000 by default).
+    every: one answer for each part of the window: "1h", "7d". Parts start at multiples of the duration since
+        1970 in UTC, weeks on Mondays. Without a time column it is a number of steps.
+    key: a column, or a list of columns; by default the first key of the warehouse.
+
+    If the columns of `where` and `by` together are those of a declared group, questions read a few blocks.
+    Any other `where` and `by` is answered by a scan of `events`: exact and slow. `rows_scanned` of the answer
+    says how many rows it read, and `declare` which group would answer it without a scan.
+
     All questions raise InputError for invalid arguments, EmptyWindow if a quantile window has no rows, and
     DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data.
     """
 
-    def __init__(self, snapshot: SnapshotReader | Snapshot, memory: int = DEFAULT_MEMORY) -> None:
-        super().__init__(snapshot, memory)
+    def __init__(
+        self,
+        snapshot: SnapshotReader | Snapshot,
+        memory: int = DEFAULT_MEMORY,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        super().__init__(snapshot, memory, progress)
         self._duck = threading.local()
 
     @property

@@ -36,7 +36,16 @@ FLOORS = {
         "verify",
     ],
     "stream": ["append strict_text", "records start"],
-    "query": ["answers", "reading", "keys quantiles scans", "groups", "reader", "plots sql", "warehouse"],
+    "query": [
+        "answers",
+        "reading",
+        "keys quantiles scans",
+        "groups",
+        "asking",
+        "reader",
+        "plots sql",
+        "warehouse",
+    ],
     "jobs": [
         "cli spark",
         "ask create demo inputs maintain sql verify",

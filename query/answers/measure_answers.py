@@ -27,6 +27,9 @@ class MeasureScope(Scope):
         gives several. None for an answer about all rows.
     certain: of an answer with `top`: whether no omitted group has more rows. None otherwise.
     blocks_read: how many row groups the call read, for all its answers together.
+    rows_scanned: of an answer by a scan of `events`: how many rows it read. None otherwise.
+    declare: of an answer by a scan: the columns of the group that would answer it without a scan; None if no
+        group would, because `where` is a condition as text.
 
     The other fields are those of `Scope`.
     """
@@ -40,17 +43,24 @@ class MeasureScope(Scope):
     blocks_read: int
     group: Mapping[str, Any] | None = None
     certain: bool | None = None
+    rows_scanned: int | None = None
+    declare: tuple[str, ...] | None = None
 
     def _optional_facts(self) -> Mapping[str, Any]:
-        return {"group": self.group, "certain": self.certain}
+        names = ("group", "certain", "rows_scanned", "declare")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def _restriction(self) -> str:
         return "" if self.group is None else f" where {group_text(self.group)}"
 
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
-        method = (self.mode, f"eps = {self.eps:g}", f"{self.blocks_read:,} blocks read")
-        return nonzero_counts(NaN=self.nans, NULL=self.nulls), method
+        if self.rows_scanned is None:
+            read = f"{self.blocks_read:,} blocks read"
+        else:
+            remedy = f"; declare groups=[{list(self.declare)!r}] to avoid it" if self.declare else ""
+            read = f"a scan of {self.rows_scanned:,} rows{remedy}"
+        return nonzero_counts(NaN=self.nans, NULL=self.nulls), (self.mode, f"eps = {self.eps:g}", read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -172,8 +182,12 @@ class Answers(Renderable, Sequence[A], Generic[A]):
     kind: their class.
     caption: their scope in one line.
     facts: their scope by name.
-    by: the columns of their groups, if there is one answer per group. Then the rows of tables begin with
-        these columns and end with `N`.
+    by: the columns of their groups, if there is one answer per group.
+    windows: whether there is one answer per window, of a question with `every`.
+
+    With groups or windows the rows of tables begin with the columns of `by`, and with the `start` and the
+    `end` (exclusive) of the window; they end with `N`. A column of `by` whose name another column of the
+    table has is called `group_` and its name.
     """
 
     items: tuple[A, ...]
@@ -181,6 +195,7 @@ class Answers(Renderable, Sequence[A], Generic[A]):
     caption: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     by: tuple[str, ...] = ()
+    windows: bool = False
 
     @overload
     def __getitem__(self, at: int) -> A: ...
@@ -199,11 +214,15 @@ class Answers(Renderable, Sequence[A], Generic[A]):
     def to_arrow(self) -> pa.Table:
         """The answers' own columns as an Arrow table, one row per answer."""
         rows = [self._row(answer) for answer in self.items]
-        return pa.table({name: pa.array([row[name] for row in rows]) for name in self._columns})
+        columns = zip(*rows, strict=True) if rows else ([] for _ in self._columns)
+        return pa.table(
+            {name: _arrow_column(list(cells)) for name, cells in zip(self._columns, columns, strict=True)}
+        )
 
     def to_pandas(self) -> Any:
-        """The same as a pandas DataFrame; needs pandas."""
-        return self.to_arrow().to_pandas()
+        """The same as a pandas DataFrame, indexed by `start` if there are windows; needs pandas."""
+        frame = self.to_arrow().to_pandas()
+        return frame.set_index("start") if self.windows else frame
 
     def to_polars(self) -> Any:
         """The same as a polars DataFrame; needs polars."""
@@ -212,40 +231,46 @@ class Answers(Renderable, Sequence[A], Generic[A]):
         return pl.from_arrow(self.to_arrow())
 
     def __repr__(self) -> str:
-        rows = [list(self._row(answer).values()) for answer in self.items]
-        return f"{text_table(self._columns, rows)}\n{self.caption}"
+        return f"{text_table(self._columns, [self._row(answer) for answer in self.items])}\n{self.caption}"
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return (*self.by, *self.kind.COLUMNS, *(("N",) if self.by else ()))
+        if not self.by and not self.windows:
+            return tuple(self.kind.COLUMNS)
+        others = (*(("start", "end") if self.windows else ()), *self.kind.COLUMNS, "N")
+        return (*(f"group_{name}" if name in others else name for name in self.by), *others)
 
-    def _row(self, answer: Any) -> dict[str, Any]:
-        """The cells of an answer in tables, by column."""
-        own = fields_by_name(answer, self.kind.COLUMNS)
-        if not self.by:
+    def _row(self, answer: Any) -> list[Any]:
+        """The cells of an answer in tables."""
+        own = field_values(answer, self.kind.COLUMNS)
+        if not self.by and not self.windows:
             return own
-        return {**{column: answer.group[column] for column in self.by}, **own, "N": answer.N}
+        window = list(answer.window) if self.windows else []
+        return [*(answer.group[column] for column in self.by), *window, *own, answer.N]
 
     def _table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
-        return (
-            self._columns,
-            [list(self._row(answer).values()) for answer in self.items],
-            self.items,
-            self.caption,
-        )
+        return self._columns, [self._row(answer) for answer in self.items], self.items, self.caption
 
     def _document(self) -> Mapping[str, Any]:
-        if not self.by:
-            rows = [fields_by_name(answer, self.kind.COLUMNS) for answer in self.items]
-            return {**self.facts, "answers": rows}
-        return {**self.facts, "answers": [cast("Scope", answer).document for answer in self.items]}
+        if self.by or self.windows:
+            return {**self.facts, "answers": [cast("Scope", answer).document for answer in self.items]}
+        rows = [fields_by_name(answer, self.kind.COLUMNS) for answer in self.items]
+        return {**self.facts, "answers": rows}
+
+
+def _arrow_column(cells: Sequence[Any]) -> pa.Array:
+    """A column of a table; values of keys of several columns, which are tuples, as structs."""
+    if not any(isinstance(cell, tuple) for cell in cells):
+        return pa.array(cells)
+    parts = [pa.array(column) for column in zip(*cells, strict=True)]
+    return pa.StructArray.from_arrays(parts, [f"{number}" for number in range(1, len(parts) + 1)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Histogram(MeasureScope, Sequence[Bin]):
     """Counts of rows in bins; a sequence of bins. NaN and NULL rows are in no bin."""
 
-    COLUMNS: ClassVar = ("edges", "counts")  # of answers with one histogram per group
+    COLUMNS: ClassVar = ("edges", "counts")  # of answers with one histogram per group or window
 
     bins: Answers[Bin]
 

@@ -2,8 +2,10 @@
 
 A question is about a *selection*: a set of groups whose rows are taken together, such as the routes from ATL.
 Each run has a slice of each group (group_slices.py). Small slices, and all live rows, are in memory and have
-exact ranks; large slices have marks, and their blocks are read as those of a measure's runs are. So the
-result is a `WindowBounds`, and all questions about measures are answered from it unchanged.
+exact ranks; large slices have marks, and their blocks are read as those of a measure's runs are. A selection
+with large slices has a `WindowBounds`, any other one has `SortedNumbers`.
+
+A question may have many windows, such as each hour of a week: the slices are read once for all of them.
 
 The live side is exact, so accurate answers are exact, and quick ones err only by the marks of large slices.
 """
@@ -17,20 +19,24 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.groups.group_slices import Group, LargeSlice, Slice, SliceReader, cut_slice
+from tidemark.query.groups.group_slices import Group, LargeSlice, SliceReader, SmallSlice, cut_slice
 from tidemark.query.quantiles.history_ranks import History
 from tidemark.query.quantiles.window_bounds import CACHED_VALUES, Counts, LiveBounds, WindowBounds
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.memory_cache import LRUCache
+from tidemark.query.reading.row_counts import SortedNumbers
 from tidemark.sketches import RankBounds
+from tidemark.warehouse.columns.tick_counts import rows_by_window
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.group_rows import NULL, NUMBER, GroupRows
+from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors
 from tidemark.warehouse.projections.value_marks import RunValues
 from tidemark.warehouse.snapshots.snapshot import GroupView, Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 Selection: TypeAlias = tuple[Group, ...]  # groups whose rows are taken together, each once
+Bounds: TypeAlias = WindowBounds | SortedNumbers
 
 
 @dataclass(slots=True)
@@ -46,71 +52,78 @@ class _Rows:
     anchors: list[Anchors | None] = field(default_factory=list)
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
 
-    def numbers(self, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """The numbers in memory, sorted."""
-        return np.sort(np.concatenate([np.empty(0, dtype), *self.sorted_parts]), kind="stable")
-
 
 class GroupBounds:
-    """Computes the bounds of selections, and caches those of recently used windows."""
+    """Finds the rows of selections in windows, and caches those of recently used windows."""
 
     def __init__(self, slices: SliceReader, live: LiveCache) -> None:
         self._slices, self._live = slices, live
-        self._windows: LRUCache[WindowBounds] = LRUCache(CACHED_VALUES, _weight)
+        self._windows: LRUCache[Bounds] = LRUCache(CACHED_VALUES, _weight)
 
     def get(
         self,
         snapshot: SnapshotReader | Snapshot,
         view: GroupView,
         selections: Sequence[Selection],
-        window: Window,
-    ) -> tuple[list[WindowBounds], int]:
-        """The bounds of each selection in a window, and how many row groups were read for all of them.
+        windows: Sequence[Window],
+    ) -> tuple[dict[tuple[Selection, Window], Bounds], int]:
+        """The rows of each selection in each window, and how many row groups were read for all of them.
+
+        windows: one window, or windows that ascend and do not overlap.
 
         Raises DamagedWarehouse if a file cannot be read, or if the live rows do not match the ledger.
         """
-        known: dict[Selection, WindowBounds] = {}
-        for selection in selections:
-            cached = self._windows.peek((selection, window), topic=view.root, sources=(view,))
-            if cached is not None:
-                known[selection] = cached
-        missing = [selection for selection in dict.fromkeys(selections) if selection not in known]
+        known: dict[tuple[Selection, Window], Bounds] = {}
+        missing: list[Selection] = []
+        for selection in dict.fromkeys(selections):
+            found = {
+                (selection, window): self._windows.peek((selection, window), topic=view.root, sources=(view,))
+                for window in windows
+            }
+            if None in found.values():
+                missing.append(selection)
+            known |= {place: bounds for place, bounds in found.items() if bounds is not None}
         blocks_read = 0
         if missing:
-            history, blocks_read = self._history(view, missing, window)
-            live = self._live_rows(snapshot, view, missing, window)
-            for selection in missing:
-                bounds = _bounds(view, window, history[selection], live[selection])
-                key = selection, window
-                self._windows.put(key, bounds, topic=view.root, sources=(view,))
-                known[selection] = bounds
-        return [known[selection] for selection in selections], blocks_read
+            history, blocks_read = self._history(view, missing, windows)
+            live = self._live_rows(snapshot, view, missing, windows)
+            for place, rows in history.items():
+                known[place] = _bounds(view, place[1], rows, live[place])
+                self._windows.put(place, known[place], topic=view.root, sources=(view,))
+        return known, blocks_read
 
     def _history(
-        self, view: GroupView, selections: Sequence[Selection], window: Window
-    ) -> tuple[dict[Selection, _Rows], int]:
-        """History's rows of each selection in the window, and how many row groups were read."""
+        self, view: GroupView, selections: Sequence[Selection], windows: Sequence[Window]
+    ) -> tuple[dict[tuple[Selection, Window], _Rows], int]:
+        """History's rows of each selection in each window, and how many row groups were read."""
         projection = view.projection
-        runs = [marks for marks in view.runs if marks.totals.within(window)[0]]
+        runs = [marks for marks in view.runs if marks.totals.by_window(windows).any()]
+        run_rows = [marks.totals.by_window(windows).sum(axis=1).tolist() for marks in runs]
         groups = dict.fromkeys(group for selection in selections for group in selection)
         slices, blocks_read = self._slices.slices(projection, runs, groups)
         cut = {
             (run, group): part
             for (run, group), part in slices.items()
-            if isinstance(part, LargeSlice) and not runs[run].covered_by(window)
+            if isinstance(part, LargeSlice) and not _all_cover(runs[run], windows)
         }
         edge_ticks, more_read = self._slices.edge_ticks(projection, runs, cut)
-        history = {}
+        history = {(selection, window): _Rows() for selection in selections for window in windows}
         for selection in selections:
-            rows = history[selection] = _Rows()
+            of_windows = [history[selection, window] for window in windows]
             for run, marks in enumerate(runs):
                 for group in selection:
                     part = slices[run, group]
-                    if (run, group) in cut and isinstance(part, LargeSlice):
-                        spans = self._slices.spans(projection, marks)
-                        _add_large(rows, part, *cut_slice(part, edge_ticks[run, group], spans, window))
-                    else:
-                        _add_slice(rows, part, window)
+                    if isinstance(part, SmallSlice):
+                        _add_small(of_windows, part, windows)
+                        continue
+                    for rows, window, has_rows in zip(of_windows, windows, run_rows[run], strict=True):
+                        if not has_rows:
+                            continue
+                        if marks.covered_by(window):
+                            _add_large(rows, part, part.counts, None)
+                        else:
+                            spans = self._slices.spans(projection, marks)
+                            _add_large(rows, part, *cut_slice(part, edge_ticks[run, group], spans, window))
         return history, blocks_read + more_read
 
     def _live_rows(
@@ -118,30 +131,36 @@ class GroupBounds:
         snapshot: SnapshotReader | Snapshot,
         view: GroupView,
         selections: Sequence[Selection],
-        window: Window,
-    ) -> dict[Selection, _Rows]:
-        """The live rows of each selection in the window."""
-        live = {selection: _Rows() for selection in selections}
+        windows: Sequence[Window],
+    ) -> dict[tuple[Selection, Window], _Rows]:
+        """The live rows of each selection in each window."""
+        live = {(selection, window): _Rows() for selection in selections for window in windows}
         for part in self._live.rows(snapshot, view.projection, view.batches, view.live_counts):
-            for selection, rows in live.items():
+            for selection in selections:
+                of_windows = [live[selection, window] for window in windows]
                 for group in selection:
-                    _add_live(rows, part.rows, group, window)
+                    _add_live(of_windows, part.rows, group, windows)
         return live
 
 
-def _weight(bounds: WindowBounds) -> int:
+def _weight(bounds: Bounds) -> int:
     """The weight in a cache, in values; groups are small, and there may be many."""
-    return len(bounds.combined.values) + 2**10
+    values = bounds.numbers if isinstance(bounds, SortedNumbers) else bounds.combined.values
+    return len(values) + 2**10
 
 
-def _add_slice(rows: _Rows, part: Slice, window: Window) -> None:
-    """Adds a slice of a run that the window covers, or a small slice of any run."""
-    if isinstance(part, LargeSlice):
-        _add_large(rows, part, part.counts, None)
-        return
-    rows.counts += part.totals.within(window)
-    inside = window.holds(part.ticks)
-    rows.sorted_parts.append(part.values if inside.all() else part.values[inside])
+def _all_cover(marks: SpanMarks, windows: Sequence[Window]) -> bool:
+    """Whether the one window covers the run; several windows never do together, each has a part."""
+    return len(windows) == 1 and marks.covered_by(windows[0])
+
+
+def _add_small(of_windows: Sequence[_Rows], part: SmallSlice, windows: Sequence[Window]) -> None:
+    """Adds the rows of a small slice to the rows of each window."""
+    counts, rows_of = part.totals.by_window(windows), rows_by_window(part.ticks, windows)
+    for rows, own_counts, own in zip(of_windows, counts, rows_of, strict=True):
+        rows.counts += own_counts
+        if own_counts[0]:
+            rows.sorted_parts.append(part.values[own])
 
 
 def _add_large(rows: _Rows, part: LargeSlice, counts: Counts, anchors: Anchors | None) -> None:
@@ -151,29 +170,52 @@ def _add_large(rows: _Rows, part: LargeSlice, counts: Counts, anchors: Anchors |
         rows.anchors.append(anchors)
 
 
-def _add_live(rows: _Rows, part: GroupRows, group: Group, window: Window) -> None:
-    """Adds the rows of a group that lie in the window."""
+def _add_live(of_windows: Sequence[_Rows], part: GroupRows, group: Group, windows: Sequence[Window]) -> None:
+    """Adds the live rows of a group to the rows of each window."""
     start, stop = part.range_of(group)
-    inside = start + np.flatnonzero(window.holds(part.ticks[start:stop]))
-    kinds = part.kinds[inside]
-    rows.counts += np.bincount(kinds, minlength=NULL + 1)
-    rows.sorted_parts.append(part.values[inside[kinds == NUMBER]])
+    if start == stop:
+        return
+    kinds, values = part.kinds[start:stop], part.values[start:stop]
+    for rows, own in zip(of_windows, rows_by_window(part.ticks[start:stop], windows), strict=True):
+        own_kinds = kinds[own]
+        if len(own_kinds):
+            rows.counts += np.bincount(own_kinds, minlength=NULL + 1)
+            rows.sorted_parts.append(values[own][own_kinds == NUMBER])
 
 
-def _bounds(view: GroupView, window: Window, history: _Rows, live: _Rows) -> WindowBounds:
+def _bounds(view: GroupView, window: Window, history: _Rows, live: _Rows) -> Bounds:
     dtype = view.measure.dtype
+    counts, live_counts = _counts(history), _counts(live)
+    if not history.runs:
+        numbers = sort_numbers([*history.sorted_parts, *live.sorted_parts], dtype)
+        return SortedNumbers(
+            n=counts[0] + counts[1],
+            m=live_counts[0] + live_counts[1],
+            nans=counts[1] + live_counts[1],
+            nulls=counts[2] + live_counts[2],
+            numbers=numbers,
+        )
     ranked = History(
         root=view.root,
         window=window,
         dtype=dtype,
         runs=tuple(history.runs),
         anchors=tuple(history.anchors),
-        in_memory=history.numbers(dtype),
+        in_memory=sort_numbers(history.sorted_parts, dtype),
     )
     live_bounds = LiveBounds(
-        counts=_counts(live), staircases=[RankBounds.from_sorted(live.numbers(dtype), dtype)], is_exact=True
+        counts=live_counts,
+        staircases=[RankBounds.from_sorted(sort_numbers(live.sorted_parts, dtype), dtype)],
+        is_exact=True,
     )
-    return WindowBounds.of(view, window, ranked, ranked.staircase, _counts(history), live_bounds)
+    return WindowBounds.of(view, window, ranked, ranked.staircase, counts, live_bounds)
+
+
+def sort_numbers(parts: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers of all parts, sorted."""
+    if len(parts) == 1:
+        return parts[0]  # each part is sorted
+    return np.sort(np.concatenate([np.empty(0, dtype), *parts]), kind="stable")
 
 
 def _counts(rows: _Rows) -> Counts:

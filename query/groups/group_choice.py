@@ -105,20 +105,22 @@ class GroupChoice:
         return {**self.given, **by}
 
 
-def choose_group(options: Options, arguments: GroupArguments) -> GroupChoice:
-    """Checks the arguments of a question about groups.
+def choose_group(options: Options, arguments: GroupArguments) -> GroupChoice | None:
+    """Checks the arguments of a question about groups; None if no declared group has these columns.
 
-    Raises InputError if no declared group has these columns, or a value does not fit the type of its column.
+    Raises InputError for malformed arguments, and for a value that does not fit the type of its column.
     """
-    by = _by_columns(arguments.by)
-    where = _where(arguments.where)
+    by = by_columns(arguments.by)
+    if isinstance(arguments.where, str):
+        return None
+    where = where_values(arguments.where)
     wanted = frozenset([*where, *by])
     keys = next(
         (keys for keys in options.groups if frozenset(key.name for key in keys) == wanted),
         None,
     )
     if keys is None:
-        raise _no_such_group(options, wanted)
+        return None
     types = {key.name: key for key in keys}
     return GroupChoice(
         keys=keys,
@@ -126,12 +128,13 @@ def choose_group(options: Options, arguments: GroupArguments) -> GroupChoice:
         given={column: values[0] if len(values) == 1 else values for column, values in where.items()},
         by=tuple(types[column] for column in by),
         top=arguments.top,
-        groups=None if arguments.groups is None else _by_groups(by, arguments.groups),
+        groups=None if arguments.groups is None else given_groups(by, arguments.groups),
         limit=arguments.limit or DEFAULT_LIMIT,
     )
 
 
-def _by_columns(by: Any) -> tuple[str, ...]:
+def by_columns(by: Any) -> tuple[str, ...]:
+    """The columns that `by` names; none for None. InputError for anything but names, each once."""
     columns = (by,) if isinstance(by, str) else () if by is None else by
     if not isinstance(columns, Iterable) or isinstance(columns, (bytes, Mapping)):
         raise InputError(f"by must be the name of a column or a list of names, got {by!r}.")
@@ -143,13 +146,14 @@ def _by_columns(by: Any) -> tuple[str, ...]:
     return names
 
 
-def _where(where: Any) -> dict[str, list[Any]]:
+def where_values(where: Any) -> dict[str, list[Any]]:
+    """The allowed values of each column; none for None. InputError for anything but a mapping."""
     if where is None:
         return {}
     if not isinstance(where, Mapping) or not where or not all(isinstance(name, str) for name in where):
         raise InputError(
-            f"where must map columns to a value or a list of values, got {where!r}. "
-            "Example: where={'origin': 'ATL'}."
+            "where must map columns to a value or a list of values, or be a condition as text, got "
+            f"{where!r}. Examples: where={'origin': 'ATL'}, where=\"distance > 500\"."
         )
     return {column: _as_list(column, values) for column, values in where.items()}
 
@@ -170,7 +174,8 @@ def _names(key: Key, values: Sequence[Any]) -> frozenset[Name]:
     return frozenset(name for name in names if name is not None)
 
 
-def _by_groups(by: Sequence[str], groups: Any) -> tuple[Values, ...]:
+def given_groups(by: Sequence[str], groups: Any) -> tuple[Values, ...]:
+    """The groups as tuples with a value of each `by` column. InputError for anything else."""
     if not isinstance(groups, Iterable) or isinstance(groups, (str, bytes, Mapping)):
         raise InputError(f"groups must be a list of values of {', '.join(by)}, got {groups!r}.")
     found = []
@@ -186,14 +191,9 @@ def _by_groups(by: Sequence[str], groups: Any) -> tuple[Values, ...]:
     return tuple(found)
 
 
-def _no_such_group(options: Options, wanted: Iterable[str]) -> InputError:
-    columns, known = sorted(wanted), [name for name, _ in options.columns]
-    unknown = [name for name in columns if name not in known]
-    if unknown and known:
-        return InputError(f"no column {unknown[0]!r} here. There are: {', '.join(known)}.")
-    declared = [" and ".join(names) for names in options.group_names]
+def too_many_groups(groups: int, by: Iterable[str], limit: int) -> InputError:
+    """The error for more groups than the limit."""
     return InputError(
-        f"no group of the columns {', '.join(columns)} is declared. "
-        f"Declared: {'; '.join(declared) if declared else 'none'}. The columns of where and by together must "
-        f"be those of one group: create the warehouse with groups=[{columns!r}]."
+        f"the window has {groups:,} groups by {', '.join(by)}, more than limit={limit:,}. Ask for the "
+        "largest with top=20, for some with groups=[...], or raise the limit."
     )

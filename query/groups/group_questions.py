@@ -1,4 +1,7 @@
-"""Questions about groups: from the checked arguments to one `Question` per group, in one round of reads."""
+"""Questions about groups: from the checked arguments to one `Question` per group and window.
+
+The rows of all of them are found in one round of reads.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidemark.query.groups.group_bounds import GroupBounds
-from tidemark.query.groups.group_choice import GroupChoice, Values
+from tidemark.query.groups.group_choice import GroupChoice, Values, too_many_groups
 from tidemark.query.groups.group_slices import Group, SliceReader
-from tidemark.query.quantiles.questions import Question
+from tidemark.query.quantiles.questions import Question, SortedQuestion, WindowQuestion
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.memory_cache import LRUCache
+from tidemark.query.reading.row_counts import SortedNumbers
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.snapshots.snapshot import GroupView, Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
@@ -42,30 +45,48 @@ class GroupReader:
         snapshot: SnapshotReader | Snapshot,
         view: GroupView,
         choice: GroupChoice,
-        window: Window,
+        windows: Sequence[Window],
         sizes: Sizes,
-        template: Callable[..., Question],
+        asked: Callable[[Window], dict[str, Any]],
     ) -> list[Question]:
-        """One question per value of the `by` columns, in the order of the answers; one without `by`.
+        """One question per value of the `by` columns and window, the windows of a value one after the other.
 
-        template: makes a question from the fields of `Question` that differ between groups.
+        Without `by` there is one per window.
+
+        windows: one window, or windows that ascend and do not overlap.
+        asked: the fields `mode`, `eps` and `window` of the questions about a window.
 
         Raises InputError if there are more groups than the limit.
         """
         groups = chosen_groups(choice, sizes) if choice.by else [()]
         selections = [choice.selection(values) for values in groups]
-        bounds, blocks_read = self._bounds.get(snapshot, view, selections, window)
+        bounds, blocks_read = self._bounds.get(snapshot, view, selections, windows)
         source = Source(self._blocks, tuple, rows_a_run=_ALL_MARKS)
-        return [
-            template(
-                bounds=of_group,
-                source=source,
-                group=choice.shown(values),
-                certain=True if choice.top is not None else None,
-                blocks_read=blocks_read,
-            )
-            for values, of_group in zip(groups, bounds, strict=True)
-        ]
+        common: dict[str, Any] = {
+            "measure": view.measure,
+            "as_of": view.versions,
+            "certain": True if choice.top is not None else None,
+            "blocks_read": blocks_read,
+        }
+        shown = [(window, asked(window)) for window in windows]
+        questions: list[Question] = []
+        for values, selection in zip(groups, selections, strict=True):
+            group = choice.shown(values)
+            for window, fields in shown:
+                of_group = bounds[selection, window]
+                if isinstance(of_group, SortedNumbers):
+                    questions.append(
+                        SortedQuestion(
+                            counts=of_group, numbers=of_group.numbers, group=group, **common, **fields
+                        )
+                    )
+                else:
+                    questions.append(
+                        WindowQuestion(
+                            counts=of_group, bounds=of_group, source=source, group=group, **common, **fields
+                        )
+                    )
+        return questions
 
 
 def chosen_groups(choice: GroupChoice, sizes: Sizes) -> list[Values]:
@@ -88,9 +109,5 @@ def chosen_groups(choice: GroupChoice, sizes: Sizes) -> list[Values]:
     else:
         chosen = sorted(rows)
         if len(rows) > choice.limit:
-            columns = ", ".join(key.name for key in choice.by)
-            raise InputError(
-                f"the window has {len(rows):,} groups by {columns}, more than limit={choice.limit:,}. Ask "
-                "for the largest with top=20, for some with groups=[...], or raise the limit."
-            )
+            raise too_many_groups(len(rows), [key.name for key in choice.by], choice.limit)
     return [tuple(key.value_of(name) for key, name in zip(choice.by, names, strict=True)) for names in chosen]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.query.reading.windows import choose_window, shown_window
+from tidemark.query.reading.windows import choose_window, shown_window, tick_range
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
     NO_TICK,
@@ -84,7 +84,7 @@ def key_window(view: KeysView, last: Any, between: Any, tick_us: int | None) -> 
     """
     edges = _edges(view, last, between, tick_us)
     if edges is None or tick_us is None:
-        window = choose_window(lambda: _tick_range(view), last, between, tick_us)
+        window = choose_window(lambda: tick_range(view), last, between, tick_us)
         return KeyWindow(window, (), shown_window(window, tick_us))
     start, stop = edges
     if start is not None and stop is not None and stop <= start:
@@ -114,13 +114,6 @@ def _edges(
         return None  # `choose_window` raises the error
     start, stop = (None if edge is None else epoch_us(edge) for edge in between)
     return start, stop
-
-
-def _tick_range(view: KeysView) -> tuple[int, int] | None:
-    """The first and last tick that has rows with a time, both inclusive; None without such rows."""
-    ends = [tick for run in view.runs for tick in run.totals.ticks[[0, -1]].tolist() if tick != NO_TICK]
-    ends += [live.tick for live in view.live if live.tick != NO_TICK]
-    return (min(ends), max(ends)) if ends else None
 
 
 def _newest(view: KeysView, tick_us: int) -> int | None:

@@ -50,6 +50,12 @@ class Candidates:
     low: Values
     high: Values
 
+    @classmethod
+    def exact(cls, values: Values, ranks_le: Ranks) -> Candidates:
+        """Answers without error, of which `ranks_le` are the ranks."""
+        errors = np.zeros(len(values), np.int64)
+        return cls(values, errors, ranks_le, ranks_le, values, values)
+
     def replaced(self, indices: NDArray[Any], replacements: Candidates) -> Candidates:
         """A copy with the answers at `indices` replaced, in that order."""
         columns = {}

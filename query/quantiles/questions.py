@@ -1,12 +1,13 @@
 """Quantile, rank and cdf questions: checks of the arguments, and the pure steps from ranks to answers.
 
-`Question` is a measure's window at one moment, with everything that is needed to answer from it. Stored
+`Question` is the rows of a measure at one moment, with everything that is needed to answer from them. Stored
 values are converted to the measure's own type here and nowhere else.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,55 +16,107 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.measure_answers import Answer, CdfAnswer, RankAnswer
+from tidemark.query.quantiles.choose_candidate import Candidates
+from tidemark.query.quantiles.combined_bounds import Ranks
 from tidemark.query.quantiles.rank_search import Source, ranks_at_values, values_at_ranks
 from tidemark.query.quantiles.window_bounds import WindowBounds
+from tidemark.query.reading.row_counts import RowCounts
 from tidemark.sketches import InvalidInput, target_rank
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Question:
-    """A window of a measure, the mode of its answers, and where rows are read from.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Question(ABC):
+    """The rows of a measure that a question is about, and how their ranks and values are found.
 
-    bounds: the window's counts and certified ranks.
-    eps: the promise of the warehouse.
+    counts: how many rows there are.
+    as_of: the versions of the tables that were read.
+    mode: the mode of the answers. eps: the promise of the warehouse.
     window: the window as answers show it, see `MeasureScope`.
-    group, certain: as answers show them, see `MeasureScope`.
-    blocks_read: how many row groups were read before, to find the rows of the groups.
+    blocks_read: how many row groups were read before, to find the rows.
+
+    The other fields are those of `MeasureScope`.
     """
 
-    bounds: WindowBounds
-    source: Source
+    counts: RowCounts
+    measure: Measure
+    as_of: Mapping[str, int]
     mode: str
     eps: float
     window: tuple[Any, Any] | None
     group: Mapping[str, Any] | None = None
     certain: bool | None = None
     blocks_read: int = 0
+    rows_scanned: int | None = None
+    declare: tuple[str, ...] | None = None
 
-    @property
-    def measure(self) -> Measure:
-        """The measure that the question is about."""
-        return self.bounds.view.measure
+    @abstractmethod
+    def values_at(self, ranks: Ranks) -> tuple[Candidates, int]:
+        """The answers to ranks from 1 to `counts.stored`, and how many row groups were read.
+
+        Raises DamagedWarehouse if a file cannot be read, or if the live rows do not match the ledger.
+        """
+
+    @abstractmethod
+    def ranks_at(self, points: NDArray[Any]) -> tuple[Ranks, Ranks, int]:
+        """Bounds (lo, hi) of rank_le at stored values, and how many row groups were read; errors as above."""
 
     def scope(self, blocks_read: int) -> dict[str, Any]:
         """The fields of `MeasureScope`, by name."""
-        bounds = self.bounds
+        counts = self.counts
         return {
-            "n": bounds.n,
-            "m": bounds.m,
-            "nans": bounds.nans,
-            "nulls": bounds.nulls,
+            "n": counts.n,
+            "m": counts.m,
+            "nans": counts.nans,
+            "nulls": counts.nulls,
             "eps": self.eps,
             "mode": self.mode,
             "measure": self.measure.name,
             "window": self.window,
-            "as_of": dict(bounds.view.versions),
+            "as_of": dict(self.as_of),
             "blocks_read": self.blocks_read + blocks_read,
             "group": self.group,
             "certain": self.certain,
+            "rows_scanned": self.rows_scanned,
+            "declare": self.declare,
         }
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class WindowQuestion(Question):
+    """A question that certified bounds and blocks of history answer.
+
+    bounds: the window's counts and certified ranks. source: where rows are read from.
+    """
+
+    bounds: WindowBounds
+    source: Source
+
+    def values_at(self, ranks: Ranks) -> tuple[Candidates, int]:
+        """See `Question.values_at`."""
+        return values_at_ranks(self.source, self.bounds, ranks, self.mode, self.eps)
+
+    def ranks_at(self, points: NDArray[Any]) -> tuple[Ranks, Ranks, int]:
+        """See `Question.ranks_at`."""
+        return ranks_at_values(self.source, self.bounds, points, self.mode, self.eps)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SortedQuestion(Question):
+    """A question about rows whose numbers are all in memory: exact in every mode, and nothing is read."""
+
+    numbers: NDArray[Any]
+
+    def values_at(self, ranks: Ranks) -> tuple[Candidates, int]:
+        """See `Question.values_at`. O(log rows) per rank."""
+        values = self.numbers[ranks - 1]
+        return Candidates.exact(values, self.numbers.searchsorted(values, "right")), 0
+
+    def ranks_at(self, points: NDArray[Any]) -> tuple[Ranks, Ranks, int]:
+        """See `Question.ranks_at`. O(log rows) per point."""
+        ranks = self.numbers.searchsorted(points, "right").astype(np.int64)
+        return ranks, ranks, 0
 
 
 def check_mode(mode: Any, modes: Sequence[str]) -> str:
@@ -95,16 +148,14 @@ def is_sequence(argument: Any) -> bool:
 
 def quantiles(question: Question, phis: Sequence[Any]) -> list[Answer]:
     """One answer per quantile; `check_phis` has checked them."""
-    bounds = question.bounds
-    if not bounds.rows:
+    counts = question.counts
+    if not counts.rows:
         return [_empty_answer(question, phi) for phi in phis]
-    targets = [target_rank(phi, bounds.rows) for phi in phis]
-    number_ranks = np.array([r for r in targets if r <= bounds.stored], dtype=np.int64)
+    targets = [target_rank(phi, counts.rows) for phi in phis]
+    number_ranks = np.array([r for r in targets if r <= counts.stored], dtype=np.int64)
     if not len(number_ranks):
         return [_nan_answer(question, phi) for phi in phis]
-    candidates, blocks_read = values_at_ranks(
-        question.source, bounds, number_ranks, question.mode, question.eps
-    )
+    candidates, blocks_read = question.values_at(number_ranks)
     scope, decode = question.scope(blocks_read), question.measure.decode
     columns = (
         candidates.values,
@@ -117,7 +168,7 @@ def quantiles(question: Question, phis: Sequence[Any]) -> list[Answer]:
     rows = zip(*(column.tolist() for column in columns), strict=True)
     answers = []
     for phi, r in zip(phis, targets, strict=True):
-        if r > bounds.stored:
+        if r > counts.stored:
             answers.append(_nan_answer(question, phi, blocks_read))
             continue
         value, low, high, rank_lo, rank_hi, error = next(rows)
@@ -138,7 +189,7 @@ def quantiles(question: Question, phis: Sequence[Any]) -> list[Answer]:
 
 def _nan_answer(question: Question, phi: Any, blocks_read: int = 0) -> Answer:
     """The answer to a rank above those of all numbers: NaN, with certainty."""
-    rows, scope = question.bounds.rows, question.scope(blocks_read)
+    rows, scope = question.counts.rows, question.scope(blocks_read)
     return Answer(
         phi=float(phi),
         value=math.nan,
@@ -180,9 +231,7 @@ def ranks_le(
     if not len(indices):
         return lo, hi, 0
     stored = np.array([points[i] for i in indices], dtype=question.measure.dtype)
-    lo[indices], hi[indices], blocks_read = ranks_at_values(
-        question.source, question.bounds, stored, question.mode, question.eps
-    )
+    lo[indices], hi[indices], blocks_read = question.ranks_at(stored)
     return lo, hi, blocks_read
 
 
@@ -209,7 +258,7 @@ def ranks(question: Question, points: Sequence[Any]) -> list[RankAnswer]:
 
 def cdf(question: Question, points: Sequence[Any]) -> list[CdfAnswer]:
     """One answer per point: the share of rows <= it. The points are of the measure's type."""
-    rows = question.bounds.rows or math.nan  # a group without rows has no shares
+    rows = question.counts.rows or math.nan  # a group without rows has no shares
     answers = ranks(question, points)
     scope = question.scope(answers[0].blocks_read if answers else 0)
     return [

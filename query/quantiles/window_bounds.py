@@ -21,6 +21,7 @@ from tidemark.query.quantiles.combined_bounds import CombinedBounds, combine_or_
 from tidemark.query.quantiles.history_ranks import History
 from tidemark.query.quantiles.likely_ranks import SketchGaps
 from tidemark.query.reading.memory_cache import LRUCache
+from tidemark.query.reading.row_counts import RowCounts
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.span_marks import SpanMarks
@@ -48,12 +49,10 @@ class LiveBounds:
     is_exact: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WindowBounds:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class WindowBounds(RowCounts):
     """The counts and the certified ranks of a window of a view.
 
-    n, m: rows of history and live rows, with NaN and without NULL.
-    nans, nulls: rows of both sides that are NaN, and that are NULL.
     live_stored: the m live rows without NaN.
     live_is_exact: whether the ranks of the live side are exact, so that mode exact need not read it.
     history_bounds: the staircase of history at its own values.
@@ -64,10 +63,6 @@ class WindowBounds:
 
     view: View | GroupView
     window: Window
-    n: int
-    m: int
-    nans: int
-    nulls: int
     live_stored: int
     live_is_exact: bool
     history_bounds: RankBounds
@@ -102,16 +97,6 @@ class WindowBounds:
             sketch_gaps=SketchGaps.of([] if live.is_exact else live.staircases, dtype),
             history=history,
         )
-
-    @property
-    def rows(self) -> int:
-        """N, the rows that have a rank."""
-        return self.n + self.m
-
-    @property
-    def stored(self) -> int:
-        """The rows that are numbers: N without NaN."""
-        return self.rows - self.nans
 
 
 def promised_error(eps: float, rows: int) -> int:
@@ -152,11 +137,20 @@ class WindowBoundsCache:
             window, lambda: self._compute(view, window), topic=view.root, sources=(view,)
         )
 
+    def compute(self, view: View, window: Window) -> WindowBounds:
+        """The bounds of a window of the view, which are not cached: one of many windows of a question."""
+        return self._with_live(view, window, *self._history(view, window))
+
     def _compute(self, view: View, window: Window) -> WindowBounds:
         # The marks of a run are the same object as long as the run exists.
         history, history_bounds = self._histories.get(
             window, lambda: self._history(view, window), topic=view.root, sources=view.runs
         )
+        return self._with_live(view, window, history, history_bounds)
+
+    def _with_live(
+        self, view: View, window: Window, history: History, history_bounds: RankBounds
+    ) -> WindowBounds:
         counts = np.sum([run.totals.within(window) for run in view.runs] or [(0, 0, 0)], axis=0)
         live = [row for row in view.live if not window.misses(row.tick, row.tick)]
         live_bounds = LiveBounds(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,19 @@ from numpy.typing import NDArray
 from tidemark.query.answers.rendering import group_text, text_of, window_text
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
+    DAY_US,
     NO_TICK,
     Window,
     from_epoch_us,
+    parse_duration,
     window_between,
     window_last,
 )
 from tidemark.warehouse.errors import EmptyWindow, InputError
-from tidemark.warehouse.snapshots.snapshot import GroupView, View
+from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
+
+MOST_WINDOWS = 100_000  # of one question with `every`
+WEEK_US, MONDAY_US = 7 * DAY_US, 4 * DAY_US  # 1970-01-05 was a Monday
 
 
 def choose_window(
@@ -43,6 +50,51 @@ def choose_window(
     if not isinstance(between, (tuple, list)) or len(between) != 2:
         raise InputError(f"between must be a pair (start, end), the end exclusive, got {between!r}.")
     return window_between(between[0], between[1], tick_us)
+
+
+def split_window(
+    window: Window, ticks: tuple[int, int] | None, every: Any, tick_us: int | None
+) -> list[Window]:
+    """The parts of a window that `every` asks for: ascending, from its first to its last tick of the data.
+
+    ticks: the first and the last tick of the data, both inclusive; None without data.
+    every: a duration that is a multiple of the tick, or a number of steps without a time column. Parts start
+        at multiples of it, counted from 1970 in UTC (whole weeks from a Monday); the first and the last part
+        end where the window does.
+
+    Returns no part if no tick of the data lies in the window. Raises InputError for another duration, and
+    for more than MOST_WINDOWS parts.
+    """
+    width, origin = _every_ticks(every, tick_us)
+    if ticks is None or window.misses(*ticks):
+        return []
+    start, stop = max(window.start, ticks[0]), min(window.stop, ticks[1] + 1)
+    first, last = (start - origin) // width, (stop - 1 - origin) // width
+    if last - first >= MOST_WINDOWS:
+        raise InputError(
+            f"every={every!r} makes {last - first + 1:,} windows, more than {MOST_WINDOWS:,}. Give a longer "
+            "duration, or a shorter time with last or between."
+        )
+    edges = [origin + number * width for number in range(first, last + 2)]
+    return [Window(max(window.start, low), min(window.stop, high)) for low, high in pairwise(edges)]
+
+
+def _every_ticks(every: Any, tick_us: int | None) -> tuple[int, int]:
+    """The width of `every` in ticks, and a tick at which a part starts."""
+    if tick_us is None:
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            raise InputError(
+                f"this warehouse has no time column: every is a number of steps from 1, got {every!r}."
+            )
+        return every, 0
+    width = parse_duration(every)
+    if width % tick_us:
+        raise InputError(
+            f"every={every!r} is not a multiple of the tick, {timedelta(microseconds=tick_us)} (h:mm:ss). "
+            "Windows are whole ticks: give a multiple, or create the warehouse with a narrower tick."
+        )
+    weeks = width % WEEK_US == 0 and MONDAY_US % tick_us == 0
+    return width // tick_us, MONDAY_US // tick_us if weeks else 0
 
 
 def shown_window(window: Window, tick_us: int | None) -> tuple[Any, Any] | None:
@@ -82,7 +134,7 @@ def _time_or_step(tick: int, tick_us: int | None) -> Any:
     return tick if tick_us is None else from_epoch_us(tick * tick_us)
 
 
-def tick_range(view: View | GroupView) -> tuple[int, int] | None:
+def tick_range(view: View | GroupView | KeysView) -> tuple[int, int] | None:
     """The first and last tick that has rows with a time, both inclusive; None without such rows."""
     ends = [tick for run in view.runs for tick in _ends(run.totals.ticks[run.totals.ticks != NO_TICK])]
     ends += [tick for tick in view.live_ticks if tick != NO_TICK]

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.reading.row_counts import RowCounts
 from tidemark.query.scans.connections import Progress, open_connection, run_query
 from tidemark.query.scans.expressions import Expression, quoted, unfit
 from tidemark.query.scans.row_source import LIVE, NULL, VALUE, RowSource, group_name, key_of
@@ -38,21 +39,16 @@ _ROWS = quoted("rows of events")  # the name of the rows that are read
 _VALUE, _LIVE = quoted(VALUE), quoted(LIVE)
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedGroup:
-    """A group and its rows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedGroup(RowCounts):
+    """A group and its rows in a window.
 
     values   of the group's columns, in their own types
-    n, m     rows of history and live rows whose measure is not NULL; NaN counts
-    nans     rows whose measure is NaN, among n + m
-    nulls    rows whose measure is NULL
+    window   the index of the window
     """
 
     values: tuple[Any, ...]
-    n: int
-    m: int
-    nans: int
-    nulls: int
+    window: int
 
 
 class EventScan:
@@ -70,7 +66,7 @@ class EventScan:
         self,
         contents: Contents,
         measure: Measure,
-        window: Window,
+        windows: Sequence[Window],
         *,
         equal: Mapping[str, Sequence[Any]] | None = None,
         expression: Expression | None = None,
@@ -80,7 +76,7 @@ class EventScan:
         """Checks the arguments and reads nothing.
 
         contents     the visible batches, of one moment
-        window       only rows with these ticks
+        windows      only rows with these ticks: one window, or windows that ascend and do not overlap
         equal        only rows whose value in each of these columns is among the allowed ones; values are
                      equal as keys are
         expression   only rows for which it is true
@@ -94,8 +90,9 @@ class EventScan:
         self._by = tuple(key_of(contents, name) for name in by)
         selected = {key_of(contents, name): list(values) for name, values in (equal or {}).items()}
         columns = () if expression is None else expression.columns
-        self._source = RowSource(contents, window, measure, self._by, selected, columns)
+        self._source = RowSource(contents, windows, measure, self._by, selected, columns)
         self._measure, self._expression, self._progress = measure, expression, progress
+        self._has_windows = len(windows) > 1
         self._scanned = False
         folder = tempfile.mkdtemp(prefix="tidemark-")
         self._connection = open_connection(
@@ -126,11 +123,19 @@ class EventScan:
         return self._source.rows
 
     def groups(self) -> list[ScannedGroup]:
-        """The groups that have rows, ascending; without `by` one group of all rows, which may have none."""
+        """The groups that have rows, ascending, those of a group by window.
+
+        Without `by` and with one window it is one group of all rows, which may have none.
+        """
         self._scan()
         names = "".join(f", {name}" for name in self._group_columns)
         rows = self._run(f"SELECT n, m, nans, nulls{names} FROM groups ORDER BY code")
-        return [ScannedGroup(self._decoded(row[4:]), *row[:4]) for row in rows]
+        return [self._group(*row) for row in rows]
+
+    def _group(self, n: int, m: int, nans: int, nulls: int, *names: Any) -> ScannedGroup:
+        values = tuple(key.value_of(name) for key, name in zip(self._by, names, strict=False))
+        window = names[-1] if self._has_windows else 0
+        return ScannedGroup(n=n, m=m, nans=nans, nulls=nulls, values=values, window=window)
 
     def values_at(self, ranks: Sequence[Sequence[int]]) -> list[NDArray[Any]]:
         """The stored values of ranks in each group: rank r is that of the r-th row by value, NaN last.
@@ -195,16 +200,13 @@ class EventScan:
 
     @property
     def _group_columns(self) -> list[str]:
-        return [quoted(group_name(number)) for number in range(1, len(self._by) + 1)]
+        return [quoted(group_name(number)) for number in range(1, len(self._by) + self._has_windows + 1)]
 
     @property
     def _coded_rows(self) -> str:
         """SQL of the selected rows, each with the code of its group."""
         columns = self._group_columns
         return f"scanned JOIN groups USING ({', '.join(columns)})" if columns else "scanned, groups"
-
-    def _decoded(self, names: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(key.value_of(name) for key, name in zip(self._by, names, strict=True))
 
     def _scan(self) -> None:
         """Reads the rows and counts them by group, unless that is done."""

@@ -36,6 +36,7 @@ from tidemark.warehouse.columns.keys import (
     names_from,
     take_names,
 )
+from tidemark.warehouse.columns.tick_counts import window_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.delta import tables
@@ -74,18 +75,20 @@ class RowSource:
     """The rows of one scan.
 
     contents   the visible batches
-    window     the ticks of the rows
+    windows    the ticks of the rows: one window, or windows that ascend and do not overlap
     measure    the column that is counted and ranked
     by         the columns of the group; a row with NULL in one of them is left out
     equal      the allowed values of columns
     columns    the columns of the expression
 
-    `rows` is the number of rows of the window that were looked at so far, `share` the share of the files'
+    With several windows, the index of a row's window is the last column of its group.
+
+    `rows` is the number of rows of the windows that were looked at so far, `share` the share of the files'
     rows that were read, from 0 to 1.
     """
 
     contents: Contents
-    window: Window
+    windows: Sequence[Window]
     measure: Measure
     by: tuple[Key, ...]
     equal: Mapping[Key, Sequence[Any]]
@@ -104,6 +107,8 @@ class RowSource:
             (group_name(number), pa.large_binary() if key.is_text else pa.int64())
             for number, key in enumerate(self.by, 1)
         ]
+        if len(self.windows) > 1:
+            groups.append((group_name(len(self.by) + 1), pa.int64()))
         own = [(LIVE, pa.uint8()), (NULL, pa.uint8()), (VALUE, self.measure.arrow_type), *groups]
         return pa.schema([*own, *self._expression_fields()])
 
@@ -135,7 +140,11 @@ class RowSource:
     def _may_have_rows(self, file: DataFile) -> bool:
         """Whether rows of the file may lie in the window, by its statistics."""
         first, last = file.stats.get("min._tick"), file.stats.get("max._tick")
-        return first is None or last is None or not self.window.misses(first, last)
+        return (
+            first is None
+            or last is None
+            or not Window(self.windows[0].start, self.windows[-1].stop).misses(first, last)
+        )
 
     def _read(self, file: DataFile, ranges: Sequence[BatchRange]) -> Iterator[pa.Table]:
         keys = {key.name: key for key in (*self.by, *self._wanted)}
@@ -146,7 +155,8 @@ class RowSource:
 
     def _batch(self, rows: pa.Table, live: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows that are selected, as one batch or none."""
-        selected = self.window.holds(as_numpy(rows.column("_tick")))
+        places = window_codes(as_numpy(rows.column("_tick")), self.windows)
+        selected = places >= 0
         self.rows += int(np.count_nonzero(selected))
         keys = {
             key: encode_keys(key, single_array(rows.column(key.name))) for key in (*self.by, *self._wanted)
@@ -164,6 +174,7 @@ class RowSource:
             arrow_array(values.null[chosen].astype(np.uint8)),
             arrow_array(values.stored[chosen]),
             *(_group_column(keys[key], chosen) for key in self.by),
+            *([arrow_array(places[chosen])] if len(self.windows) > 1 else []),
         ]
         picked = rows.select(list(self.columns)).take(arrow_array(chosen))
         columns += [_native_column(picked.column(name), schema.field(name)) for name in self.columns]

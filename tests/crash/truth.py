@@ -186,10 +186,11 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
     found += _wrong_events(uri, truth)
     asked = query.open(uri)
     for measure in MEASURES:
-        view = asked._snapshot.view(measure)
+        view = asked._session.snapshot.view(measure)
         stored = sum(run.rows for run in view.runs)
         held = sum(
-            file.rows for file in tables.list_files(tables.open_table(asked._snapshot.store, view.root))
+            file.rows
+            for file in tables.list_files(tables.open_table(asked._session.snapshot.store, view.root))
         )
         if held != stored:
             found.append(f"{measure}: the files of the runs hold {held} rows, their marks say {stored}")
@@ -207,7 +208,7 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
             found.append(
                 f"{measure}: {answers[0].nans} NaN, {answers[0].nulls} NULL, true are {nans}, {nulls}"
             )
-    return found + (_wrong_keys(asked, truth) if asked._snapshot.options.key else [])
+    return found + (_wrong_keys(asked, truth) if asked._session.snapshot.options.key else [])
 
 
 def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
@@ -215,8 +216,8 @@ def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
     counts: Counter[str] = Counter()
     for number in truth.arrived:
         counts.update(batch_rows(number).column("page").to_pylist())
-    view = wh._snapshot.view(MEASURES[0])
-    live = {(one.source, one.first, one.last) for one in wh._snapshot.keys_view().batches}
+    view = wh._session.snapshot.view(MEASURES[0])
+    live = {(one.source, one.first, one.last) for one in wh._session.snapshot.keys_view().batches}
     held = {(row.source, row.first_batch, row.last_batch) for row in view.live}
     if live != held:
         return [f"keys: {live} are live, of the measures {held}"]

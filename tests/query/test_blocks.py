@@ -19,7 +19,7 @@ WORLD = World((ROWS, ROWS[:700]), eps=0.3)
 
 
 def files_of(wh: HandMade) -> list[Path]:
-    return sorted(Path(wh._snapshot.store.uri).rglob("*.parquet"))
+    return sorted(Path(wh._session.snapshot.store.uri).rglob("*.parquet"))
 
 
 def remove_all(wh: HandMade) -> None:
@@ -86,9 +86,9 @@ def test_files_are_closed_with_their_version(wh: HandMade) -> None:
     files = files_of(wh)
     assert any(map(is_mapped, files))
     (view,) = wh.snapshot.views
-    wh._blocks.use_version(view.root, view.versions["runs"])
+    wh._session.blocks.use_version(view.root, view.versions["runs"])
     assert any(map(is_mapped, files))
-    wh._blocks.use_version(view.root, view.versions["runs"] + 1)
+    wh._session.blocks.use_version(view.root, view.versions["runs"] + 1)
     assert not any(map(is_mapped, files))
 
 
@@ -116,7 +116,7 @@ def test_threads_that_ask_at_once_never_share_an_open_file(
     points = [n + 0.5 for n in range(0, 700, 7)] * 4
     wh.rank(points)  # footers are read by other files
     monkeypatch.setattr(BlockReader, "_open", lambda *args: (Watched(real(*args)[0]), None))
-    wh._blocks.use_version(wh.snapshot.views[0].root, -1)
+    wh._session.blocks.use_version(wh.snapshot.views[0].root, -1)
     with ThreadPoolExecutor(8) as pool:
         ranks = list(pool.map(lambda x: single(wh.rank(x)).rank, points))
     assert ranks == [2 * (int(x) + 1) for x in points]

@@ -190,7 +190,7 @@ def test_joins_and_ranges_are_exact(made: tuple[KeyWorld, Truth]) -> None:
         count for key, count in recent.items() if "key-1" <= key < "key-2"
     )
     with pytest.raises(InputError, match="mode"):
-        wh.self_join(mode="quick")  # type: ignore[arg-type]  # no mode of keys
+        wh.self_join(mode="quick")  # type: ignore[call-overload]  # no mode of keys
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -269,7 +269,7 @@ def test_mistakes_on_purpose_are_caught(tmp_path: Path, how: str, monkeypatch: p
 def test_questions_that_cannot_be_say_so(made: tuple[KeyWorld, Truth]) -> None:
     wh = query.open(made[0].uri)
     cases: list[tuple[Callable[[], object], str]] = [
-        (lambda: wh.frequency("a", mode="quick"), "mode must be one of approximate, exact"),  # type: ignore[arg-type]  # no mode of keys
+        (lambda: wh.frequency("a", mode="quick"), "mode must be one of approximate, exact"),  # type: ignore[call-overload]  # no mode of keys
         (lambda: wh.frequency(5), "5 cannot be a key"),
         (lambda: wh.frequency("a", last="1d", between=(None, None)), "exclude each other"),
         (lambda: wh.heavy_hitters(0), r"phi must lie in \(0, 1\]"),

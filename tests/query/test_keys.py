@@ -23,6 +23,7 @@ from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld, Row, plain
 from tests.warehouse.test_damage import HARM
 from tests.warehouse.test_keys import VALUES
 from tidemark import query
+from tidemark.query.asking.key_questions import newest_keys_view
 from tidemark.query.keys import key_cache, key_scan, listed_keys
 from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.listed_keys import ListedKeys
@@ -155,14 +156,14 @@ def test_a_look_up_reads_the_blocks_that_may_hold_the_key_and_no_others(
 ) -> None:
     wh, view = query.open(world.uri), world.view()
     read: list[int] = []
-    blocks = wh._blocks.read
+    blocks = wh._session.blocks.read
 
     def counted(*args: Any, **named: Any) -> Any:
         read.append(len(args[2]))
         return blocks(*args, **named)
 
-    monkeypatch.setattr(wh._blocks, "read", counted)
-    shares = len(KeyHistory(wh._blocks, view, Window(3, 4)).shares)
+    monkeypatch.setattr(wh._session.blocks, "read", counted)
+    shares = len(KeyHistory(wh._session.blocks, view, Window(3, 4)).shares)
     wh.frequency("key-77777", **of(Window(3, 4)))
     assert sum(read) <= shares
     read.clear()
@@ -244,7 +245,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, harm: str, ask
     folder = "key_marks" if ask == "marks" else "keys"
     (path,) = (world.uri / folder).glob("run=*/*.parquet")
     wh = query.open(world.uri)
-    wh._newest_keys_view()  # the marks are in memory, their lists of frequent keys are not
+    newest_keys_view(wh._session)  # the marks are in memory, their lists of frequent keys are not
     HARM[harm](path)
     asks: dict[str, Callable[[], Any]] = {
         "counts": lambda: wh.frequency([f"key-{i}" for i in range(5000)]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -17,6 +16,7 @@ import pytest
 from tests.query.answers import several, single
 from tests.query.worlds import FakeSnapshot, HandMade, World, open_world
 from tidemark import query
+from tidemark.query.asking.measure_questions import newest_view
 from tidemark.query.quantiles.histograms import _edges
 from tidemark.query.reading.windows import choose_window, shown_window, tick_range
 from tidemark.warehouse.columns.ticks import ALL_TIME
@@ -107,7 +107,7 @@ def test_an_open_window_shows_its_open_side(wh: HandMade) -> None:
 
 
 def test_windows_of_time_are_whole_ticks(wh: HandMade) -> None:
-    view = wh._newest_view(None)
+    view = newest_view(wh._session, None)
     window = choose_window(lambda: tick_range(view), None, ("1970-01-02 05:00", date(1970, 1, 4)), DAY)
     assert shown_window(window, DAY) == (datetime(1970, 1, 2, tzinfo=UTC), datetime(1970, 1, 4, tzinfo=UTC))
     newest = choose_window(lambda: tick_range(view), "36 hours", None, DAY)
@@ -198,7 +198,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [0, 3, 100, 0.5, 0.9, -1])
 def test_a_truncated_file_is_named(tmp_path: Path, keep: float) -> None:
     wh = open_world(tmp_path, World((ROWS,), eps=0.3))
-    file = next(Path(wh._snapshot.store.uri).rglob("*.parquet"))
+    file = next(Path(wh._session.snapshot.store.uri).rglob("*.parquet"))
     whole = file.read_bytes()
     file.write_bytes(whole[: int(keep * len(whole)) if 0 < keep < 1 else int(keep)])
     with pytest.raises(DamagedWarehouse, match=r"0\.parquet"):
@@ -208,14 +208,14 @@ def test_a_truncated_file_is_named(tmp_path: Path, keep: float) -> None:
 def test_a_file_cut_after_its_footer_was_read_is_named(tmp_path: Path) -> None:
     wh = open_world(tmp_path, World((ROWS,), eps=0.3))
     wh.rank(4.5)
-    next(Path(wh._snapshot.store.uri).rglob("*.parquet")).write_bytes(b"PAR1")
+    next(Path(wh._session.snapshot.store.uri).rglob("*.parquet")).write_bytes(b"PAR1")
     with pytest.raises(DamagedWarehouse, match=r"0\.parquet"):
         wh.rank(14.5)
 
 
 def test_a_file_of_other_rows_is_named(tmp_path: Path) -> None:
     wh = open_world(tmp_path, World((ROWS, ROWS[:7]), eps=0.3))
-    files = sorted(Path(wh._snapshot.store.uri).rglob("*.parquet"))
+    files = sorted(Path(wh._session.snapshot.store.uri).rglob("*.parquet"))
     files[0].write_bytes(files[1].read_bytes())
     with pytest.raises(DamagedWarehouse, match="it holds 7 rows, its marks say 40"):
         wh.rank(4.5)
@@ -224,32 +224,29 @@ def test_a_file_of_other_rows_is_named(tmp_path: Path) -> None:
 def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path) -> None:
     world = World((ROWS,), eps=0.3)
     old, new = open_world(tmp_path, world), open_world(tmp_path, world)
-    for file in Path(old._snapshot.store.uri).rglob("*.parquet"):
+    for file in Path(old._session.snapshot.store.uri).rglob("*.parquet"):
         file.unlink()
-    views = iter([old._newest_view(None), new._newest_view(None)])
+    views = iter([newest_view(old._session, None), newest_view(new._session, None)])
 
     class Overtaken(FakeSnapshot):
         def view(self, measure: str | None) -> Any:
             self.options.measure(measure)
             return next(views)
 
-    snapshot = Overtaken(Path(new._snapshot.store.uri), new._snapshot.options, [])
-    old_path = old._newest_view(None).runs[0].files[0]
+    snapshot = Overtaken(Path(new._session.snapshot.store.uri), new._session.snapshot.options, [])
+    old_path = newest_view(old._session, None).runs[0].files[0]
     assert old_path.path  # both have the same names, so the old one's root is made another
-    moved = replace(old._newest_view(None), root="runs/gone")
-    views = iter([moved, new._newest_view(None)])
+    moved = replace(newest_view(old._session, None), root="runs/gone")
+    views = iter([moved, newest_view(new._session, None)])
     assert single(HandMade(snapshot, world).rank(4.5)).rank == 5
 
 
 def test_live_rows_that_the_ledger_does_not_know_are_damage(tmp_path: Path) -> None:
-    class Forgetful(HandMade):
-        def _live_chunks(self, *_: Any) -> Iterator[Any]:
-            yield np.array([1.0])
-
     world = World((), (tuple((float(i), 0) for i in range(2000)),), eps=0.3)
     made = open_world(tmp_path, world)
+    made._session.world = World((), (((1.0, 0),),))
     with pytest.raises(DamagedWarehouse, match=r"2000 live values of 'x'.*events has 1"):
-        Forgetful(made.snapshot, world).quantile(0.5, mode="exact")
+        made.quantile(0.5, mode="exact")
 
 
 def test_the_module_asks_the_used_warehouse_or_says_how_to_choose_one(

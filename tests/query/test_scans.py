@@ -24,12 +24,12 @@ from hypothesis import strategies as st
 
 from tidemark import query, stream, warehouse
 from tidemark.query.scans import connections, row_source
-from tidemark.query.scans.event_scan import EventScan, ScannedGroup
+from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.expressions import checked_expression
 from tidemark.warehouse import DamagedWarehouse, InputError
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
 from tidemark.warehouse.columns.value_encoding import Measure, encode_values
-from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.reader import BatchRange, read_event_rows
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -209,7 +209,7 @@ class Asked:
         return EventScan(
             contents,
             self.typed,
-            self.window,
+            [self.window],
             equal=dict(self.equal),
             expression=expression,
             by=self.by,
@@ -364,7 +364,7 @@ def test_small_batches_for_duckdb_change_nothing(world: World, monkeypatch: pyte
 
 def test_rows_that_are_not_visible_are_caught(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken variant: rows are not filtered by the visible batches."""
-    read = row_source.read_event_rows
+    read = read_event_rows
 
     def all_rows(filesystem: Any, shares: Any, columns: Any, batches: Any, texts: Any) -> Iterator[pa.Table]:
         every = [BatchRange(batches.source, 0, 2**62) for batches in batches]
@@ -394,7 +394,8 @@ def test_a_warehouse_without_rows_has_one_group_or_none(tmp_path: Path) -> None:
     warehouse.create(None, tmp_path / "w", ["x"], schema=SCHEMA, time="t")
     contents = query.open(tmp_path / "w").contents()
     with Asked(text="k = 'a'").scan(contents) as scan:
-        assert scan.groups() == [ScannedGroup((), 0, 0, 0, 0)]
+        (group,) = scan.groups()
+        assert (group.values, group.rows, group.nulls) == ((), 0, 0)
         assert scan.rows_scanned == 0
         assert [list(values) for values in scan.values_at([[]])] == [[]]
         assert scan.ranks_at([1.0]).tolist() == [[0]]

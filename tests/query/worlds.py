@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tidemark.query.asking.session import Session
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.warehouse import Warehouse
 from tidemark.sketches import GK
@@ -143,10 +144,18 @@ class HandMade(Warehouse):
     def __init__(self, snapshot: FakeSnapshot, world: World) -> None:
         super().__init__(cast("Any", snapshot))
         self.snapshot, self.world = snapshot, world
+        self._session: HandMadeSession = HandMadeSession(cast("Any", snapshot), 2**28)
+        self._session.world = world
 
-    def _source(self, view: View, window: Window) -> Source:
+
+class HandMadeSession(Session):
+    """A session whose live rows come from the world."""
+
+    world: World
+
+    def source(self, view: View, window: Window) -> Source:
         return Source(
-            self._blocks,
+            self.blocks,
             lambda: self._live_chunks(view, window),
             rows_a_run=self.world.rows_a_run,
             rows_a_round=self.world.rows_a_round,

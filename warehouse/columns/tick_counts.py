@@ -43,6 +43,41 @@ class TickCounts:
         inside = window.holds(self.ticks)
         return int(self.counts[inside].sum()), int(self.nans[inside].sum()), int(self.nulls[inside].sum())
 
+    def by_window(self, windows: Sequence[Window]) -> NDArray[np.int64]:
+        """The numbers of (stored, NaN, NULL) rows in each window, shape (windows, 3). O(ticks + windows)."""
+        if len(windows) == 1:
+            return np.array([self.within(windows[0])], dtype=np.int64)
+        sums = np.zeros((len(self.ticks) + 1, 3), dtype=np.int64)
+        np.cumsum(np.stack([self.counts, self.nans, self.nulls], axis=1), axis=0, out=sums[1:])
+        starts = self.ticks.searchsorted([window.start for window in windows])
+        stops = self.ticks.searchsorted([window.stop for window in windows])
+        return sums[stops] - sums[starts]
+
+
+def window_codes(ticks: NDArray[np.int64], windows: Sequence[Window]) -> NDArray[np.int64]:
+    """For each tick the index of its window, -1 outside of all of them.
+
+    windows: one window, or windows that ascend and do not overlap. O(ticks log windows).
+    """
+    if len(windows) == 1:
+        return windows[0].holds(ticks).astype(np.int64) - 1
+    codes = np.searchsorted([window.start for window in windows], ticks, "right") - 1
+    stops = np.array([window.stop for window in windows])
+    return np.where((codes >= 0) & (ticks < stops[codes]), codes, -1).astype(np.int64)
+
+
+def rows_by_window(ticks: NDArray[np.int64], windows: Sequence[Window]) -> list[NDArray[np.intp] | slice]:
+    """The indices of the rows in each window, in the order of the rows; `ticks` (rows,) are in any order.
+
+    windows: as in `window_codes`. O(rows log windows).
+    """
+    codes = window_codes(ticks, windows)
+    if len(windows) == 1 and (codes == 0).all():
+        return [slice(None)]
+    rows = np.flatnonzero(codes >= 0)
+    rows = rows[np.argsort(codes[rows], kind="stable")]
+    return list(np.split(rows, codes[rows].searchsorted(np.arange(1, len(windows)))))
+
 
 def count_by_tick(ticks: NDArray[np.int64], column: DecodedColumn) -> TickCounts:
     """The rows of a decoded column by tick; `ticks` (rows,) has the tick of each row."""

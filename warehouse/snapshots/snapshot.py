@@ -112,6 +112,11 @@ class KeysView:
         """The rows of `events` in the live batches."""
         return {(row.batches, row.tick): row.rows + row.nulls for row in self.live}
 
+    @property
+    def live_ticks(self) -> list[int]:
+        """The ticks of the live rows, with repetitions."""
+        return [row.tick for row in self.live]
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

@@ -1,0 +1,53 @@
+"""The answers of one call, in the form that the caller gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from tidemark.query.answers.common import Scope
+from tidemark.query.answers.measure_answers import Answers
+from tidemark.query.answers.rendering import window_text
+
+S = TypeVar("S", bound=Scope)
+
+# The facts of an answer that differ between groups and between windows.
+_OWN_FACTS = ("N", "n", "m", "nans", "nulls", "group", "certain", "window")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[S]):
+    """The answers of one call: a list for each group and window.
+
+    by: the columns of the groups; empty for one answer about all rows.
+    windows: whether there is one list for each window.
+    """
+
+    lists: Sequence[Sequence[S]]
+    by: tuple[str, ...] = ()
+    windows: bool = False
+
+    def answers(self, kind: type[Any], *, one: bool) -> S | Answers[S]:
+        """The answers as the caller gets them: `one` answer alone, unless there are groups or windows."""
+        answers = [answer for part in self.lists for answer in part]
+        if not self.by and not self.windows:
+            return answers[0] if one else answers_of(answers, kind)
+        found = replace(answers_of(answers, kind), by=self.by, windows=self.windows)
+        if not answers:
+            return found
+        first, last = answers[0].window, answers[-1].window
+        window = (first[0], last[1]) if self.windows and first and last else first
+        text = " ".join([answers[0].column, *([f"by {', '.join(self.by)}"] if self.by else [])])
+        what = "windows" if not self.by else "groups and windows" if self.windows else "groups"
+        facts = {name: fact for name, fact in found.facts.items() if name not in _OWN_FACTS}
+        caption = f"{text}, {window_text(window)}: {len(self.lists):,} {what}"
+        return replace(found, caption=caption, facts=facts)
+
+
+def answers_of(answers: Sequence[Any], kind: type[Any], scope: Scope | None = None) -> Answers[Any]:
+    """The answers of one call as a sequence; its scope is that of the first answer, if none is given."""
+    shown = scope or next(iter(answers), None)
+    if shown is None:
+        return Answers((), kind, "nothing was asked")
+    return Answers(tuple(answers), kind, shown.scope_text, shown.scope_facts)

@@ -1,0 +1,86 @@
+"""Questions about keys: from the arguments to one `KeyQuestion` per window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tidemark.query.asking.session import Session
+from tidemark.query.keys.frequencies import MODES, KeyQuestion
+from tidemark.query.keys.key_windows import KeyWindow, key_window
+from tidemark.query.quantiles.questions import check_mode
+from tidemark.query.reading.windows import shown_window, split_window, tick_range
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.ledger.key_summaries import KeyPromise
+from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.snapshots.live_rows import live_key_rows
+from tidemark.warehouse.snapshots.snapshot import KeysView
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRequest:
+    """The arguments of a question about a key, as the caller gave them."""
+
+    key: Any
+    last: Any
+    between: Any
+    every: Any
+    mode: Any
+
+
+def ask_key(session: Session, request: KeyRequest, answer: Callable[[KeyQuestion], T]) -> list[T]:
+    """The result of `answer` for each window; one without `every`."""
+    mode = check_mode(request.mode, MODES)
+
+    def answers(view: KeysView) -> list[T]:
+        return [
+            answer(key_question(session, view, window, mode)) for window in _windows(session, request, view)
+        ]
+
+    results: list[T] = session.answer_from(lambda: newest_keys_view(session, request.key), answers)
+    return results
+
+
+def newest_keys_view(session: Session, key: Any = None) -> KeysView:
+    """The newest view of a key."""
+    return session.newest_view(lambda snapshot: snapshot.keys_view(key))
+
+
+def _windows(session: Session, request: KeyRequest, view: KeysView) -> list[KeyWindow]:
+    tick_us = session.options.tick_us
+    window = key_window(view, request.last, request.between, tick_us)
+    if request.every is None:
+        return [window]
+    if window.partial_ticks or window.whole is None:
+        raise InputError(
+            "with every a window starts and ends with whole ticks: give last or between in multiples of the "
+            "tick."
+        )
+    parts = split_window(window.whole, tick_range(view), request.every, tick_us)
+    return [KeyWindow(part, (), shown_window(part, tick_us)) for part in parts]
+
+
+def key_question(session: Session, view: KeysView, window: KeyWindow, mode: str) -> KeyQuestion:
+    """A question about a window of a view."""
+    promise = KeyPromise.of(session.options)
+    return KeyQuestion(
+        view=view,
+        window=window,
+        mode=mode,
+        promise=promise,
+        blocks=session.blocks,
+        history=lambda ticks: session.keys.history(view, ticks),
+        listed=session.keys.listed,
+        live=session.keys.live(view, window, promise),
+        live_rows=lambda: _live_rows(session, view, window),
+    )
+
+
+def _live_rows(session: Session, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
+    if window.partial_ticks:  # decoded rows have ticks alone
+        return live_key_rows(session.snapshot, view, window.overlapping, window.since, window.until)
+    live = session.live.rows(session.snapshot, view.projection, view.batches, view.live_counts)
+    return (part.rows.within(window.overlapping) for part in live)

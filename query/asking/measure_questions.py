@@ -1,0 +1,195 @@
+"""Questions about measures: the rows that are asked, as one `Question` per group and window.
+
+Rows come from the first of these that has them: the runs of the measure, the runs of a declared group, and a
+scan of `events`. A scan answers any condition and any columns, exactly and slowly; its answers say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from tidemark.query.answers.measure_answers import MeasureScope
+from tidemark.query.asking.asked import Asked
+from tidemark.query.asking.key_questions import key_question
+from tidemark.query.asking.scanned_questions import ScanChoice, answers_by_scan, choose_scan
+from tidemark.query.asking.session import Session
+from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
+from tidemark.query.groups.group_slices import Group
+from tidemark.query.keys.frequencies import key_counts, top
+from tidemark.query.keys.key_windows import KeyWindow
+from tidemark.query.quantiles.questions import Question, WindowQuestion, check_mode
+from tidemark.query.quantiles.rank_search import MODES
+from tidemark.query.reading.windows import (
+    choose_window,
+    empty_window,
+    shown_window,
+    split_window,
+    tick_range,
+)
+from tidemark.warehouse.columns.keys import Name
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.projections.sorted_groups import SortedGroups
+from tidemark.warehouse.snapshots.snapshot import GroupView, View
+
+M = TypeVar("M", bound=MeasureScope)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRequest:
+    """The arguments of a question about a measure, as the caller gave them."""
+
+    measure: str | None
+    last: Any
+    between: Any
+    every: Any
+    mode: Any
+    groups: GroupArguments
+
+
+def ask_measure(session: Session, request: MeasureRequest, answer: Callable[[Question], list[M]]) -> Asked[M]:
+    """The answers of each group and window; `answer` gives those of one question."""
+    mode = check_mode(request.mode, MODES)
+    if not request.groups.check():
+        return _ask_all_rows(session, request, mode, answer)
+    column = session.options.measure(request.measure)  # checked first: without columns there are no groups
+    choice = choose_group(session.options, request.groups)
+    if choice is not None:
+        return _ask_groups(session, request, mode, choice, SortedGroups(choice.keys, column), answer)
+    scan = choose_scan(session.options, request.groups)
+    return _ask_scan(session, request, scan, answer)
+
+
+def _windows(
+    request: MeasureRequest, view: View | GroupView, tick_us: int | None
+) -> tuple[Window, list[Window]]:
+    """The window of a question, and its parts: itself without `every`. EmptyWindow if there is no part."""
+    ticks = tick_range(view)
+    window = choose_window(lambda: ticks, request.last, request.between, tick_us)
+    if request.every is None:
+        return window, [window]
+    parts = split_window(window, ticks, request.every, tick_us)
+    if not parts:
+        raise empty_window(view, window, 0, tick_us)
+    return window, parts
+
+
+def _ask_all_rows(
+    session: Session, request: MeasureRequest, mode: str, answer: Callable[[Question], list[M]]
+) -> Asked[M]:
+    options = session.options
+
+    def question(view: View, window: Window, *, is_part: bool) -> Question:
+        bounds = session.bounds.compute(view, window) if is_part else session.bounds.get(view, window)
+        if not bounds.rows and not is_part:
+            raise empty_window(view, window, bounds.nulls, options.tick_us)
+        return WindowQuestion(
+            counts=bounds,
+            bounds=bounds,
+            source=session.source(view, window),
+            measure=view.measure,
+            as_of=view.versions,
+            mode=mode,
+            eps=float(options.eps),
+            window=shown_window(window, options.tick_us),
+        )
+
+    def answers(view: View) -> list[list[M]]:
+        is_part = request.every is not None
+        parts = _windows(request, view, options.tick_us)[1]
+        return [answer(question(view, part, is_part=is_part)) for part in parts]
+
+    lists = session.answer_from(lambda: newest_view(session, request.measure), answers)
+    return Asked(lists, windows=request.every is not None)
+
+
+def newest_view(session: Session, measure: str | None) -> View:
+    """The newest view of a measure."""
+    return session.newest_view(lambda snapshot: snapshot.view(measure))
+
+
+def _ask_groups(
+    session: Session,
+    request: MeasureRequest,
+    mode: str,
+    choice: GroupChoice,
+    projection: SortedGroups,
+    answer: Callable[[Question], list[M]],
+) -> Asked[M]:
+    options = session.options
+
+    def answers(view: GroupView) -> list[list[M]]:
+        window, parts = _windows(request, view, options.tick_us)
+        questions = session.groups.questions(
+            session.snapshot,
+            view,
+            choice,
+            parts,
+            lambda k: _group_sizes(session, choice, window, k),
+            lambda part: {
+                "mode": mode,
+                "eps": float(options.eps),
+                "window": shown_window(part, options.tick_us),
+            },
+        )
+        if not choice.by and not any(question.counts.rows for question in questions):
+            nulls = sum(question.counts.nulls for question in questions)
+            raise empty_window(view, window, nulls, options.tick_us, choice.shown(()))
+        return [answer(question) for question in questions]
+
+    lists = session.answer_from(
+        lambda: session.newest_view(lambda snapshot: snapshot.group_view(projection)), answers
+    )
+    return Asked(lists, tuple(key.name for key in choice.by), request.every is not None)
+
+
+def _group_sizes(
+    session: Session, choice: GroupChoice, window: Window, k: int | None
+) -> Sequence[tuple[Group, int]]:
+    """The groups that have rows in the window, with the number of their rows; with k the k largest."""
+    view = session.newest_view(lambda snapshot: snapshot.keys_view([key.name for key in choice.keys]))
+    shown = shown_window(window, session.options.tick_us)
+    question = key_question(session, view, KeyWindow(window, (), shown), "exact")
+
+    def compute() -> list[tuple[Group, int]]:
+        if k is None:
+            counts = key_counts(question)
+        else:
+            counts = [(hitter.value, hitter.count) for hitter in top(question, k)]
+        places = [view.key.columns.index(key.name) for key in choice.keys]
+        groups = []
+        for value, rows in counts:
+            names = view.key.names_in(cast("Name", view.key.name_of(value)))
+            groups.append((tuple(names[place] for place in places), rows))
+        return groups
+
+    return session.sizes.get((window, k), compute, topic=view.root, sources=(view,))
+
+
+def _ask_scan(
+    session: Session, request: MeasureRequest, choice: ScanChoice, answer: Callable[[Question], list[M]]
+) -> Asked[M]:
+    options = session.options
+
+    def answers(newest: tuple[View, Any]) -> list[list[M]]:
+        view, contents = newest
+        window, parts = _windows(request, view, options.tick_us)
+        lists = answers_by_scan(
+            contents,
+            view,
+            choice,
+            parts,
+            lambda part: {"eps": float(options.eps), "window": shown_window(part, options.tick_us)},
+            answer,
+            session.progress,
+        )
+        if not choice.by and not any(found.N for found in (item for part in lists for item in part)):
+            raise empty_window(view, window, 0, options.tick_us, choice.shown(()))
+        return lists
+
+    lists = session.answer_from(
+        lambda: session.newest(lambda snapshot: (snapshot.view(request.measure), snapshot.contents())),
+        answers,
+    )
+    return Asked(lists, choice.by, request.every is not None)

@@ -1,0 +1,112 @@
+"""What the questions to an open warehouse share: its snapshot, its caches, and the retry on newer views."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
+from tidemark.query.groups.group_questions import GroupReader
+from tidemark.query.groups.group_slices import Group
+from tidemark.query.keys.key_cache import KeyCache
+from tidemark.query.quantiles.rank_search import Source
+from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
+from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.live_cache import LiveCache
+from tidemark.query.reading.memory_cache import LRUCache
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.projections.sorted_values import SortedValues
+from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+
+T = TypeVar("T")
+V = TypeVar("V", View, KeysView, GroupView)
+
+CACHED_SIZES = 2**18  # groups whose numbers of rows are cached
+ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
+
+
+class Session:
+    """A snapshot, and caches of what is read from it. Safe to share between threads.
+
+    memory: the budget of `memory`, the cache of decoded rows, in bytes.
+    progress: called with the share of a scan that is done, from 0 to 1; None shows it where a person looks.
+    """
+
+    def __init__(
+        self,
+        snapshot: SnapshotReader | Snapshot,
+        memory: int,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        self.snapshot, self.progress = snapshot, progress
+        self.blocks = BlockReader(snapshot.store)
+        spans = SpanCache()
+        self.bounds = WindowBoundsCache(spans)
+        self.keys = KeyCache(snapshot.store, self.blocks)
+        self.memory: LRUCache[Any] = LRUCache(memory, lambda value: value.nbytes)
+        self.live = LiveCache(self.memory)
+        self.sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
+        self.groups = GroupReader(self.blocks, self.memory, self.live, spans)
+        self._lock = threading.Lock()
+
+    @property
+    def options(self) -> Options:
+        """The options that the warehouse was created with, and its columns."""
+        return self.snapshot.options
+
+    def refresh(self) -> bool:
+        """Looks for newer data and returns whether there was any."""
+        with self._lock:
+            return bool(self.snapshot.refresh())
+
+    def newest(self, part: Callable[[SnapshotReader | Snapshot], T]) -> T:
+        """A part of the snapshot after a refresh, of one moment."""
+        with self._lock:
+            self.snapshot.refresh()
+            return part(self.snapshot)
+
+    def newest_view(self, view_of: Callable[[SnapshotReader | Snapshot], V]) -> V:
+        """A view after a refresh; files of older table versions are closed."""
+        with self._lock:
+            self.snapshot.refresh()
+            view = view_of(self.snapshot)
+            self.blocks.use_version(view.root, view.versions["runs"])
+            return view
+
+    def answer_from(self, newest: Callable[[], T], answer: Callable[[T], Any]) -> Any:
+        """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all."""
+        view = newest()
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return answer(view)
+            except DamagedWarehouse:
+                newer = newest()
+                if newer is view:
+                    raise
+                view = newer
+        return answer(view)
+
+    def source(self, view: View, window: Window) -> Source:
+        """Where rows of a window of a measure are read from."""
+
+        def live_values() -> Iterator[NDArray[Any]]:
+            projection = SortedValues(view.measure)
+            for part in self.live.rows(self.snapshot, projection, view.batches, view.live_counts):
+                inside = window.holds(part.rows.ticks)
+                yield part.rows.values if inside.all() else part.rows.values[inside]
+
+        return Source(self.blocks, live_values)
+
+    def pinned(self) -> Session:
+        """A session of the warehouse as it is now. It does not refresh, and shares the caches."""
+        other = copy.copy(self)
+        with self._lock:
+            self.snapshot.refresh()
+            other.snapshot = self.snapshot.pinned()
+        return other
