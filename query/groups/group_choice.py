@@ -153,7 +153,7 @@ def where_values(where: Any) -> dict[str, list[Any]]:
     if not isinstance(where, Mapping) or not where or not all(isinstance(name, str) for name in where):
         raise InputError(
             "where must map columns to a value or a list of values, or be a condition as text, got "
-            f"{where!r}. Examples: where={'origin': 'ATL'}, where=\"distance > 500\"."
+            f"{where!r}. Examples: where={{'origin': 'ATL'}}, where=\"distance > 500\"."
         )
     return {column: _as_list(column, values) for column, values in where.items()}
 

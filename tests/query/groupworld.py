@@ -157,3 +157,9 @@ def check_quantile(answer: Any, truth: Truth, mode: str) -> None:
     wanted = max(1, math.ceil(Fraction(str(answer.phi)) * truth.n))
     assert max(0, wanted - rank, below + 1 - wanted) <= answer.error_bound
     assert answer.error_bound <= (Fraction(str(EPS)) * truth.n if mode == "quick" else 0)
+
+
+def group_of(answer: Any) -> dict[str, Any]:
+    """The group of an answer about one."""
+    assert answer.group is not None, answer
+    return dict(answer.group)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.query.groupworld import BATCHES, HOUR, START, GroupWorld, check_quantile
+from tests.query.groupworld import BATCHES, HOUR, START, GroupWorld, check_quantile, group_of
 from tidemark.query import EmptyWindow, InputError
 from tidemark.query.groups import group_slices
 from tidemark.query.reading.live_cache import LiveCache
@@ -36,12 +36,6 @@ WHERE = st.sampled_from(
     ]
 )
 Window = tuple[datetime, datetime] | None
-
-
-def group_of(answer: Any) -> dict[str, Any]:
-    """The group of an answer about one."""
-    assert answer.group is not None, answer
-    return dict(answer.group)
 
 
 @pytest.mark.slow
