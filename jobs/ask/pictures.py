@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark import query
-from tidemark.jobs.ask.quantiles import bins_or_edges, parse_phi, window_and_mode
+from tidemark.jobs.ask.keys import key_options
+from tidemark.jobs.ask.quantiles import bins_or_edges, measure_options, parse_phi, window_and_mode
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import status_when_slow
 from tidemark.query.plots.plots import check_drawable, size_for
@@ -29,9 +30,10 @@ def cdf(given: argparse.Namespace) -> int:
 def quantiles(given: argparse.Namespace) -> int:
     """Runs `tidemark plot quantiles`."""
     phis = [parse_phi(text) for text in given.phi]
-    over = int(given.over) if given.over.isdecimal() else given.over
     return _save_figure(
-        given, lambda wh, options: wh.plot.quantiles(phis, given.measure, over=over, **options)
+        given,
+        lambda wh, options: wh.plot.quantiles(phis, given.measure, **options),
+        options_of=measure_options,
     )
 
 
@@ -44,20 +46,27 @@ def histogram(given: argparse.Namespace) -> int:
 
 def top(given: argparse.Namespace) -> int:
     """Runs `tidemark plot top`."""
-    return _save_figure(given, lambda wh, options: wh.plot.top(given.k, **options), given.k)
+    return _save_figure(given, lambda wh, options: wh.plot.top(given.k, **options), given.k, key_options)
 
 
 def _save_figure(
-    given: argparse.Namespace, draw: Callable[[query.Warehouse, dict[str, Any]], Any], bars: int = 0
+    given: argparse.Namespace,
+    draw: Callable[[query.Warehouse, dict[str, Any]], Any],
+    bars: int = 0,
+    options_of: Callable[[query.Warehouse, argparse.Namespace], dict[str, Any]] = window_and_mode,
 ) -> int:
-    """Saves a figure that `draw` fills; `bars` is the number of bars, which sets the figure's height."""
+    """Saves a figure that `draw` fills; `bars` is the number of bars, which sets the figure's height.
+
+    options_of: the keyword arguments of the figure.
+    """
     path = _checked_path(given.output)
     wh = query.open(given.warehouse)
     with status_when_slow("drawing"):
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=size_for(bars), layout="constrained")
-        draw(wh, {**window_and_mode(wh, given), "ax": figure.subplots()})
+        options = {name: value for name, value in options_of(wh, given).items() if value is not None}
+        draw(wh, {**options, "ax": figure.subplots()})
         figure.savefig(path, dpi=DPI)
     print(json_text({"file": str(path)}) if given.json else path)
     return DONE

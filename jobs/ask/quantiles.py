@@ -7,23 +7,20 @@ or wrapped. Points and numbers of the command line are parsed here by the column
 from __future__ import annotations
 
 import sys
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from tidemark import query
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import status_when_slow
 from tidemark.query.answers.rendering import text_of
-from tidemark.warehouse.errors import InputError
+from tidemark.query.groups.where_text import parse_where
+from tidemark.warehouse.columns.text_values import parse_columns, parse_number
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
     from rich.table import Table
-
-    from tidemark.warehouse.columns.keys import Key
-    from tidemark.warehouse.columns.value_encoding import Measure
 
 
 BAR = 20  # characters of the longest bar of a histogram
@@ -41,7 +38,7 @@ def quantile(given: argparse.Namespace) -> int:
     return print_answers(
         given,
         lambda wh: wh.quantile(
-            [parse_phi(text) for text in given.phi], given.measure, **window_and_mode(wh, given)
+            [parse_phi(text) for text in given.phi], given.measure, **measure_options(wh, given)
         ),
     )
 
@@ -51,7 +48,7 @@ def rank(given: argparse.Namespace) -> int:
     return print_answers(
         given,
         lambda wh: wh.rank(
-            parse_points(wh, given.measure, given.x), given.measure, **window_and_mode(wh, given)
+            parse_points(wh, given.measure, given.x), given.measure, **measure_options(wh, given)
         ),
     )
 
@@ -61,7 +58,7 @@ def cdf(given: argparse.Namespace) -> int:
     return print_answers(
         given,
         lambda wh: wh.cdf(
-            parse_points(wh, given.measure, given.x), given.measure, **window_and_mode(wh, given)
+            parse_points(wh, given.measure, given.x), given.measure, **measure_options(wh, given)
         ),
     )
 
@@ -69,15 +66,35 @@ def cdf(given: argparse.Namespace) -> int:
 def histogram(given: argparse.Namespace) -> int:
     """Runs `tidemark histogram`."""
     return print_answers(
-        given, lambda wh: wh.histogram(bins_or_edges(wh, given), given.measure, **window_and_mode(wh, given))
+        given, lambda wh: wh.histogram(bins_or_edges(wh, given), given.measure, **measure_options(wh, given))
     )
 
 
 def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments `last`, `between` and `mode` of the Python API."""
-    last = int(given.last) if given.last and given.last.isdecimal() else given.last
+    """The keyword arguments `last`, `between`, `every` and `mode` of the Python API."""
     between = given.between and tuple(_edge(wh, text) for text in given.between)
-    return {"last": last, "between": between, "mode": given.mode}
+    return {
+        "last": _span(given.last),
+        "between": between,
+        "every": _span(getattr(given, "window_every", None)),
+        "mode": given.mode,
+    }
+
+
+def measure_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of the Python API that questions about measures have, with those of groups."""
+    return {
+        **window_and_mode(wh, given),
+        "where": given.where and parse_where(wh.options, given.where),
+        "by": given.by and parse_columns(given.by),
+        "top": given.top,
+        "limit": given.limit,
+    }
+
+
+def _span(text: str | None) -> Any:
+    """A duration, or a number of steps."""
+    return int(text) if text and text.isdecimal() else text
 
 
 def _edge(wh: query.Warehouse, text: str) -> Any:
@@ -99,22 +116,6 @@ def parse_points(wh: query.Warehouse, name: str | None, texts: list[str]) -> lis
     """Points in the measure's type; an unknown measure is refused by the query that follows."""
     measure = next((measure for measure in wh.measures if measure.name == name), wh.measures[0])
     return [parse_number(measure, text) if measure.column_type.is_number else text for text in texts]
-
-
-def parse_number(column: Measure | Key, text: str) -> Any:
-    """The text as a number of the column's type: float, int or Decimal; InputError if it does not parse.
-
-    For a double column the text becomes a double: the decimal 0.1 is less than the double that is stored.
-    """
-    try:
-        if column.is_double:
-            return float(text)
-        exact = Decimal(text)
-        return int(exact) if exact.is_finite() and exact == int(exact) else exact
-    except (ValueError, InvalidOperation):
-        raise InputError(
-            f"not a number: {text!r}. {column.name!r} is of type {column.type}: give numbers such as 60."
-        ) from None
 
 
 def bins_or_edges(wh: query.Warehouse, given: argparse.Namespace) -> Any:
@@ -144,17 +145,14 @@ def rich_table(answers: query.Answers[Any] | query.Histogram) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    rows: query.Answers[Any]
-    if isinstance(answers, query.Histogram):
-        rows, caption, highest = answers.bins, answers.scope_text, max(1, *answers.counts)
-    else:
-        rows, caption, highest = answers, answers.caption, 0
+    highest = max(1, *answers.counts) if isinstance(answers, query.Histogram) else 0
+    names, rows, items, caption = answers.table()
     table = Table(box=SIMPLE_HEAD, caption=caption, caption_justify="left")
-    for name in rows.kind.COLUMNS:
+    for name in names:
         table.add_column(name, justify="right", overflow="fold")
     if highest:
         table.add_column("", min_width=BAR)
-    for row in rows:
-        cells = [Text(text_of(getattr(row, name))) for name in rows.kind.COLUMNS]  # Text: no markup in keys
-        table.add_row(*cells, *(["█" * round(BAR * row.count / highest)] if highest else []))
+    for row, item in zip(rows, items, strict=True):
+        cells = [Text(text_of(cell)) for cell in row]  # Text: no markup in keys
+        table.add_row(*cells, *(["█" * round(BAR * item.count / highest)] if highest else []))
     return table

@@ -237,6 +237,38 @@ def window(args: argparse.ArgumentParser) -> None:
     )
 
 
+def every(args: argparse.ArgumentParser) -> None:
+    """One answer for each part of the window."""
+    args.add_argument(
+        "--every",
+        dest="window_every",
+        metavar="SPAN",
+        help="one answer for each hour (1h), day (1d) ... of the window, in UTC; weeks start on Mondays; a "
+        "number of steps if the warehouse has no time column",
+    )
+
+
+def grouping(args: argparse.ArgumentParser) -> None:
+    """Which rows a query about a measure covers, and one answer for each group of them."""
+    args.add_argument(
+        "--where",
+        action="append",
+        metavar="CONDITION",
+        help="only these rows: origin=ATL (repeat it for more columns, or more values of a column), or a "
+        'condition such as "distance > 500", which is answered by a scan unless a declared group has its '
+        "columns",
+    )
+    args.add_argument(
+        "--by", metavar="COLUMN", help="one answer for each value of a column, or of several: origin,dest"
+    )
+    choice = args.add_mutually_exclusive_group()
+    choice.add_argument("--top", type=int, metavar="K", help="with --by: the K groups with the most rows")
+    choice.add_argument(
+        "--limit", type=int, metavar="N", help="with --by: the most groups that are answered (default 1000)"
+    )
+    every(args)
+
+
 def question(args: argparse.ArgumentParser) -> None:
     """Options of every query about a measure."""
     window(args)
@@ -254,17 +286,20 @@ def quantile(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark quantile`."""
     args.add_argument("phi", nargs="+", metavar="PHI", help="a number from 0 (the minimum) to 1")
     question(args)
+    grouping(args)
 
 
 def points(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark rank` and `tidemark cdf`."""
     args.add_argument("x", nargs="+", metavar="X", help="a number, or an ISO time for a measure of times")
     question(args)
+    grouping(args)
 
 
 def histogram(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark histogram`."""
     question(args)
+    grouping(args)
     bins(args, 20)
 
 
@@ -280,6 +315,12 @@ def bins(args: argparse.ArgumentParser, default: int) -> None:
 def key_question(args: argparse.ArgumentParser) -> None:
     """Options of every query about keys."""
     window(args)
+    every(args)
+    args.add_argument(
+        "--key",
+        metavar="COLUMN",
+        help="the key, by its column or columns: origin,dest (default: the warehouse's first)",
+    )
     args.add_argument(
         "--mode",
         choices=KEY_MODES,
@@ -290,7 +331,12 @@ def key_question(args: argparse.ArgumentParser) -> None:
 
 def frequency(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark freq`."""
-    args.add_argument("key", nargs="+", metavar="KEY", help="a key, written in the type of the key column")
+    args.add_argument(
+        "value",
+        nargs="+",
+        metavar="KEY",
+        help="a key, written in the type of its column; of several columns ATL,SEA",
+    )
     key_question(args)
 
 
@@ -352,12 +398,11 @@ def picture(args: argparse.ArgumentParser) -> None:
 def plot_quantiles(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark plot quantiles`."""
     picture(args)
+    grouping(args)
     args.add_argument(
         "--phi", nargs="+", default=["0.5", "0.9", "0.99"], metavar="PHI", help="default: 0.5 0.9 0.99"
     )
-    args.add_argument(
-        "--over", default="tick", metavar="SPAN", help="tick (the default), or a span such as 7d"
-    )
+    args.add_argument("--over", dest="window_every", metavar="SPAN", help="an earlier name of --every")
 
 
 def plot_histogram(args: argparse.ArgumentParser) -> None:

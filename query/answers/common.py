@@ -22,7 +22,7 @@ class Renderable(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+    def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
         """The column names, the cells of each row, the answer of each row, and the caption."""
 
     @abstractmethod
@@ -35,7 +35,7 @@ class Renderable(ABC):
 
     def _repr_html_(self) -> str:
         """An HTML table; each row ends with a drawing of its certified interval, if its answer has one."""
-        names, rows, items, caption = self._table()
+        names, rows, items, caption = self.table()
         bars = [interval_bar(*field_values(answer, answer.INTERVAL)) for answer in items if answer.INTERVAL]
         return html_table(names, rows, caption, bars)
 
@@ -120,7 +120,8 @@ class Scope(Renderable):
         """The answer and its scope, as in the JSON document."""
         return self._document()
 
-    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+    def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+        """See `Renderable.table`."""
         return self.COLUMNS, [field_values(self, self.COLUMNS)], [self], self.scope_text
 
     def _document(self) -> Mapping[str, Any]:

@@ -248,7 +248,8 @@ class Answers(Renderable, Sequence[A], Generic[A]):
         window = list(answer.window) if self.windows else []
         return [*(answer.group[column] for column in self.by), *window, *own, answer.N]
 
-    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+    def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+        """See `Renderable.table`."""
         return self._columns, [self._row(answer) for answer in self.items], self.items, self.caption
 
     def _document(self) -> Mapping[str, Any]:
@@ -319,7 +320,8 @@ class Histogram(MeasureScope, Sequence[Bin]):
         ]
         return f"{text_table(names, rows)}\n{self.scope_text}"
 
-    def _table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+    def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+        """See `Renderable.table`."""
         rows = [field_values(bin_, Bin.COLUMNS) for bin_ in self.bins]
         return Bin.COLUMNS, rows, self.bins, self.scope_text
 

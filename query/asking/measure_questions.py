@@ -6,7 +6,7 @@ scan of `events`. A scan answers any condition and any columns, exactly and slow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -80,10 +80,9 @@ def _ask_all_rows(
 ) -> Asked[M]:
     options = session.options
 
-    def question(view: View, window: Window, *, is_part: bool) -> Question:
-        bounds = session.bounds.compute(view, window) if is_part else session.bounds.get(view, window)
-        if not bounds.rows and not is_part:
-            raise empty_window(view, window, bounds.nulls, options.tick_us)
+    def question(view: View, window: Window) -> Question:
+        get = session.bounds.get if request.every is None else session.bounds.compute
+        bounds = get(view, window)
         return WindowQuestion(
             counts=bounds,
             bounds=bounds,
@@ -96,9 +95,10 @@ def _ask_all_rows(
         )
 
     def answers(view: View) -> list[list[M]]:
-        is_part = request.every is not None
-        parts = _windows(request, view, options.tick_us)[1]
-        return [answer(question(view, part, is_part=is_part)) for part in parts]
+        window, parts = _windows(request, view, options.tick_us)
+        questions = [question(view, part) for part in parts]
+        _check_rows(questions, view, window, options.tick_us)
+        return [answer(question) for question in questions]
 
     lists = session.answer_from(lambda: newest_view(session, request.measure), answers)
     return Asked(lists, windows=request.every is not None)
@@ -133,15 +133,27 @@ def _ask_groups(
                 "window": shown_window(part, options.tick_us),
             },
         )
-        if not choice.by and not any(question.counts.rows for question in questions):
-            nulls = sum(question.counts.nulls for question in questions)
-            raise empty_window(view, window, nulls, options.tick_us, choice.shown(()))
+        if not choice.by:
+            _check_rows(questions, view, window, options.tick_us, choice.shown(()))
         return [answer(question) for question in questions]
 
     lists = session.answer_from(
         lambda: session.newest_view(lambda snapshot: snapshot.group_view(projection)), answers
     )
     return Asked(lists, tuple(key.name for key in choice.by), request.every is not None)
+
+
+def _check_rows(
+    questions: Sequence[Question],
+    view: View | GroupView,
+    window: Window,
+    tick_us: int | None,
+    group: Mapping[str, Any] | None = None,
+) -> None:
+    """EmptyWindow if none of the questions has a row with a rank."""
+    if not any(question.counts.rows for question in questions):
+        nulls = sum(question.counts.nulls for question in questions)
+        raise empty_window(view, window, nulls, tick_us, group)
 
 
 def _group_sizes(

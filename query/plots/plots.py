@@ -2,7 +2,7 @@
 
     cdf         the share of rows <= x. The band is a staircase: between two neighbouring points the
                 share is at least the lower bound at the left point and at most the upper one at the right
-    quantiles   a few quantiles over time, one answer per span of ticks. The band is low to high
+    quantiles   a few quantiles over time, one answer per window, and per group. The band is low to high
     histogram   counts in bins. The band is lo to hi of each bin
     top         the most frequent keys, see query/plots/key_plot.py
 
@@ -15,9 +15,9 @@ from __future__ import annotations
 import importlib.util
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from tidemark.query.answers.common import Scope
 from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer
-from tidemark.query.answers.rendering import window_text
+from tidemark.query.answers.rendering import text_of, window_text
 from tidemark.query.plots.key_plot import draw_keys
+from tidemark.query.quantiles.questions import is_sequence
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import EmptyWindow, InputError
 
@@ -44,6 +45,7 @@ TITLE_POINTS = 9
 LEGEND_SHARE = 0.4  # of the height, for the legend above the lines
 MAX_SPANS = 1000  # about the width of a screen in pixels
 MAX_KEYS = 200
+MAX_LINES = 20
 _DAYS = tuple(float((day - date(1970, 1, 1)).days) for day in (date.min, date.max))
 WIDTH, HEIGHT, BAR_HEIGHT = 8, 4.5, 0.2  # inches
 
@@ -95,49 +97,91 @@ class Plots:
         axes.legend(loc="lower right")
         return _add_title(axes, curve[0])
 
-    def quantiles(
+    def quantiles(  # noqa: PLR0913  the parameters of the question
         self,
-        phis: Sequence[Any] = (0.5, 0.9, 0.99),
+        phis: Any = (0.5, 0.9, 0.99),
         measure: str | None = None,
         *,
-        over: Any = "tick",
+        every: Any = None,
+        over: Any = None,
         last: Any = None,
         between: Any = None,
         mode: Any = "accurate",
+        where: Any = None,
+        by: Any = None,
+        top: int | None = None,
+        groups: Any = None,
+        limit: int | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Quantiles over time.
+        """Quantiles over time: a line for each quantile, or with `by` for each group and quantile.
 
-        phis: the quantiles, one line each.
-        over: the span of one answer: "tick", a duration such as "7d", or a number of steps in a warehouse
-            without a time column. Spans start at the window's first tick; a span without rows is a gap.
+        phis: a quantile, or several.
+        every: the window of one answer, as in `Warehouse.quantile`; by default a tick. A window without rows
+            is a gap. The newest window is marked while its last tick may still get rows.
+        over: an earlier name of `every`.
 
-        Raises InputError for more than MAX_SPANS spans. Cost: one question per span.
+        Raises InputError for more than MAX_SPANS windows or MAX_LINES lines. Cost: that of the question.
         """
-        spans = list(_spans(self.warehouse.span(measure, last=last, between=between), self._width(over)))
-        if len(spans) > MAX_SPANS:
-            raise InputError(
-                f"the window has {len(spans):,} spans of over={over!r}, a figure shows {MAX_SPANS:,}. "
-                "Give a longer span, such as over='7d', or a shorter window."
-            )
-        scope = self.warehouse.quantile(0.5, measure, last=last, between=between, mode=mode)
-        answers = [_quantiles_or_none(self.warehouse, phis, measure, span, mode) for span in spans]
-        axes = ax if ax is not None else _new_axes()
-        xs = [edge for span in spans for edge in span]
-        for i, phi in enumerate(phis):
-            line = [None if span_answers is None else span_answers[i] for span_answers in answers]
-            low, value, high = (_step_values(line, name) for name in ("low", "value", "high"))
-            (drawn,) = axes.plot(xs, value, linewidth=1.2, label=f"{float(phi):g}")
-            axes.fill_between(xs, low, high, color=drawn.get_color(), alpha=BAND_ALPHA, linewidth=0)
-        # At the left, because matplotlib writes the year at the right.
-        axes.set_xlabel(_over_text(over, self.warehouse.tick is None), loc="left")
-        axes.set_ylabel(f"quantiles of {scope.measure}")
-        bottom, top = axes.get_ylim()
-        axes.set_ylim(bottom, top + LEGEND_SHARE * (top - bottom))
-        axes.legend(
-            title="phi, certified band", ncols=min(len(phis), 5), loc="upper center", fontsize="small"
+        chosen = every if every is not None else over
+        if chosen in (None, "tick"):
+            chosen = 1 if self.warehouse.tick is None else self.warehouse.tick
+        self._check_windows(chosen, measure, last, between)
+        shown_phis = list(phis) if is_sequence(phis) else [phis]
+        found: Answers[Answer] = self.warehouse.quantile(
+            shown_phis,
+            measure,
+            every=chosen,
+            last=last,
+            between=between,
+            mode=mode,
+            where=where,
+            by=by,
+            top=top,
+            groups=groups,
+            limit=limit,
         )
-        return _add_title(axes, scope)
+        lines = _lines(found, len(shown_phis))
+        if not lines:
+            raise EmptyWindow("nothing to draw: the window has no groups.")
+        windows = [answer.window for answer in next(iter(lines.values()))]
+        if len(lines) > MAX_LINES:
+            raise InputError(f"a figure has {MAX_LINES} lines at most, got {len(lines):,}. Give top=5.")
+        axes = ax if ax is not None else _new_axes()
+        xs = [edge for window in windows if window is not None for edge in window]
+        for name, answers in lines.items():
+            low, value, high = (_step_values(answers, field) for field in ("low", "value", "high"))
+            (drawn,) = axes.plot(xs, value, linewidth=1.2, label=name)
+            axes.fill_between(xs, low, high, color=drawn.get_color(), alpha=BAND_ALPHA, linewidth=0)
+        self._mark_open(axes, windows[-1])
+        # At the left, because matplotlib writes the year at the right.
+        axes.set_xlabel(_every_text(chosen, self.warehouse.tick), loc="left")
+        axes.set_ylabel(f"quantiles of {found[0].measure}")
+        bottom, highest = axes.get_ylim()
+        axes.set_ylim(bottom, highest + LEGEND_SHARE * (highest - bottom))
+        title = ", ".join([*found.by, "phi"]) + ", certified band"
+        axes.legend(title=title, ncols=min(len(lines), 5), loc="upper center", fontsize="small")
+        return _add_title(axes, _scope_of_all(found))
+
+    def _check_windows(self, every: Any, measure: str | None, last: Any, between: Any) -> None:
+        """InputError for more than MAX_SPANS windows, before they are asked."""
+        start, end = self.warehouse.span(measure, last=last, between=between)
+        if self.warehouse.tick is None:
+            width = every if isinstance(every, int) and every > 0 else 1  # the question refuses others
+        else:
+            width = timedelta(microseconds=parse_duration(every))
+        windows = -(-(end - start) // width)
+        if windows > MAX_SPANS:
+            raise InputError(
+                f"the window has {windows:,} parts of every={str(every)!r}, a figure shows {MAX_SPANS:,}. "
+                "Give a longer duration, such as every='7d', or a shorter window."
+            )
+
+    def _mark_open(self, axes: Axes, window: tuple[Any, Any] | None) -> None:
+        """Marks the window if the newest tick of the data lies in it: it may still get rows."""
+        end = self.warehouse.span()[1]
+        if window is not None and window[1] >= end:
+            axes.axvspan(*window, color="gray", alpha=0.15, linewidth=0, label="open window")
 
     def histogram(
         self,
@@ -173,6 +217,7 @@ class Plots:
         self,
         k: int = 20,
         *,
+        key: Any = None,
         last: Any = None,
         between: Any = None,
         mode: Any = "approximate",
@@ -181,58 +226,46 @@ class Plots:
         """The k keys with the most rows as bars: history's part, the live part, and the certain interval."""
         if isinstance(k, int) and k > MAX_KEYS:
             raise InputError(f"a figure shows {MAX_KEYS} keys at most, got k = {k:,}.")
-        hitters = self.warehouse.top(k, last=last, between=between, mode=mode)
+        hitters = self.warehouse.top(k, key=key, last=last, between=between, mode=mode)
         if not len(hitters):
             raise EmptyWindow("nothing to draw: the window has no rows with a key.")
         axes = ax if ax is not None else _new_axes(len(hitters))
         draw_keys(axes, hitters)
         return _add_title(axes, hitters[0], grid="x")
 
-    def _width(self, over: Any) -> Any:
-        """The length of a span: a timedelta of whole ticks, or a number of steps."""
-        tick = self.warehouse.tick
-        if over == "tick":
-            return 1 if tick is None else tick
-        if tick is None:
-            if isinstance(over, bool) or not isinstance(over, int) or over < 1:
-                raise InputError(
-                    f"this warehouse has no time column: over= is a number of steps, got {over!r}."
-                )
-            return over
-        ticks = -(-parse_duration(over) // parse_duration(tick))
-        return ticks * tick
+
+def _lines(found: Answers[Answer], phis: int) -> dict[str, list[Answer]]:
+    """The answers of each line in the order of their windows, by the text of the legend."""
+    lines: dict[str, list[Answer]] = {}
+    for number, answer in enumerate(found):
+        group = [text_of((answer.group or {})[column]) for column in found.by]
+        phi = [f"{answer.phi:g}"] if phis > 1 or not group else []
+        lines.setdefault(", ".join([*group, *phi]) or f"{number}", []).append(answer)
+    return lines
 
 
-def _spans(window: tuple[Any, Any], width: Any) -> Iterator[tuple[Any, Any]]:
-    """The window cut into spans of one width; the last one may be shorter."""
-    start, end = window
-    while end - start > width:  # start + width might exceed the greatest datetime
-        yield start, start + width
-        start += width
-    if start < end:
-        yield start, end
+def _scope_of_all(found: Answers[Answer]) -> Answer:
+    """The first answer with the rows and the window of all; a row counts once for all phis."""
+    answers = [answer for answer in found if answer.phi == found[0].phi]
+    first, last = answers[0].window, answers[-1].window
+    window = (first[0], last[1]) if first is not None and last is not None else None
+    sums = {name: sum(getattr(answer, name) for answer in answers) for name in ("n", "m", "nans", "nulls")}
+    return replace(found[0], window=window, **sums)
 
 
-def _quantiles_or_none(wh: Reader, phis: Sequence[Any], measure: str | None, span: Any, mode: Any) -> Any:
-    try:
-        return wh.quantile(list(phis), measure, between=span, mode=mode)
-    except EmptyWindow:
-        return None
-
-
-def _step_values(line: Sequence[Answer | None], name: str) -> NDArray[Any]:
+def _step_values(line: Sequence[Answer], name: str) -> NDArray[Any]:
     """The value of each span twice, for its start and its end; NaN or NaT where a span has no answer."""
-    values = [None if answer is None else _to_plottable(getattr(answer, name)) for answer in line]
+    values = [_to_plottable(getattr(answer, name)) for answer in line]
     if any(isinstance(value, date) for value in values):
         values = [value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in values]
         return np.repeat(np.array(values, "datetime64[us]"), 2)
     return np.repeat(np.array(values, np.float64), 2)
 
 
-def _over_text(over: Any, is_steps: bool) -> str:
-    if over == "tick":
-        return "step" if is_steps else "time (UTC), an answer a tick"
-    return f"steps, {over} an answer" if is_steps else f"time (UTC), {over} an answer"
+def _every_text(every: Any, tick: timedelta | None) -> str:
+    if tick is None:
+        return "step" if every == 1 else f"steps, {every} an answer"
+    return f"time (UTC), {'an answer a tick' if every == tick else f'{every} an answer'}"
 
 
 def check_drawable() -> None:

@@ -2,7 +2,8 @@
 
 The first parameter of a function is its subject (phi, x, a key ...). Other positional arguments are
 recognized by their value: the name of a measure, a mode, a duration such as '7d' (the parameter `last`). The
-named parameters `since` and `until` (exclusive) give a window, too. NULL means that the argument is not
+named parameters `since` and `until` (exclusive) give a window, too. The parameters about groups (`where`,
+`by`, `top`, `groups`, `limit`), `every` and `key` are named ones. NULL means that the argument is not
 given. But NULL for a required subject yields no rows, as in SQL's strict functions.
 """
 
@@ -17,10 +18,12 @@ from typing import Any
 
 from tidemark.query.keys.frequencies import MODES as KEY_MODES
 from tidemark.query.quantiles.rank_search import MODES
+from tidemark.warehouse.columns.text_values import parse_columns
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import InputError
 
-_WINDOW = ("last", "since", "until", "mode")
+_WINDOW = ("last", "since", "until", "mode", "every")
+_GROUPS = ("where", "by", "top", "groups", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ class Signature:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters."""
-        return (*self.subjects, *(("measure",) if self.of_measure else ()), *_WINDOW)
+        own = ("measure", *_GROUPS) if self.of_measure else ("key",)
+        return (*self.subjects, *own, *_WINDOW)
 
 
 SIGNATURES = {
@@ -54,7 +58,7 @@ SIGNATURES = {
     "rank": Signature(("x",), needed=True, of_measure=True),
     "cdf": Signature(("x",), needed=False, of_measure=True),
     "histogram": Signature(("bins",), needed=False, of_measure=True),
-    "frequency": Signature(("key",), needed=True, of_measure=False, accepts_any=True),
+    "frequency": Signature(("value",), needed=True, of_measure=False, accepts_any=True),
     "heavy_hitters": Signature(("phi",), needed=True, of_measure=False),
     "top": Signature(("k",), needed=False, of_measure=False),
     "key_range": Signature(("low", "high"), needed=False, of_measure=False, accepts_any=True),
@@ -93,6 +97,8 @@ def resolve_arguments(
     if needed and arguments[needed] is None:
         return None
     given = {parameter: _python_value(value) for parameter, value in arguments.items() if value is not None}
+    given |= {name: parse_columns(given[name]) for name in ("by", "key") if isinstance(given.get(name), str)}
+    given |= {name: _to_int_if_whole(given[name]) for name in ("top", "limit", "every") if name in given}
     return _with_window(given)
 
 
@@ -139,6 +145,8 @@ def _python_value(value: Any) -> Any:
     """A value as the Python API expects it: Spark passes timestamps in the worker's local time zone."""
     if isinstance(value, list):
         return [_python_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _python_value(item) for name, item in value.items()}
     return value.astimezone() if isinstance(value, datetime) and value.tzinfo is None else value
 
 

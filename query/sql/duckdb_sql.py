@@ -95,14 +95,18 @@ def _macro_definition(name: str, function: str, wh: Reader) -> str:
     signature = SIGNATURES[name]
     subjects = [name if signature.needed else f"{name} := NULL" for name in signature.subjects]
     named = [parameter for parameter in signature.parameters if parameter not in signature.subjects]
-    key = wh.options.key_column
     expressions = {parameter: parameter for parameter in (*signature.subjects, *_POSITIONAL, *named)}
-    if key is not None and key.type == "binary" and signature.accepts_any:
+    if _has_binary_keys(wh) and signature.accepts_any:
         expressions |= {subject: f"hex(CAST({subject} AS BLOB))" for subject in signature.subjects}
     fields = ", ".join(f"'{parameter}': {expression}" for parameter, expression in expressions.items())
     optional = (f"{parameter} := NULL" for parameter in (*_POSITIONAL, *named))
     parameters = ", ".join([*subjects, *optional])
     return f"({parameters}) AS TABLE {_rows_query(function, f'to_json({{{fields}}}), ')}"
+
+
+def _has_binary_keys(wh: Reader) -> bool:
+    """Whether all keys are binary: JSON has no binary values, so they are passed as hexadecimal digits."""
+    return bool(wh.keys) and all(key.type == "binary" for key in wh.keys)
 
 
 class _FunctionRegistry:
@@ -174,8 +178,7 @@ class _PinnedReaders:
             wh = self.at(moment)
             given = json.loads(arguments, parse_float=Decimal)
             args = [given.pop(parameter) for parameter in _POSITIONAL]
-            key = wh.options.key_column
-            if key is not None and key.type == "binary" and SIGNATURES[name].accepts_any:
+            if _has_binary_keys(wh) and SIGNATURES[name].accepts_any:
                 for subject in SIGNATURES[name].subjects:
                     given[subject] = None if given[subject] is None else bytes.fromhex(given[subject])
             return _rows_as_dicts(wh, name, sql_rows.rows(wh, name, None, args, given))
@@ -186,16 +189,21 @@ class _PinnedReaders:
 def _rows_as_dicts(wh: Reader, name: str, rows: Iterator[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """The rows of a function as dicts by column name; structs are dicts, too."""
     names = [column for column, _ in sql_rows.columns(name, wh.options)]
-    struct_fields = {"window": ("start", "end"), "as_of": ("runs", "steps", "ledger")}
     return [
-        {
-            column: dict(zip(struct_fields[column], value, strict=True))
-            if column in struct_fields and value is not None
-            else value
-            for column, value in zip(names, row, strict=True)
-        }
-        for row in rows
+        {column: _as_duckdb(column, value) for column, value in zip(names, row, strict=True)} for row in rows
     ]
+
+
+_STRUCT_FIELDS = {"window": ("start", "end"), "as_of": ("runs", "steps", "ledger")}
+
+
+def _as_duckdb(column: str, value: Any) -> Any:
+    """A value as DuckDB's Python functions return it: structs and maps are dicts."""
+    if value is None:
+        return None
+    if column == "group":
+        return {"key": list(value), "value": list(value.values())}
+    return dict(zip(_STRUCT_FIELDS[column], value, strict=True)) if column in _STRUCT_FIELDS else value
 
 
 def register_duckdb(

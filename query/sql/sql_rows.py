@@ -2,25 +2,36 @@
 
 A row has the answer's own columns, then its scope: n, m, nulls, eps, mode, window and as_of. `window` is
 (start, end), the end exclusive, NULL for all rows. `as_of` has the versions of the tables that were read.
+Functions about measures also have `group`, the values of the columns of where and by as text,
+`group_certain`, which is `certain` of an answer with top, and `rows_scanned`.
+
+Values of keys have one type for all keys, as values of measures do; a key of several columns is text, with
+its values separated by commas.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from tidemark.query.answers.common import Scope
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
-from tidemark.query.answers.measure_answers import Answer, Bin, CdfAnswer, MeasureScope, RankAnswer
+from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, MeasureScope, RankAnswer
+from tidemark.query.answers.rendering import text_of
+from tidemark.query.groups.where_text import typed_where
 from tidemark.query.quantiles.questions import is_sequence
 from tidemark.query.reader import Reader
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
 from tidemark.query.sql.sql_types import common_type, converter
 from tidemark.warehouse.columns.column_types import sql_name
 from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.text_values import parse_key
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import EmptyWindow, InputError
 from tidemark.warehouse.settings.options import Options
@@ -40,6 +51,7 @@ _ANSWERS: dict[str, type[Scope] | type[Bin]] = {
     "key_range": CountAnswer,
     "self_join": CountAnswer,
 }
+_GROUP_COLUMNS = [("group", "map<string, string>"), ("group_certain", "boolean"), ("rows_scanned", "bigint")]
 _SQL_TYPES = {"int": "bigint", "float": "double", "str": "string", "bool": "boolean"}  # by Python's type
 
 
@@ -57,14 +69,22 @@ def columns(name: str, options: Options, measure: str | None = None) -> list[tup
         kinds = [column.type for column in options.measures if measure in (None, column.name)]
         value = common_type(kinds)
     else:
-        key = options.key_column
-        value = sql_name(key.type) if key else "string"
+        keys = options.keys
+        value = "string" if any(len(key.parts) > 1 for key in keys) else common_key_type(keys)
     edge = "bigint" if options.tick_us is None else "timestamp"
     scope: type[Scope] = MeasureScope if of_measure(name) else KeyScope
     own_types = {**_SQL_TYPES, "Any": value}  # fields of any type hold values of the measure or key
     own = [(column, own_types[_python_type(_ANSWERS[name], column)]) for column in _ANSWERS[name].COLUMNS]
     facts = [(fact, _SQL_TYPES[_python_type(scope, fact)]) for fact in (*scope.fact_names(), scope.SUBJECT)]
-    return [*own, *facts, ("window", f"struct<`start`: {edge}, `end`: {edge}>"), ("as_of", _AS_OF)]
+    groups = _GROUP_COLUMNS if of_measure(name) and name != "summary" else []
+    window = ("window", f"struct<`start`: {edge}, `end`: {edge}>")
+    return [*own, *facts, *groups, window, ("as_of", _AS_OF)]
+
+
+def common_key_type(keys: Sequence[Key]) -> str:
+    """The SQL type of the values of all keys, none of several columns: one type, or text."""
+    kinds = {sql_name(key.type) for key in keys}
+    return kinds.pop() if len(kinds) == 1 else "string"
 
 
 def _python_type(kind: type[Any], name: str) -> str:
@@ -86,14 +106,30 @@ def rows(
     names_and_kinds = columns(name, options, measure)
     converters = [converter(kind) for _, kind in names_and_kinds]
     for answer, scope in _answers(wh, name, measure, args, named):
-        values = [
-            getattr(answer if hasattr(answer, column) else scope, column)
-            for column, _ in names_and_kinds[:-1]
-        ]
+        values = [_value(answer, scope, column) for column, _ in names_and_kinds[:-1]]
         yield (
             *(convert(value) for convert, value in zip(converters, values, strict=False)),
             tuple(scope.as_of[table] for table in ("runs", "steps", "ledger")),
         )
+
+
+def _value(answer: Any, scope: Any, column: str) -> Any:
+    """The value of a column: of the answer, or of its scope."""
+    if column == "group_certain":
+        return scope.certain
+    if column == "group":
+        group = scope.group
+        return None if group is None else {name: _text(value) for name, value in group.items()}
+    return getattr(answer if hasattr(answer, column) else scope, column)
+
+
+def _text(value: Any) -> str:
+    """A value of a group as text, without loss."""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_text, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return text_of(value) if isinstance(value, (bytes, datetime)) else str(value)
 
 
 def _answers(
@@ -111,16 +147,28 @@ def _answers(
         raise InputError(
             f"this function is about {measure!r}, got measure = {given['measure']!r}. Leave the measure out."
         )
+    if isinstance(given.get("where"), Mapping):
+        given["where"] = typed_where(wh.options, given["where"])
     subjects = [given.pop(subject, None) for subject in SIGNATURES[name].subjects]
     if name == "histogram":
         bins = [_to_measure_type(wh, given, subject) for subject in subjects if subject is not None]
-        histogram = wh.histogram(*bins, **given)
-        yield from ((bin_, histogram) for bin_ in histogram)
+        found = wh.histogram(*bins, **given)
+        histograms = found if isinstance(found, Answers) else [found]
+        yield from ((bin_, histogram) for histogram in histograms for bin_ in histogram)
         return
+    if of_measure(name):
+        answers = _call(wh, name, subjects, given)
+        yield from ((answer, answer) for answer in _as_list(answers))
+        return
+    key = wh.options.key_count(given.get("key")).key if wh.keys else None
     if name in {"frequency", "key_range"}:
-        subjects = [_to_column_type(wh.options.key_column, subject) for subject in subjects]
-    answers = _call(wh, name, subjects, given)
-    yield from ((answer, answer) for answer in _as_list(answers))
+        subjects = [_to_key_type(key, subject) for subject in subjects]
+    answers = _as_list(_call(wh, name, subjects, given))
+    if name == "frequency":
+        answers = [_with_stored_key(key, answer) for answer in answers]
+    is_text = dict(columns(name, wh.options)).get("value") == "string"
+    for answer in answers:
+        yield (replace(answer, value=_key_text(answer.value)) if is_text else answer), answer
 
 
 def _summary(wh: Reader) -> Iterator[tuple[Any, Any]]:
@@ -139,8 +187,6 @@ def _call(wh: Reader, name: str, subjects: list[Any], given: dict[str, Any]) -> 
         return getattr(wh, name)(_to_measure_type(wh, given, points), **given)
     if name == "top":
         return wh.top(*[_to_int(k) for k in subjects if k is not None], **given)
-    if name == "frequency":
-        return [_with_stored_key(wh, answer) for answer in _as_list(wh.frequency(*subjects, **given))]
     return getattr(wh, name)(*subjects, **given)
 
 
@@ -148,9 +194,35 @@ def _as_list(answers: Any) -> list[Any]:
     return list(answers) if is_sequence(answers) else [answers]
 
 
-def _with_stored_key(wh: Reader, answer: FrequencyAnswer) -> FrequencyAnswer:
+def _to_key_type(key: Key | None, value: Any) -> Any:
+    """A value of a key as the Python API expects it; of a key of several columns a tuple, or a list of them.
+
+    SQL gives a struct or an array for each value, and an array of them for several values.
+    """
+    if key is None or len(key.parts) == 1 or value is None:
+        return _to_column_type(key, value)
+    if isinstance(value, str):
+        return parse_key(key, value)
+    items = list(value.values()) if isinstance(value, Mapping) else list(value)
+    if any(isinstance(item, (list, tuple, Mapping)) for item in items):
+        return [_to_key_type(key, item) for item in items]
+    return tuple(
+        parse_key(part, item) if isinstance(item, str) else _to_column_type(part, item)
+        for part, item in zip(key.parts, items, strict=len(items) == len(key.parts))
+    )
+
+
+def _key_text(value: Any) -> Any:
+    """A value of a key in a text column; values of several columns as the command line reads them."""
+    if not isinstance(value, tuple):
+        return value if value is None or isinstance(value, str) else _text(value)
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(map(_text, value))
+    return line.getvalue()
+
+
+def _with_stored_key(key: Key | None, answer: FrequencyAnswer) -> FrequencyAnswer:
     """The answer with the key converted to the column's type; None for a key that no row can have."""
-    key = wh.options.key_column
     name = key.name_of(answer.value) if key else None
     return replace(answer, value=None if key is None or name is None else key.value_of(name))
 

@@ -52,7 +52,9 @@ def _unchanged(value: Any) -> Any:
 
 
 def duckdb_type(kind: str) -> str:
-    """The DuckDB name of a SQL type; the fields of a struct are written as `name: type`."""
+    """The DuckDB name of a SQL type: also of maps, and of structs, whose fields are written `name: type`."""
+    if kind.startswith("map<"):
+        return f"MAP({', '.join(map(duckdb_type, kind[len('map<') : -1].split(', ')))})"
     if kind.startswith("struct<"):
         fields = (field.split(": ") for field in kind[len("struct<") : -1].replace("`", '"').split(", "))
         return "STRUCT(" + ", ".join(f"{name} {duckdb_type(inner)}" for name, inner in fields) + ")"

@@ -81,7 +81,7 @@ def test_each_window_is_answered_as_its_rows_are(
         where = asked.get("where", {})
         rows = world.truth(measure, where, window)
         options = {"between": window, "mode": mode, "every": every, **asked}
-        if not parts or ("by" not in asked and asked and not inside(world, measure, where, parts)):
+        if not parts or ("by" not in asked and not inside(world, measure, where, parts)):
             with pytest.raises(EmptyWindow):
                 wh.quantile(PHIS, measure, **options)
             return

@@ -92,8 +92,8 @@ def test_quantiles_over_steps_have_their_bounds_and_a_gap(wh: HandMade) -> None:
 
 
 def test_spans_may_be_wider_than_a_step(wh: HandMade) -> None:
-    axes = wh.plot.quantiles([0.5], over=4, ax=axes_of())
-    assert list(points(axes.lines[0])[0]) == [0, 4, 4, 6]
+    axes = wh.plot.quantiles([0.5], every=4, ax=axes_of())
+    assert list(points(axes.lines[0])[0]) == [0, 4, 4, 8]
     assert "4 an answer" in axes.get_xlabel()
     axes = wh.plot.quantiles([0.5], between=(3, 5), ax=axes_of())
     assert points(axes.lines[0])[0].tolist() == [3, 4, 4, 5]
@@ -153,13 +153,13 @@ def test_a_span_is_the_windows_ticks_that_may_have_rows(wh: HandMade, tmp_path: 
 
 
 def test_what_cannot_be_drawn_is_refused(wh: HandMade, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"over= is a number of steps, got '7d'"):
-        wh.plot.quantiles(over="7d")
+    with pytest.raises(InputError, match=r"every is a number of steps from 1, got '7d'"):
+        wh.plot.quantiles(over="7d")  # the earlier name
     with pytest.raises(EmptyWindow, match="empty window"):
         wh.plot.quantiles(between=(7, 9))
     with pytest.raises(EmptyWindow, match="no finite numbers"):
         open_world(tmp_path, World((((math.inf, 0),),))).plot.cdf()
     many = World(tuple(((1.0, t * 300),) for t in range(5)), eps=0.2)
-    with pytest.raises(InputError, match=r"1,201 spans of over='tick', a figure shows 1,000.*over='7d'"):
+    with pytest.raises(InputError, match=r"1,201 parts of every='1', a figure shows 1,000.*every='7d'"):
         open_world(tmp_path, many).plot.quantiles()
     assert plt.get_fignums() == []

@@ -144,7 +144,7 @@ def options_of(key: str | None = None, time: str | None = None) -> Options:
 def test_options_take_a_new_type_as_a_measure_and_as_the_key_but_not_as_the_event_time() -> None:
     options = options_of(key="k")
     options.check_columns(dict(options.columns))
-    assert (options.measures, options.key_column) == ((Measure("m", INTERVAL),), Key("k", INTERVAL))
+    assert (options.measures, options.keys) == ((Measure("m", INTERVAL),), (Key("k", INTERVAL),))
     with pytest.raises(InputError, match="Expected timestamp or date"):
         options_of(time="k").check_columns(dict(options.columns))
 

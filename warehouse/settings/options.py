@@ -86,12 +86,6 @@ class Options:
         return tuple(Measure(name, types[name]) for name in self.measure_names) if types else ()
 
     @property
-    def key_column(self) -> Key | None:
-        """The key with its type; None if there is no key, or until the columns are known."""
-        types = dict(self.columns)
-        return Key(self.key, types[self.key]) if self.key and types else None
-
-    @property
     def key_names(self) -> tuple[Columns, ...]:
         """The columns of each key, each key once: `key`, `more_keys`, then the groups, which are keys."""
         keys = [*([(self.key,)] if self.key else []), *self.more_keys, *self.group_names]

@@ -1,0 +1,53 @@
+"""Conditions as text, for callers that have nothing else: the command line, and maps of SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidemark.warehouse.columns.column_types import find_column_type
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.text_values import parse_key
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.settings.options import Options
+
+
+def parse_where(options: Options, texts: Sequence[str]) -> str | dict[str, Any]:
+    """The `where` of texts: each is COLUMN=VALUE, without quotes, or the only one is a condition in SQL.
+
+    A column that is given several times has a list of values. InputError for values that do not parse, and
+    for a condition beside others.
+    """
+    columns = dict(options.columns)
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equal, value = text.partition("=")
+        if not equal or name.strip() not in columns or value.lstrip().startswith("'"):
+            if len(texts) > 1:
+                raise InputError(
+                    f"where has {text!r} beside other conditions. Give COLUMN=VALUE several times, or one "
+                    "condition that has all of it, with AND."
+                )
+            return text
+        found.setdefault(name.strip(), []).append(value)
+    return typed_where(options, found)
+
+
+def typed_where(options: Options, where: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping with text parsed by the types of the columns; other values stay as they are.
+
+    Columns that do not exist, or are of other types, stay as they are, and the question refuses them.
+    """
+    columns = dict(options.columns)
+    return {name: _typed(_key(name, columns), value) for name, value in where.items()}
+
+
+def _key(name: str, columns: Mapping[str, str]) -> Key | None:
+    kind = find_column_type(columns[name]) if name in columns else None
+    return Key(name, columns[name]) if kind is not None and kind.is_key else None
+
+
+def _typed(key: Key | None, value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_typed(key, item) for item in value]
+    return parse_key(key, value) if key is not None and isinstance(value, str) else value

@@ -1,0 +1,98 @@
+"""Text as values of columns, for callers that have nothing else: the command line, and maps of SQL.
+
+Text is parsed as SQL engines cast it to the column's type: numbers, ISO dates and times, true and false,
+hexadecimal digits for binary columns. Text that does not parse raises InputError. A number that no row can
+have, such as 1.5 for an integer column, is a value that no row has.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.errors import InputError
+
+BOOLEANS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "0"), False),
+}
+
+
+def parse_key(key: Key, text: str) -> Any:
+    """The text as a value of the key's type; InputError if it does not parse.
+
+    The values of a key of several columns are separated by commas; one with a comma is quoted: ``"a,b",1``.
+    """
+    if len(key.parts) > 1:
+        parts = next(csv.reader([text]), [])
+        if len(parts) != len(key.parts):
+            raise InputError(
+                f"not a value of the key {key.name}: {text!r}. Expected {len(key.parts)} values, separated "
+                "by commas."
+            )
+        return tuple(parse_key(part, own) for part, own in zip(key.parts, parts, strict=True))
+    if key.type == "string":
+        return text
+    if key.type == "binary":
+        return _binary(key, text)
+    if key.type == "boolean":
+        return _boolean(key, text)
+    if not key.column_type.is_number:
+        name = key.name_of(text)
+        return text if name is None else key.value_of(name)
+    number = parse_number(key, text)
+    return _as_float32(number) if key.type == "float" else number
+
+
+def parse_number(column: Measure | Key, text: str) -> Any:
+    """The text as a number of the column's type: float, int or Decimal; InputError if it does not parse.
+
+    For a double column the text becomes a double: the decimal 0.1 is less than the double that is stored.
+    """
+    try:
+        if column.is_double:
+            return float(text)
+        exact = Decimal(text)
+        return int(exact) if exact.is_finite() and exact == int(exact) else exact
+    except (ValueError, InvalidOperation):
+        raise InputError(
+            f"not a number: {text!r}. {column.name!r} is of type {column.type}: give numbers such as 60."
+        ) from None
+
+
+def parse_columns(text: str | Sequence[str]) -> list[str]:
+    """The names of columns in text such as "origin" or "origin,dest"; a list of names stays as it is."""
+    return [name.strip() for name in text.split(",")] if isinstance(text, str) else list(text)
+
+
+def _binary(key: Key, text: str) -> bytes:
+    try:
+        return bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        raise InputError(
+            f"not hexadecimal: {text!r}. {key.name!r} is of type binary: give two digits per byte."
+        ) from None
+
+
+def _boolean(key: Key, text: str) -> bool:
+    value = BOOLEANS.get(text.strip().lower())
+    if value is None:
+        raise InputError(f"not a boolean: {text!r}. {key.name!r} is of type boolean: give true or false.")
+    return value
+
+
+def _as_float32(number: float) -> float:
+    """The number rounded to 32 bits, as it is stored: the double 0.1 differs from the float 0.1.
+
+    A number beyond the range of 32 bits stays as it is.
+    """
+    with np.errstate(over="ignore"):
+        rounded = float(np.float32(number))
+    return number if math.isinf(rounded) else rounded
