@@ -166,6 +166,7 @@ class Plots:
     def _check_windows(self, every: Any, measure: str | None, last: Any, between: Any) -> None:
         """InputError for more than MAX_SPANS windows, before they are asked."""
         start, end = self.warehouse.span(measure, last=last, between=between)
+        width: Any
         if self.warehouse.tick is None:
             width = every if isinstance(every, int) and every > 0 else 1  # the question refuses others
         else:

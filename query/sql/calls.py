@@ -1,10 +1,10 @@
 """Arguments of SQL function calls: which parameter each argument is for, in any order.
 
 The first parameter of a function is its subject (phi, x, a key ...). Other positional arguments are
-recognized by their value: the name of a measure, a mode, a duration such as '7d' (the parameter `last`). The
-named parameters `since` and `until` (exclusive) give a window, too. The parameters about groups (`where`,
-`by`, `top`, `groups`, `limit`), `every` and `key` are named ones. NULL means that the argument is not
-given. But NULL for a required subject yields no rows, as in SQL's strict functions.
+recognized by their value: the name of a measure, a mode, a duration such as '7d' (the parameter `last`), a
+map (the parameter `where`). The named parameters `since` and `until` (exclusive) give a window, too. The
+other parameters about groups (`by`, `top`, `groups`, `limit`), `every` and `key` are named ones. NULL means
+that the argument is not given. But NULL for a required subject yields no rows, as in SQL's strict functions.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Signature:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters."""
-        own = ("measure", *_GROUPS) if self.of_measure else ("key",)
-        return (*self.subjects, *own, *_WINDOW)
+        own = _GROUPS if self.of_measure else ("key",)
+        return (*self.subjects, *(("measure",) if self.of_measure else ()), *_WINDOW, *own)
 
 
 SIGNATURES = {
@@ -92,6 +92,8 @@ def resolve_arguments(
         parameter = _parameter_of(name, signature, measures, value, arguments)
         if parameter:
             arguments[parameter] = value
+    if needed == "value" and needed not in arguments and "key" in arguments:
+        arguments[needed] = arguments.pop("key")  # before there were several keys, `key` was the value
     if needed and needed not in arguments:
         raise InputError(f"{name} needs {needed}, such as {_EXAMPLES[name]}.")
     if needed and arguments[needed] is None:
@@ -127,7 +129,7 @@ def _parameter_of(
 
 
 def _recognized_parameter(signature: Signature, measures: Sequence[str], value: Any) -> str | None:
-    """The parameter that a value can be recognized as: measure, mode or last; None if it is none of these."""
+    """The parameter that a value can be recognized as: measure, mode, last or where; None for others."""
     if isinstance(value, str):
         if signature.of_measure and value in measures:
             return "measure"
@@ -137,6 +139,8 @@ def _recognized_parameter(signature: Signature, measures: Sequence[str], value: 
             parse_duration(value)
             return "last"
         return None
+    if isinstance(value, Mapping):
+        return "where" if signature.of_measure else None
     number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
     return "last" if number or isinstance(value, timedelta) else None
 

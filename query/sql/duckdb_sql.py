@@ -95,11 +95,11 @@ def _macro_definition(name: str, function: str, wh: Reader) -> str:
     signature = SIGNATURES[name]
     subjects = [name if signature.needed else f"{name} := NULL" for name in signature.subjects]
     named = [parameter for parameter in signature.parameters if parameter not in signature.subjects]
-    expressions = {parameter: parameter for parameter in (*signature.subjects, *_POSITIONAL, *named)}
+    expressions = {name: f'"{name}"' for name in (*signature.subjects, *_POSITIONAL, *named)}
     if _has_binary_keys(wh) and signature.accepts_any:
         expressions |= {subject: f"hex(CAST({subject} AS BLOB))" for subject in signature.subjects}
     fields = ", ".join(f"'{parameter}': {expression}" for parameter, expression in expressions.items())
-    optional = (f"{parameter} := NULL" for parameter in (*_POSITIONAL, *named))
+    optional = (f'"{parameter}" := NULL' for parameter in (*_POSITIONAL, *named))
     parameters = ", ".join([*subjects, *optional])
     return f"({parameters}) AS TABLE {_rows_query(function, f'to_json({{{fields}}}), ')}"
 

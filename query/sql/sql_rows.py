@@ -203,6 +203,8 @@ def _to_key_type(key: Key | None, value: Any) -> Any:
         return _to_column_type(key, value)
     if isinstance(value, str):
         return parse_key(key, value)
+    if not isinstance(value, (list, tuple, Mapping)):
+        return value  # the question refuses it
     items = list(value.values()) if isinstance(value, Mapping) else list(value)
     if any(isinstance(item, (list, tuple, Mapping)) for item in items):
         return [_to_key_type(key, item) for item in items]

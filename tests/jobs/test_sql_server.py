@@ -55,6 +55,11 @@ def test_every_session_of_a_client_has_functions_and_views(connect: Callable[...
         assert sorted(rows) == sorted((str(week.quantile(phi)),) for phi in (0.5, 0.9))
         ((count,),) = ask("SELECT `count` FROM flights_frequency('ATL', mode => 'exact')")
         assert count == str(BOTH.keys()["ATL"])
+        grouped = ask("SELECT `group`['origin'], value FROM flights_quantile(0.5, by => 'origin', top => 2)")
+        assert grouped == [
+            (name, str(BOTH.where(origin=name).oracle().quantile(0.5)))
+            for name, _ in BOTH.keys().most_common(2)
+        ]
         for view, rows_there in (("events", BOTH), ("history", HISTORY), ("live", LIVE)):
             assert ask(f"SELECT count(*) FROM flights_{view}") == [(str(len(rows_there)),)]
         assert len(ask("SELECT * FROM flights_summary")) == 10
@@ -79,7 +84,7 @@ QUESTIONS = {
     "JOIN flights_history b ON a.origin = b.origin AND a.delay = b.delay GROUP BY 1 LIMIT 3": 3,
     "WITH l AS (SELECT * FROM flights_events WHERE delay > 60) SELECT CAST(max(delay) AS INT) FROM l": 1,
     "SELECT q.value FROM (VALUES (0.5D), (0.9D)) t(phi) LEFT JOIN LATERAL flights_quantile(phi) q ON TRUE": 2,
-    "SELECT * FROM default.flights_runs UNION ALL SELECT * FROM spark_catalog.default.flights_runs": 6,
+    "SELECT * FROM default.flights_runs UNION ALL SELECT * FROM spark_catalog.default.flights_runs": 12,
     "SELECT explode(array(1, 2)), current_user()": 2,
     "SELECT * FROM range(3) LATERAL VIEW posexplode(array(5)) AS i, x": 3,
     "SELECT (SELECT max(delay) FROM flights_live), 1 IN (SELECT delay FROM flights_live)": 1,

@@ -21,6 +21,14 @@ from tidemark import stream, warehouse
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = ROOT / "docs" / "data" / "flights-20k.parquet"
 DAY = timedelta(days=1)
+PROJECTIONS = {
+    "delay",
+    "distance",
+    "key origin",
+    "key origin, destination",
+    "delay by origin",
+    "distance by origin",
+}
 
 
 def month(frame: DataFrame, number: int) -> DataFrame:
@@ -32,6 +40,7 @@ def make(spark: SparkSession, uri: Path) -> Path:
     frame = spark.read.parquet(str(FLIGHTS))
     measures = ["delay", "distance"]
     options: dict[str, Any] = {"key": "origin", "time": "time", "kappa": 3}
+    options |= {"keys": [["origin", "destination"]], "groups": ["origin"]}
     warehouse.create(spark, uri, measures, eps=0.01, schema=frame, **options)
     warehouse.load(spark, uri, month(frame, 1), batch="2001-01")
     stream.append(spark, uri, month(frame, 2), source="web", batch=0)
@@ -60,6 +69,10 @@ class Rows:
     def last_days(self, days: int) -> Rows:
         newest = max(row["time"] for row in self.rows)
         return self.since(datetime(newest.year, newest.month, newest.day, tzinfo=UTC) - (days - 1) * DAY)
+
+    def where(self, **equal: Any) -> Rows:
+        """The rows with these values."""
+        return Rows([row for row in self.rows if all(row[name] == value for name, value in equal.items())])
 
     def oracle(self, measure: str = "delay") -> Oracle:
         return Oracle.of([row[measure] for row in self.rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from tests.query.sqlworld import FLIGHTS, Rows, in_another_process, make, month
+from tests.query.sqlworld import FLIGHTS, PROJECTIONS, Rows, in_another_process, make, month
 from tidemark import query, stream, warehouse
 from tidemark.query.sql import spark_sql as registering
 from tidemark.warehouse import EmptyWindow, InputError, NotAWarehouse
@@ -103,6 +104,48 @@ def test_several_quantiles_come_by_an_array_and_by_lateral(ask: Callable[[str], 
         check(row, row.phi, BOTH, mode="exact")
 
 
+def test_groups_and_windows_are_asked_for_by_name(ask: Callable[[str], list[Row]]) -> None:
+    (row,) = ask("SELECT * FROM flights_quantile(0.99, where => map('origin', 'ATL'))")
+    check(row, 0.99, BOTH.where(origin="ATL"))
+    assert (row.group, row.group_certain, row.rows_scanned) == ({"origin": "ATL"}, None, None)
+    largest = ask("SELECT * FROM flights_delay_quantile(0.5, by => 'origin', top => 3)")
+    assert [row.group["origin"] for row in largest] == [name for name, _ in BOTH.keys().most_common(3)]
+    for row in largest:
+        check(row, 0.5, BOTH.where(origin=row.group["origin"]))
+        assert row.group_certain
+    days = ask(
+        "SELECT CAST(date(window.start) AS STRING) AS day, value, n + m AS rows FROM flights_quantile(0.5, "
+        "where => map('origin', array('ATL', 'ORD')), last => '7 days', every => '1 day')"
+    )
+    assert len(days) == 7
+    for day in days:
+        both = [*BOTH.where(origin="ATL").rows, *BOTH.where(origin="ORD").rows]
+        truth = Rows([row for row in both if str(row["time"].date()) == day.day]).oracle()
+        assert (day.value, day.rows) == (truth.quantile(0.5), truth.n)
+    scanned = ask("SELECT * FROM flights_rank(0, where => 'destination LIKE ''S%'' AND distance > 500')")
+    rows = Rows(
+        [row for row in BOTH.rows if (row["destination"] or "").startswith("S") and row["distance"] > 500]
+    )
+    assert (scanned[0].rank, scanned[0].rows_scanned) == (rows.oracle().le(0), len(BOTH))
+    by_lateral = ask(
+        "SELECT q.* FROM VALUES ('ATL'), ('ORD') AS t(o), LATERAL flights_quantile(0.5, map('origin', o)) q"
+    )
+    assert {row.group["origin"] for row in by_lateral} == {"ATL", "ORD"}
+
+
+def test_keys_of_several_columns_are_asked_for_by_name(ask: Callable[[str], list[Row]]) -> None:
+    routes = Counter((row["origin"], row["destination"]) for row in BOTH.rows)
+    (one,) = ask("SELECT * FROM flights_frequency('ATL,ORD', key => 'origin,destination', mode => 'exact')")
+    assert (one.value, one["count"]) == ("ATL,ORD", routes["ATL", "ORD"])
+    several = ask(
+        "SELECT * FROM flights_frequency(array(struct('ATL', 'ORD'), struct('no', 'where')), "
+        "key => array('origin', 'destination'), mode => 'exact')"
+    )
+    assert [row["count"] for row in several] == [routes["ATL", "ORD"], 0]
+    top = ask("SELECT * FROM flights_top(5, key => 'origin,destination', mode => 'exact')")
+    assert [row["count"] for row in top] == [rows for _, rows in routes.most_common(5)]
+
+
 def test_an_answer_tells_its_window_and_a_function_of_one_measure_takes_no_other(
     spark: SparkSession, ask: Callable[[str], list[Row]]
 ) -> None:
@@ -179,7 +222,7 @@ def test_views_hold_what_is_visible(ask: Callable[[str], list[Row]]) -> None:
     (step,) = ask("SELECT * FROM flights_steps")
     assert (step.step, step.source, step.rows, step.loaded) == (0, "load:2001-01", len(HISTORY), True)
     runs = {row.projection: row for row in ask("SELECT * FROM flights_runs")}
-    assert set(runs) == {"delay", "distance", "key origin"}
+    assert set(runs) == PROJECTIONS
     assert (runs["delay"].first_step, runs["delay"].last_step, runs["delay"].level) == (0, 0, 0)
     assert runs["delay"].rows == HISTORY.oracle().n
     summary = ask("SELECT * FROM flights_summary")

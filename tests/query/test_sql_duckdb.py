@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.query.sqlworld import FLIGHTS, ROOT, Rows, make, month
+from tests.query.sqlworld import FLIGHTS, PROJECTIONS, ROOT, Rows, make, month
 from tidemark import query, stream, warehouse
 from tidemark.query.keys import key_cache, listed_keys
 from tidemark.query.keys.key_blocks import KeyHistory
@@ -75,7 +76,7 @@ def test_tables_hold_what_is_visible(wh: query.Warehouse) -> None:
     assert wh.sql("SELECT source, rows, loaded FROM steps").fetchall() == [
         ("load:2001-01", len(HISTORY), True)
     ]
-    assert wh.sql("SELECT projection FROM runs").fetchall() == [("delay",), ("distance",), ("key origin",)]
+    assert {name for (name,) in wh.sql("SELECT projection FROM runs").fetchall()} == PROJECTIONS
     summary = wh.sql("SELECT measure, phi, low, high FROM summary").fetchall()
     assert len(summary) == 10
     for measure, phi, low, high in summary:
@@ -219,4 +220,29 @@ def test_python_ends_without_a_word(uri: Path) -> None:
     script = f"{opened}; r = wh.sql('SELECT * FROM quantile(0.5)'); print(r)"
     run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
     assert run.stderr == ""
-    assert "rank_lo" in run.stdout
+    assert "value" in run.stdout
+
+
+def test_groups_windows_and_keys_are_asked_for_by_name(wh: query.Warehouse) -> None:
+    ((value, group),) = wh.sql(
+        """SELECT value, "group" FROM quantile(0.99, "where" := {'origin': 'ATL'}, mode := 'exact')"""
+    ).fetchall()
+    assert (value, group) == (BOTH.where(origin="ATL").oracle().quantile(0.99), {"origin": "ATL"})
+    rows = wh.sql(
+        """SELECT "group"['origin'], value FROM quantile(0.5, "by" := 'origin', top := 3, mode := 'exact')"""
+    ).fetchall()
+    assert rows == [
+        (name, BOTH.where(origin=name).oracle().quantile(0.5)) for name, _ in BOTH.keys().most_common(3)
+    ]
+    days = wh.sql(
+        "SELECT r.\"window\".start, n + m FROM quantile(0.5, MAP {'origin': 'ATL'}, every := '1 day') r"
+    ).fetchall()
+    assert sum(rows for _, rows in days) == BOTH.where(origin="ATL").oracle().n
+    ((scanned,),) = wh.sql("SELECT rows_scanned FROM rank(0, \"where\" := 'distance > 500')").fetchall()
+    assert scanned == len(BOTH)
+    routes = Counter((row["origin"], row["destination"]) for row in BOTH.rows)
+    counts = wh.sql(
+        "SELECT count FROM frequency([row('ATL', 'ORD'), row('no', 'where')], key := 'origin,destination', "
+        "mode := 'exact')"
+    ).fetchall()
+    assert counts == [(routes["ATL", "ORD"],), (0,)]

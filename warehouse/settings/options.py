@@ -89,7 +89,10 @@ class Options:
     def key_names(self) -> tuple[Columns, ...]:
         """The columns of each key, each key once: `key`, `more_keys`, then the groups, which are keys."""
         keys = [*([(self.key,)] if self.key else []), *self.more_keys, *self.group_names]
-        return tuple({frozenset(columns): columns for columns in reversed(keys)}.values())[::-1]
+        found: dict[frozenset[str], Columns] = {}
+        for columns in keys:
+            found.setdefault(frozenset(columns), columns)
+        return tuple(found.values())
 
     @property
     def key_columns(self) -> tuple[str, ...]:
