@@ -26,7 +26,8 @@ class MeasureScope(Scope):
     group: the values of the columns of `where` and `by` that the rows have, by column: a list where `where`
         gives several. None for an answer about all rows.
     certain: of an answer with `top`: whether no omitted group has more rows. None otherwise.
-    blocks_read: how many row groups the call read, for all its answers together.
+    blocks_read: how many row groups were read: for all answers about these rows together, and including
+        those that were read once for all groups and windows of the call.
     rows_scanned: of an answer by a scan of `events`: how many rows it read. None otherwise.
     declare: of an answer by a scan: the columns of the group that would answer it without a scan; None if no
         group would, because `where` is a condition as text.
