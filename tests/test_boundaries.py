@@ -33,7 +33,7 @@ FLOORS = {
         "ledger",
         "ingest loads snapshots",
         "create load maintain verification",
-        "verify",
+        "alter verify",
     ],
     "stream": ["append strict_text", "records start"],
     "query": [
@@ -48,7 +48,7 @@ FLOORS = {
     ],
     "jobs": [
         "cli spark",
-        "ask create demo inputs maintain sql verify",
+        "alter ask create demo inputs maintain sql verify",
         "load_batch sql_server stream_events",
     ],
 }

@@ -11,6 +11,7 @@ races at WARNING.
 
 import logging
 
+from tidemark.warehouse.alter import alter
 from tidemark.warehouse.create import create
 from tidemark.warehouse.errors import (
     BatchMismatch,
@@ -56,6 +57,7 @@ __all__ = [
     "TooManyRejected",
     "Tuning",
     "View",
+    "alter",
     "create",
     "live_values",
     "load",

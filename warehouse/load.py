@@ -157,8 +157,25 @@ def load(
     else:
         step = _plan_live(store, load_progress)
     _finish_steps(executor, store, options, step, load_progress)
+    newer = read_options(store)
+    if newer.projections != options.projections:  # a key or group was added meanwhile
+        _finish_steps(executor, store, newer, step, load_progress)
     _LOG.info("%s: load %s, %d rows", without_secrets(store.uri), report.outcome, report.rows)
     return report
+
+
+def catch_up(
+    executor: Executor, store: Store, options: Options, progress: Callable[[str], None] | None
+) -> LoadReport:
+    """Loads every planned step into the projections that lack it; for keys and groups that were added."""
+    report = LoadReport()
+    _finish_steps(executor, store, options, newest_planned_step(store), _Progress(report, progress))
+    return report
+
+
+def newest_planned_step(store: Store) -> int:
+    """The number of the newest planned step, -1 if there is none."""
+    return next_step(store) - 1
 
 
 def bulk_batch(name: str) -> BatchRange:

@@ -128,6 +128,12 @@ def load(args: argparse.ArgumentParser) -> None:
     args.add_argument(
         "--batch-every", metavar="SPAN", help="cut the input by event time into batches of this length"
     )
+    engine(args)
+    creation(args.add_argument_group("create the warehouse at first use; later they must match it"))
+
+
+def engine(args: argparse.ArgumentParser) -> None:
+    """What does the work of a load."""
     args.add_argument(
         "--engine",
         choices=ENGINES,
@@ -135,7 +141,16 @@ def load(args: argparse.ArgumentParser) -> None:
         help="spark (the default), or local: in this process without Java, for local files of up to a few "
         "million rows",
     )
-    creation(args.add_argument_group("create the warehouse at first use; later they must match it"))
+
+
+def alter(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark alter`."""
+    common(args)
+    args.add_argument("--add-key", metavar="COLUMN", help="a column to count, or several: origin,dest")
+    args.add_argument(
+        "--add-group", metavar="COLUMN", help="a column to ask measures by, or several: origin,dest"
+    )
+    engine(args)
 
 
 def stream(args: argparse.ArgumentParser) -> None:

@@ -61,6 +61,19 @@ also creates the warehouse.""",
         "tidemark.jobs.create:run",
     ),
     Command(
+        "alter",
+        "add a key or a group to a warehouse that has data",
+        """\
+Adds a key or a group, and builds its history from the table of events, step by step. Questions about it are
+refused until that is done; all others go on, and so do loads and streams. After a crash, run it again.""",
+        (
+            "tidemark alter -w flights --add-group origin",
+            "tidemark alter -w flights --add-key origin,dest --engine local",
+        ),
+        command_options.alter,
+        "tidemark.jobs.alter:run",
+    ),
+    Command(
         "load",
         "load a batch of files, or the streamed rows, into history",
         """\

@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, Field, Schema
+from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
@@ -263,12 +263,35 @@ def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:
     commits.commit_and_confirm(table, write)
 
 
+def widen(table: DeltaTable, schema: pa.Schema) -> None:
+    """Adds the columns, and the fields of structs, that only `schema` has; the rows have NULL there.
+
+    On top of the table's version; raises LostRace and CommitFailed as `commit` does.
+    """
+
+    def write(metadata: dict[str, str]) -> None:
+        properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
+        write_deltalake(
+            table,
+            table_without_rows(schema),
+            mode="append",
+            schema_mode="merge",
+            commit_properties=properties,
+        )
+
+    commits.commit_and_confirm(table, write)
+
+
 def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> None:
     """Sets properties on top of the table's version; raises LostRace and CommitFailed as `commit` does."""
 
     def write(metadata: dict[str, str]) -> None:
         commit_properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
-        table.alter.set_table_properties(dict(properties), commit_properties=commit_properties)
+        table.alter.set_table_properties(
+            dict(properties),
+            raise_if_not_exists=False,  # delta-rs knows only Delta's own properties
+            commit_properties=commit_properties,
+        )
 
     commits.commit_and_confirm(table, write)
 

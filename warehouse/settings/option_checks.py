@@ -150,6 +150,12 @@ def _duration_check(name: str, least: int) -> Callable[[Any], None]:
     return check
 
 
+def check_built_from(steps: Any) -> None:
+    """ValueError unless the value maps runs tables to steps."""
+    if not isinstance(steps, dict) or not all(type(step) is int and step >= -1 for step in steps.values()):
+        raise ValueError('built_from must be an object that maps runs tables to steps: {"keys": 7}')
+
+
 CHECKS: Mapping[str, Callable[[Any], None]] = {
     "measures": _check_measures,
     "key": _column_check("key"),

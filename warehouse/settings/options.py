@@ -44,6 +44,7 @@ _DEFAULT_PROPERTIES = {
     "key_delta": repr(DEFAULT_KEY_DELTA),
     "keys": "[]",
     "groups": "[]",
+    "built_from": "{}",
 }
 
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
@@ -60,6 +61,8 @@ class Options:
     key_eps, key_delta  the error of live counts of keys, and the probability of a larger error
     more_keys           the columns of each further key
     group_names         the columns of each group, by which the measures are sorted
+    built_from          of runs tables that were added later: the newest step that was planned by then. All
+                        steps up to it are needed for questions
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
                         batch if the warehouse was created without a schema
     tuning              the tuning of the store that the options were read from; it is not stored
@@ -77,6 +80,7 @@ class Options:
     key_delta: float = DEFAULT_KEY_DELTA
     more_keys: tuple[Columns, ...] = ()
     group_names: tuple[Columns, ...] = ()
+    built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @property
@@ -140,10 +144,7 @@ class Options:
         `columns` is a name or an iterable of names. InputError if there is no such key, or no key or no rows
         at all.
         """
-        names = None if columns is None else _as_lists([columns])
-        if names is not None and not option_checks.is_list_of_names(names[0]):
-            raise InputError(f"a key is named by its column or a list of its columns, got {columns!r}.")
-        wanted = None if names is None else frozenset(names[0])
+        wanted = None if columns is None else frozenset(columns_of_key(columns))
         declared = [" and ".join(declared) for declared in self.key_names]
         if not declared:
             raise InputError(
@@ -207,6 +208,8 @@ class Options:
             if keys:
                 values[name] = json.dumps(keys)
                 needed[feature] = features.KNOWN[feature]
+        if self.built_from:
+            values["built_from"] = json.dumps(dict(self.built_from))
         if needed:
             values["features"] = json.dumps(needed)
         return {_PREFIX + name: value for name, value in values.items()}
@@ -257,6 +260,7 @@ class Options:
             grace_us=values["grace"],
             key_eps=float(values["key_eps"]),
             key_delta=float(values["key_delta"]),
+            built_from=_read_property(uri, stored, "built_from", option_checks.check_built_from),
             more_keys=_as_tuples(values["keys"]),
             group_names=_as_tuples(values["groups"]),
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
@@ -329,6 +333,16 @@ class Options:
                     f"{name} was given as {value!r}, the warehouse was created with {stored[name]!r}. "
                     "Options are fixed at creation: leave it out, or create another warehouse."
                 )
+
+
+def columns_of_key(columns: Any) -> Columns:
+    """The columns of a key that is named by one column or by a list of them; InputError for others."""
+    names = _as_lists([columns])
+    if names is None or not option_checks.is_list_of_names(names[0]):
+        raise InputError(f"a key is named by its column or a list of its columns, got {columns!r}.")
+    if len(set(names[0])) < len(names[0]):
+        raise InputError(f"a key names a column twice: {columns!r}. Name each column once.")
+    return tuple(names[0])
 
 
 def parse_options(  # noqa: PLR0913  every option

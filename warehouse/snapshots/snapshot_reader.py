@@ -291,16 +291,20 @@ class SnapshotReader:
 
         A load commits a step to the first measure first, so another projection may be one step behind.
         If it is further behind, or has no table, the rows of the missing steps are neither in its runs nor
-        among the live batches, and counts would be too small.
+        among the live batches, and counts would be too small. The same holds for a key or group that was
+        added later until it has the steps that were planned by then.
         """
         loaded = self._runs(SortedValues(self.options.measures[0]))[0].last_step
         has_table = self._opened[projection.runs_table].table is not None
-        if loaded > last_step + 1 or (loaded > last_step and not has_table):
-            steps = f"step {loaded}" if loaded == last_step + 1 else f"steps {last_step + 1} to {loaded}"
+        needed = min(self.options.built_from.get(projection.runs_table, -1), loaded)
+        if loaded > last_step + 1 or (loaded > last_step and not has_table) or needed > last_step:
+            first = last_step + 1
+            steps = f"step {loaded}" if loaded == first else f"steps {first} to {loaded}"
             rows = "keys" if isinstance(projection, KeyCounts) else "groups"
             raise InputError(
-                f"the {rows} of {steps} are not in history yet ({projection.title}): they were loaded before "
-                f"{rows} were kept. Load once, for example with `tidemark load --from-stream`, to add them."
+                f"the {rows} of {steps} are not in history yet ({projection.title}), which has "
+                f"{first:,} of {loaded + 1:,} steps: they were loaded before {rows} were kept. Load once, "
+                "for example with `tidemark load --from-stream`, or run the alter again, to add them."
             )
 
     def _runs(self, projection: Projection[Any]) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:

@@ -1,0 +1,49 @@
+"""The command `tidemark alter`: a further key or group for a warehouse that has data."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from tidemark import warehouse
+from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.jobs.cli.progress import show_progress
+from tidemark.warehouse.columns.json_values import json_text
+from tidemark.warehouse.columns.text_values import parse_columns
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import SparkSession
+
+
+def run(given: argparse.Namespace) -> int:
+    """Adds the key and the group, and builds their history."""
+    spark = _session(given.engine)
+    shown = show_progress(spark, Console(stderr=True)) if spark is not None else nullcontext(None)
+    with shown as set_phase:
+        report = warehouse.alter(
+            spark,
+            given.warehouse,
+            add_key=given.add_key and parse_columns(given.add_key),
+            add_group=given.add_group and parse_columns(given.add_group),
+            progress=set_phase,
+        )
+    if given.json:
+        print(json_text({"warehouse": given.warehouse, **asdict(report)}))
+    elif report.outcome == "known":
+        print(f"{given.warehouse}: has it already, nothing changed")
+    else:
+        print(f"{given.warehouse}: added, {report.rows:,} rows of history were sorted for it")
+    return DONE
+
+
+def _session(engine: str) -> SparkSession | None:
+    if engine == "local":
+        return None
+    from tidemark.jobs.spark.session import spark_session
+
+    return spark_session("tidemark alter")

@@ -1,0 +1,135 @@
+"""Alter: a further key or group for a warehouse that has data.
+
+    ledger     the column of the new key is added, so that live batches can have its summaries
+    options    one commit adds the key to the options, with the newest step that is planned by then
+    history    every step is sorted for the new key from `events`, as a load does it, one commit per step
+
+From the second commit on, loads and streams write the new key, too. Questions about it are refused until
+history has all steps; all other questions go on. If the process ends early, the same call goes on from the
+step that it had reached; so does the next load.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.commits import retry_lost_races, without_secrets
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.execution.executors import executor_for
+from tidemark.warehouse.ledger import ledger_rows
+from tidemark.warehouse.load import LoadReport, catch_up, newest_planned_step
+from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.settings.option_checks import check_folders
+from tidemark.warehouse.settings.options import Columns, Options, columns_of_key, read_options
+from tidemark.warehouse.sizes import Tuning
+
+if TYPE_CHECKING:
+    import os
+
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger("tidemark.alter")
+
+
+@report_os_errors("alter")
+def alter(
+    spark: SparkSession | None,
+    uri: str | os.PathLike[str],
+    *,
+    add_key: str | Sequence[str] | None = None,
+    add_group: str | Sequence[str] | None = None,
+    storage_options: dict[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
+) -> LoadReport:
+    """Adds a key or a group to a warehouse, and builds its history from `events`.
+
+    spark      a Spark session, whose tasks do the work; None: this process does it, as in `load`
+    uri        the warehouse
+    add_key    a column, or a list of columns whose values together are the key
+    add_group  the same for a group, which is a key, too
+    storage_options, progress, tuning
+               as in `load`
+
+    Returns what was done, as a load reports it: the outcome is 'loaded', or 'known' if the key was there and
+    its history was whole. Calling it again after a crash continues. Live batches that were streamed before
+    have no summaries of a new key: approximate questions about the key are answered when they are loaded.
+
+    Raises InputError for a column that is missing or cannot be a key, and if nothing was given; then nothing
+    was changed. The cost is that of sorting all rows once per key, and once per group and measure.
+    """
+    if add_key is None and add_group is None:
+        raise InputError("alter needs add_key or add_group: a column, or a list of columns.")
+    keys, groups = ([] if columns is None else [columns_of_key(columns)] for columns in (add_key, add_group))
+    store = Store.from_uri(uri, storage_options, tuning)
+    executor = executor_for(spark, store.tuning)
+    store.check_place(writing=True)
+
+    def commit_options() -> Options:
+        table = tables.open_table(store, EVENTS)
+        options = read_options(store, table)
+        wanted = _with_keys(options, keys, groups)
+        if wanted is None:
+            return options
+        _add_to_ledger(store, wanted)
+        wanted = replace(
+            wanted,
+            built_from={
+                **options.built_from,
+                **{
+                    projection.runs_table: newest_planned_step(store)
+                    for projection in wanted.projections
+                    if projection not in options.projections
+                },
+            },
+        )
+        tables.set_properties(table, wanted.properties())
+        return read_options(store)
+
+    options = retry_lost_races(EVENTS, commit_options)
+    report = catch_up(executor, store, options, progress)
+    _LOG.info(
+        "%s: has %s",
+        without_secrets(store.uri),
+        ", ".join(" and ".join(columns) for columns in options.key_names),
+    )
+    return report
+
+
+def _with_keys(options: Options, keys: list[Columns], groups: list[Columns]) -> Options | None:
+    """The options with the new keys and groups; None if they have them already. InputError as `alter`."""
+    known = set(map(frozenset, options.key_names))
+    known_groups = set(map(frozenset, options.group_names))
+    new_keys = [columns for columns in keys if frozenset(columns) not in known]
+    new_groups = [columns for columns in groups if frozenset(columns) not in known_groups]
+    if not new_keys and not new_groups:
+        return None
+    # The keys that there are come first, so that the default of questions stays the same.
+    more_keys = [columns for columns in options.key_names if columns != (options.key,)]
+    wanted = replace(
+        options,
+        more_keys=(*more_keys, *new_keys) if new_keys else options.more_keys,
+        group_names=(*options.group_names, *new_groups),
+    )
+    check_folders(list(wanted.measure_names), [list(columns) for columns in wanted.group_names])
+    if wanted.columns:
+        wanted.check_columns(dict(wanted.columns))
+    return wanted
+
+
+def _add_to_ledger(store: Store, options: Options) -> None:
+    """Adds the fields of further keys that the ledger does not have yet."""
+
+    def attempt() -> None:
+        table = tables.open_table(store, LEDGER)
+        known = ledger_rows.more_keys_of(table)
+        fields = [*known, *(name for name in options.more_key_fields if name not in known)]
+        if fields != known:
+            tables.widen(table, ledger_rows.schema(fields))
+
+    retry_lost_races(LEDGER, attempt)
