@@ -82,10 +82,14 @@ class Scope(Renderable):
     @property
     def scope_text(self) -> str:
         """The scope in one line."""
-        separate_rows, method = self._scope_notes()
-        rows = "; ".join([f"{self.n:,} history + {self.m:,} live", *separate_rows])
+        rows = "; ".join([f"{self.n:,} history + {self.m:,} live", *self._scope_notes()[0]])
         subject = f"{self.column}{self._restriction}, {window_text(self.window)}"
-        return f"{subject}: N = {self.N:,} ({rows}), {', '.join(method)}"
+        return f"{subject}: N = {self.N:,} ({rows}), {self.method_text}"
+
+    @property
+    def method_text(self) -> str:
+        """The mode with its promise, and what was read."""
+        return ", ".join(self._scope_notes()[1])
 
     @property
     def scope_facts(self) -> dict[str, Any]:

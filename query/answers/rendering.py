@@ -38,9 +38,14 @@ def window_text(window: tuple[Any, Any] | None) -> str:
 
 
 def group_text(group: Mapping[str, Any]) -> str:
-    """A group in words: columns and their values; a list of values is any of them."""
+    """A group in words: columns and their values; a list of values is any of them.
+
+    The condition of a scan, whose column is called `where`, is shown as it is.
+    """
     return " and ".join(
-        f"{column} in ({', '.join(map(text_of, value))})"
+        f"({value})"
+        if column == "where"
+        else f"{column} in ({', '.join(map(text_of, value))})"
         if isinstance(value, list)
         else f"{column} = {text_of(value)}"
         for column, value in group.items()

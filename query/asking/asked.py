@@ -41,7 +41,7 @@ class Asked(Generic[S]):
         text = " ".join([answers[0].column, *([f"by {', '.join(self.by)}"] if self.by else [])])
         what = "windows" if not self.by else "groups and windows" if self.windows else "groups"
         facts = {name: fact for name, fact in found.facts.items() if name not in _OWN_FACTS}
-        caption = f"{text}, {window_text(window)}: {len(self.lists):,} {what}"
+        caption = f"{text}, {window_text(window)}: {len(self.lists):,} {what}, {answers[0].method_text}"
         return replace(found, caption=caption, facts=facts)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def open_connection(**settings: str | bool) -> DuckDBPyConnection:
 
     connection = duckdb.connect(config=_CONFIGURATION)
     for name, value in {"TimeZone": "UTC", **settings}.items():
-        connection.execute(f"SET {name} = ?", [value])
+        # In a notebook DuckDB's progress needs a package for its bar, also where no bar is printed.
+        with suppress(*([duckdb.InvalidInputException] if name.startswith("enable_progress_bar") else [])):
+            connection.execute(f"SET {name} = ?", [value])
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection

@@ -99,7 +99,7 @@ def test_top_limit_and_groups_choose_among_scanned_groups(world: GroupWorld) -> 
 
 
 def test_a_condition_without_rows_is_an_empty_window(world: GroupWorld) -> None:
-    with pytest.raises(EmptyWindow, match=r"where = number > 99"):
+    with pytest.raises(EmptyWindow, match=r"where \(number > 99\)"):
         world.open().quantile(0.5, "value", where="number > 99")
     assert list(world.open().quantile(0.5, "value", where="number > 99", by="origin")) == []
 
