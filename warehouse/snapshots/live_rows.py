@@ -111,7 +111,11 @@ def check_live_rows(
         if batches is None or batch_range == batches:
             expected[tick] += rows
     if found != expected:
-        reason = f"the ledger has {dict(expected)} live rows by tick, but the table events has {dict(found)}"
+        tick = min(tick for tick in {*expected, *found} if expected[tick] != found.get(tick, 0))
+        reason = (
+            f"the ledger has {expected.total()} live rows, but the table events has {sum(found.values())}"
+            f" (in tick {tick}: {expected[tick]} and {found.get(tick, 0)})"
+        )
         raise batch_counts.changed_rows_error(snapshot.store, by_range, reason)
 
 
