@@ -95,7 +95,10 @@ class Options:
     def key_names(self) -> tuple[Columns, ...]:
         """The columns of each key, each key once: `key`, `more_keys`, then the groups, which are keys."""
         keys = [*([(self.key,)] if self.key else []), *self.more_keys, *self.group_names]
-        return tuple({frozenset(columns): columns for columns in reversed(keys)}.values())[::-1]
+        first: dict[frozenset[str], Columns] = {}
+        for columns in keys:
+            first.setdefault(frozenset(columns), columns)
+        return tuple(first.values())
 
     @property
     def key_columns(self) -> tuple[str, ...]:
