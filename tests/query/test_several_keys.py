@@ -249,12 +249,10 @@ ENDS: dict[str, list[Any]] = {
 def ranges(draw: st.DrawFn) -> tuple[tuple[str, ...], list[Any]]:
     """A key and two ends, each a tuple of its first columns, or None."""
     columns = draw(st.sampled_from(KEYS))
-    ends = []
+    ends: list[Any] = []
     for _ in range(2):
-        whole = [draw(st.sampled_from(ENDS[name])) for name in columns]
-        ends.append(
-            draw(st.none() | st.integers(1, len(columns)).map(lambda n, whole=whole: tuple(whole[:n])))
-        )
+        whole = tuple(draw(st.sampled_from(ENDS[name])) for name in columns)
+        ends.append(draw(st.sampled_from([None, *(whole[:n] for n in range(1, len(whole) + 1))])))
     return columns, ends
 
 
@@ -428,15 +426,14 @@ def test_rows_with_null_that_are_counted_are_caught(tmp_path: Path, monkeypatch:
 def test_the_ledgers_summary_of_another_key_is_caught(
     world: SeveralKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right: Any = KeyCounts.ledger_field
     swapped = {"origin, number": "value, price", "value, price": "origin, number"}
-    folders = {
-        counts.key.name: right.fget(counts)
+    fields: dict[str, tuple[str, ...]] = {
+        counts.key.name: counts.ledger_field
         for counts in warehouse.open_snapshot(world.path).options.key_counts
     }
 
     def other(counts: KeyCounts) -> tuple[str, ...]:
-        return folders[swapped.get(counts.key.name, counts.key.name)]
+        return fields[swapped.get(counts.key.name, counts.key.name)]
 
     monkeypatch.setattr(KeyCounts, "ledger_field", property(other))
     assert wrong(world)
