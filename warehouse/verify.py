@@ -276,7 +276,7 @@ def _layout_valid(pinned: PinnedTables, projection: Projection[Any]) -> str:
             raise _MergePending(message, _folder_files(pinned.store, projection.runs_table))
         note = "; a merge is due, run the load again"
     if last_planned > layout.last_step:
-        note = f"; steps {layout.last_step + 1}..{last_planned} are planned, run their load again"
+        note = f"; steps {layout.last_step + 1}..{last_planned} are planned, run their load, or alter, again"
     return f"runs by level {layout.levels()}{note}"
 
 

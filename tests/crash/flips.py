@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import sys
 from collections import Counter
@@ -40,7 +41,9 @@ WINDOWS: list[dict[str, Any]] = [
     {"between": ("1970-01-01 06:00", "1970-01-02 18:00")},
 ]
 PHIS = [i / 150 for i in range(151)]
+_BLOCKS_READ = re.compile(r", [\d,]+ blocks? read")  # fewer after a question about the same groups
 KEYS = [f"k{i}" for i in range(7)]
+PAIR = ("k", "n")  # a key and a group
 # Blocks, slices and files are small, so that every kind of file has several of all.
 TINY = Tuning(
     block_rows=64,
@@ -54,8 +57,8 @@ TINY = Tuning(
 
 
 def build(folder: Path) -> Loader:
-    """A warehouse with runs of two levels, live batches and ranges of them, refused records, joined files."""
-    loader = Loader.create(folder, TINY, eps=0.02, kappa=3)
+    """A warehouse with three keys and two groups: runs of two levels, live batches and ranges of them."""
+    loader = Loader.create(folder, TINY, eps=0.02, kappa=3, keys=["n", list(PAIR)], groups=["k", list(PAIR)])
     for seed in range(5):
         loader.load(rows_of(seed, 300, 5))
     for seed in range(5, 12):
@@ -91,6 +94,19 @@ def questions(wh: query.Warehouse, windows: Sequence[int]) -> Iterator[tuple[str
             yield f"range {asked}", partial(_as_list, wh.key_range, "k1", "k4", **asked)
             yield f"join {asked}", partial(_as_list, wh.self_join, **asked)
         yield f"histogram {window}", partial(_bins, wh, **window)
+        exact: dict[str, Any] = {"mode": "exact", **window}
+        for measure in ("x", "n"):
+            yield f"by k {measure} {window}", partial(wh.quantile, [0.3, 0.9], measure, by="k", **exact)
+            asked = {"where": {"k": "k2", "n": -3}, **exact}
+            yield f"quantile {measure} {asked}", partial(wh.quantile, [0.3, 0.9], measure, **asked)
+        yield f"by n {window}", partial(wh.quantile, [0.5], where={"k": "k3"}, by="n", **window)
+        for key in ("n", PAIR):
+            yield f"join {key} {window}", partial(_as_list, wh.self_join, key=key, **window)
+            yield f"top {key} {window}", partial(wh.top, 3, key=key, **window)
+        pairs = [(name, number) for name in KEYS for number in (-5, 0, 4)]
+        yield f"frequency {PAIR} {window}", partial(wh.frequency, pairs, key=PAIR, **window)
+        ends = (("k1",), ("k3", 2))
+        yield f"range {PAIR} {window}", partial(_as_list, wh.key_range, *ends, key=PAIR, **window)
     yield "span", lambda: [wh.span("x")]
     yield "info", lambda: [sorted(wh.info().items())]
 
@@ -108,7 +124,7 @@ def answers(
         if not asked():
             continue
         try:
-            yield name, [repr(one).replace(uri, "") for one in ask()]
+            yield name, [_BLOCKS_READ.sub("", repr(one).replace(uri, "")) for one in ask()]
         except Exception as error:  # noqa: BLE001
             yield name, error
 
@@ -182,7 +198,7 @@ def run(seed: int, trials: int, folder: Path, *, unchecked: bool) -> dict[str, A
     for path in data_files(loader.uri):
         kinds.setdefault(path.relative_to(loader.uri).parts[0], []).append(path)
     if unchecked:
-        kinds = {"runs": kinds["runs"], "keys": kinds["keys"]}
+        kinds = {name: kinds[name] for name in ("runs", "keys", "more_keys", "group_runs")}
     for trial in range(trials):
         copy = folder / "copy"
         shutil.copytree(loader.uri, copy, copy_function=os.link)

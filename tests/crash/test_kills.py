@@ -37,7 +37,8 @@ at once, until SIGKILL ends them at a random moment; the next driver goes on wit
 all warehouses without pause. After each kill nothing was lost or counted twice, and every answer on the way
 was right."""
 
-# Every point of a load that merges, and whether it is reached for the first measure, the second or the key.
+# Every point of a load that merges, and which of the projections reaches it: 1 and 2 are the measures, 3 to 5
+# the keys, one of them with two columns, 6 to 9 the measures by each group.
 POINTS = [
     ("check", 1),
     ("append", 1),
@@ -46,8 +47,11 @@ POINTS = [
     ("planned", 1),
     ("sort", 1),
     ("sorted", 1),
-    *((point, nth) for point in ("commit", "marked", "committed") for nth in (1, 2, 3)),
-    *((point, nth) for point in ("merge", "merge sorted", "merge marked", "merged") for nth in (1, 2, 3)),
+    *(("commit", nth) for nth in (1, 5, 9)),
+    *(("marked", nth) for nth in (2, 3, 6)),
+    *(("committed", nth) for nth in (4, 5, 8)),
+    *((point, nth) for point in ("merge", "merged") for nth in (1, 4, 7)),
+    *((point, nth) for point in ("merge sorted", "merge marked") for nth in (3, 5, 9)),
 ]
 STREAM_POINTS = [
     ("plan", 1),
@@ -55,8 +59,9 @@ STREAM_POINTS = [
     ("sorted", 1),
     ("marked", 1),
     ("committed", 1),
-    ("committed", 2),
     ("committed", 3),
+    ("committed", 5),
+    ("committed", 9),
     ("merge marked", 1),
     ("merged", 1),
 ]

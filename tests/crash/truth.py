@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tests.query.answers import several
@@ -28,8 +29,17 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
 
 MEASURES = ("delay", "size")
-SCHEMA = "delay double, size bigint, time timestamp, page string"
-OPTIONS: dict[str, Any] = {"key": "page", "time": "time", "eps": 0.02, "kappa": 2}
+SCHEMA = "delay double, size bigint, time timestamp, page string, kind string"
+PAIR = ("kind", "page")  # a key and a group
+OPTIONS: dict[str, Any] = {
+    "key": "page",
+    "keys": ["kind", list(PAIR)],
+    "groups": ["kind", list(PAIR)],
+    "time": "time",
+    "eps": 0.02,
+    "kappa": 2,
+}
+KINDS = ("", "web", "a\x00", None)
 PHIS = (0, 0.001, 0.07, 0.25, 0.5, 0.75, 0.9, 0.97, 0.999, 1)
 _DAY_US = 86_400_000_000
 _FILES = 2  # each batch lies in several files, so `events` gets several and a load sorts in chunks
@@ -51,6 +61,7 @@ def batch_rows(number: int) -> pa.Table:
             "size": pa.array(size, mask=random.random(rows) < 0.03),
             "time": pa.array(time, pa.timestamp("us", tz="UTC")),
             "page": pa.array([f"/{number}" for number in random.zipf(1.5, rows).tolist()]),
+            "kind": pa.array([KINDS[one] for one in random.integers(0, len(KINDS), rows).tolist()]),
         }
     )
 
@@ -120,10 +131,15 @@ def rows_of(batches: Iterable[int]) -> int:
 def column(measure: str, batches: frozenset[int]) -> tuple[np.ndarray, int, int]:
     """The numbers of the batches, sorted, and how many NaN and NULL there are."""
     parts = [batch_rows(number).column(measure) for number in sorted(batches)]
-    known = [part.drop_null().to_numpy() for part in parts]
-    values = np.sort(np.concatenate(known)) if known else np.empty(0)
+    chunks = [chunk for part in parts for chunk in part.chunks]
+    return _sorted(pa.chunked_array(chunks, pa.float64() if not parts else parts[0].type))
+
+
+def _sorted(column: pa.ChunkedArray) -> tuple[np.ndarray, int, int]:
+    """The numbers of a column, sorted, and how many NaN and NULL there are."""
+    values = np.sort(column.drop_null().to_numpy())
     nans = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
-    return values[: len(values) - nans], nans, sum(part.null_count for part in parts)
+    return values[: len(values) - nans], nans, column.null_count
 
 
 def problems(seen: Iterable[Seen], truth: Truth) -> list[str]:
@@ -208,7 +224,11 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
             found.append(
                 f"{measure}: {answers[0].nans} NaN, {answers[0].nulls} NULL, true are {nans}, {nulls}"
             )
-    return found + (_wrong_keys(asked, truth) if asked._session.snapshot.options.key else [])
+    if asked._session.snapshot.options.key:
+        found += _wrong_keys(asked, truth)
+    if asked._session.snapshot.options.group_names:
+        found += _wrong_tuples(asked, truth) + _wrong_groups(asked, truth)
+    return found
 
 
 def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
@@ -229,6 +249,50 @@ def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
         return [f"keys: rows of history, live and NULL are {told}, true are {true}"]
     wrong = {one.value: one for one in answers if not one.lo == one.count == one.hi == counts[one.value]}
     return [f"keys: counts are {wrong}"] if wrong else []
+
+
+def _wrong_tuples(wh: query.Warehouse, truth: Truth) -> list[str]:
+    """Every way in which a key of two columns differs from that of the rows that were sent."""
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for number in truth.arrived:
+        rows = batch_rows(number)
+        counts.update(zip(*(rows.column(name).to_pylist() for name in PAIR), strict=True))
+    known = Counter({pair: rows for pair, rows in counts.items() if None not in pair})
+    joined, squares = wh.self_join(key=PAIR), sum(rows * rows for rows in known.values())
+    told = (joined.count, joined.N, joined.nulls)
+    true = (squares, known.total(), counts.total() - known.total())
+    if told != true:
+        return [f"pairs: squares, rows and NULL are {told}, true are {true}"]
+    often = known.most_common(9)
+    answers = several(wh.frequency([pair for pair, _ in often], key=PAIR, mode="exact"))
+    wrong = [one for one, (_, rows) in zip(answers, often, strict=True) if not one.lo == rows == one.hi]
+    return [f"pairs: counts are {wrong}"] if wrong else []
+
+
+def _wrong_groups(wh: query.Warehouse, truth: Truth) -> list[str]:
+    """Every way in which the groups of one kind, and of a kind and page, differ from the rows' values."""
+    if not truth.arrived:
+        return []
+    rows = pa.concat_tables([batch_rows(number) for number in sorted(truth.arrived)])
+    measure, found = MEASURES[len(truth.arrived) % 2], list[str]()
+    asked = [{"kind": kind} for kind in sorted(kind for kind in KINDS if kind is not None)]
+    asked.append({"kind": "web", "page": "/1"})
+    answers = list(several(wh.quantile(list(PHIS), measure, by="kind", mode="exact")))
+    answers += several(wh.quantile(list(PHIS), measure, where=asked[-1], mode="exact"))
+    told_groups = [answer.group for answer in answers[:: len(PHIS)]]
+    if told_groups != asked:
+        return [f"groups: {told_groups}, true are {asked}"]
+    for at, group in enumerate(asked):
+        inside = reduce(pc.and_, [pc.equal(rows.column(name), value) for name, value in group.items()])
+        values, nans, nulls = _sorted(rows.filter(inside).column(measure))
+        for answer in answers[at * len(PHIS) : (at + 1) * len(PHIS)]:
+            told = (answer.N, answer.nans, answer.nulls)
+            if told != (len(values) + nans, nans, nulls):
+                found.append(
+                    f"group {group}: {told} rows, NaN, NULL, true are {len(values) + nans}, {nans}, {nulls}"
+                )
+            found += [f"group {group}: {text}" for text in _wrong(answer, values, nans, answer.m)]
+    return found
 
 
 def _wrong_events(uri: str, truth: Truth) -> list[str]:

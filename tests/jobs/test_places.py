@@ -59,6 +59,7 @@ NEEDS_TO_WRITE = (
     "load -w {place}/w --from-stream",
     "stream -w {place}/w --source files --path {place}",
     "maintain -w {place}/w",
+    "alter -w {place}/w --add-key delay",
 )
 
 

@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction
 from numpy.typing import NDArray
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import KEY_MARKS, Store
+from tidemark.warehouse.delta.store import KEY_MARKS, MORE_KEY_MARKS, Store
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.runs.marks import CONTENT_FIELD, DIGESTS_GROUP, SPANS_GROUP, UNNAMED_GROUPS
@@ -113,7 +113,7 @@ def rewrite_file(
 def forget_digests(uri: str | os.PathLike[str]) -> None:
     """Every marks file becomes what version 0.1 wrote: three row groups, lists of spans, and no digests."""
     disk = Store.from_uri(uri).filesystem()
-    marked = [name for name in table_names(uri) if name.startswith("marks") or name == KEY_MARKS]
+    marked = [name for name in table_names(uri) if name.startswith(("marks", KEY_MARKS, MORE_KEY_MARKS))]
     for path in (path for name in marked for path in (Path(uri) / name).rglob("*.parquet")):
         with open_sealed(disk, str(path.relative_to(uri)), names=UNNAMED_GROUPS) as file:
             parts = [file.read(name) for name in UNNAMED_GROUPS if name in file.names]

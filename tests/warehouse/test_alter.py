@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row, check_quantile, group_of
-from tests.query.test_several_keys import check_key
+from tests.query.keyoracle import check_key
 from tidemark import query, warehouse
 from tidemark.warehouse import InputError
 
@@ -68,6 +68,8 @@ def test_a_group_and_a_key_are_built_from_the_events(world: GroupWorld) -> None:
     check_one(world)  # the rows of one group need no summaries
     with pytest.raises(InputError, match="came before the key origin was declared"):
         world.open().quantile(0.5, "value", by="origin")
+    assert warehouse.verify(world.path).ok
+    warehouse.create(None, world.path, ["value", "price"], time="time")  # the job that created it goes on
     warehouse.alter(None, world.path, add_key=["number", "origin"], tuning=TINY)
     with pytest.raises(InputError, match="load"):
         world.open().frequency((1, "a"), key=["number", "origin"])  # live batches lack its summaries

@@ -129,7 +129,7 @@ class CompositeKey(Key):
         for part, item in self._items(value, whole=False):
             name = part.name_of(item)
             if name is None:  # between two names: the columns after it make no difference
-                return encoded + _encoded_bound(part.bound_of(item))
+                return _encoded_bound(encoded, part.bound_of(item))
             encoded += _encoded(name)
         return encoded
 
@@ -171,11 +171,16 @@ def _encoded(name: Name) -> bytes:
     return (name + _SIGN).to_bytes(8, "big")
 
 
-def _encoded_bound(bound: Name) -> bytes:
-    """The encoding of a bound, which may lie outside 64 bits."""
+def _encoded_bound(before: bytes, bound: Name) -> bytes:
+    """The encoding of a bound, which may lie outside 64 bits, after the encoded columns `before` it."""
     if isinstance(bound, bytes) or -_SIGN <= bound < _SIGN:
-        return _encoded(bound)
-    return b"" if bound < 0 else b"\xff" * 9
+        return before + _encoded(bound)
+    if bound < 0:
+        return before
+    # After all names that begin with `before`. Where that is no more than 0xFF, so may be any name, but none
+    # begins with so many: that would be a binary value of them after columns that are all 2**63 - 1.
+    head = before.rstrip(b"\xff")
+    return head[:-1] + bytes([head[-1] + 1]) if head else b"\xff" * 2**16
 
 
 def _encode_tuples(columns: Sequence[Names]) -> Names:

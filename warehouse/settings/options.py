@@ -314,7 +314,7 @@ class Options:
 
     def check_same(self, given: Mapping[str, Any]) -> None:
         """OptionsMismatch if a given option differs from the stored one; None means not given."""
-        stored = {
+        stored: dict[str, Any] = {
             "measures": list(self.measure_names),
             "key": self.key,
             "keys": [list(columns) for columns in self.more_keys],
@@ -328,7 +328,12 @@ class Options:
             "key_delta": self.key_delta,
         }
         for name, value in given.items():
-            if value is not None and value != stored[name]:
+            if name in ("keys", "groups") and value is not None:
+                # One that was added later is no difference: the job that created the warehouse goes on.
+                is_same = all(columns in stored[name] for columns in value)
+            else:
+                is_same = value is None or value == stored[name]
+            if not is_same:
                 raise OptionsMismatch(
                     f"{name} was given as {value!r}, the warehouse was created with {stored[name]!r}. "
                     "Options are fixed at creation: leave it out, or create another warehouse."
