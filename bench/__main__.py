@@ -8,7 +8,18 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench import accuracy, command, frequencies, key_latency, latency, load_cost, report, sql, streaming
+from bench import (
+    accuracy,
+    command,
+    frequencies,
+    groups,
+    key_latency,
+    latency,
+    load_cost,
+    report,
+    sql,
+    streaming,
+)
 from bench.engines import start_spark
 
 QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
@@ -35,7 +46,9 @@ def main() -> None:
         spark.stop()
 
 
-def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) -> report.Section:
+def _run(  # noqa: PLR0911  one return for each part
+    part: str, spark: SparkSession, work: Path, asked: argparse.Namespace
+) -> report.Section:
     quick = asked.quick
     if part == "query":
         sizes = (
@@ -53,6 +66,9 @@ def _run(part: str, spark: SparkSession, work: Path, asked: argparse.Namespace) 
     if part == "keys":
         sizes = latency.Sizes(30_000, 3, 2, 10, ()) if quick else latency.Sizes(asked.rows, 25, 10, 200, ())
         return key_latency.run(spark, work, sizes)
+    if part == "groups":
+        sizes = latency.Sizes(200_000, 3, 2, 10, ()) if quick else latency.Sizes(asked.rows, 25, 10, 100, ())
+        return groups.run(spark, work, sizes)
     if part == "command":
         rows = 30_000 if quick else asked.rows // 10
         return command.run(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 FLIGHTS = Path(__file__).resolve().parent.parent / "docs" / "data" / "flights-200k.parquet"
 DAY_US = 86_400_000_000
 FIRST_DAY = 20_089  # 2025-01-01
+GROUPS = 100_000
 LATE = 0.01  # the share of rows that arrive long after their day
 
 Values = NDArray[Any]
@@ -70,14 +71,39 @@ class Rows:
         """Zipf's keys."""
         return np.minimum(np.random.default_rng([3, self.step]).zipf(1.3, self.rows), 1_000_000)
 
-    def write(self, path: Path, *, files: int = 1, keys: bool = True) -> None:
-        """Writes the rows as Parquet files for Spark: time, value and, if wanted, key."""
+    def groups(self) -> NDArray[np.int64]:
+        """Groups by Zipf's law with exponent 1.1, from 1, the largest, to GROUPS."""
+        chances = np.random.default_rng([4, self.step]).random(self.rows)
+        return np.searchsorted(_zipf(), chances) + 1
+
+    def write(self, path: Path, *, files: int = 1, columns: Sequence[str] = ("key",)) -> None:
+        """Writes the rows as Parquet files for Spark: time, value and the wanted ones of key and group."""
         path.mkdir(parents=True, exist_ok=True)
         times = pa.array(self.times()).cast(pa.timestamp("us", tz="UTC"))
-        table = pa.table({"time": times, "value": self.values(), **({"key": self.keys()} if keys else {})})
+        more: dict[str, Any] = {"key": self.keys()} if "key" in columns else {}
+        more |= {"group": _named(self.groups())} if "group" in columns else {}
+        table = pa.table({"time": times, "value": self.values(), **more})
         each = -(-self.rows // files)
         for number in range(files):
             pq.write_table(table.slice(number * each, each), path / f"{number}.parquet", compression="snappy")
+
+
+@cache
+def _zipf() -> NDArray[np.float64]:
+    """The chance of a group up to each rank."""
+    weights = np.arange(1, GROUPS + 1) ** -1.1
+    chances: NDArray[np.float64] = np.cumsum(weights) / weights.sum()
+    return chances
+
+
+def group_name(rank: int) -> str:
+    """The name of the group of a rank."""
+    return f"group-{rank:06}"
+
+
+def _named(ranks: NDArray[np.int64]) -> pa.Array:
+    names = pa.array([group_name(rank) for rank in range(1, GROUPS + 1)])
+    return pa.DictionaryArray.from_arrays(pa.array(ranks - 1, pa.int32()), names).cast(pa.string())
 
 
 def year(distribution: str, rows: int, steps: int, *, days: int, mixed: bool) -> list[Rows]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +53,64 @@ class Duck:
         found = self._connection.execute(asked, [phi, self._files]).fetchone()
         assert found is not None
         return found[0]
+
+    def quantile_where(self, phi: float, column: str, value: Any) -> Any:
+        """The exact quantile of the rows whose column has the value."""
+        asked = f'SELECT quantile_disc(value, ?) FROM read_parquet(?) WHERE "{column}" = ?'
+        found = self._connection.execute(asked, [phi, self._files, value]).fetchone()
+        assert found is not None
+        return found[0]
+
+    def largest_groups(
+        self, phi: float, column: str, time: str, since_us: int, k: int
+    ) -> list[tuple[Any, Any, int]]:
+        """The k groups with the most rows since a time: (group, exact quantile, rows)."""
+        asked = (
+            f'SELECT "{column}", quantile_disc(value, ?), count(*) AS n FROM read_parquet(?) '
+            f'WHERE "{time}" >= make_timestamptz(?::BIGINT) GROUP BY 1 ORDER BY n DESC LIMIT ?'
+        )
+        return self._connection.execute(asked, [phi, self._files, since_us, k]).fetchall()
+
+
+class ClickHouse:
+    """ClickHouse in this process, with the rows of Parquet files in a table, and a view of t-digests."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        self._session: Any = import_module("chdb.session").Session()
+        names = ", ".join(f"'{file.removeprefix('file://')}'" for file in files)
+        for statement in (
+            "CREATE DATABASE b",
+            (
+                "CREATE TABLE b.e (time DateTime64(6), value Float64, `group` LowCardinality(String)) "
+                "ENGINE = MergeTree ORDER BY time"
+            ),
+            (
+                "CREATE TABLE b.d (`group` LowCardinality(String), day Date, "
+                "digest AggregateFunction(quantileTDigest(0.99), Float64)) "
+                "ENGINE = AggregatingMergeTree ORDER BY (`group`, day)"
+            ),
+            (
+                "CREATE MATERIALIZED VIEW b.v TO b.d AS SELECT `group`, toDate(time) AS day, "
+                "quantileTDigestState(0.99)(value) AS digest FROM b.e GROUP BY `group`, day"
+            ),
+            *(
+                f"INSERT INTO b.e SELECT time, value, `group` FROM file({name}, Parquet)"
+                for name in names.split(", ")
+            ),
+        ):
+            self._session.query(statement)
+
+    def quantile(self, phi: float, group: str) -> float:
+        """The exact quantile of a group."""
+        return self._number(f"SELECT quantileExactLow({phi})(value) FROM b.e WHERE `group` = '{group}'")
+
+    def digest(self, phi: float, group: str) -> float:
+        """The quantile of a group by its t-digests."""
+        return self._number(f"SELECT quantileTDigestMerge({phi})(digest) FROM b.d WHERE `group` = '{group}'")
+
+    def close(self) -> None:
+        """Ends it and removes its files."""
+        self._session.close()
+
+    def _number(self, statement: str) -> float:
+        return float(str(self._session.query(statement, "CSV")).strip())

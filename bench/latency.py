@@ -100,9 +100,17 @@ COLUMNS = (*ENGINES, "accurate p90", "100 phis", "fresh process")
 
 
 def fill(
-    spark: SparkSession, folder: Path, name: str, rows: int, sizes: Sizes, *, key: str | None = None
+    spark: SparkSession,
+    folder: Path,
+    name: str,
+    rows: int,
+    sizes: Sizes,
+    *,
+    key: str | None = None,
+    group: str | None = None,
 ) -> Filled:
     """A warehouse of that many rows and a hundredth of them live."""
+    columns = [column for column in (key, group) if column is not None]
     say(f"query: {name}, filling a warehouse of {rows:,} rows in {sizes.runs} loads")
     history = year(name, rows, sizes.runs, days=DAYS, mixed=name == "uniform")
     today = FIRST_DAY + DAYS
@@ -112,13 +120,15 @@ def fill(
     ]
     uri = str(folder / "warehouse")
     began = time.perf_counter()
-    with _sources(history + live, folder / "source", keys=key is not None) as sources:
+    with _sources(history + live, folder / "source", columns) as sources:
         for part, source in zip(history + live, sources, strict=True):
             frame = spark.read.parquet(str(source))
             if part is history[0]:
                 kappa = max(2, sizes.runs)
+                options: dict[str, Any] = {"key": key, "groups": [group] if group else None}
+                options |= {"tick": "1h"} if group else {}
                 warehouse.create(
-                    spark, uri, ["value"], key=key, time="time", eps=EPS, kappa=kappa, schema=frame
+                    spark, uri, ["value"], time="time", eps=EPS, kappa=kappa, schema=frame, **options
                 )
             if part.step < len(history):
                 warehouse.load(spark, uri, frame, batch=f"{part.step}")
@@ -130,14 +140,14 @@ def fill(
 
 
 @contextmanager
-def _sources(parts: Sequence[Rows], folder: Path, *, keys: bool) -> Iterator[Iterator[Path]]:
+def _sources(parts: Sequence[Rows], folder: Path, columns: Sequence[str]) -> Iterator[Iterator[Path]]:
     """The folders of the parts' files, which a process beside this one makes a few ahead."""
     with ProcessPoolExecutor(1, get_context("spawn")) as maker:
 
         def made() -> Iterator[Path]:
             waiting: list[Future[Path]] = []
             for part in parts:
-                waiting.append(maker.submit(_write, part, folder / f"{part.step}", keys))
+                waiting.append(maker.submit(_write, part, folder / f"{part.step}", columns))
                 if len(waiting) > 3:
                     yield waiting.pop(0).result()
             for one in waiting:
@@ -146,8 +156,8 @@ def _sources(parts: Sequence[Rows], folder: Path, *, keys: bool) -> Iterator[Ite
         yield made()
 
 
-def _write(part: Rows, path: Path, keys: bool) -> Path:
-    part.write(path, files=2, keys=keys)
+def _write(part: Rows, path: Path, columns: Sequence[str]) -> Path:
+    part.write(path, files=2, columns=columns)
     return path
 
 

@@ -5,7 +5,8 @@ Each run has a slice of each group (group_slices.py). Small slices, and all live
 exact ranks; large slices have marks, and their blocks are read as those of a measure's runs are. A selection
 with large slices has a `WindowBounds`, any other one has `SortedNumbers`.
 
-A question may have many windows, such as each hour of a week: the slices are read once for all of them.
+A question may have many windows, such as each hour of a week: the slices are read once for all of them. A
+large slice that is not much larger than the blocks that the windows would read is read as a whole, once.
 
 The live side is exact, so accurate answers are exact, and quick ones err only by the marks of large slices.
 """
@@ -32,6 +33,7 @@ from tidemark.warehouse.projections.group_rows import NULL, NUMBER, GroupRows
 from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors
 from tidemark.warehouse.projections.value_marks import RunValues
+from tidemark.warehouse.sizes import DEFAULT
 from tidemark.warehouse.snapshots.snapshot import GroupView, Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
@@ -101,6 +103,13 @@ class GroupBounds:
         run_rows = [marks.totals.by_window(windows).sum(axis=1).tolist() for marks in runs]
         groups = dict.fromkeys(group for selection in selections for group in selection)
         slices, blocks_read = self._slices.slices(projection, runs, groups)
+        in_many_windows = {
+            (run, group): part
+            for (run, group), part in slices.items()
+            if isinstance(part, LargeSlice) and _is_read_whole(part, sum(map(bool, run_rows[run])))
+        }
+        whole, whole_read = self._slices.whole(projection, runs, in_many_windows)
+        slices |= whole
         cut = {
             (run, group): part
             for (run, group), part in slices.items()
@@ -124,7 +133,7 @@ class GroupBounds:
                         else:
                             spans = self._slices.spans(projection, marks)
                             _add_large(rows, part, *cut_slice(part, edge_ticks[run, group], spans, window))
-        return history, blocks_read + more_read
+        return history, blocks_read + whole_read + more_read
 
     def _live_rows(
         self,
@@ -152,6 +161,11 @@ def _weight(bounds: Bounds) -> int:
 def _all_cover(marks: SpanMarks, windows: Sequence[Window]) -> bool:
     """Whether the one window covers the run; several windows never do together, each has a part."""
     return len(windows) == 1 and marks.covered_by(windows[0])
+
+
+def _is_read_whole(part: LargeSlice, windows: int) -> bool:
+    """Whether reading all rows of a slice once costs less than one or two blocks for each window."""
+    return windows > 1 and part.rows <= 2 * DEFAULT.block_rows * windows
 
 
 def _add_small(of_windows: Sequence[_Rows], part: SmallSlice, windows: Sequence[Window]) -> None:

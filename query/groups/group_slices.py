@@ -76,6 +76,11 @@ class LargeSlice:
         return int(self.numbers.positions.nbytes + self.numbers.values.nbytes) + 256
 
     @property
+    def rows(self) -> int:
+        """The number of all its rows."""
+        return self.edges[3] - self.edges[0]
+
+    @property
     def counts(self) -> tuple[int, int, int]:
         """The numbers of (stored, NaN, NULL) rows."""
         a, b, c, d = self.edges
@@ -200,6 +205,29 @@ class SliceReader:
             rows_of = {gap: parts.get((run, gap), []) for gap in gaps}
             found[run, group] = _slice_of(projection, runs[run], group, gaps, rows_of)
             self._memory.put(self._key("slice", projection, runs[run], group), found[run, group])
+        return found, blocks_read
+
+    def whole(
+        self,
+        projection: SortedGroups,
+        runs: Sequence[SpanMarks],
+        slices: Mapping[tuple[int, Group], LargeSlice],
+    ) -> tuple[dict[tuple[int, Group], SmallSlice], int]:
+        """All rows of large slices, by (run, group), and how many row groups were read."""
+        found: dict[tuple[int, Group], SmallSlice] = {}
+        missing: dict[tuple[int, Group], Rows] = {}
+        for (run, group), large in slices.items():
+            known = self._memory.peek(self._key("whole", projection, runs[run], group))
+            if known is not None:
+                found[run, group] = known
+            else:
+                missing[run, group] = large.edges[0], large.edges[3]
+        wanted = [(run, rows) for (run, _), rows in missing.items()]
+        parts, blocks_read = self._read_rows(projection, runs, wanted)
+        for (run, group), rows in missing.items():
+            part = _small_slice(projection, group, [read for _, read in parts[run, rows]])
+            self._memory.put(self._key("whole", projection, runs[run], group), part)
+            found[run, group] = part
         return found, blocks_read
 
     def edge_ticks(
