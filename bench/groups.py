@@ -115,7 +115,7 @@ def _measure_time(section: Section, wh: Any, parts: Sequence[Rows], sizes: Sizes
         for one in answers:
             start, end = (edge.timestamp() * 1e6 for edge in one.window)
             inside = values[(times >= start) & (times < end)]
-            assert one.N == len(inside), one
+            assert len(inside) == one.N, one
             assert one.N == 0 or one.value == Oracle(inside).quantile(PHI), one
         ask = partial(wh.quantile, PHI, where=where, every="1h", last=f"{WEEK}d")
         ours, found = _median(max(3, sizes.questions // 20), ask)
