@@ -15,7 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.crash.loader import Job
 from tests.crash.processes import ROOT, LoaderProcess, ReaderProcess
-from tests.crash.truth import MEASURES, OPTIONS, SCHEMA, Truth, problems, rows_of, write_batch, wrong_at_rest
+from tests.crash.truth import (
+    GROUPED,
+    MEASURES,
+    OPTIONS,
+    SCHEMA,
+    Truth,
+    problems,
+    rows_of,
+    write_batch,
+    wrong_at_rest,
+)
 from tidemark import stream, warehouse
 
 collect_ignore = (
@@ -102,7 +112,7 @@ class Stage:
     spark: SparkSession
     folder: Path
     reader: ReaderProcess
-    shallow: Attacked  # two steps: the next load merges
+    shallow: Attacked  # two steps, three keys and two groups: the next load merges
     deep: Attacked  # eight steps and two live batches: the next load merges two levels
     names: Iterator[int] = field(default_factory=itertools.count)
     looks: int = 0
@@ -129,9 +139,11 @@ class Stage:
             shutil.rmtree(one.uri)
 
 
-def new_warehouse(spark: SparkSession, folder: Path, name: str) -> Attacked:
+def new_warehouse(
+    spark: SparkSession, folder: Path, name: str, options: dict[str, Any] = OPTIONS
+) -> Attacked:
     uri = folder / name
-    warehouse.create(spark, uri, list(MEASURES), schema=SCHEMA, **OPTIONS)
+    warehouse.create(spark, uri, list(MEASURES), schema=SCHEMA, **options)
     return Attacked(spark, str(uri), Truth(), folder / "inputs")
 
 
@@ -142,11 +154,10 @@ def stage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     deep = new_warehouse(spark, folder, "loaded")
     reader.connect()
     reader.watch(deep.uri)
+    shallow = new_warehouse(spark, folder, "loaded-two", GROUPED)
     for number in range(2):
-        deep.load(number)
-    shutil.copytree(deep.uri, folder / "loaded-two")
-    shallow = Attacked(spark, str(folder / "loaded-two"), deep.truth.copy(), deep.inputs)
-    for number in range(2, 7):
+        shallow.load(number)
+    for number in range(7):
         deep.load(number)
     deep.stream(7)
     deep.load_live()

@@ -33,12 +33,11 @@ SCHEMA = "delay double, size bigint, time timestamp, page string, kind string"
 PAIR = ("kind", "page")  # a key and a group
 OPTIONS: dict[str, Any] = {
     "key": "page",
-    "keys": ["kind", list(PAIR)],
-    "groups": ["kind", list(PAIR)],
     "time": "time",
     "eps": 0.02,
     "kappa": 2,
 }
+GROUPED = {**OPTIONS, "keys": ["kind", list(PAIR)], "groups": ["kind", list(PAIR)]}
 KINDS = ("", "web", "a\x00", None)
 PHIS = (0, 0.001, 0.07, 0.25, 0.5, 0.75, 0.9, 0.97, 0.999, 1)
 _DAY_US = 86_400_000_000
