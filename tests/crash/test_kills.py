@@ -37,8 +37,8 @@ at once, until SIGKILL ends them at a random moment; the next driver goes on wit
 all warehouses without pause. After each kill nothing was lost or counted twice, and every answer on the way
 was right."""
 
-# Every point of a load that merges, and which of the projections reaches it: 1 and 2 are the measures, 3 is the
-# key. In the shallow warehouse 4 and 5 are further keys, 6 to 9 the measures by each group.
+# Every point of a load that merges, and which of the projections reaches it: 1 and 2 are the measures, 3 is
+# the key. In the shallow warehouse 4 and 5 are further keys, 6 to 9 the measures by each group.
 POINTS = [
     ("check", 1),
     ("append", 1),
