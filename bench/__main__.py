@@ -84,7 +84,7 @@ def _run(  # noqa: PLR0911  one return for each part
         return streaming.run(spark, work, small if quick else streaming.Sizes())
     if quick:
         return accuracy.run(spark, work, asked.out, rows=100_000, step_count=10, budgets=(0.125,))
-    budgets = (0.25, 0.5, 1, 2.5, 5)
+    budgets = (0.5, 1, 2.5, 5, 10)
     return accuracy.run(spark, work, asked.out, rows=asked.rows // 10, step_count=100, budgets=budgets)
 
 

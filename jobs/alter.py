@@ -11,8 +11,10 @@ from rich.console import Console
 from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import show_progress
+from tidemark.warehouse.alter import check_additions
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.text_values import parse_columns
+from tidemark.warehouse.delta.store import Store
 
 if TYPE_CHECKING:
     import argparse
@@ -22,14 +24,16 @@ if TYPE_CHECKING:
 
 def run(given: argparse.Namespace) -> int:
     """Adds the key and the group, and builds their history."""
+    add_key, add_group = (columns and parse_columns(columns) for columns in (given.add_key, given.add_group))
+    check_additions(Store.from_uri(given.warehouse), add_key, add_group)
     spark = _session(given.engine)
     shown = show_progress(spark, Console(stderr=True)) if spark is not None else nullcontext(None)
     with shown as set_phase:
         report = warehouse.alter(
             spark,
             given.warehouse,
-            add_key=given.add_key and parse_columns(given.add_key),
-            add_group=given.add_group and parse_columns(given.add_group),
+            add_key=add_key,
+            add_group=add_group,
             progress=set_phase,
         )
     if given.json:

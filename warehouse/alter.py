@@ -63,12 +63,10 @@ def alter(
     Raises InputError for a column that is missing or cannot be a key, and if nothing was given; then nothing
     was changed. The cost is that of sorting all rows once per key, and once per group and measure.
     """
-    if add_key is None and add_group is None:
-        raise InputError("alter needs add_key or add_group: a column, or a list of columns.")
-    keys, groups = ([] if columns is None else [columns_of_key(columns)] for columns in (add_key, add_group))
     store = Store.from_uri(uri, storage_options, tuning)
+    check_additions(store, add_key, add_group)
+    keys, groups = _columns(add_key), _columns(add_group)
     executor = executor_for(spark, store.tuning)
-    store.check_place(writing=True)
 
     def commit_options() -> Options:
         table = tables.open_table(store, EVENTS)
@@ -99,6 +97,21 @@ def alter(
         ", ".join(" and ".join(columns) for columns in options.key_names),
     )
     return report
+
+
+def check_additions(
+    store: Store, add_key: str | Sequence[str] | None, add_group: str | Sequence[str] | None
+) -> None:
+    """InputError as `alter`, and if the warehouse cannot be written; nothing is changed."""
+    if add_key is None and add_group is None:
+        raise InputError("alter needs add_key or add_group: a column, or a list of columns.")
+    keys, groups = _columns(add_key), _columns(add_group)
+    store.check_place(writing=True)
+    _with_keys(read_options(store), keys, groups)
+
+
+def _columns(given: str | Sequence[str] | None) -> list[Columns]:
+    return [] if given is None else [columns_of_key(given)]
 
 
 def _with_keys(options: Options, keys: list[Columns], groups: list[Columns]) -> Options | None:

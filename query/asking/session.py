@@ -94,14 +94,12 @@ class Session:
 
     def source(self, view: View, window: Window) -> Source:
         """Where rows of a window of a measure are read from."""
+        projection = SortedValues(view.measure)
 
         def live_values() -> Iterator[NDArray[Any]]:
-            projection = SortedValues(view.measure)
-            for part in self.live.rows(self.snapshot, projection, view.batches, view.live_counts):
-                inside = window.holds(part.rows.ticks)
-                yield part.rows.values if inside.all() else part.rows.values[inside]
+            return self.live.values(self.snapshot, projection, view.batches, view.live_counts, window)
 
-        return Source(self.blocks, live_values)
+        return Source(self.blocks, live_values, live_fits=self.live.fits(projection, view.live_counts))
 
     def pinned(self) -> Session:
         """A session of the warehouse as it is now. It does not refresh, and shares the caches."""

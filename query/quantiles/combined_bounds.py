@@ -76,8 +76,17 @@ class CombinedBounds:
         """The staircase of history alone."""
         return replace(self.total, lo=self.total.lo - self.live.lo, hi=self.total.hi - self.live.hi)
 
-    def section(self, first: int, last: int) -> CombinedBounds:
-        """The part from values[first] to values[last], both inclusive; valid for x between those two."""
+    def around(self, ranks: Ranks) -> CombinedBounds:
+        """The part from the first to the last end of the ranks' brackets, inclusive; valid between them."""
+        first, last = self.total.bracket(ranks)
+        return self._section(int(first.min()), int(last.max()))
+
+    def between(self, low: Any, high: Any) -> CombinedBounds:
+        """The part from value `low` to value `high`, both inclusive; valid for x between those two."""
+        values = self.total.values
+        return self._section(int(values.searchsorted(low)), int(values.searchsorted(high)))
+
+    def _section(self, first: int, last: int) -> CombinedBounds:
         return CombinedBounds(
             *(_section(bounds, first, last) for bounds in (self.total, self.live, self.centered))
         )

@@ -98,6 +98,8 @@ class SketchGaps:
 
         history_ranks = [0, 2, 4] then give [1, 1 + 2 * 3/4, 5] = [1, 2.5, 5].
         """
+        if not len(self.first):
+            return np.zeros(len(history_ranks))
         ends_before = self.last < low
         base = float(np.sum(self.jump[ends_before]) + np.sum(self.rise[ends_before]))
         relevant = np.flatnonzero(~ends_before & (self.first <= high))

@@ -4,10 +4,10 @@
                narrow window whose rows lie close together in the run), those ranks are read as in mode
                accurate
     accurate   history is read in the brackets, so its ranks there are exact; error <= eps * m, see
-               combined_bounds.py
+               combined_bounds.py. Where all live rows fit into memory it answers as mode exact
     exact      the live rows are read first, then history; error 0
 
-Mode exact reads the live rows first, because exact live ranks leave narrower brackets to read in history.
+The live rows are read first, because exact live ranks leave narrower brackets to read in history.
 
 Memory. The bracket of a rank holds fewer than two grains of rows per run. Ranks are answered in rounds of at
 most `rows_a_round` rows. Only the last row group of a round may be read again by the next round.
@@ -39,6 +39,7 @@ from tidemark.query.quantiles.history_ranks import (
     read_intervals,
     with_footer_marks,
 )
+from tidemark.query.quantiles.likely_ranks import SketchGaps
 from tidemark.query.quantiles.read_plan import Interval, Reading, merge_intervals
 from tidemark.query.quantiles.window_bounds import WindowBounds, promised_error
 from tidemark.query.reading.block_reader import BlockReader
@@ -56,6 +57,7 @@ class Source:
     """Where rows are read from: history's blocks, and the live rows of the window.
 
     live_values: returns the live values of the window in sorted arrays, without NaN and NULL.
+    live_fits: whether the live values are kept in memory, so that they are cheap to read again.
     rows_a_run: if a plan has more rows than this per run and rank, on average, the footers are read first for
         finer marks. The default is four row groups. At the usual grain of a quarter of a row group a plan has
         half a row group, so it never needs the footers.
@@ -66,6 +68,7 @@ class Source:
     blocks: BlockReader
     live_values: LiveValues
     _: KW_ONLY
+    live_fits: bool = False
     rows_a_run: int = 4 * DEFAULT.block_rows
     rows_a_round: int = 2**17
 
@@ -77,17 +80,16 @@ def values_at_ranks(
 
     Raises DamagedWarehouse if a file cannot be read, or if the live rows do not match the ledger.
     """
-    if mode == "exact" and not bounds.live_is_exact:
-        intervals = merge_intervals(_brackets(bounds.combined.total, ranks))
-        return _read_in_rounds(source, _with_exact_live_ranks(source, bounds, intervals), ranks, 0)
-    if mode != "quick":
-        return _read_in_rounds(source, bounds, ranks, promised_error(eps, bounds.m))
-    candidates = least_error_candidates(bounds.combined.total, ranks)
-    coarse = np.flatnonzero(candidates.errors > promised_error(eps, bounds.rows))
-    if not len(coarse):
-        return candidates, 0
-    finer, blocks_read = _read_in_rounds(source, bounds, ranks[coarse], promised_error(eps, bounds.m))
-    return candidates.replaced(coarse, finer), blocks_read
+    if mode == "quick":
+        candidates = least_error_candidates(bounds.combined.total, ranks)
+        coarse = np.flatnonzero(candidates.errors > promised_error(eps, bounds.rows))
+        if not len(coarse):
+            return candidates, 0
+        finer, blocks_read = values_at_ranks(source, bounds, ranks[coarse], "accurate", eps)
+        return candidates.replaced(coarse, finer), blocks_read
+    if _reads_live_rows(source, bounds, mode):
+        return _read_in_rounds(source, _with_exact_live_ranks(source, bounds, ranks), ranks, 0)
+    return _read_in_rounds(source, bounds, ranks, promised_error(eps, bounds.m))
 
 
 def ranks_at_values(
@@ -114,7 +116,7 @@ def ranks_at_values(
     for reading in readings:
         at = points == reading.interval.lower
         history_lo[at] = history_hi[at] = reading.below
-    if mode == "exact" and bounds.live_stored and not bounds.live_is_exact:
+    if _reads_live_rows(source, bounds, mode):
         for reading in _read_live_rows(source, bounds, intervals):
             at = points == reading.interval.lower
             live_lo[at] = live_hi[at] = reading.below
@@ -126,6 +128,11 @@ def next_storable(point: Any) -> Any:
     if isinstance(point, np.floating):
         return np.nextafter(point, np.inf)
     return point if point == np.iinfo(np.int64).max else point + 1
+
+
+def _reads_live_rows(source: Source, bounds: WindowBounds, mode: str) -> bool:
+    """Whether live rows are read for an answer that the staircases in memory do not give."""
+    return bool(bounds.live_stored) and not bounds.live_is_exact and (source.live_fits or mode == "exact")
 
 
 def _brackets(staircase: RankBounds, ranks: Ranks) -> list[tuple[Any, Any]]:
@@ -143,6 +150,8 @@ def _read_in_rounds(
     first, last = centered.bracket(ranks[order])
     widths = centered.hi[last] - centered.lo[first + 1]
     rounds = np.cumsum(np.maximum(widths, 0)) // source.rows_a_round
+    if rounds[0] == rounds[-1]:
+        return _read_round(source, bounds, ranks, allowed)
     candidates = least_error_candidates(bounds.combined.total, ranks)
     blocks_read = 0
     for number in np.unique(rounds):
@@ -154,20 +163,18 @@ def _read_in_rounds(
 
 def _read_round(source: Source, bounds: WindowBounds, ranks: Ranks, allowed: int) -> tuple[Candidates, int]:
     """Answers with history's ranks exact inside the brackets of the centered bounds."""
-    combined, history = bounds.combined, bounds.history
-    brackets = _brackets(combined.centered, ranks)
+    section, history = bounds.combined.around(ranks), bounds.history
+    brackets = _brackets(section.centered, ranks)
     intervals = merge_intervals(brackets)
     reads = plan_reads(history, intervals)
     if _needs_finer_marks(source, history, reads, len(ranks)):
-        history = with_footer_marks(source.blocks, history, intervals, _brackets(combined.total, ranks))
-        combined = combine_sides(history.staircase, combined.live)
-        brackets = _brackets(combined.centered, ranks)
+        history = with_footer_marks(source.blocks, history, intervals, _brackets(section.total, ranks))
+        section = combine_sides(history.staircase, section.live).between(*section.values[[0, -1]])
+        brackets = _brackets(section.centered, ranks)
         intervals = merge_intervals(brackets)
         reads = plan_reads(history, intervals)
     readings, blocks_read = read_intervals(source.blocks, history, intervals, reads)
-    first, last = combined.total.bracket(ranks)
-    section = combined.section(int(first.min()), int(last.max()))
-    narrowed = narrow_readings(readings, combined.live, ranks, brackets)
+    narrowed = narrow_readings(readings, section.live, ranks, brackets)
     exact = combine_sides(splice(section.history, narrowed), section.live)
     likely = bounds.sketch_gaps.likely_ranks(
         (exact.history.lo + exact.history.hi) / 2,
@@ -195,14 +202,16 @@ def _needs_finer_marks(source: Source, history: History, reads: Sequence[Planned
     return planned_rows(reads) > source.rows_a_run * len(history.runs) * targets
 
 
-def _with_exact_live_ranks(
-    source: Source, bounds: WindowBounds, intervals: Sequence[Interval]
-) -> WindowBounds:
-    """The bounds with exact live ranks inside the intervals."""
-    if not bounds.live_stored or not intervals:
-        return bounds
-    live = splice(bounds.combined.live, _read_live_rows(source, bounds, intervals))
-    return replace(bounds, combined=combine_sides(bounds.combined.history, live))
+def _with_exact_live_ranks(source: Source, bounds: WindowBounds, ranks: Ranks) -> WindowBounds:
+    """The bounds around the ranks, with exact live ranks inside the brackets."""
+    section = bounds.combined.around(ranks)
+    intervals = merge_intervals(_brackets(section.total, ranks))
+    live = splice(section.live, _read_live_rows(source, bounds, intervals))
+    return replace(
+        bounds,
+        combined=combine_sides(section.history, live),
+        sketch_gaps=SketchGaps.of([], bounds.history.dtype),
+    )
 
 
 def _read_live_rows(source: Source, bounds: WindowBounds, intervals: Sequence[Interval]) -> list[Reading]:

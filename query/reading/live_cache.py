@@ -12,17 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
+
+from numpy.typing import NDArray
 
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
+from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.runs.projection import Projection, Rows
 from tidemark.warehouse.snapshots.live_rows import check_live_rows, read_projection_rows
 from tidemark.warehouse.snapshots.snapshot import LiveCounts, Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
-
-ROW_BYTES = 40  # of a decoded row, estimated before it is decoded
 
 R = TypeVar("R", bound=Rows)
 
@@ -47,9 +50,9 @@ class LiveCache:
         self._memory = memory
         self._ranges: dict[str, set[BatchRange]] = {}  # by runs table, the ranges that may be cached
 
-    def fits(self, counts: LiveCounts) -> bool:
+    def fits(self, projection: Projection[Any], counts: LiveCounts) -> bool:
         """Whether the budget suffices for the decoded rows of all ranges."""
-        return sum(counts.values()) * ROW_BYTES <= self._memory.budget
+        return sum(counts.values()) * projection.row_bytes <= self._memory.budget
 
     def rows(
         self,
@@ -62,7 +65,7 @@ class LiveCache:
 
         DamagedWarehouse if `events` has other numbers of rows than the ledger.
         """
-        if self.fits(counts):
+        if self.fits(projection, counts):
             for batch_range in batches:
                 yield self._cached(snapshot, projection, batch_range, counts)
             return
@@ -71,6 +74,33 @@ class LiveCache:
             totals.append(rows_by_tick)
             yield LiveRows(projection.sort([rows]), rows_by_tick)
         check_live_rows(snapshot, counts, sum_tick_counts(totals).by_tick)
+
+    def values(
+        self,
+        snapshot: SnapshotReader | Snapshot,
+        projection: SortedValues,
+        batches: Sequence[BatchRange],
+        counts: LiveCounts,
+        window: Window,
+    ) -> Iterator[NDArray[Any]]:
+        """The sorted live values of a measure in a window, an array for each part of `rows`; errors as there.
+
+        What a window cuts out of a cached range is cached, too.
+        """
+        if not self.fits(projection, counts):
+            for part in self.rows(snapshot, projection, batches, counts):
+                yield _values_in(part.rows, window)
+            return
+        for batch_range in batches:
+            part = self._cached(snapshot, projection, batch_range, counts)
+            ticks = part.totals.ticks
+            if not len(ticks) or window.misses(int(ticks[0]), int(ticks[-1])):
+                continue
+            values: NDArray[Any] = part.rows.values
+            if not window.covers(int(ticks[0]), int(ticks[-1])):
+                cut = partial(_values_in, part.rows, window)
+                values = self._memory.get((projection.runs_table, batch_range, window), cut)
+            yield values
 
     def _cached(
         self,
@@ -103,6 +133,11 @@ class LiveCache:
 
         live: LiveRows[R] = self._memory.get((table, wanted), compute)
         return live
+
+
+def _values_in(rows: ValueRows, window: Window) -> NDArray[Any]:
+    values: NDArray[Any] = rows.values[window.holds(rows.ticks)]
+    return values
 
 
 def gaps(whole: BatchRange, parts: Sequence[BatchRange]) -> list[BatchRange]:

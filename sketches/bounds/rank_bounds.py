@@ -111,8 +111,10 @@ class RankBounds:
             raise EmptySketch("got a staircase without values; expected at least one; check n >= 1 first")
         ranks = np.asarray(r, INT64)
         # r - lo[j+1] falls with j and hi[j] + 1 - r rises. The second is larger exactly where
-        # hi[j] + 1 - r > r - lo[j+1]. So the best j is next to that crossing, on one side or the other.
-        crossing, end = np.zeros(ranks.shape, np.intp), np.full(ranks.shape, k, np.intp)
+        # hi[j] + 1 - r > r - lo[j+1]. So the best j is next to that crossing, on one side or the other. Below
+        # the bracket of r that is false, above it true.
+        crossing, last = self.bracket(ranks)
+        end = np.minimum(last + 1, k)
         while np.any(crossing < end):  # binary search: adding whole arrays would cost more than searching
             middle = np.minimum((crossing + end) // 2, k - 1)
             # Two ranks are never added: with 2**62 elements the sum would overflow int64.

@@ -109,7 +109,16 @@ def test_a_table_that_may_not_be_read_ends_with_1_and_is_named(
 
 @pytest.mark.parametrize(
     "line",
-    ["info", "quantile 0.5", "freq ATL", "create --measure x", "load --from-stream", "maintain", "verify"],
+    [
+        "info",
+        "quantile 0.5",
+        "freq ATL",
+        "create --measure x",
+        "load --from-stream",
+        "maintain",
+        "verify",
+        "alter --add-key delay",
+    ],
 )
 def test_a_file_is_no_warehouse(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "file"
@@ -140,6 +149,7 @@ def test_a_missing_java_is_told_by_what_needs_it(words: str, place: Path) -> Non
     changed["SPARK_CONF_DIR"] = str(place / "conf")
     before = files_of(place)
     lines = ["load --input {p}/a.csv --batch a", "create --measure x --schema x\tdouble", "maintain"]
+    lines += ["alter --add-key distance"]
     for line in lines if "PATH" in changed else lines[:1]:
         where = place / "new" if line.startswith("create") else place / "w"
         argv = [one.replace("\t", " ").format(p=place) for one in line.split(" ")]

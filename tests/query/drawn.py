@@ -62,6 +62,7 @@ def worlds(draw: st.DrawFn, *, live: bool = True) -> World:
         file_rows=draw(st.sampled_from([7, 50, 1000])),
         rows_a_run=draw(st.sampled_from([0, 5, 1000])),
         rows_a_round=draw(st.sampled_from([20, 2**22])),
+        live_fits=draw(st.booleans()),
     )
 
 

@@ -56,11 +56,17 @@ class World:
     file_rows: int = 50
     rows_a_run: int = 2**16
     rows_a_round: int = 2**24
+    live_fits: bool = False
 
     def rows(self, window: tuple[int, int] | None, *, live: bool | None = None) -> list[Any]:
         """The values of the rows in the window, NULLs too."""
         parts = self.runs + self.live if live is None else self.live if live else self.runs
         return [v for part in parts for v, tick in part if window is None or window[0] <= tick < window[1]]
+
+    def promised(self, mode: str, rows: int, live: int) -> Fraction:
+        """The greatest error of an answer over that many rows, of which `live` are live."""
+        inexact = {"quick": rows, "accurate": 0 if self.live_fits else live, "exact": 0}
+        return Fraction(str(self.eps)) * inexact[mode]
 
 
 def is_nan(value: Any) -> bool:
@@ -114,9 +120,7 @@ def check_quantile(world: World, answer: Any, phi: Any, mode: str, window: tuple
     assert max(0, r - le, lt + 1 - r) <= answer.error_bound
     assert answer.rank_lo <= le <= answer.rank_hi
     assert answer.low <= exact <= answer.high
-    eps = Fraction(str(world.eps))
-    promised = {"quick": eps * truth.n, "accurate": eps * live.n, "exact": 0}[mode]
-    assert answer.error_bound <= promised
+    assert answer.error_bound <= world.promised(mode, truth.n, live.n)
     if answer.error_bound == 0:
         assert answer.value == exact
 
@@ -159,6 +163,7 @@ class HandMadeSession(Session):
             lambda: self._live_chunks(view, window),
             rows_a_run=self.world.rows_a_run,
             rows_a_round=self.world.rows_a_round,
+            live_fits=self.world.live_fits,
         )
 
     def _live_chunks(self, view: View, window: Window) -> Iterator[NDArray[Any]]:
@@ -248,14 +253,9 @@ def check_rank(world: World, answer: Any, point: Any, mode: str, window: tuple[i
     """The bounds of a rank hold, and the promise is kept."""
     truth = Oracle.of(world.rows(window))
     m = Oracle.of(world.rows(window, live=True)).n
-    promised = {
-        "quick": Fraction(str(world.eps)) * truth.n,
-        "accurate": Fraction(str(world.eps)) * m,
-        "exact": 0,
-    }
     assert answer.rank_lo <= truth.le(point) <= answer.rank_hi
     assert answer.rank_lo <= answer.rank <= answer.rank_hi
-    assert answer.error_bound <= promised[mode]
+    assert answer.error_bound <= world.promised(mode, truth.n, m)
     assert (answer.N, answer.m) == (truth.n, m)
 
 

@@ -100,6 +100,7 @@ class ByTick(Projection[TickRows]):
     order = ("tick", "value")
     merges_equal = False
     min_block_cost = 0
+    row_bytes = 16
     texts = dictionaries = ()
     encoding = MappingProxyType[str, Any]({})
 

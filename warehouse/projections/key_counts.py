@@ -109,6 +109,8 @@ class KeyCounts(Projection[KeyRows]):
         """The columns that key_marks.py defines."""
         return key_marks.schema(self.key)
 
+    row_bytes = 40
+
     @property
     def min_block_cost(self) -> int:
         """Blocks are also bounded in bytes, so a block with few rows may cost as much as a full one."""

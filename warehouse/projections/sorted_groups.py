@@ -83,6 +83,7 @@ class SortedGroups(Projection[GroupRows]):
 
     merges_equal = False
     min_block_cost = 0
+    row_bytes = 40
 
     @property
     def name(self) -> str:

@@ -120,6 +120,7 @@ class SortedValues(Projection[ValueRows]):
     order = ("value",)
     merges_equal = False
     min_block_cost = 0
+    row_bytes = 16
     texts = ()
     dictionaries = ()
 

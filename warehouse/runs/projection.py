@@ -190,6 +190,10 @@ class Projection(Protocol[R]):
         """The minimum cost of a block, in rows, when a merge is divided into slices."""
 
     @property
+    def row_bytes(self) -> int:
+        """The memory that a sorted row takes, in bytes: an estimate before rows are decoded."""
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns of `events` that `decode` reads, without the tick."""
 

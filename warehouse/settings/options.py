@@ -148,12 +148,12 @@ class Options:
         declared = [" and ".join(declared) for declared in self.key_names]
         if not declared:
             raise InputError(
-                "the warehouse was created without a key. Create one with key='column' and load it."
+                "the warehouse was created without a key. Add one: `tidemark alter --add-key COLUMN`."
             )
         if wanted is not None and wanted not in map(frozenset, self.key_names):
             raise InputError(
-                f"no key {' and '.join(sorted(wanted))} here. Declared: {'; '.join(declared)}. Keys "
-                "are declared when a warehouse is created, for example keys=['origin', ['origin', 'dest']]."
+                f"no key {' and '.join(sorted(wanted))} here. Declared: {'; '.join(declared)}. Add "
+                f"one: `tidemark alter --add-key {','.join(sorted(wanted))}`."
             )
         if not self.columns:
             raise InputError("the warehouse has no rows yet: its first batch will fix the columns' types.")

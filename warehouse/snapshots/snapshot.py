@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from tidemark.warehouse.columns.keys import Key
@@ -28,7 +29,7 @@ from tidemark.warehouse.snapshots.system_tables import Contents
 LiveCounts: TypeAlias = Mapping[tuple[BatchRange, int], int]  # by range of the ledger and tick
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     """One measure at one moment: the marks of its runs, and the ledger rows of its live batches.
 
@@ -43,7 +44,7 @@ class View:
     batches: tuple[BatchRange, ...]
     live: tuple[LiveRow, ...]
 
-    @property
+    @cached_property
     def live_counts(self) -> LiveCounts:
         """The rows of `events` in the live batches."""
         return {(row.batches, row.tick): row.rows for row in self.live}
@@ -84,7 +85,7 @@ class GroupView:
         return [tick for _, tick in self.live_counts]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KeysView:
     """A key at one moment: the marks of its runs, and the ledger rows of its live batches.
 
@@ -107,7 +108,7 @@ class KeysView:
         """The path of the runs table, relative to the warehouse."""
         return self.projection.runs_table
 
-    @property
+    @cached_property
     def live_counts(self) -> LiveCounts:
         """The rows of `events` in the live batches."""
         return {(row.batches, row.tick): row.rows + row.nulls for row in self.live}
