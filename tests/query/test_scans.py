@@ -119,8 +119,8 @@ class World:
 
     uri: Path
     random: Random
-    history: list[Row] = field(default_factory=list)
-    live: list[Row] = field(default_factory=list)
+    history: list[Row] = field(default_factory=list, repr=False)
+    live: list[Row] = field(default_factory=list, repr=False)
     streamed: int = 0
 
     @classmethod
@@ -229,9 +229,7 @@ class Asked:
         """Whether a row of the window is selected and belongs to a group."""
         return (
             all(row[name] is not None for name in self.by)
-            and all(
-                plain(row, name) in {plain({name: v}, name) for v in values} for name, values in self.equal
-            )
+            and all(plain(row, name) in set(map(comparable, values)) for name, values in self.equal)
             and (self.text is None or EXPRESSIONS[self.text](row))
         )
 
@@ -243,8 +241,12 @@ def table(rows: Sequence[Row]) -> pa.Table:
 def plain(row: Row, name: str) -> Any:
     """The value of a column as Python compares it: NaN is a word, the zeros are one, floats have 32 bits."""
     value = row[name]
+    return comparable(float(np.float32(value)) if name == "f" and value is not None else value)
+
+
+def comparable(value: Any) -> Any:
+    """A value as Python compares it; what is asked for is not rounded, so 0.1 is no float of 32 bits."""
     if isinstance(value, float):
-        value = float(np.float32(value)) if name == "f" else value
         return "NaN" if math.isnan(value) else value + 0.0
     return value
 

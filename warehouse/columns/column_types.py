@@ -31,9 +31,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.arrow_scalars import zero_for_null
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, epoch_us, from_epoch_us
 from tidemark.warehouse.errors import InputError
 
@@ -79,7 +79,7 @@ def _as_numpy(array: pa.Array) -> NDArray[Any]:
 
 def encode_integers(array: pa.Array) -> NDArray[np.int64]:
     """Integers as int64; NULL as 0."""
-    return _as_numpy(pc.fill_null(array.cast(pa.int64()), 0))
+    return _as_numpy(zero_for_null(array.cast(pa.int64())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ class ColumnType:
 
 def _encode_doubles(array: pa.Array) -> NDArray[np.float64]:
     """Doubles, -0.0 as 0.0; NULL as 0.0."""
-    return _as_numpy(pc.fill_null(array.cast(pa.float64()), 0.0)) + 0.0
+    return _as_numpy(zero_for_null(array.cast(pa.float64()))) + 0.0
 
 
 def _encode_booleans(array: pa.Array) -> NDArray[np.int64]:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.arrow_scalars import zero_for_null
 from tidemark.warehouse.columns.arrow_types import TextNames
 from tidemark.warehouse.columns.column_types import (
     ColumnType,
@@ -188,7 +189,7 @@ def encode_keys(key: Key, array: pa.Array) -> KeyColumn:
     """An Arrow array of the key's own type, or of a dictionary of it, as names."""
     if key.is_text:
         coded_array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-        codes = pc.fill_null(coded_array.indices.cast(pa.int64()), 0)
+        codes = zero_for_null(coded_array.indices.cast(pa.int64()))
         return KeyColumn(as_names(coded_array.dictionary), as_numpy(codes), _nulls(coded_array))
     column = encode_column(key.column_type, array)
     return KeyColumn(_ordinals(column.stored) if key.is_double else column.stored, None, column.null)

@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyarrow import fs
 
+from tidemark.warehouse.columns.arrow_scalars import integer, text
 from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.keys import Key, KeyColumn
 from tidemark.warehouse.columns.value_encoding import (
@@ -253,8 +254,10 @@ def _batch_filter(table: pa.Table, batches: Sequence[BatchRange]) -> pa.ChunkedA
     mask = None
     for wanted in batches:
         in_range = pc.and_(
-            pc.equal(source, wanted.source),
-            pc.and_(pc.greater_equal(number, wanted.first), pc.less_equal(number, wanted.last)),
+            pc.equal(source, text(wanted.source)),
+            pc.and_(
+                pc.greater_equal(number, integer(wanted.first)), pc.less_equal(number, integer(wanted.last))
+            ),
         )
         mask = in_range if mask is None else pc.or_(mask, in_range)
     return mask if mask is not None else pc.less(number, number)

@@ -38,6 +38,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tidemark.sketches.hashing.row_hashes import splitmix
+from tidemark.warehouse.columns.arrow_scalars import empty_for_null, zero_for_null
 from tidemark.warehouse.columns.arrow_types import plain_type
 from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
 
@@ -51,15 +52,6 @@ _ROW_SEED = np.uint64(0xBB67AE8584CAA73B)
 _NAN_BITS = np.uint64(0x7FF8000000000000)
 _WORDS_PER_CHUNK = 2**13  # mixed at a time, so that they stay in the processor's cache
 _BYTES_PER_CHUNK = 2**14  # of texts, summed at a time
-
-# Built from buffers, because pa.array and pa.scalar import pandas, which readers do not need.
-_ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])
-_EMPTY = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])
-
-
-def _fill_null(array: pa.Array, filler: pa.Array) -> pa.Array:
-    """The array with NULL replaced by the single value of `filler`, cast to the array's type."""
-    return pc.fill_null(array, filler.cast(array.type)[0])
 
 
 # Columns
@@ -132,15 +124,13 @@ def _digest_words(chunk: pa.Array) -> Iterator[NDArray[Any]]:
     """The arrays to hash for a chunk: its values; for texts, the bytes and then the lengths."""
     kind = chunk.type
     if _is_text(kind):
-        data, offsets = _text_buffers(
-            _fill_null(chunk.cast(pa.binary()), _EMPTY) if chunk.null_count else chunk
-        )
+        data, offsets = _text_buffers(empty_for_null(chunk.cast(pa.binary())) if chunk.null_count else chunk)
         yield data[int(offsets[0]) : int(offsets[-1])]
         yield np.diff(offsets)
     elif pa.types.is_nested(kind) or pa.types.is_decimal(kind):
         yield value_hashes(chunk)
     else:
-        yield as_numpy(_fill_null(_as_number(chunk), _ZERO) if chunk.null_count else _as_number(chunk))
+        yield as_numpy(zero_for_null(_as_number(chunk)) if chunk.null_count else _as_number(chunk))
 
 
 def _text_buffers(chunk: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -281,7 +271,7 @@ def value_hashes(column: pa.Array) -> Hashes:
 
 def _list_lengths(lists: pa.Array) -> NDArray[np.int64]:
     """The number of items of each list; 0 for NULL."""
-    return as_numpy(_fill_null(pc.list_value_length(lists), _ZERO)).astype(np.int64)
+    return as_numpy(zero_for_null(pc.list_value_length(lists))).astype(np.int64)
 
 
 def _list_hashes(column: pa.Array, *, ordered: bool) -> Hashes:
@@ -308,9 +298,9 @@ def _scalar_words(column: pa.Array) -> Hashes:
     """64 bits for each value of a column that is not nested or decimal; NULL as 0 or empty text."""
     kind = column.type
     if pa.types.is_floating(kind):
-        floats = as_numpy(_fill_null(column.cast(pa.float64()), _ZERO))
+        floats = as_numpy(zero_for_null(column.cast(pa.float64())))
         return np.where(np.isnan(floats), _NAN_BITS, floats.view(np.uint64))
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         # As binary: some engines store bytes in text columns that are not valid UTF-8.
-        return text_hashes(_fill_null(column.cast(pa.binary()), _EMPTY))
-    return as_numpy(_fill_null(_as_number(column).cast(pa.int64()), _ZERO)).view(np.uint64)
+        return text_hashes(empty_for_null(column.cast(pa.binary())))
+    return as_numpy(zero_for_null(_as_number(column).cast(pa.int64()))).view(np.uint64)

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark.sketches.hashing.row_hashes import splitmix
+from tidemark.warehouse.columns.arrow_scalars import zero_for_null
 from tidemark.warehouse.columns.keys import (
     Key,
     Names,
@@ -316,7 +316,7 @@ def _values_and_kinds(stored: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     else:
         array = single_array(stored)
         null = as_numpy_bools(array.is_null())
-        values = as_numpy(pc.fill_null(array, pa.scalar(0, array.type)))
+        values = as_numpy(zero_for_null(array))
     kinds = np.where(null, NULL, NUMBER)
     if values.dtype.kind == "f":
         kinds[np.isnan(values)] = NAN
