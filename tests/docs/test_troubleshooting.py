@@ -166,4 +166,4 @@ def _told_by(file: str, start: str, names: dict[str, Any]) -> str:
 
 
 def test_another_text_is_caught() -> None:
-    assert not is_shown(QUOTED["No key"].replace("Create", "Make"), QUOTED["No key"])
+    assert not is_shown(QUOTED["No key"].replace("Add", "Make"), QUOTED["No key"])
