@@ -221,7 +221,7 @@ def _many_batches(spark: SparkSession, folder: Path, section: Section, sizes: Si
         summary = TickSummary(FIRST_DAY, len(rows), times, (MeasureSummary("value", 0, 0, sketch),))
         assert ledger_table.append_batch(store, eps, "s", number, [summary])
     ordered = np.sort(np.concatenate(values))
-    for answer in query.open(uri).quantile(PHIS):
+    for answer in query.open(uri, memory=0).quantile(PHIS):
         le, lt = (int(np.searchsorted(ordered, answer.value, side)) for side in ("right", "left"))
         r = max(1, int(np.ceil(answer.phi * len(ordered))))
         assert len(ordered) == answer.N
@@ -235,7 +235,7 @@ def _many_batches(spark: SparkSession, folder: Path, section: Section, sizes: Si
 def _opened(uri: str) -> float:
     def once() -> float:
         began = time.perf_counter()
-        query.open(uri).quantile(0.5)
+        query.open(uri, memory=0).quantile(0.5)
         return time.perf_counter() - began
 
     return statistics.median(once() for _ in range(5))
