@@ -221,6 +221,7 @@ def _many_batches(spark: SparkSession, folder: Path, section: Section, sizes: Si
         summary = TickSummary(FIRST_DAY, len(rows), times, (MeasureSummary("value", 0, 0, sketch),))
         assert ledger_table.append_batch(store, eps, "s", number, [summary])
     ordered = np.sort(np.concatenate(values))
+    # memory=0: the summaries are in the ledger, but their rows are not in `events`.
     for answer in query.open(uri, memory=0).quantile(PHIS):
         le, lt = (int(np.searchsorted(ordered, answer.value, side)) for side in ("right", "left"))
         r = max(1, int(np.ceil(answer.phi * len(ordered))))

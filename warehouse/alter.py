@@ -64,8 +64,8 @@ def alter(
     was changed. The cost is that of sorting all rows once per key, and once per group and measure.
     """
     store = Store.from_uri(uri, storage_options, tuning)
-    check_additions(store, add_key, add_group)
-    keys, groups = _columns(add_key), _columns(add_group)
+    keys, groups = _additions(add_key, add_group)
+    store.check_place(writing=True)
     executor = executor_for(spark, store.tuning)
 
     def commit_options() -> Options:
@@ -102,16 +102,20 @@ def alter(
 def check_additions(
     store: Store, add_key: str | Sequence[str] | None, add_group: str | Sequence[str] | None
 ) -> None:
-    """InputError as `alter`, and if the warehouse cannot be written; nothing is changed."""
-    if add_key is None and add_group is None:
-        raise InputError("alter needs add_key or add_group: a column, or a list of columns.")
-    keys, groups = _columns(add_key), _columns(add_group)
+    """InputError as `alter`, before a Spark session is started; nothing is changed."""
+    keys, groups = _additions(add_key, add_group)
     store.check_place(writing=True)
     _with_keys(read_options(store), keys, groups)
 
 
-def _columns(given: str | Sequence[str] | None) -> list[Columns]:
-    return [] if given is None else [columns_of_key(given)]
+def _additions(
+    add_key: str | Sequence[str] | None, add_group: str | Sequence[str] | None
+) -> tuple[list[Columns], list[Columns]]:
+    """The new keys and the new groups; InputError if there are none."""
+    if add_key is None and add_group is None:
+        raise InputError("alter needs add_key or add_group: a column, or a list of columns.")
+    keys, groups = ([] if given is None else [columns_of_key(given)] for given in (add_key, add_group))
+    return keys, groups
 
 
 def _with_keys(options: Options, keys: list[Columns], groups: list[Columns]) -> Options | None:

@@ -88,7 +88,7 @@ class CombinedBounds:
 
     def _section(self, first: int, last: int) -> CombinedBounds:
         return CombinedBounds(
-            *(_section(bounds, first, last) for bounds in (self.total, self.live, self.centered))
+            *(_steps(bounds, first, last) for bounds in (self.total, self.live, self.centered))
         )
 
 
@@ -217,7 +217,7 @@ def combine_or_empty(staircases: Sequence[RankBounds], dtype: np.dtype[Any]) -> 
     return combine([*staircases, RankBounds.empty(dtype)])
 
 
-def _section(bounds: RankBounds, first: int, last: int) -> RankBounds:
+def _steps(bounds: RankBounds, first: int, last: int) -> RankBounds:
     return replace(
         bounds,
         values=bounds.values[first : last + 1],

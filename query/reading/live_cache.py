@@ -32,10 +32,14 @@ R = TypeVar("R", bound=Rows)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveRows(Generic[R]):
-    """The sorted rows of a projection in a range of batches, and all rows of the range by tick."""
+    """The sorted rows of a projection in a range of batches, and all rows of the range by tick.
+
+    batch_range: the range, if it is cached; None for a piece of one.
+    """
 
     rows: R
     totals: TickCounts
+    batch_range: BatchRange | None = None
 
     @property
     def nbytes(self) -> int:
@@ -87,20 +91,17 @@ class LiveCache:
 
         What a window cuts out of a cached range is cached, too.
         """
-        if not self.fits(projection, counts):
-            for part in self.rows(snapshot, projection, batches, counts):
-                yield _values_in(part.rows, window)
-            return
-        for batch_range in batches:
-            part = self._cached(snapshot, projection, batch_range, counts)
+        for part in self.rows(snapshot, projection, batches, counts):
             ticks = part.totals.ticks
             if not len(ticks) or window.misses(int(ticks[0]), int(ticks[-1])):
                 continue
-            values: NDArray[Any] = part.rows.values
-            if not window.covers(int(ticks[0]), int(ticks[-1])):
+            if window.covers(int(ticks[0]), int(ticks[-1])):
+                yield part.rows.values
+            elif part.batch_range is None:
+                yield _values_in(part.rows, window)
+            else:
                 cut = partial(_values_in, part.rows, window)
-                values = self._memory.get((projection.runs_table, batch_range, window), cut)
-            yield values
+                yield self._memory.get((projection.runs_table, part.batch_range, window), cut)
 
     def _cached(
         self,
@@ -124,7 +125,7 @@ class LiveCache:
                 [*(part.rows for part in parts.values()), projection.sort([rows for rows, _ in pieces])]
             )
             totals = [part.totals for part in parts.values()] + [by_tick for _, by_tick in pieces]
-            live = LiveRows(merged, sum_tick_counts(totals))
+            live = LiveRows(merged, sum_tick_counts(totals), wanted)
             check_live_rows(snapshot, counts, live.totals.by_tick, wanted)
             for batch_range in parts:
                 self._memory.drop((table, batch_range))

@@ -24,13 +24,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.arrow_types import plain_type
 from tidemark.warehouse.columns.column_types import find_column_type, key_type_names
 from tidemark.warehouse.columns.keys import (
     Key,
     KeyColumn,
     Name,
-    arrow_array,
     encode_keys,
     find_names,
     names_from,

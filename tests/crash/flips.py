@@ -3,7 +3,7 @@
     python -m tests.crash.flips SEED TRIALS FOLDER [unchecked]
 
 A trial changes a bit, a byte, a few bytes or the length of one data file of a copy. A reader that has seen
-nothing is then asked a seventh of all questions, in one window or another: each answer is the one of the
+nothing is then asked a third of all questions, in one window or another: each answer is the one of the
 sound warehouse, or DamagedWarehouse. Every few trials a load that merges comes after the damage: it says
 DamagedWarehouse or makes runs that are right, so that the warehouse is sound once the file is put back.
 
@@ -206,7 +206,7 @@ def run(seed: int, trials: int, folder: Path, *, unchecked: bool) -> dict[str, A
         sound = chance.choice(kinds[kind])
         path = copy / sound.relative_to(loader.uri)
         way, window = damage(path, chance), chance.randrange(len(WINDOWS))
-        found_now = answers(str(copy), [window], lambda: unchecked or chance.random() < 0.15)
+        found_now = answers(str(copy), [window], lambda: unchecked or chance.random() < 0.3)
         outcomes = [judge(name, told, true.get(name)) for name, told in found_now]
         bad = [text for text in outcomes if text.startswith(("foreign", "wrong"))]
         if trial % LOAD_EVERY == 0 and not bad:

@@ -12,19 +12,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.query.groupworld import BATCHES, HOUR, START, GroupWorld, check_quantile, group_of
+from tests.query.groupworld import (
+    BATCHES,
+    HOUR,
+    MEASURES,
+    PHIS,
+    START,
+    WINDOWS,
+    GroupWorld,
+    check_quantile,
+    group_of,
+)
 from tidemark.query import EmptyWindow, InputError
 from tidemark.query.groups import group_slices
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.warehouse.projections import group_rows
 
 SOME = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
-PHIS = [0, 0.1, 0.5, 0.9, 0.999, 1]
 MODES = st.sampled_from(["quick", "accurate", "exact"])
-MEASURES = st.sampled_from(["value", "price"])
-WINDOWS = st.none() | st.tuples(st.integers(0, 24), st.integers(1, 12)).map(
-    lambda ticks: (START + ticks[0] * HOUR, START + (ticks[0] + ticks[1]) * HOUR)
-)
 WHERE = st.sampled_from(
     [
         {"origin": "a"},

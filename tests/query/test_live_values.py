@@ -11,8 +11,17 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.query.groupworld import BATCHES, EPS, HOUR, START, GroupWorld, check_quantile
-from tests.query.test_groups import MEASURES, PHIS, WINDOWS
+from tests.query.groupworld import (
+    BATCHES,
+    EPS,
+    HOUR,
+    MEASURES,
+    PHIS,
+    START,
+    WINDOWS,
+    GroupWorld,
+    check_quantile,
+)
 from tidemark import query
 from tidemark.query.reading import live_cache
 from tidemark.query.reading.live_cache import LiveCache

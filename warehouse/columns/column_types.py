@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.arrow_scalars import zero_for_null
+from tidemark.warehouse.columns.arrow_buffers import zero_for_null
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, epoch_us, from_epoch_us
 from tidemark.warehouse.errors import InputError
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.arrow_buffers import binary_array
 from tidemark.warehouse.columns.keys import (
     Key,
     KeyColumn,
@@ -32,7 +33,6 @@ from tidemark.warehouse.columns.keys import (
     Names,
     as_names,
     encode_keys,
-    names_from_bytes,
     take_names,
     unify_names,
 )
@@ -194,10 +194,10 @@ def _encode_tuples(columns: Sequence[Names]) -> Names:
             )
             parts.append(fixed.cast(pa.large_binary()))
         elif pc.any(pc.match_substring(names, "\x00")).as_py():
-            parts.append(names_from_bytes([_encoded(name) for name in names.to_pylist()]))
+            parts.append(binary_array([_encoded(name) for name in names.to_pylist()]))
         else:
-            parts.append(pc.binary_join_element_wise(names, names_from_bytes([_END])[0], _NOTHING))
+            parts.append(pc.binary_join_element_wise(names, binary_array([_END])[0], _NOTHING))
     return as_names(pc.binary_join_element_wise(*parts, _NOTHING))
 
 
-_NOTHING = names_from_bytes([b""])[0]
+_NOTHING = binary_array([b""])[0]

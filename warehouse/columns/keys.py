@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.arrow_scalars import zero_for_null
+from tidemark.warehouse.columns.arrow_buffers import arrow_array, binary_array, zero_for_null
 from tidemark.warehouse.columns.arrow_types import TextNames
 from tidemark.warehouse.columns.column_types import (
     ColumnType,
@@ -226,22 +226,14 @@ def stored_keys(key: Key, names: Names, *, marked: bool = False) -> pa.Array:
 
 def no_names(key: Key) -> Names:
     """Names of the key's kind, of length 0."""
-    return names_from_bytes([]) if key.is_text else np.empty(0, dtype=np.int64)
+    return binary_array([]) if key.is_text else np.empty(0, dtype=np.int64)
 
 
 def names_from(key: Key, names: Sequence[Name]) -> Names:
     """The single names as an array."""
     if key.is_text:
-        return names_from_bytes(cast("Sequence[bytes]", names))
+        return binary_array(cast("Sequence[bytes]", names))
     return np.array(names, dtype=np.int64)
-
-
-def names_from_bytes(texts: Sequence[bytes]) -> TextNames:
-    """Text names. pa.array would import pandas, which readers do not need."""
-    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
-    names: TextNames = pa.Array.from_buffers(pa.large_binary(), len(texts), buffers)
-    return names
 
 
 def take_names(names: Names, indices: NDArray[Any]) -> Names:
@@ -250,13 +242,6 @@ def take_names(names: Names, indices: NDArray[Any]) -> Names:
         numbers: NDArray[np.int64] = names[indices]
         return numbers
     return names.take(arrow_array(np.asarray(indices, dtype=np.int64)))
-
-
-def arrow_array(numbers: NDArray[Any]) -> pa.Array:
-    """The numbers as an Arrow array without a copy. pa.array would import pandas."""
-    contiguous = np.ascontiguousarray(numbers)
-    kind = pa.from_numpy_dtype(contiguous.dtype)
-    return pa.Array.from_buffers(kind, len(contiguous), [None, pa.py_buffer(contiguous)])
 
 
 def join_names(parts: Sequence[Names]) -> Names:

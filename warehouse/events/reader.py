@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from tidemark.warehouse.columns.arrow_scalars import integer, text
+from tidemark.warehouse.columns.arrow_buffers import integer, text
 from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.keys import Key, KeyColumn
 from tidemark.warehouse.columns.value_encoding import (

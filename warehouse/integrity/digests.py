@@ -38,7 +38,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tidemark.sketches.hashing.row_hashes import splitmix
-from tidemark.warehouse.columns.arrow_scalars import empty_for_null, zero_for_null
+from tidemark.warehouse.columns.arrow_buffers import empty_for_null, zero_for_null
 from tidemark.warehouse.columns.arrow_types import plain_type
 from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
 

@@ -21,7 +21,8 @@ from deltalake import DeltaTable
 from deltalake.schema import StructType
 
 from tidemark.sketches import ECM, GK, SketchError
-from tidemark.warehouse.columns.keys import Names, names_from_bytes
+from tidemark.warehouse.columns.arrow_buffers import binary_array
+from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.delta.store import KEYS, MORE_KEYS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
@@ -130,7 +131,7 @@ def _keys_row(keys: KeySummary | None) -> dict[str, Any] | None:
 def names_in(keys: Mapping[str, Any]) -> Names:
     """The listed names of the value of a row's column `keys`."""
     if keys["numbers"] is None:
-        return names_from_bytes(keys["texts"])
+        return binary_array(keys["texts"])
     return np.array(keys["numbers"], dtype=np.int64)
 
 

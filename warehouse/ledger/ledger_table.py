@@ -28,7 +28,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from tidemark.warehouse.cascade import LEVELS
-from tidemark.warehouse.columns.keys import arrow_array
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.events.reader import BatchRange

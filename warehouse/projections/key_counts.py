@@ -67,6 +67,7 @@ class KeyCounts(Projection[KeyRows]):
 
     order = ("key", "tick")
     merges_equal = True
+    row_bytes = 40
 
     @property
     def name(self) -> str:
@@ -108,8 +109,6 @@ class KeyCounts(Projection[KeyRows]):
     def marks_schema(self) -> pa.Schema:
         """The columns that key_marks.py defines."""
         return key_marks.schema(self.key)
-
-    row_bytes = 40
 
     @property
     def min_block_cost(self) -> int:

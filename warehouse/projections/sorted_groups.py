@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.sketches.hashing.row_hashes import splitmix
-from tidemark.warehouse.columns.arrow_scalars import zero_for_null
+from tidemark.warehouse.columns.arrow_buffers import zero_for_null
 from tidemark.warehouse.columns.keys import (
     Key,
     Names,

@@ -1,0 +1,48 @@
+"""Arrow arrays and scalars from buffers, for readers: pa.array and pa.scalar would import pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.arrow_types import TextNames
+
+
+def arrow_array(numbers: NDArray[Any]) -> pa.Array:
+    """The numbers as an Arrow array, without a copy if they are contiguous."""
+    contiguous = np.ascontiguousarray(numbers)
+    kind = pa.from_numpy_dtype(contiguous.dtype)
+    return pa.Array.from_buffers(kind, len(contiguous), [None, pa.py_buffer(contiguous)])
+
+
+def binary_array(texts: Sequence[bytes]) -> TextNames:
+    """The texts as an array of large binary."""
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    array: TextNames = pa.Array.from_buffers(pa.large_binary(), len(texts), buffers)
+    return array
+
+
+def integer(value: int) -> pa.Scalar:
+    """The int64 scalar."""
+    return arrow_array(np.array([value]))[0]
+
+
+def text(value: str) -> pa.Scalar:
+    """The string scalar."""
+    return binary_array([value.encode()])[0].cast(pa.string())
+
+
+def zero_for_null(array: pa.Array) -> pa.Array:
+    """The array of numbers with 0 for NULL."""
+    return pc.fill_null(array, integer(0).cast(array.type))
+
+
+def empty_for_null(array: pa.Array) -> pa.Array:
+    """The array of texts or bytes with the empty one for NULL."""
+    return pc.fill_null(array, binary_array([b""])[0].cast(array.type))
