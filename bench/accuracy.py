@@ -31,6 +31,7 @@ from tidemark import query, stream, warehouse
 from tidemark.query.reader import Mode
 from tidemark.sketches import GK
 from tidemark.warehouse.columns.tick_counts import TickCounts
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import STEPS, Store
 from tidemark.warehouse.events import steps
@@ -179,7 +180,7 @@ def _ask_tidemark(
 
 def _cached_bytes(live: Rows, budget: int) -> int:
     """The part of the budget for the live rows: what they take, or 0 if little would be left for the rest."""
-    live_bytes = live.rows * SortedValues.row_bytes
+    live_bytes = SortedValues(Measure("value", "double")).sorted_bytes(live.rows, ticks=1)
     return live_bytes if live_bytes <= 0.8 * budget else 0
 
 

@@ -65,11 +65,10 @@ def _windows(
     request: MeasureRequest, view: View | GroupView, tick_us: int | None
 ) -> tuple[Window, list[Window]]:
     """The window of a question, and its parts: itself without `every`. EmptyWindow if there is no part."""
-    ticks = tick_range(view)
-    window = choose_window(lambda: ticks, request.last, request.between, tick_us)
+    window = choose_window(lambda: tick_range(view), request.last, request.between, tick_us)
     if request.every is None:
         return window, [window]
-    parts = split_window(window, ticks, request.every, tick_us)
+    parts = split_window(window, tick_range(view), request.every, tick_us)
     if not parts:
         raise empty_window(view, window, 0, tick_us)
     return window, parts

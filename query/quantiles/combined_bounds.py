@@ -201,7 +201,7 @@ def narrow_readings(
         ends = np.clip([first, last], 0, len(rows) - 1)
         low, high = np.partition(rows, ends)[ends]
         cuts = [
-            (piece, int(np.searchsorted(piece, low)), int(np.searchsorted(piece, high, "right")))
+            (piece, int(piece.searchsorted(low)), int(piece.searchsorted(high, "right")))
             for piece in reading.pieces
         ]
         before = max([interval.lower, *(piece[i - 1] for piece, i, _ in cuts if i)])

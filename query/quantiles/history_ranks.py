@@ -97,11 +97,11 @@ def read_intervals(
             for read in using
         ]
 
-    parts, blocks_read = read_row_ranges(blocks, history.root, wanted, select)
+    parts, blocks_read = read_row_ranges(blocks, history.root, wanted, select, copy=False)
     numbers = history.in_memory
-    below = [int(np.searchsorted(numbers, interval.lower, side="right")) for interval in intervals]
+    below = [int(numbers.searchsorted(interval.lower, side="right")) for interval in intervals]
     inside = [
-        [numbers[start : int(np.searchsorted(numbers, interval.upper, side="left"))]]
+        [numbers[start : int(numbers.searchsorted(interval.upper, side="left"))]]
         for start, interval in zip(below, intervals, strict=True)
     ]
     for read in reads:

@@ -221,8 +221,8 @@ def _read_live_rows(source: Source, bounds: WindowBounds, intervals: Sequence[In
     below, rows = np.zeros(len(lowers), dtype=np.int64), 0
     pieces = [[lowers[:0]] for _ in intervals]
     for values in source.live_values():
-        starts = np.searchsorted(values, lowers, side="right")
-        stops = np.searchsorted(values, uppers, side="left")
+        starts = values.searchsorted(lowers, side="right")
+        stops = values.searchsorted(uppers, side="left")
         below += starts
         rows += len(values)
         for interval_pieces, start, stop in zip(pieces, starts, stops, strict=True):

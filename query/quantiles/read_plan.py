@@ -63,7 +63,7 @@ class BlockRows:
 
     before: how many stand before the anchor.
     below: how many are <= the interval's lower end.
-    inside: the sorted values inside the interval.
+    inside: the sorted values inside the interval, a copy of those in the block.
     """
 
     before: int
@@ -122,8 +122,8 @@ def plan_row_range(run: RunValues, anchors: Anchors | None, interval: Interval) 
 
 def _marks_around(run: RunValues, interval: Interval) -> tuple[int, int]:
     """The last mark <= lower (-1 if none is) and the first mark >= upper (the number of marks if none is)."""
-    i = int(np.searchsorted(run.values, interval.lower, side="right")) - 1
-    return i, int(np.searchsorted(run.values, interval.upper, side="left"))
+    i = int(run.values.searchsorted(interval.lower, side="right")) - 1
+    return i, int(run.values.searchsorted(interval.upper, side="left"))
 
 
 def _extend_to_anchor(start: int, stop: int, anchors: Anchors) -> RowRange:
@@ -173,9 +173,9 @@ def select_rows(
     else:
         in_window = window.holds(ticks[lo:hi])
         before, values = int(np.count_nonzero(in_window[:before])), values[in_window]
-    i = int(np.searchsorted(values, interval.lower, side="right"))
-    j = int(np.searchsorted(values, interval.upper, side="left"))
-    return BlockRows(before, i, values[i:j])
+    i = int(values.searchsorted(interval.lower, side="right"))
+    j = int(values.searchsorted(interval.upper, side="left"))
+    return BlockRows(before, i, values[i:j].copy())
 
 
 def with_finer_marks(

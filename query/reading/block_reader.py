@@ -4,6 +4,10 @@ A run file never changes and its path is never reused. So each footer is parsed 
 file stays mapped until a newer version of its table is read or too many files are mapped. Mapped pages count
 as memory of this process, so they are released after every MAPPED_GROUPS row groups. Blocks are not cached:
 reading one takes a fraction of a millisecond. Every error names the file.
+
+Doubles that are stored plain and uncompressed (run_files.py) are taken out of the mapped file, which takes a
+fifth of the time of decoding their row group. Their place follows from the footer, and their digest proves
+that it was right. If it was not, they are decoded as all other columns are.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
@@ -24,7 +28,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.integrity.digests import ColumnsByName, columns_by_name
+from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest, columns_by_name
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.marks import RunFile
 
@@ -35,6 +39,8 @@ MAPPED_GROUPS = 64  # row groups whose pages stay in memory, about 128 KB each
 MAPPED_FILES = 256  # files that are mapped at once
 # Threads share a long range of rows; a short range opens its file once.
 GROUPS_PER_TASK = 4
+# A page of doubles begins with a header, its levels and no more; Parquet gives no length of the header alone.
+PAGE_HEAD = 256
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -51,6 +57,23 @@ class Footer:
     metadata: Any
     columns: Mapping[str, int]
     edges: NDArray[np.int64]
+    _plain_ends: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def plain_end(self, group: int, name: str) -> int:
+        """Where the doubles of a row group's column end in the file; 0 if they are not one plain page."""
+        end = self._plain_ends.get((group, name))
+        if end is None:
+            chunk = self.metadata.row_group(group).column(self.columns[name])
+            head = chunk.total_compressed_size - 8 * chunk.num_values
+            is_plain = (
+                chunk.physical_type == "DOUBLE"
+                and chunk.compression == "UNCOMPRESSED"
+                and set(chunk.encodings) <= {"PLAIN", "RLE"}
+                and 0 < head <= PAGE_HEAD
+            )
+            end = chunk.data_page_offset + chunk.total_compressed_size if is_plain else 0
+            self._plain_ends[group, name] = end
+        return end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +87,7 @@ class _OpenFile:
 
     file: pq.ParquetFile
     mapped: mmap.mmap | None
-    columns: Mapping[str, int]
+    footer: Footer
     identity: tuple[int, ...]
 
 
@@ -149,11 +172,14 @@ class BlockReader:
         groups: Sequence[int],
         columns: Sequence[str],
         dictionaries: Sequence[str] = (),
+        *,
+        copy: bool = True,
     ) -> list[ColumnsByName]:
         """Columns of whole row groups of one file, one `ColumnsByName` per row group.
 
         root: the folder of the table, relative to the warehouse.
         dictionaries: the columns to decode as dictionaries.
+        copy: False if plain doubles may be views of the mapped file, for a caller that uses them at once.
 
         Raises DamagedWarehouse if the file is missing, damaged, or its checksums differ from those of its
         marks. Cost: one read per row group.
@@ -167,16 +193,8 @@ class BlockReader:
             identity = self._identity(path)
             if opened is None or opened.identity != identity:
                 footer = self.footer(root, file)
-                opened = _OpenFile(*self._open(path, footer, dictionaries), footer.columns, identity)
-            # ParquetFile.read_row_group looks up the columns by name each time, a fifth of a block's cost.
-            read_group = opened.file.reader.read_row_group
-            indices = [opened.columns[name] for name in columns]
-            blocks = [
-                columns_by_name(read_group(g, column_indices=indices, use_threads=False)) for g in groups
-            ]
-            if file.digests is not None:
-                for group, block in zip(groups, blocks, strict=True):
-                    file.digests.check_block(group, block)
+                opened = _OpenFile(*self._open(path, footer, dictionaries), footer, identity)
+            blocks = [_read_block(opened, file, group, columns, copy) for group in groups]
         open_files[key] = opened
         self._groups_read += len(groups)
         if self._groups_read > MAPPED_GROUPS:
@@ -239,3 +257,40 @@ class BlockReader:
 
     def _reading(self, path: str) -> AbstractContextManager[None]:
         return report_unreadable_file(f"{path} of the warehouse {self._store.uri}")
+
+
+def _read_block(
+    opened: _OpenFile, file: RunFile, group: int, columns: Sequence[str], copy: bool
+) -> ColumnsByName:
+    """The columns of a row group; ValueError if they are not what was written."""
+    block: dict[str, Any] = {}
+    for name in columns:
+        values = _plain_doubles(opened, file, group, name, copy)
+        if values is not None:
+            block[name] = values
+    if len(block) == len(columns):
+        return block
+    indices = [opened.footer.columns[name] for name in columns if name not in block]
+    # ParquetFile.read_row_group looks up the columns by name each time, a fifth of a block's cost.
+    decoded = columns_by_name(
+        opened.file.reader.read_row_group(group, column_indices=indices, use_threads=False)
+    )
+    if file.digests is not None:
+        file.digests.check_block(group, decoded)
+    return {**block, **decoded}
+
+
+def _plain_doubles(
+    opened: _OpenFile, file: RunFile, group: int, name: str, copy: bool
+) -> NDArray[np.float64] | None:
+    """The doubles of a mapped file; None if they must be decoded, or have another digest."""
+    if opened.mapped is None or file.digests is None:
+        return None
+    end = opened.footer.plain_end(group, name)
+    rows = int(opened.footer.edges[group + 1] - opened.footer.edges[group])
+    if not 8 * rows < end <= len(opened.mapped):
+        return None
+    values = np.frombuffer(opened.mapped, np.float64, rows, end - 8 * rows)
+    if copy:
+        values = values.copy()
+    return values if column_digest(values) == file.digests.blocks[name][group] else None

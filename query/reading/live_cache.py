@@ -53,10 +53,18 @@ class LiveCache:
     def __init__(self, memory: LRUCache[Any]) -> None:
         self._memory = memory
         self._ranges: dict[str, set[BatchRange]] = {}  # by runs table, the ranges that may be cached
+        self._fitting: dict[str, tuple[LiveCounts, bool]] = {}  # by runs table, the newest answer of `fits`
 
     def fits(self, projection: Projection[Any], counts: LiveCounts) -> bool:
-        """Whether the budget suffices for the decoded rows of all ranges."""
-        return sum(counts.values()) * projection.row_bytes <= self._memory.budget
+        """Whether the budget suffices for the decoded rows of all ranges. O(1) if asked again."""
+        known = self._fitting.get(projection.runs_table)
+        if known is None or known[0] is not counts:
+            by_range: dict[BatchRange, list[int]] = {}
+            for (batch_range, _), rows in counts.items():
+                by_range.setdefault(batch_range, []).append(rows)
+            needed = sum(projection.sorted_bytes(sum(rows), len(rows)) for rows in by_range.values())
+            known = self._fitting[projection.runs_table] = counts, needed <= self._memory.budget
+        return known[1]
 
     def rows(
         self,

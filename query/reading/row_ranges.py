@@ -39,11 +39,14 @@ def read_row_ranges(
     wanted: Sequence[RowsWanted],
     process: Process[T],
     dictionaries: Sequence[str] = (),
+    *,
+    copy: bool = True,
 ) -> tuple[list[T], int]:
     """The results of `process` for all row groups of the ranges, in no defined order, and how many were read.
 
     root: the folder of the runs table, relative to the warehouse.
     dictionaries: the columns to decode as dictionaries.
+    copy: False if `process` keeps nothing of a row group but copies, see `BlockReader.read`.
 
     `process` runs in several threads on an object store. Raises DamagedWarehouse if a file is missing or does
     not match its marks.
@@ -67,7 +70,7 @@ def read_row_ranges(
 
     def work(task: tuple[RunFile, tuple[str, ...], NDArray[np.int64], dict[int, list[int]]]) -> list[T]:
         file, columns, edges, share = task
-        decoded = blocks.read(root, file, list(share), columns, dictionaries)
+        decoded = blocks.read(root, file, list(share), columns, dictionaries, copy=copy)
         results: list[T] = []
         for (group, ranges), block in zip(share.items(), decoded, strict=True):
             results += process(block, file.first + int(edges[group]), ranges)
@@ -89,5 +92,5 @@ def row_groups(file: RunFile, footer: Footer, start: int, stop: int) -> range:
     start, stop = max(start - file.first, 0), min(stop - file.first, int(footer.edges[-1]))
     if start >= stop:
         return range(0)
-    first = int(np.searchsorted(footer.edges, start, side="right")) - 1
-    return range(first, int(np.searchsorted(footer.edges, stop, side="left")))
+    first = int(footer.edges.searchsorted(start, side="right")) - 1
+    return range(first, int(footer.edges.searchsorted(stop, side="left")))

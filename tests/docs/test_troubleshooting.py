@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -37,6 +38,7 @@ PROVOKED: dict[str, Callable[[Names], object]] = {
     "Not a duration": lambda at: at["wh"].quantile(0.5, last="1 month"),
     "Two windows at once": lambda at: at["wh"].quantile(0.5, last="7d", between=("2001-02-01", None)),
     "No key": lambda at: _without_key(at).frequency("ATL"),
+    "A group that is not in history yet": lambda at: _half_altered(at).quantile(0.5, where={"origin": "ATL"}),
     "The same batch with other rows": lambda at: _load(at, at["flights"].limit(10), "2001-02"),
     "Other options": lambda at: warehouse.create(at["spark"], "flights", ["delay", "distance"], eps=0.001),
     "Other columns": lambda at: _load(at, at["flights"].withColumnRenamed("destination", "dest")),
@@ -104,6 +106,21 @@ def _empty(spark: SparkSession) -> query.Warehouse:
 def _without_key(at: Names) -> query.Warehouse:
     warehouse.create(at["spark"], "keyless", "delay", schema=at["flights"])
     return query.open("keyless")
+
+
+def _half_altered(at: Names) -> query.Warehouse:
+    rows = at["flights"].limit(10).toArrow()
+    warehouse.create(None, "late", "delay", schema=rows.schema)
+    for batch in ("1", "2"):
+        warehouse.load(None, "late", rows, batch=batch)
+
+    def stop(point: str) -> None:
+        if point == "sorted":
+            raise InterruptedError
+
+    with contextlib.suppress(InterruptedError):
+        warehouse.alter(None, "late", add_group="origin", progress=stop)
+    return query.open("late")
 
 
 def _start(spark: SparkSession, source: str) -> object:

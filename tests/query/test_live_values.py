@@ -78,6 +78,17 @@ def test_past_the_budget_the_error_is_bounded_by_the_live_rows(world: GroupWorld
         check_quantile(answer, truth, "exact")
 
 
+def test_rows_of_one_tick_take_eight_bytes(tmp_path: Path) -> None:
+    live = [(START + HOUR, "a", 1, float(i * 37 % 1009), None) for i in range(600)]
+    world = GroupWorld.of(tmp_path, [(True, ROWS), (False, live)])
+    needed, true = 8 * (len(live) + 1), world.truth("value", {}, None)
+    wh = world.open(memory=needed)
+    for answer in wh.quantile(PHIS, "value"):
+        check_quantile(answer, true, "accurate")
+    assert wh.info()["memory"]["used"] == needed
+    assert any(answer.error_bound for answer in world.open(memory=needed - 1).quantile(PHIS, "value"))
+
+
 def test_a_batch_is_decoded_once(world: GroupWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[Any] = []
     right = live_rows.read_projection_rows

@@ -100,7 +100,6 @@ class ByTick(Projection[TickRows]):
     order = ("tick", "value")
     merges_equal = False
     min_block_cost = 0
-    row_bytes = 16
     texts = dictionaries = ()
     encoding = MappingProxyType[str, Any]({})
 
@@ -123,6 +122,9 @@ class ByTick(Projection[TickRows]):
         column = encode_values(self.measure, single_array(events.column(self.measure.name)))
         kept = ~(column.nan | column.null)
         return TickRows(ticks[kept], column.stored[kept]), count_by_tick(ticks, column)
+
+    def sorted_bytes(self, rows: int, ticks: int) -> int:  # noqa: ARG002
+        return 16 * rows
 
     def sort(self, parts: Sequence[TickRows]) -> TickRows:
         ticks = np.concatenate([np.empty(0, np.int64), *(part.ticks for part in parts)])

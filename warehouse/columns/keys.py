@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, binary_array, zero_for_null
 from tidemark.warehouse.columns.arrow_types import TextNames
+from tidemark.warehouse.columns.codes import unique_codes
 from tidemark.warehouse.columns.column_types import (
     ColumnType,
     column_type,
     find_column_type,
     key_type_names,
 )
-from tidemark.warehouse.columns.tick_counts import unique_codes
 from tidemark.warehouse.columns.value_encoding import (
     Measure,
     as_numpy,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.codes import stable_order, unique_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import DecodedColumn
 
@@ -75,7 +76,7 @@ def rows_by_window(ticks: NDArray[np.int64], windows: Sequence[Window]) -> list[
     if len(windows) == 1 and (codes == 0).all():
         return [slice(None)]
     rows = np.flatnonzero(codes >= 0)
-    rows = rows[np.argsort(codes[rows], kind="stable")]
+    rows = rows[stable_order(codes[rows])]
     return list(np.split(rows, codes[rows].searchsorted(np.arange(1, len(windows)))))
 
 
@@ -89,21 +90,6 @@ def count_by_tick(ticks: NDArray[np.int64], column: DecodedColumn) -> TickCounts
     )
     used = rows > 0
     return TickCounts(unique[used], (rows - nans - nulls)[used], nans[used], nulls[used])
-
-
-def unique_codes(ticks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ascending numbers that include all of `ticks`, and for each tick its index among them.
-
-    If the ticks lie close together, every number of their range is included, which takes O(n) and no sort:
-    (5, 9, 5, 6, 7) has the numbers (5, 6, 7, 8, 9) and the indices (0, 4, 0, 1, 2). Otherwise O(n log n).
-    """
-    if not len(ticks):
-        return ticks, ticks
-    low, high = int(ticks.min()), int(ticks.max())
-    if high - low <= len(ticks):
-        return low + np.arange(high - low + 1), ticks - low  # arange(low, high + 1) might overflow int64
-    unique, codes = np.unique(ticks, return_inverse=True)
-    return unique, codes
 
 
 def sum_tick_counts(parts: Sequence[TickCounts]) -> TickCounts:

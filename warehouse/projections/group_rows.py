@@ -6,9 +6,8 @@ numbers come first, ascending; then the rows whose measure is NaN, then those wh
 group is a range of rows, its numbers are a range, too, and a rank inside the group is a difference of two
 ranks in the run.
 
-Rows are sorted by two stable sorts, by value and then by (group, kind), where groups are the integers of
-their place among all groups. O(n log n), and close to O(n) in the second sort of a merge, whose inputs are
-sorted by group already.
+Rows are sorted by value, in O(n log n), and then by (group, kind) with a radix sort, where a group is the
+integer of its place among all groups. Equal rows have no defined order.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.codes import stable_order
 from tidemark.warehouse.columns.keys import (
     Key,
     KeyColumn,
@@ -162,8 +162,8 @@ def _sorted(
 ) -> GroupRows:
     """Sorts rows whose group has the names ``names[c][codes[c][i]]``, each column's names ascending."""
     code = _combined(codes, [len(column) for column in names])
-    order = np.argsort(values, kind="stable")
-    order = order[np.argsort((code * 3 + kinds)[order], kind="stable")]
+    order = np.argsort(values)
+    order = order[stable_order((code * 3 + kinds)[order])]
     return _grouped(names, [column[order] for column in codes], values[order], kinds[order], ticks[order])
 
 

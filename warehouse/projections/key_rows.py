@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.codes import unique_codes
 from tidemark.warehouse.columns.keys import (
     Key,
     KeyColumn,
@@ -28,7 +29,7 @@ from tidemark.warehouse.columns.keys import (
     take_names,
     unify_names,
 )
-from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick, unique_codes
+from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import DecodedColumn
 from tidemark.warehouse.runs.projection import SortKey

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueRows:
-    """Rows (value, tick): row i is (`values[i]`, `ticks[i]`)."""
+    """Rows (value, tick): row i is (`values[i]`, `ticks[i]`). A common tick of all rows has stride 0."""
 
     values: NDArray[Any]
     ticks: NDArray[np.int64]
@@ -56,7 +56,7 @@ class ValueRows:
     @property
     def nbytes(self) -> int:
         """The memory of the rows."""
-        return self.values.nbytes + self.ticks.nbytes
+        return self.values.nbytes + (self.ticks.nbytes if self.ticks.strides[0] else self.ticks.itemsize)
 
     def part(self, start: int, stop: int) -> ValueRows:
         """Rows start..stop (exclusive)."""
@@ -120,7 +120,6 @@ class SortedValues(Projection[ValueRows]):
     order = ("value",)
     merges_equal = False
     min_block_cost = 0
-    row_bytes = 16
     texts = ()
     dictionaries = ()
 
@@ -139,20 +138,23 @@ class SortedValues(Projection[ValueRows]):
         kept = (column.stored[~left_out], ticks[~left_out]) if left_out.any() else (column.stored, ticks)
         return ValueRows(*kept), count_by_tick(ticks, column)
 
+    def sorted_bytes(self, rows: int, ticks: int) -> int:
+        """8 for a value and 8 for its tick; a common tick is stored once."""
+        return 8 * (rows + (1 if ticks == 1 else rows))
+
     def sort(self, parts: Sequence[ValueRows]) -> ValueRows:
         """Sorts rows by value; rows with equal values have no defined order."""
-        values, ticks = self._concatenate(parts)
-        if len(ticks) == 0 or (ticks[0] == ticks[-1] and bool(np.all(ticks == ticks[0]))):
-            return ValueRows(np.sort(values), ticks)
-        order = np.argsort(values)
-        return ValueRows(values[order], ticks[order])
+        return self._sorted(parts, "quicksort")
 
     def merge(self, parts: Sequence[ValueRows]) -> ValueRows:
         """Merges sorted parts: a stable sort detects them as sorted ranges."""
-        if len(parts) == 1:
-            return parts[0]
+        return parts[0] if len(parts) == 1 else self._sorted(parts, "stable")
+
+    def _sorted(self, parts: Sequence[ValueRows], kind: Literal["quicksort", "stable"]) -> ValueRows:
         values, ticks = self._concatenate(parts)
-        order = np.argsort(values, kind="stable")
+        if len(ticks) == 0 or (ticks[0] == ticks[-1] and bool(np.all(ticks == ticks[0]))):
+            return ValueRows(np.sort(values, kind=kind), np.broadcast_to(ticks[:1].copy(), ticks.shape))
+        order = np.argsort(values, kind=kind)
         return ValueRows(values[order], ticks[order])
 
     def _concatenate(self, parts: Sequence[ValueRows]) -> tuple[NDArray[Any], NDArray[np.int64]]:

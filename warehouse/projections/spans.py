@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.tick_counts import unique_codes
+from tidemark.warehouse.columns.codes import unique_codes
 from tidemark.warehouse.columns.ticks import Window
 
 SINGLE_SPAN_ROWS = 2**62  # longer than any file, so that the whole file is one span

@@ -189,9 +189,8 @@ class Projection(Protocol[R]):
     def min_block_cost(self) -> int:
         """The minimum cost of a block, in rows, when a merge is divided into slices."""
 
-    @property
-    def row_bytes(self) -> int:
-        """The memory that a sorted row takes, in bytes: an estimate before rows are decoded."""
+    def sorted_bytes(self, rows: int, ticks: int) -> int:
+        """The memory in bytes of sorted rows of so many ticks: an estimate before they are read."""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 Tasks call this module; it imports neither Spark nor Delta. A file and its marks are written in one pass. A
 block is a row group: the unit of reads. The encodings are those that Spark's vectorised reader supports. The
 compression is LZ4: a Huffman stage saves at most a tenth of the size and doubles the time of a block read.
+Doubles that LZ4 makes hardly smaller are not compressed; readers take them from the file as they are.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import fs
 
+from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.integrity.digests import column_digest, columns_by_name
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.runs.cuts import InputRange, MergeSlice, SortedInput, clip_to_slice
@@ -25,6 +28,8 @@ from tidemark.warehouse.runs.marks import STATISTICS_COLUMN, FileDigests, RunFil
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, R, RunSpec
 
 WRITE_BLOCKS = 64  # blocks handed to the Parquet writer at a time
+# Doubles are compressed if LZ4 saves at least this share of some parts of the first rows.
+SAMPLES, SAMPLE_ROWS, LEAST_SAVING = 8, 2**12, 0.05
 
 
 def merge_slice(
@@ -112,9 +117,12 @@ def write_rows(
     footers: list[pq.FileMetaData] = []
     row_digest = 0
     column_digests: list[list[int]] = [[] for _ in schema.names]
-    options = {**_encoding(projection, schema), "metadata_collector": footers}
+    blocks_of_rows = projection.blocks(pieces, run_spec)
+    first = next(blocks_of_rows, None)
+    sample = projection.merge([]) if first is None else first[0]
+    options = {**_encoding(projection, schema, sample), "metadata_collector": footers}
     with pq.ParquetWriter(path, schema, filesystem=filesystem, **options) as writer:
-        for rows, edges in projection.blocks(pieces, run_spec):
+        for rows, edges in chain([] if first is None else [first], blocks_of_rows):
             row_digest += projection.digest(rows)
             for start, stop, block_rows in _write_ranges(
                 edges, 1 if projection.dictionaries else WRITE_BLOCKS
@@ -134,15 +142,33 @@ def write_rows(
     return replace(collector.finish(path, filesystem.get_file_info(path).size), digests=file_digests)
 
 
-def _encoding(projection: Projection[Any], schema: pa.Schema) -> dict[str, Any]:
+def _encoding(projection: Projection[R], schema: pa.Schema, sample: R) -> dict[str, Any]:
+    """The options of the Parquet writer for rows like those of the sample."""
     return {
         "sorting_columns": [pq.SortingColumn(schema.names.index(name)) for name in projection.order],
         "store_schema": False,
         "write_page_index": False,
         "write_page_checksum": True,
-        "compression": "lz4",
+        "compression": _codecs(projection, schema, sample),
         **projection.encoding,
     }
+
+
+def _codecs(projection: Projection[R], schema: pa.Schema, sample: R) -> dict[str, str]:
+    """LZ4 for each column; none for plain doubles of which it would save too little."""
+    codecs = dict.fromkeys(schema.names, "lz4")
+    coded = projection.encoding.get("use_dictionary", schema.names)
+    plain = [field.name for field in schema if field.type == pa.float64() and field.name not in coded]
+    if plain and len(sample):
+        length = min(SAMPLE_ROWS, len(sample))
+        starts = np.linspace(0, len(sample) - length, SAMPLES, dtype=np.int64).tolist()
+        parts = [projection.to_stored(sample.part(start, start + length)) for start in starts]
+        for name in plain:
+            columns = [as_numpy(part.column(name).drop_null()) for part in parts]
+            compressed = sum(len(pa.compress(column, "lz4_raw")) for column in columns)
+            if compressed > (1 - LEAST_SAVING) * sum(column.nbytes for column in columns):
+                codecs[name] = "none"
+    return codecs
 
 
 def _write_ranges(edges: Sequence[int], max_blocks: int) -> Iterator[tuple[int, int, int]]:
