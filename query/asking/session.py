@@ -52,7 +52,7 @@ class Session:
         self.memory: LRUCache[Any] = LRUCache(memory, lambda value: value.nbytes)
         self.live = LiveCache(self.memory)
         self.sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
-        self.groups = GroupReader(self.blocks, self.memory, self.live, spans)
+        self.groups = GroupReader(self.blocks, self.memory, self.live, spans, float(snapshot.options.eps))
         self._lock = threading.Lock()
 
     @property

@@ -5,28 +5,35 @@ Each run has a slice of each group (group_slices.py). Small slices, and all live
 exact ranks; large slices have marks, and their blocks are read as those of a measure's runs are. A selection
 with large slices has a `WindowBounds`, any other one has `SortedNumbers`.
 
-A question may have many windows, such as each hour of a week: the slices are read once for all of them. A
-large slice that is not much larger than the blocks that the windows would read is read as a whole, once.
+A large slice that is not much larger than the blocks that a question would read of it is read as a whole and
+kept in memory. A question may have many windows, such as each hour of a week: slices are read once for all.
 
-The live side is exact, so accurate answers are exact, and quick ones err only by the marks of large slices.
+The live side is exact, so accurate answers are exact. Numbers in memory are read as blocks are, so only some
+of them are in the staircases, which stay small. Quick answers err by these steps and by the marks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.groups.group_slices import Group, LargeSlice, SliceReader, SmallSlice, cut_slice
+from tidemark.query.groups.group_slices import (
+    Group,
+    LargeSlice,
+    Slice,
+    SliceReader,
+    SmallSlice,
+    cut_slice,
+)
 from tidemark.query.quantiles.history_ranks import History
 from tidemark.query.quantiles.window_bounds import CACHED_VALUES, Counts, LiveBounds, WindowBounds
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.reading.row_counts import SortedNumbers
-from tidemark.sketches import RankBounds
 from tidemark.warehouse.columns.tick_counts import rows_by_window
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.group_rows import NULL, NUMBER, GroupRows
@@ -39,6 +46,8 @@ from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 Selection: TypeAlias = tuple[Group, ...]  # groups whose rows are taken together, each once
 Bounds: TypeAlias = WindowBounds | SortedNumbers
+
+ARRAYS = 8  # of 8 bytes a value, in the staircases of a window
 
 
 @dataclass(slots=True)
@@ -58,8 +67,8 @@ class _Rows:
 class GroupBounds:
     """Finds the rows of selections in windows, and caches those of recently used windows."""
 
-    def __init__(self, slices: SliceReader, live: LiveCache) -> None:
-        self._slices, self._live = slices, live
+    def __init__(self, slices: SliceReader, live: LiveCache, eps: float) -> None:
+        self._slices, self._live, self._eps = slices, live, eps
         self._windows: LRUCache[Bounds] = LRUCache(CACHED_VALUES, _weight)
 
     def get(
@@ -90,7 +99,7 @@ class GroupBounds:
             history, blocks_read = self._history(view, missing, windows)
             live = self._live_rows(snapshot, view, missing, windows)
             for place, rows in history.items():
-                known[place] = _bounds(view, place[1], rows, live[place])
+                known[place] = _bounds(view, place[1], rows, live[place], self._eps)
                 self._windows.put(place, known[place], topic=view.root, sources=(view,))
         return known, blocks_read
 
@@ -103,12 +112,9 @@ class GroupBounds:
         run_rows = [marks.totals.by_window(windows).sum(axis=1).tolist() for marks in runs]
         groups = dict.fromkeys(group for selection in selections for group in selection)
         slices, blocks_read = self._slices.slices(projection, runs, groups)
-        in_many_windows = {
-            (run, group): part
-            for (run, group), part in slices.items()
-            if isinstance(part, LargeSlice) and _is_read_whole(part, sum(map(bool, run_rows[run])))
-        }
-        whole, whole_read = self._slices.whole(projection, runs, in_many_windows)
+        windows_of_run = [sum(map(bool, rows)) for rows in run_rows]
+        chosen = _to_read_whole(slices, windows_of_run, self._slices.budget // 2)
+        whole, whole_read = self._slices.whole(projection, runs, chosen)
         slices |= whole
         cut = {
             (run, group): part
@@ -154,8 +160,9 @@ class GroupBounds:
 
 def _weight(bounds: Bounds) -> int:
     """The weight in a cache, in values; groups are small, and there may be many."""
-    values = bounds.numbers if isinstance(bounds, SortedNumbers) else bounds.combined.values
-    return len(values) + 2**10
+    if isinstance(bounds, SortedNumbers):
+        return len(bounds.numbers) // ARRAYS + 2**10
+    return len(bounds.combined.values) + len(bounds.history.in_memory) // ARRAYS + 2**10
 
 
 def _all_cover(marks: SpanMarks, windows: Sequence[Window]) -> bool:
@@ -163,9 +170,25 @@ def _all_cover(marks: SpanMarks, windows: Sequence[Window]) -> bool:
     return len(windows) == 1 and marks.covered_by(windows[0])
 
 
-def _is_read_whole(part: LargeSlice, windows: int) -> bool:
-    """Whether reading all rows of a slice once costs less than one or two blocks for each window."""
-    return windows > 1 and part.rows <= 2 * DEFAULT.block_rows * windows
+def _to_read_whole(
+    slices: Mapping[tuple[int, Group], Slice], windows: Sequence[int], budget: int
+) -> dict[tuple[int, Group], LargeSlice]:
+    """The large slices of which all rows are read once, the smallest first, while `budget` bytes suffice.
+
+    Reading a slice costs no more than reading one or two blocks of it for each window, and later questions
+    find its rows in memory.
+
+    windows: for each run the number of windows with rows of it.
+    """
+    chosen: dict[tuple[int, Group], LargeSlice] = {}
+    large = [(place, part) for place, part in slices.items() if isinstance(part, LargeSlice)]
+    for place, part in sorted(large, key=lambda item: item[1].rows):
+        budget -= part.rows * SmallSlice.row_bytes
+        if budget < 0:
+            break
+        if part.rows <= 2 * DEFAULT.block_rows * windows[place[0]]:
+            chosen[place] = part
+    return chosen
 
 
 def _add_small(of_windows: Sequence[_Rows], part: SmallSlice, windows: Sequence[Window]) -> None:
@@ -197,11 +220,11 @@ def _add_live(of_windows: Sequence[_Rows], part: GroupRows, group: Group, window
             rows.sorted_parts.append(values[own][own_kinds == NUMBER])
 
 
-def _bounds(view: GroupView, window: Window, history: _Rows, live: _Rows) -> Bounds:
+def _bounds(view: GroupView, window: Window, history: _Rows, live: _Rows, eps: float) -> Bounds:
     dtype = view.measure.dtype
     counts, live_counts = _counts(history), _counts(live)
+    numbers = sort_numbers([*history.sorted_parts, *live.sorted_parts], dtype)
     if not history.runs:
-        numbers = sort_numbers([*history.sorted_parts, *live.sorted_parts], dtype)
         return SortedNumbers(
             n=counts[0] + counts[1],
             m=live_counts[0] + live_counts[1],
@@ -215,13 +238,10 @@ def _bounds(view: GroupView, window: Window, history: _Rows, live: _Rows) -> Bou
         dtype=dtype,
         runs=tuple(history.runs),
         anchors=tuple(history.anchors),
-        in_memory=sort_numbers(history.sorted_parts, dtype),
+        in_memory=numbers,
+        grain=max(1, int(eps * len(numbers) / 4)),
     )
-    live_bounds = LiveBounds(
-        counts=live_counts,
-        staircases=[RankBounds.from_sorted(sort_numbers(live.sorted_parts, dtype), dtype)],
-        is_exact=True,
-    )
+    live_bounds = LiveBounds(counts=live_counts, staircases=[], is_exact=True)
     return WindowBounds.of(view, window, ranked, ranked.staircase, counts, live_bounds)
 
 

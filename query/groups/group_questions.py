@@ -34,11 +34,14 @@ class GroupReader:
 
     memory: a cache of decoded rows whose weights are bytes.
     spans: the counts by span and tick of runs.
+    eps: of the warehouse.
     """
 
-    def __init__(self, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache, spans: SpanCache) -> None:
+    def __init__(
+        self, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache, spans: SpanCache, eps: float
+    ) -> None:
         self._blocks = blocks
-        self._bounds = GroupBounds(SliceReader(blocks, memory, spans), live)
+        self._bounds = GroupBounds(SliceReader(blocks, memory, spans), live, eps)
 
     def questions(
         self,

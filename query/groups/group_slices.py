@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,8 @@ class SmallSlice:
     values: NDArray[Any]
     ticks: NDArray[np.int64]
     totals: TickCounts
+
+    row_bytes: ClassVar[int] = 16
 
     @property
     def nbytes(self) -> int:
@@ -179,6 +181,11 @@ class SliceReader:
 
     def __init__(self, blocks: BlockReader, memory: LRUCache[Any], spans: SpanCache) -> None:
         self._blocks, self._memory, self._spans = blocks, memory, spans
+
+    @property
+    def budget(self) -> int:
+        """The bytes that decoded rows may take."""
+        return self._memory.budget
 
     def slices(
         self, projection: SortedGroups, runs: Sequence[SpanMarks], groups: Iterable[Group]

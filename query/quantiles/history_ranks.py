@@ -34,11 +34,12 @@ from tidemark.warehouse.projections.value_marks import RunValues
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """The numbers of history in a window: runs of which blocks are read, and rows in memory.
+    """The numbers in a window of which the ranks can be read: runs, by block, and rows in memory.
 
     root: the folder of the runs table, relative to the warehouse.
     anchors: one per run; None where the window covers the run.
-    in_memory: the sorted numbers of other runs.
+    in_memory: the sorted numbers of rows that are in no run above, live ones, too.
+    grain: the ranks at `in_memory` are known to this many rows before it is read.
     """
 
     root: str
@@ -47,13 +48,14 @@ class History:
     runs: tuple[RunValues, ...]
     anchors: tuple[Anchors | None, ...]
     in_memory: NDArray[Any]
+    grain: int = 1
 
     @property
     def staircase(self) -> RankBounds:
         """The certified ranks at the marks of all runs and at the numbers in memory."""
         runs = zip(self.runs, self.anchors, strict=True)
         bounds = [run.bounds(anchors) for run, anchors in runs]
-        return combine([*bounds, RankBounds.from_sorted(self.in_memory, self.dtype)])
+        return combine([*bounds, RankBounds.from_sorted(self.in_memory, self.dtype, grain=self.grain)])
 
 
 @dataclass(frozen=True, slots=True)

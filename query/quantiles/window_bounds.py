@@ -41,7 +41,7 @@ Counts: TypeAlias = tuple[int, int, int]  # rows that are (stored, NaN, NULL)
 class LiveBounds:
     """The live rows of a window: their counts, and certified ranks of disjoint parts of them.
 
-    is_exact: whether the ranks are exact, because all live rows were read.
+    is_exact: whether all live rows are in memory, as rows of `History`; then there are no staircases.
     """
 
     counts: Counts

@@ -72,17 +72,26 @@ class RankBounds:
         return cls(np.empty(0, column_dtype(dtype)), zero, zero)
 
     @classmethod
-    def from_sorted(cls, values: ArrayLike, dtype: DTypeLike | None = None) -> "RankBounds":
+    def from_sorted(
+        cls, values: ArrayLike, dtype: DTypeLike | None = None, *, grain: int = 1
+    ) -> "RankBounds":
         """The exact staircase (lo == hi) of a sorted array, at its unique values. O(len(values)).
 
         dtype: float64 or int64; None means int64 for integers and float64 for everything else.
+        grain: with a grain above 1, only the values at the positions 0, grain, 2 * grain ... and the last are
+            kept, and lo and hi are up to grain - 1 apart.
 
         Raises InvalidInput if the array is not sorted.
         """
         elements = checked_sorted(values, dtype)
         ends = _last_of_equals(elements)
-        ranks = np.concatenate([np.zeros(1, INT64), ends + 1])
-        return cls(positive_zeros(elements[ends]), ranks, ranks, unique=True)
+        upto = ends + 1  # rank_le of each unique value
+        below = np.concatenate([np.zeros(1, INT64), upto])  # rank_lt of each, and the number of all elements
+        kept = np.arange(len(ends))
+        if grain > 1 and len(elements):
+            kept = np.unique(np.append(ends.searchsorted(np.arange(0, len(elements), grain)), kept[-1]))
+        lo = np.concatenate([np.zeros(1, INT64), upto[kept]])
+        return cls(positive_zeros(elements[ends[kept]]), lo, below[np.append(kept, len(ends))], unique=True)
 
     def rank_le(self, xs: ArrayLike) -> tuple[Ranks, Ranks]:
         """Bounds (lo, hi) of the number of elements <= x, for each x; both have the shape of `xs`.

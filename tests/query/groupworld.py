@@ -45,6 +45,7 @@ ROWS = st.tuples(
 ).map(lambda row: (None if row[0] is None else START + row[0] * HOUR / 2, *row[1:]))
 BATCHES = st.lists(st.tuples(st.booleans(), st.lists(ROWS, min_size=1, max_size=60)), min_size=1, max_size=4)
 PHIS = [0, 0.1, 0.5, 0.9, 0.999, 1]
+MEMORY = st.sampled_from([0, 1500, 2**28])  # a reader's: large slices are read by block, some, or none
 MEASURES = st.sampled_from(["value", "price"])
 WINDOWS = st.none() | st.tuples(st.integers(0, 24), st.integers(1, 12)).map(
     lambda ticks: (START + ticks[0] * HOUR, START + (ticks[0] + ticks[1]) * HOUR)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.query.groupworld import BATCHES, HOUR, START, GroupWorld, Truth, check_quantile
+from tests.query.groupworld import BATCHES, HOUR, MEMORY, START, GroupWorld, Truth, check_quantile
 from tidemark import query, warehouse
 from tidemark.query import EmptyWindow, InputError
 from tidemark.query.reading import windows
@@ -71,13 +71,20 @@ def floor(time: datetime, every: timedelta) -> datetime:
         ]
     ),
     st.sampled_from(["value", "price"]),
+    MEMORY,
 )
 def test_each_window_is_answered_as_its_rows_are(
-    batches: Any, window: Window | None, hours: int, mode: Any, asked: dict[str, Any], measure: str
+    batches: Any,
+    window: Window | None,
+    hours: int,
+    mode: Any,
+    asked: dict[str, Any],
+    measure: str,
+    memory: int,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world, every = GroupWorld.of(Path(folder), batches), hours * HOUR
-        wh, parts = world.open(), expected_windows(world, window, every)
+        wh, parts = world.open(memory=memory), expected_windows(world, window, every)
         where = asked.get("where", {})
         rows = world.truth(measure, where, window)
         options = {"between": window, "mode": mode, "every": every, **asked}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import tempfile
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from tests.query.groupworld import (
     BATCHES,
     HOUR,
     MEASURES,
+    MEMORY,
     PHIS,
     START,
     WINDOWS,
@@ -24,9 +27,13 @@ from tests.query.groupworld import (
     group_of,
 )
 from tidemark.query import EmptyWindow, InputError
-from tidemark.query.groups import group_slices
+from tidemark.query.groups import group_bounds, group_slices
+from tidemark.query.groups.group_slices import LargeSlice
+from tidemark.query.quantiles import history_ranks
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.warehouse.projections import group_rows
+from tidemark.warehouse.projections.value_marks import RunValues
+from tidemark.warehouse.sizes import DEFAULT
 
 SOME = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 MODES = st.sampled_from(["quick", "accurate", "exact"])
@@ -45,13 +52,13 @@ Window = tuple[datetime, datetime] | None
 
 @pytest.mark.slow
 @SOME
-@given(BATCHES, WHERE, WINDOWS, MEASURES, MODES)
+@given(BATCHES, WHERE, WINDOWS, MEASURES, MODES, MEMORY)
 def test_a_group_is_answered_as_its_rows_are(
-    batches: Any, where: dict[str, Any], window: Window, measure: str, mode: Any
+    batches: Any, where: dict[str, Any], window: Window, measure: str, mode: Any, memory: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = GroupWorld.of(Path(folder), batches)
-        wh, truth = world.open(), world.truth(measure, where, window)
+        wh, truth = world.open(memory=memory), world.truth(measure, where, window)
         if not truth.n:
             with pytest.raises(EmptyWindow, match="empty window"):
                 wh.quantile(0.5, measure, where=where, between=window, mode=mode)
@@ -68,15 +75,16 @@ def test_a_group_is_answered_as_its_rows_are(
 
 @pytest.mark.slow
 @SOME
-@given(BATCHES, WINDOWS, MEASURES, MODES, st.sampled_from([None, "a", ["a", "b"]]))
+@given(BATCHES, WINDOWS, MEASURES, MODES, st.sampled_from([None, "a", ["a", "b"]]), MEMORY)
 def test_by_gives_one_answer_for_each_group(
-    batches: Any, window: Window, measure: str, mode: Any, origin: Any
+    batches: Any, window: Window, measure: str, mode: Any, origin: Any, memory: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = GroupWorld.of(Path(folder), batches)
         where = None if origin is None else {"origin": origin}
         by = ["origin"] if where is None else ["number"]
-        answers = world.open().quantile(PHIS, measure, where=where, by=by, between=window, mode=mode)
+        wh = world.open(memory=memory)
+        answers = wh.quantile(PHIS, measure, where=where, by=by, between=window, mode=mode)
         groups = world.groups(["origin"], window)
         if where is not None:
             allowed = origin if isinstance(origin, list) else [origin]
@@ -174,9 +182,9 @@ def test_live_rows_are_the_same_within_and_past_the_budget(tmp_path: Path, memor
 # Deliberately broken variants: each must be caught by the check that the tests above use.
 
 
-def wrong(world: GroupWorld, **window: Any) -> bool:
+def wrong(world: GroupWorld, memory: int = 2**28, **window: Any) -> bool:
     """Whether an answer about a group is wrong."""
-    wh = world.open()
+    wh = world.open(memory=memory)
     for name in "ab":
         truth = world.truth("value", {"origin": name}, window.get("between"))
         for answer in wh.quantile(PHIS, where={"origin": name}, **window):
@@ -220,7 +228,40 @@ def test_ticks_before_an_edge_that_are_left_out_are_caught(
         return right(large, none, spans, window)
 
     monkeypatch.setattr("tidemark.query.groups.group_bounds.cut_slice", forgetful)
-    assert wrong(mixed, between=(START + 3 * HOUR, START + 17 * HOUR))
+    assert wrong(mixed, memory=0, between=(START + 3 * HOUR, START + 17 * HOUR))
+
+
+def test_ranks_in_memory_that_are_taken_for_exact_are_caught(
+    mixed: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant: of the numbers in memory some are in the staircase, and nobody reads the others."""
+    mixed.add([(START, "a", 1, float(i), None) for i in range(400)], load=False)
+    assert not wrong(mixed, memory=0)
+    right = history_ranks.read_intervals
+
+    def blind(blocks: Any, history: Any, *more: Any) -> Any:
+        return right(blocks, replace(history, in_memory=history.in_memory[:0]), *more)
+
+    monkeypatch.setattr("tidemark.query.quantiles.rank_search.read_intervals", blind)
+    assert wrong(mixed, memory=0)
+
+
+def test_slices_are_read_whole_while_the_memory_suffices() -> None:
+    def large(rows: int) -> LargeSlice:
+        numbers = RunValues((), rows, np.array([0, rows - 1]), np.array([0.0, 1.0]))
+        return LargeSlice((5, 5 + rows, 5 + rows, 5 + rows), numbers)
+
+    block = DEFAULT.block_rows
+    sizes = {(0, (b"a",)): 3 * block, (0, (b"b",)): block, (1, (b"a",)): 3 * block, (1, (b"b",)): 2 * block}
+    slices: dict[Any, Any] = {place: large(rows) for place, rows in sizes.items()}
+
+    def read_whole(budget: int) -> list[Any]:
+        return list(group_bounds._to_read_whole(slices, [1, 2], budget))
+
+    assert read_whole(16 * 9 * block) == [(0, (b"b",)), (1, (b"b",)), (1, (b"a",))]  # (0, a) costs too much
+    assert read_whole(16 * 3 * block) == [(0, (b"b",)), (1, (b"b",))]
+    assert read_whole(16 * block) == [(0, (b"b",))]
+    assert read_whole(0) == []
 
 
 def test_a_cache_that_serves_a_batch_that_history_has_taken_is_caught(

@@ -37,6 +37,16 @@ def test_the_staircase_of_a_sorted_array_is_exact(dtype: type) -> None:
         assert (np.diff(bounds.values.astype(object)) > 0).all()
 
 
+@given(SMALL_FLOATS, st.integers(1, 50))
+def test_a_grain_keeps_few_values_and_bounds_the_error(values: list[float], grain: int) -> None:
+    data = np.sort(np.array(values, np.float64))
+    bounds = RankBounds.from_sorted(data, grain=grain)
+    assert_staircase(bounds, data)
+    assert len(bounds.values) <= -(-len(data) // grain) + 1
+    assert (bounds.hi - bounds.lo < grain).all()
+    assert bounds.values[[0, -1]].tolist() == data[[0, -1]].tolist() if values else not len(bounds.values)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.int64])
 def test_no_elements_have_rank_zero(dtype: type) -> None:
     for bounds in (
