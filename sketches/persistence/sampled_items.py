@@ -1,0 +1,170 @@
+"""SS and B, the algorithms that sample items: k sites and a coordinator, and the messages between them.
+
+Model. Every instance of the plan has its own hashes, k sites and a coordinator; its messages are delivered
+at once. When a slot begins that no row or question has reached yet, each site first renews what would leave
+the window, then all forget what nobody has renewed. An item is persistent if one instance reports it; its
+estimate is the mean over the instances that do.
+
+    B    plan.with_exact_sets()        sites keep every slot of a tracked item: counts are exact
+    SS   plan                          sites keep samples of slots, see slot_sample.py
+
+Guarantee: that of promise.py, see plans.py. With the same plan B tracks the same items as SS. Where the
+sample size of the plan is n + 1, SS is B. For the same rows the reported items and estimates do not depend
+on the site at which a row was observed, nor on the order of the rows of one slot.
+
+When SS pays: of a tracked item with c slots, B keeps min(8 * c, n / 8) bytes at a site, and SS min(8 * s, n /
+8), with s about 2 * ln(1 / delta2) / eps2**2. So SS needs c > s and n > 64 * s to be the smaller one. With
+alpha = 0.3, eps = 0.05 and delta = 0.1 that is n > 510,000 for the thesis's plan, n > 130,000 for ours. For
+slots of hours or days, B is smaller and exact.
+
+Cost: at most tau times the sum of all p(d) of the window items are tracked, in expectation. Each takes 24
+bytes and its slots at every site. A message goes to all when an item begins to be tracked, and in a sliding
+window when the slot that was told last leaves it; a question sends the slots of all items from all sites.
+
+Errata of the thesis, beside those of plans.py:
+  1. Algorithm 5, line 2, asks whether (d, t) is in S_i; S_i has items, so it must be d, as in algorithm 2.
+  2. Nothing is ever untracked in a sliding window. Every item that goes on occurring is sampled at some
+     time, so in the end all are tracked, and theorem 7 does not hold. Here an item is forgotten when no
+     pair of it in the window is sampled; site.py shows that sites agree about that. The missed slots stay
+     geometric, because none between the start of the window and t_d was sampled.
+  3. Theorems 3, 4, 7 and 8 leave out the number of instances, by which state and messages are multiplied. The
+     factor 2 in their 2 * tau * p(d) is not needed: tau * p(d) bounds the probability that d is tracked.
+  4. Algorithm 6 holds t_d for a slot of the window until t = t_d + n, when the window begins with t_d + 1.
+
+Source: Singh, thesis, Iowa State University, 2015, sections 3.5 to 3.7.
+"""
+
+import numpy as np
+
+from tidemark.sketches.errors import BrokenInvariant
+from tidemark.sketches.hashing.row_hashes import Digests
+from tidemark.sketches.persistence.coordinator import Coordinator
+from tidemark.sketches.persistence.messages import QUESTION_BYTES, TRACKED_BYTES, Tracked
+from tidemark.sketches.persistence.pair_hashes import hash_salt
+from tidemark.sketches.persistence.plans import Plan
+from tidemark.sketches.persistence.promise import PersistentItems, checked_rows, checked_slot
+from tidemark.sketches.persistence.site import Site
+from tidemark.sketches.persistence.slot_sample import Sampling
+
+
+class SampledItems:
+    """SS, or B where the plan has exact sets: a `PersistenceTracker`.
+
+    >>> from tidemark.sketches.persistence.plans import one_instance_plan
+    >>> from tidemark.sketches.persistence.promise import Promise
+    >>> promise = Promise(sites=2, slots=100, alpha=0.8, eps=0.2, delta=0.01, sliding=True)
+    >>> tracker = SampledItems(one_instance_plan(promise))
+    >>> for slot in range(300):
+    ...     tracker.update(slot % 2, np.array([7, slot], np.uint64), slot)
+    >>> tracker.persistent().digests
+    array([7], dtype=uint64)
+
+    plan: see plans.py; it has the promise.
+    """
+
+    __slots__ = ("_bytes", "_coordinators", "_messages", "_now", "_sites", "_start", "plan")
+
+    def __init__(self, plan: Plan) -> None:
+        promise = plan.promise
+        self.plan = plan
+        self._start, self._now = 0, 0  # of the window, both inclusive
+        self._messages, self._bytes = 0, 0
+        self._sites: list[list[Site]] = []
+        self._coordinators: list[Coordinator] = []
+        for instance in range(plan.instances):
+            salt = hash_salt(promise.seed, instance, "tracking")
+            sampling = Sampling(
+                plan.sample_size, promise.sliding, hash_salt(promise.seed, instance, "counting")
+            )
+            self._sites.append([Site(plan.rate, salt, sampling) for _ in range(promise.sites)])
+            self._coordinators.append(Coordinator(plan, sampling))
+
+    @property
+    def tracked(self) -> int:
+        """The number of items that are tracked, summed over the instances."""
+        return sum(len(coordinator) for coordinator in self._coordinators)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the state of all sites and coordinators; see messages.py."""
+        start, window = self._start, self.plan.promise.slots
+        at_sites = sum(site.nbytes(start, window) for sites in self._sites for site in sites)
+        return at_sites + sum(coordinator.nbytes for coordinator in self._coordinators)
+
+    @property
+    def bytes_sent(self) -> int:
+        """The bytes of all messages so far, those of questions included."""
+        return self._bytes
+
+    @property
+    def messages_sent(self) -> int:
+        """The number of all messages so far; a question takes two for every site and instance."""
+        return self._messages
+
+    def update(self, site: int, digests: Digests, slot: int) -> None:
+        """Adds the rows (d, slot) for every d of `digests`, observed at `site`; see PersistenceTracker.
+
+        O(instances) a row, apart from the samples of slots. Raises InvalidInput for arguments out of range.
+        """
+        site, digests = checked_rows(self.plan.promise, site, digests)
+        self._advance(checked_slot(self.plan.promise, slot, self._now, "slot"))
+        for instance, sites in enumerate(self._sites):
+            self._deliver(instance, site, sites[site].observe(digests, self._now, self._start))
+
+    def persistent(self, now: int | None = None) -> PersistentItems:
+        """The items that are persistent in the window that ends with the slot `now`; see PersistenceTracker.
+
+        O(s log s), for s slots that are kept. Raises InvalidInput for a `now` out of range.
+        """
+        promise = self.plan.promise
+        self._advance(self._now if now is None else checked_slot(promise, now, self._now, "now"))
+        reports = []
+        for sites, coordinator in zip(self._sites, self._coordinators, strict=True):
+            lists = [site.lists(self._start) for site in sites]
+            self._messages += 2 * len(sites)
+            self._bytes += sum(QUESTION_BYTES + one.nbytes(promise.slots) for one in lists)
+            reports.append(coordinator.report(lists, self._start))
+        return _any_of(reports)
+
+    def check_invariants(self) -> None:
+        """Raises BrokenInvariant unless all sites and the coordinator of an instance track the same items."""
+        for sites, coordinator in zip(self._sites, self._coordinators, strict=True):
+            for number, site in enumerate(sites):
+                site.check_invariants(self._start, self._now)
+                if site.told() != coordinator.told():
+                    raise BrokenInvariant(
+                        f"got other items at site {number} than at the coordinator; expected the same, with "
+                        "the same newest slots"
+                    )
+
+    def _advance(self, now: int) -> None:
+        """Moves the window to end with `now`."""
+        before, self._start = self._start, self.plan.promise.window_start(now)
+        self._now = now
+        if self._start == before:
+            return
+        for instance, sites in enumerate(self._sites):
+            for number, site in enumerate(sites):
+                self._deliver(instance, number, site.renew(self._start))
+            for site in sites:
+                site.forget(self._start)
+            self._coordinators[instance].forget(self._start)
+
+    def _deliver(self, instance: int, sender: int, messages: list[Tracked]) -> None:
+        """Delivers what one site tells to the other sites and to the coordinator, and counts it."""
+        sites = self._sites[instance]
+        for message in messages:
+            for number, site in enumerate(sites):
+                if number != sender:
+                    site.receive(message, self._start)
+            self._coordinators[instance].receive(message)
+        self._messages += len(messages) * len(sites)
+        self._bytes += len(messages) * len(sites) * TRACKED_BYTES
+
+
+def _any_of(reports: list[PersistentItems]) -> PersistentItems:
+    """The items of any report, each with the mean of its estimates."""
+    digests, inverse = np.unique(np.concatenate([one.digests for one in reports]), return_inverse=True)
+    estimates = np.concatenate([one.persistence for one in reports])
+    sums = np.bincount(inverse, weights=estimates, minlength=len(digests))
+    return PersistentItems(digests, sums / np.bincount(inverse, minlength=len(digests)))
