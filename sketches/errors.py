@@ -17,6 +17,10 @@ class EmptySketch(SketchError):
     """A quantile, minimum or maximum of zero elements was requested."""
 
 
+class Saturated(SketchError):
+    """A linear counter has no answer: every one of its cells has an arrival in the window."""
+
+
 class BrokenInvariant(SketchError):
     """`check_invariants()` found that a value breaks its invariants: a bug, or arrays built by hand."""
 
