@@ -31,7 +31,7 @@ from tidemark.sketches.distinct import newest_times as newest
 from tidemark.sketches.distinct import randomized_wave as wave
 from tidemark.sketches.distinct import stochastic_average as average
 from tidemark.sketches.distinct.arrivals import NEVER, Ints
-from tidemark.sketches.distinct.mixing import Hashes
+from tidemark.sketches.distinct.mixing import Hashes, cell_of, level_of
 from tidemark.sketches.distinct.newest_times import NewestTimes
 from tidemark.sketches.distinct.recent_list import RecentList
 
@@ -72,7 +72,9 @@ def check_disjoint_lists(seed: int) -> None:
     counter.update(keys, times)
     for key, time in zip(hashes_of(200, seed).tolist(), times.tolist(), strict=True):
         plain.add(key, time)
-    assert [counter.distinct(since) for since in times.tolist()] == [plain.distinct(since) for since in times]
+    assert [counter.distinct(since) for since in times.tolist()] == [
+        plain.distinct(since) for since in times.tolist()
+    ]
 
 
 def check_windows(counter: DistinctCounter, factory: Factory, stream: Stream) -> None:
@@ -182,13 +184,11 @@ MISTAKES: dict[str, Patch] = {
         "count_since",
         lambda self, since: COUNT_SINCE(self, since + 1),
     ),
-    "levels count from 1": (wave, "level_of", lambda hashes: average.level_of(hashes) + 1),
+    "levels count from 1": (wave, "level_of", lambda hashes: level_of(hashes) + 1),
     "places count from 1": (
         average,
         "cells_of",
-        lambda hashes, groups: (
-            average.cell_of(hashes, groups) * 32 + np.minimum(average.level_of(hashes) + 1, 31)
-        ),
+        lambda hashes, groups: cell_of(hashes, groups) * 32 + np.minimum(level_of(hashes) + 1, 31),
     ),
 }
 
