@@ -106,8 +106,10 @@ def test_rows_are_decoded_sorted_merged_and_stored(world: tuple[SortedGroups, li
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     edges = [0, *cuts, len(rows)]
     parts = [projection.decode(table.slice(a, b - a)) for a, b in pairwise(edges)]
-    merged = projection.merge([part for part, _ in parts])
+    merged = projection.sort([part for part, _ in parts])
     same(rows_in(projection, merged), wanted)
+    in_parts = projection.merge([projection.sort([part]) for part, _ in parts])
+    same(rows_in(projection, in_parts), wanted)
     assert sum(totals.rows for _, totals in parts) == len(rows)
     assert sum(int(totals.nulls.sum()) for _, totals in parts) == len(rows) - len(wanted)
     assert sum(projection.digest(part) for part, _ in parts) % 2**64 == projection.digest(merged)
@@ -241,7 +243,7 @@ BROKEN = ["a row of no group", "the order of kinds", "a cut inside a group"]
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", BROKEN)
 def test_what_is_broken_is_caught(broken: str, loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = group_rows.group_rows
+    usual = group_rows.unsorted_rows
     if broken == "a row of no group":
 
         def keeps_nulls(columns: Any, measure: Any, ticks: Any) -> GroupRows:
@@ -249,7 +251,7 @@ def test_what_is_broken_is_caught(broken: str, loader: Loader, monkeypatch: pyte
                 column.null[:1] = False
             return usual(columns, measure, ticks)
 
-        monkeypatch.setattr("tidemark.warehouse.projections.sorted_groups.group_rows", keeps_nulls)
+        monkeypatch.setattr("tidemark.warehouse.projections.sorted_groups.unsorted_rows", keeps_nulls)
     elif broken == "the order of kinds":
         monkeypatch.setattr(group_rows, "NAN", -1)
     else:

@@ -27,8 +27,7 @@ def stable_order(codes: NDArray[np.int64]) -> NDArray[np.intp]:
     A radix sort by digits of 16 bits: O(n) for each digit of the greatest code.
     """
     order = np.argsort(codes.astype(np.uint16), kind="stable")
-    rest = codes >> 16
-    while rest.any():
-        order = order[np.argsort(rest[order].astype(np.uint16), kind="stable")]
-        rest >>= 16
+    for shift in range(16, int(codes.max(initial=0)).bit_length(), 16):
+        digits = (codes[order] >> shift).astype(np.uint16)
+        order = order[np.argsort(digits, kind="stable")]
     return order

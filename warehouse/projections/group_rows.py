@@ -100,8 +100,13 @@ class GroupRows:
         return start + int(self.kinds[start:stop].searchsorted(kind))
 
 
-def group_rows(columns: Sequence[KeyColumn], measure: DecodedColumn, ticks: NDArray[np.int64]) -> GroupRows:
-    """Decoded rows, sorted; rows with NULL in a column of the group are left out."""
+def unsorted_rows(
+    columns: Sequence[KeyColumn], measure: DecodedColumn, ticks: NDArray[np.int64]
+) -> GroupRows:
+    """Decoded rows for `sort_rows`; rows with NULL in a column of the group are left out.
+
+    Their codes do not ascend by group and value, and there may be groups without rows.
+    """
     null = reduce(np.logical_or, [column.null for column in columns])
     kept = np.flatnonzero(~null)
     names, codes = [], []
@@ -112,7 +117,11 @@ def group_rows(columns: Sequence[KeyColumn], measure: DecodedColumn, ticks: NDAr
         codes.append(to_code if column.codes is None else to_code[column.codes[kept]])
     kinds = np.where(measure.null, NULL, np.where(measure.nan, NAN, NUMBER))[kept]
     values = np.where(kinds == NUMBER, measure.stored[kept], measure.stored.dtype.type(0))
-    return _sorted(names, codes, values, kinds, ticks[kept])
+    ticks = ticks[kept]
+    if len(names) == 1:
+        return GroupRows((names[0],), codes[0], values, kinds, ticks)
+    order = stable_order(_combined(codes, [len(column) for column in names]))
+    return _grouped(names, [column[order] for column in codes], values[order], kinds[order], ticks[order])
 
 
 def sorted_rows(
@@ -130,10 +139,8 @@ def sorted_rows(
     return _grouped(names, codes, values, kinds, ticks)
 
 
-def merge_rows(parts: Sequence[GroupRows]) -> GroupRows:
-    """The rows of all parts together, sorted; at least one part."""
-    if len(parts) == 1:
-        return parts[0]
+def sort_rows(parts: Sequence[GroupRows]) -> GroupRows:
+    """The rows of all parts together, sorted; at least one part, and parts need not be sorted."""
     names, codes = [], []
     for column in zip(*(part.groups for part in parts), strict=True):
         unified, to_codes = unify_names(column)

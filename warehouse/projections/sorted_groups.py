@@ -53,10 +53,10 @@ from tidemark.warehouse.projections.group_rows import (
     NULL,
     NUMBER,
     GroupRows,
-    group_rows,
-    merge_rows,
     no_rows,
+    sort_rows,
     sorted_rows,
+    unsorted_rows,
 )
 from tidemark.warehouse.projections.key_marks_writer import key_bounds
 from tidemark.warehouse.projections.span_marks import (
@@ -159,25 +159,25 @@ class SortedGroups(Projection[GroupRows]):
         return tuple(key.name for key in self.keys if key.is_text)
 
     def decode(self, events: pa.Table) -> tuple[GroupRows, TickCounts]:
-        """The rows of groups, sorted; and all rows by tick, those of no group as NULL."""
+        """The rows of groups, in any order; and all rows by tick, those of no group as NULL."""
         ticks = as_numpy(events.column("_tick"))
         columns = [encode_keys(key, single_array(events.column(key.name))) for key in self.keys]
         measure = encode_values(self.measure, single_array(events.column(self.measure.name)))
         in_no_group = np.logical_or.reduce([column.null for column in columns])
         totals = count_by_tick(ticks, DecodedColumn(ticks, np.zeros_like(in_no_group), in_no_group))
-        return group_rows(columns, measure, ticks), totals
+        return unsorted_rows(columns, measure, ticks), totals
 
     def sorted_bytes(self, rows: int, ticks: int) -> int:  # noqa: ARG002
         """Five arrays of 8 bytes a row."""
         return 40 * rows
 
     def sort(self, parts: Sequence[GroupRows]) -> GroupRows:
-        """Merges the sorted rows of all parts."""
-        return self.merge(parts)
+        """Sorts rows by group, kind and value; equal rows have no defined order."""
+        return sort_rows([no_rows(self.keys, self.measure.dtype), *parts])
 
     def merge(self, parts: Sequence[GroupRows]) -> GroupRows:
         """Merges sorted parts."""
-        return merge_rows(parts if len(parts) == 1 else [no_rows(self.keys, self.measure.dtype), *parts])
+        return parts[0] if len(parts) == 1 else self.sort(parts)
 
     def blocks(
         self,
