@@ -108,7 +108,7 @@ class GroupBounds:
     ) -> tuple[dict[tuple[Selection, Window], _Rows], int]:
         """History's rows of each selection in each window, and how many row groups were read."""
         projection = view.projection
-        runs = [marks for marks in view.runs if marks.totals.by_window(windows).any()]
+        runs = [marks for marks in view.runs if marks.rows and marks.totals.by_window(windows).any()]
         run_rows = [marks.totals.by_window(windows).sum(axis=1).tolist() for marks in runs]
         groups = dict.fromkeys(group for selection in selections for group in selection)
         slices, blocks_read = self._slices.slices(projection, runs, groups)

@@ -111,6 +111,31 @@ def test_top_takes_the_groups_with_the_most_rows(tmp_path: Path) -> None:
     assert [group_of(answer)["origin"] for answer in both] == ["b", "c"]
 
 
+@pytest.mark.parametrize("mode", ["quick", "accurate", "exact"])
+@pytest.mark.parametrize("memory", [0, 2**28])
+@pytest.mark.parametrize("others", [[], ["a", "b"]])
+def test_batches_of_rows_without_a_group_are_read(
+    tmp_path: Path, others: list[str], memory: int, mode: Any
+) -> None:
+    rows = [(START, name, 1, float(i), None) for i, name in enumerate(others)]
+    nowhere = [(START, None, None, 1.0, None)]
+    world = GroupWorld.of(tmp_path, [(True, nowhere), (True, nowhere + rows), (False, nowhere)])
+    wh, day = world.open(memory=memory), (START, START + 24 * HOUR)
+    for between in (None, day):
+        answers = wh.quantile(0.5, by="origin", between=between, mode=mode)
+        assert [group_of(answer)["origin"] for answer in answers] == others
+        assert [answer.N for answer in wh.rank(9, by="origin", groups=["a", "x"], mode=mode)] == [
+            len(others[:1]),
+            0,
+        ]
+        with pytest.raises(EmptyWindow):
+            wh.quantile(0.5, where={"origin": "x"}, between=between, mode=mode)
+    days = wh.quantile(0.5, by="origin", top=2, between=day, every="1d", mode=mode)
+    assert sorted({group_of(answer)["origin"] for answer in days}) == others
+    assert wh.frequency("x", key="origin").hi == 0
+    assert sorted(answer.value for answer in wh.top(5, key="origin")) == others
+
+
 def test_groups_keep_their_order_and_an_absent_one_has_no_rows(tmp_path: Path) -> None:
     world = GroupWorld.of(tmp_path, [(True, [(START, "a", 1, 1.0, None), (START, "b", 1, math.nan, None)])])
     wh = world.open()
