@@ -41,13 +41,17 @@ MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is made and asked. `live_batches` hold a hundredth of the rows together."""
+    """How much is made and asked. `live_batches` hold a hundredth of the rows together.
+
+    peers: whether DuckDB and Spark are asked, too. DuckDB needs memory for all rows.
+    """
 
     rows: int
     runs: int
     live_batches: int
     questions: int
     distributions: tuple[str, ...]
+    peers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,34 +68,39 @@ class Filled:
         return sum(part.rows for part in self.history + self.live)
 
 
-def run(spark: SparkSession, work: Path, out: Path, sizes: Sizes) -> Section:
-    """Measures and returns the section."""
-    section = Section("query", "Query: latency, blocks read, memory")
+TITLES = {"query": "Query: latency, blocks read, memory", "billion": "Query: a billion rows"}
+
+
+def run(spark: SparkSession, work: Path, out: Path, sizes: Sizes, part: str = "query") -> Section:
+    """Measures and returns the section of a part, one of TITLES."""
+    section = Section(part, TITLES[part])
+    peers = "DuckDB (quantile_disc) and Spark (percentile_approx) read the files of the same runs, warm. "
     section.text(
         f"Warm questions, each with another random phi, `refresh` included; eps = {EPS}, {sizes.runs} runs, "
-        f"a live side of {sizes.live_batches} batches with 1 % as many rows. DuckDB (quantile_disc) and "
-        "Spark (percentile_approx) read the files of the same runs in the same session, warm. uniform: every "
-        "run has rows of all 365 days, the worst case for windows; the others: each run has its own days and "
-        "1 % of late rows."
+        f"a live side of {sizes.live_batches} batches with 1 % as many rows. {peers if sizes.peers else ''}"
+        "uniform: every run has rows of all 365 days, the worst case for windows; the others: each run has "
+        "its own days and 1 % of late rows."
     )
     bars: dict[str, dict[str, float]] = {}
-    lines = []
+    lines, columns = [], list(COLUMNS)
     for name in sizes.distributions:
         folder = work / "query" / name
         filled = [
             fill(spark, folder / f"{rows}", name, rows, sizes) for rows in (sizes.rows // 10, sizes.rows)
         ]
         measured = _measure(spark, section, name, filled, sizes)
-        bars[name] = {engine: measured[engine] for engine in ENGINES}
-        lines.append([name, *(number(measured[column]) for column in COLUMNS)])
+        bars[name] = {engine: measured[engine] for engine in ENGINES if engine in measured}
+        columns = [column for column in COLUMNS if column in measured]
+        lines.append([name, *(number(measured[column]) for column in columns)])
         shutil.rmtree(folder)
-    out.mkdir(parents=True, exist_ok=True)
-    plot_latency(out / "latency.png", bars, sizes.rows)
     section.text(
         f"Milliseconds at {sizes.rows:,} rows, medians where nothing else is said:\n\n"
-        + table(["", *COLUMNS], lines)
+        + table(["", *columns], lines)
     )
-    section.plot(out / "latency.png", f"Median time of a question over {sizes.rows:,} rows, by engine")
+    out.mkdir(parents=True, exist_ok=True)
+    picture = out / ("latency.png" if part == "query" else f"{part}.png")
+    plot_latency(picture, bars, sizes.rows)
+    section.plot(picture, f"Median time of a question over {sizes.rows:,} rows, by engine")
     return section
 
 
@@ -186,7 +195,7 @@ def _measure(
         _ask_window(section, name, readers[1], days, _window_oracle(big, days))
     fresh = _time_fresh(section, name, big.uri)
     _weigh_reader(section, name, big.uri)
-    peers = _time_peers(spark, section, name, big, median["accurate"])
+    peers = _time_peers(spark, section, name, big, median["accurate"]) if sizes.peers else {}
     return {**median, **peers, "accurate p90": p90, "fresh process": fresh}
 
 
