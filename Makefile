@@ -83,10 +83,10 @@ $(READY): requirements.txt requirements-java.txt pyproject.toml jobs/spark/prepa
 	@echo 'Setting up .venv: a minute or two, once.'
 	@$(PYTHON) -m venv .venv
 	@awk '/^[a-z]/ { take = /^(packaging|setuptools|wheel)==/ } take' requirements.txt > .venv/requirements-build.txt
-	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r .venv/requirements-build.txt
-	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.txt
+	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r .venv/requirements-build.txt
+	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps --no-build-isolation -r requirements.txt
 	@.venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@sh jobs/spark/java_home.sh $(VENV) >/dev/null 2>&1 || \
-		.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-java.txt
+		.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r requirements-java.txt
 	@.venv/bin/python -m tidemark.jobs.spark.prepare_spark >.venv/prepare.log 2>&1 || { cat .venv/prepare.log >&2; exit 1; }
 	@touch $(READY)
