@@ -118,7 +118,7 @@ def _raise_interrupt(*_: object) -> NoReturn:
 
     Java ends with this process; the next run of the job recovers its unfinished work.
     """
-    logging.disable()  # py4j would log the interrupt as well
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # py4j would log the interrupt as well
     raise KeyboardInterrupt
 
 

@@ -105,3 +105,12 @@ def test_a_job_shows_warnings_on_stderr_while_it_runs(
     assert out == ""
     assert err.splitlines()[0] == "warning: steps: try 1 lost the race"
     assert logging.getLogger("tidemark").handlers == before
+
+
+def test_control_c_in_a_process_with_spark_leaves_the_loggers_of_others_alone() -> None:
+    from tidemark.jobs.spark.session import _raise_interrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _raise_interrupt()
+    assert logging.getLogger("tidemark.commits").isEnabledFor(logging.WARNING)
+    assert not logging.getLogger("py4j.clientserver").isEnabledFor(logging.CRITICAL)
