@@ -19,7 +19,7 @@ FLOORS = {
         "errors compiled",
         "inputs memory_limit disjoint hashing encoding",
         "bounds",
-        "counters distinct gk persistence",
+        "counters distinct gk persistence sampling",
         "ecm",
     ],
     "warehouse": [

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import retry_lost_races, without_secrets
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.executors import executor_for
-from tidemark.warehouse.ledger import ledger_rows
+from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.load import LoadReport, catch_up, newest_planned_step
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.option_checks import check_folders
@@ -74,7 +74,7 @@ def alter(
         wanted = _with_keys(options, keys, groups)
         if wanted is None:
             return options
-        _add_to_ledger(store, wanted)
+        ledger_table.add_columns(store, wanted.more_key_fields)
         wanted = replace(
             wanted,
             built_from={
@@ -137,16 +137,3 @@ def _with_keys(options: Options, keys: list[Columns], groups: list[Columns]) -> 
     if wanted.columns:
         wanted.check_columns(dict(wanted.columns))
     return wanted
-
-
-def _add_to_ledger(store: Store, options: Options) -> None:
-    """Adds the fields of further keys that the ledger does not have yet."""
-
-    def attempt() -> None:
-        table = tables.open_table(store, LEDGER)
-        known = ledger_rows.more_keys_of(table)
-        fields = [*known, *(name for name in options.more_key_fields if name not in known)]
-        if fields != known:
-            tables.widen(table, ledger_rows.schema(fields))
-
-    retry_lost_races(LEDGER, attempt)

@@ -113,6 +113,8 @@ def check_keys(kept: Kept, at: int, window: dict[str, Any]) -> None:
     counts = [answer.count for answer in wh.top(5, mode="exact", **window)]
     assert counts == [count for _, count in truth.most_common(5)]
     for mode in ("approximate", "exact"):
+        distinct = wh.distinct(mode=mode, **window)
+        assert distinct.least == distinct.count == distinct.most == len(truth)
         hitters = wh.heavy_hitters(0.05, mode=mode, **window)
         assert {hitter.value for hitter in hitters} >= {
             key for key, count in truth.items() if count >= 0.05 * truth.total()

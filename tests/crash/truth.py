@@ -247,6 +247,9 @@ def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
     if told != true:
         return [f"keys: rows of history, live and NULL are {told}, true are {true}"]
     wrong = {one.value: one for one in answers if not one.lo == one.count == one.hi == counts[one.value]}
+    distinct = wh.distinct()  # all keys fit into the samples
+    if not distinct.least == distinct.most == len(counts):
+        return [f"keys: {distinct}, true are {len(counts)}"]
     return [f"keys: counts are {wrong}"] if wrong else []
 
 

@@ -45,7 +45,7 @@ class Rows:
         codes = self.random.integers(0, 40, count) ** 2 // 40
         times = self.random.integers(0, 10_000, count)
         self.codes, self.times = np.append(self.codes, codes), np.append(self.times, times)
-        return summarise(KeyColumn(np.arange(40), codes, np.zeros(count, bool)), times, self.promise)
+        return summarise(KeyColumn(np.arange(40), codes, np.zeros(count, bool)), times, self.promise, 0)
 
 
 def stacked(rows: Rows, first: KeySummary, merges: int) -> KeySummary:

@@ -186,6 +186,11 @@ def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
     return Fingerprint(rows.num_rows, int(hashes.sum(dtype=np.uint64)))
 
 
+def name_words(names: NDArray[np.int64] | pa.Array) -> NDArray[np.uint64]:
+    """A 64-bit number for each name of a key, shape (k,): integers themselves, hashes of texts and bytes."""
+    return names.view(np.uint64) if isinstance(names, np.ndarray) else text_hashes(names)
+
+
 def hash_sum(
     words: NDArray[np.uint64], ticks: NDArray[np.int64], counts: NDArray[np.int64] | None = None
 ) -> int:

@@ -110,7 +110,7 @@ class TickSummarizer:
         for counts, column_of_key in zip(self.options.key_counts, piece.keys, strict=True):
             names, null = column_of_key.names, column_of_key.null[rows]
             column_rows = KeyColumn(names, _codes(column_of_key)[rows], null)
-            keys[counts.ledger_field] = summarise(column_rows, moments, KeyPromise.of(self.options))
+            keys[counts.ledger_field] = summarise(column_rows, moments, KeyPromise.of(self.options), tick)
         return TickSummary(tick, len(rows), times, tuple(measures), keys)
 
 

@@ -1,4 +1,4 @@
-"""Summaries of the keys of one tick: an ECM-sketch of the counts by hash and time, and the frequent names.
+"""Summaries of the keys of one tick: an ECM-sketch of the counts by hash and time, frequent names, a sample.
 
 Model. The sketch covers the tick's rows that have a key. It gives an upper bound of any key's count in any
 interval of event time. The listing has names with bounds of their counts in the whole tick:
@@ -15,6 +15,8 @@ range is at most
 and at most the sketch's upper bound. The range lists every name for which this bound reaches the floor of the
 range. A name that no part lists has at most the sum of all (floor - 1). The floor of the range is above that
 sum, so no name that reaches it is missing.
+
+The sample has the hashes of up to LEDGER_SAMPLE keys, each with its rows and their first and last time.
 
 Sources: O. Papapetrou, M. Garofalakis and A. Deligiannakis, VLDB Journal 2015 (ECM-sketches); J. Misra and
 D. Gries, Science of Computer Programming 1982 (bounds of listed names that add).
@@ -33,12 +35,15 @@ from tidemark.sketches import ECM, Counting, digest, merge_ecm
 from tidemark.sketches.counters.counting import TIME_LIMIT
 from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs, sizes_for_points
 from tidemark.sketches.hashing.row_hashes import RowHashes
+from tidemark.sketches.sampling import KeySample, SampleBuilder, SampleSize, merge_samples
 from tidemark.warehouse.cascade import MERGES
 from tidemark.warehouse.columns.heavy_keys import BYTES as LISTED_BYTES
 from tidemark.warehouse.columns.heavy_keys import ENTRIES, THETA
 from tidemark.warehouse.columns.keys import KeyColumn, Names, find_names, name_sizes, take_names, unify_names
+from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.settings.options import Options
 
+LEDGER_SAMPLE = SampleSize(keys=2**12, entries=2**12)  # a key has one entry in a tick
 SEED = 0  # of the row hashes: equal in all warehouses, because an inner product needs equal hashes
 
 
@@ -75,6 +80,8 @@ class KeySummary:
 
     Example: names [a, b], known [5, 3], slack [0, 2], floor 2 say that a has 5 rows, b has 3 to 5, and every
     other key has at most 1.
+
+    `sample` is None for rows of an earlier version, and for a range of batches with such rows.
     """
 
     nulls: int
@@ -83,6 +90,7 @@ class KeySummary:
     known: NDArray[np.int64]
     slack: NDArray[np.int64]
     floor: int
+    sample: KeySample | None
 
     @property
     def rows(self) -> int:
@@ -96,7 +104,7 @@ def digests(names: Names) -> NDArray[np.uint64]:
     return hashed
 
 
-def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) -> KeySummary:
+def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise, tick: int) -> KeySummary:
     """The summary of the keys of one tick.
 
     `times`, shape (rows,), are the event times in microseconds, in any order.
@@ -115,7 +123,11 @@ def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise) 
         sketch.counts.settle()
     counts = np.bincount(name_of_row, minlength=len(names)).astype(np.int64)
     floor = max(1, -(-len(name_of_row) // THETA))
-    return _listed(int(column.null.sum()), sketch, names, counts, np.zeros_like(counts), floor)
+    sample = SampleBuilder(LEDGER_SAMPLE, timed=True)
+    same = np.ones_like(moments)
+    sample.add(name_words(names), name_of_row, tick * same, same, np.stack([moments, moments], axis=1))
+    nulls, slack = int(column.null.sum()), np.zeros_like(counts)
+    return _listed(nulls, sketch, names, counts, slack, floor, sample.finish())
 
 
 def join(parts: Sequence[KeySummary]) -> KeySummary:
@@ -133,11 +145,19 @@ def join(parts: Sequence[KeySummary]) -> KeySummary:
     if len(names):
         most = np.minimum(most, sketch.points(digests(names)).hi)
     floor = max(-(-sketch.n // THETA), unlisted + 1)
-    return _listed(sum(part.nulls for part in parts), sketch, names, known, most - known, floor)
+    samples = [part.sample for part in parts if part.sample is not None]
+    sample = merge_samples(samples, LEDGER_SAMPLE) if len(samples) == len(parts) else None
+    return _listed(sum(part.nulls for part in parts), sketch, names, known, most - known, floor, sample)
 
 
 def _listed(
-    nulls: int, sketch: ECM, names: Names, known: NDArray[np.int64], slack: NDArray[np.int64], floor: int
+    nulls: int,
+    sketch: ECM,
+    names: Names,
+    known: NDArray[np.int64],
+    slack: NDArray[np.int64],
+    floor: int,
+    sample: KeySample | None,
 ) -> KeySummary:
     """The summary that lists the names which may reach the floor.
 
@@ -152,7 +172,7 @@ def _listed(
     if fits < len(order):
         floor = max(floor, int(most[order[fits]]) + 1)
     kept = np.flatnonzero(most >= floor)
-    return KeySummary(nulls, sketch, take_names(names, kept), known[kept], slack[kept], floor)
+    return KeySummary(nulls, sketch, take_names(names, kept), known[kept], slack[kept], floor, sample)
 
 
 def listed_bounds(listing: Any, names: Names) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -6,6 +6,9 @@ and for each key the summary of key_summaries.py: that of the option `key` in th
 further keys in the fields of the column `more_keys`, which a ledger has only if there are any. `cells` are
 the upper bounds of the sketch's cells for the whole tick. They repeat what the sketch says, so that a reader
 needs the sketch itself only for a window that starts or ends inside the tick.
+
+The column `companions` has further summaries by name, as bytes. The sample of a key is one of them
+(`sample_name`). Rows of earlier versions have none.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from deltalake import DeltaTable
 from deltalake.schema import StructType
 
 from tidemark.sketches import ECM, GK, SketchError
+from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.arrow_buffers import binary_array
 from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.delta.store import KEYS, MORE_KEYS
@@ -29,6 +33,7 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.ledger.key_summaries import KeySummary
 
+COMPANIONS = "companions"
 RANGE_COLUMNS = ("source", "first_batch", "last_batch")  # they identify a range of batches
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -68,6 +73,7 @@ SCHEMA = pa.schema(
         ),
         ("keys", KEYS_TYPE),
         ("arrived", _TIME),
+        (COMPANIONS, pa.map_(pa.string(), pa.binary())),
     ]
 )
 
@@ -105,11 +111,33 @@ def to_arrow(
             ],
             "keys": _keys_row(summary.keys.get((KEYS,))),
             "arrived": now,
+            COMPANIONS: [
+                (sample_name(field), keys.sample.to_bytes())
+                for field, keys in summary.keys.items()
+                if keys.sample is not None
+            ],
             MORE_KEYS: {name: _keys_row(summary.keys.get((MORE_KEYS, name))) for name in more_keys},
         }
         for summary in summaries
     ]
     return pa.Table.from_pylist(rows, schema=schema(more_keys))
+
+
+def sample_name(field: tuple[str, ...]) -> str:
+    """The name of the sample of the key with this `KeyCounts.ledger_field` in the column `companions`."""
+    return ".".join([*field, "sample"])
+
+
+def sample_in(row: Mapping[str, Any], field: tuple[str, ...], batches: BatchRange) -> KeySample | None:
+    """The sample of a key in a row of the ledger; None if an earlier version wrote the row.
+
+    DamagedWarehouse if the bytes cannot be read.
+    """
+    stored = dict(row.get(COMPANIONS) or ()).get(sample_name(field))
+    if stored is None:
+        return None
+    with report_damaged_summary("keys", batches, row["tick"]):
+        return KeySample.from_bytes(stored)
 
 
 def _keys_row(keys: KeySummary | None) -> dict[str, Any] | None:
@@ -135,11 +163,13 @@ def names_in(keys: Mapping[str, Any]) -> Names:
     return np.array(keys["numbers"], dtype=np.int64)
 
 
-def _key_summary(keys: Mapping[str, Any], batches: BatchRange, tick: int) -> KeySummary:
+def _key_summary(
+    keys: Mapping[str, Any], sample: KeySample | None, batches: BatchRange, tick: int
+) -> KeySummary:
     known, slack = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack"))
     with report_damaged_summary("keys", batches, tick):
         sketch = ECM.from_bytes(keys["sketch"])
-    return KeySummary(keys["nulls"], sketch, names_in(keys), known, slack, keys["floor"])
+    return KeySummary(keys["nulls"], sketch, names_in(keys), known, slack, keys["floor"], sample)
 
 
 def from_arrow(rows: pa.Table) -> list[TickSummary]:
@@ -160,7 +190,7 @@ def from_arrow(rows: pa.Table) -> list[TickSummary]:
         stored: dict[tuple[str, ...], Any] = {(KEYS,): row["keys"]}
         stored |= {(MORE_KEYS, name): keys for name, keys in (row.get(MORE_KEYS) or {}).items()}
         keys = {
-            field: _key_summary(keys, batches, row["tick"])
+            field: _key_summary(keys, sample_in(row, field, batches), batches, row["tick"])
             for field, keys in stored.items()
             if keys is not None
         }

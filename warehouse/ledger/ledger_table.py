@@ -30,11 +30,19 @@ from deltalake.transaction import AddAction
 from tidemark.warehouse.cascade import LEVELS
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import planned_batches, read_step_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
-from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, SCHEMA, from_arrow, more_keys_of, to_arrow
+from tidemark.warehouse.ledger.ledger_rows import (
+    RANGE_COLUMNS,
+    SCHEMA,
+    from_arrow,
+    more_keys_of,
+    schema,
+    to_arrow,
+)
 
 # The names of a file's statistics.
 _LEAST, _MOST = ([f"{bound}.{name}" for name in RANGE_COLUMNS] for bound in ("min", "max"))
@@ -87,12 +95,33 @@ def prepare(
 
     `table` is the ledger. `eps` is the warehouse's. The summaries have the rank error `level_eps(eps, 0)`.
     """
+    if not has_all_columns(table):  # an earlier version created it
+        add_columns(store)
+        table = tables.open_table(store, LEDGER)
     batches, newest = BatchRange(source, batch, batch), tables.newest_transaction(table, source)
     action = write_rows(store, batches, to_arrow(batches, summaries, more_keys_of(table)))
     completed = _completed_ranges(newest, batches, store.tuning.fan)
     planned = _planned(store) if completed else ()
     wide = _write_wide(store, table, eps, batches, summaries, completed, planned) if completed else []
     return Prepared(newest, planned, action, tuple(wide))
+
+
+def has_all_columns(table: DeltaTable) -> bool:
+    """Whether the ledger has all columns of this version, besides those of further keys."""
+    return set(SCHEMA.names) <= {field.name for field in table.schema().fields}
+
+
+def add_columns(store: Store, more_keys: Sequence[str] = ()) -> None:
+    """Adds the columns, and the fields of further keys, that the ledger does not have yet."""
+
+    def attempt() -> None:
+        table = tables.open_table(store, LEDGER)
+        known = more_keys_of(table)
+        fields = [*known, *(name for name in more_keys if name not in known)]
+        if fields != known or not has_all_columns(table):
+            tables.widen(table, schema(fields))
+
+    retry_lost_races(LEDGER, attempt)
 
 
 def append_batch(

@@ -11,17 +11,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.sketches import ECM, GK
+from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import KEYS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.ledger_rows import (
+    COMPANIONS,
     KEYS_TYPE,
     RANGE_COLUMNS,
     names_in,
     plain_rows,
     report_damaged_summary,
+    sample_in,
     sketch_of,
 )
 from tidemark.warehouse.ledger.ledger_table import rows_of_ranges
@@ -177,3 +180,15 @@ def read_sketch(store: Store, live: LiveKeys) -> ECM:
     (stored,) = [keys["sketch"] for row in in_tick if (keys := stored_keys_in(row, live.field)) is not None]
     with report_damaged_summary("keys", live.batches, live.tick):
         return ECM.from_bytes(stored)
+
+
+def read_samples(store: Store, live: Iterable[LiveKeys]) -> list[KeySample | None]:
+    """The sample of the keys of each row; None for rows of an earlier version. Reads each file once."""
+    rows = list(live)
+    found: dict[tuple[str, BatchRange, int], KeySample | None] = {}
+    for path, field in {(row.path, row.field) for row in rows}:
+        stored = tables.read_file(store, LEDGER, path, [*RANGE_COLUMNS, "tick", COMPANIONS])
+        for row in stored.to_pylist():
+            batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
+            found[path, batches, row["tick"]] = sample_in(row, field, batches)
+    return [found[row.path, row.batches, row.tick] for row in rows]

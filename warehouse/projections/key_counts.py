@@ -25,7 +25,7 @@ from tidemark.warehouse.columns.keys import (
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.delta.store import KEY_MARKS, KEYS, MORE_KEY_MARKS, MORE_KEYS, group_folder
-from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum, text_hashes
+from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum, name_words
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import key_marks
 from tidemark.warehouse.projections.key_marks import KeyMarks
@@ -197,15 +197,15 @@ class KeyCounts(Projection[KeyRows]):
         return {**plain, "column_encoding": {"key": "DELTA_BINARY_PACKED"}}
 
     def collector(self, run_spec: RunSpec | None) -> KeyMarkCollector:
-        """Collects a mark for each block; for a run also the heavy keys."""
+        """Collects a mark for each block; for a run also the heavy and the distinct keys."""
         return KeyMarkCollector(self.key, None if run_spec is None else run_spec.totals)
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
-        """The header, the marks and the heavy keys."""
+        """The header, the marks, the heavy keys and the distinct keys."""
         return key_marks.to_arrow(self.key, files, totals)
 
     def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> KeyMarks:
-        """Reads the marks; their `heavy` reads the heavy keys on demand."""
+        """Reads the marks; their `heavy` and `distinct` read the heavy and the distinct keys on demand."""
         return key_marks.read(self.key, run, file, reopen_marks)
 
     def ascends(self, rows: KeyRows) -> bool:
@@ -213,11 +213,9 @@ class KeyCounts(Projection[KeyRows]):
         return ascends(rows)
 
     def checker(self, marks: KeyMarks) -> KeyChecker:
-        """Returns a checker of the marks and the heavy keys."""
+        """Returns a checker of the marks, the heavy keys and the distinct keys."""
         return KeyChecker(self.key, marks)
 
     def digest(self, rows: KeyRows) -> int:
         """The sum of the hashes of (key, tick), each times its count, modulo 2**64."""
-        names = rows.names
-        words = names.view(np.uint64) if isinstance(names, np.ndarray) else text_hashes(names)
-        return hash_sum(words[rows.codes], rows.ticks, rows.counts)
+        return hash_sum(name_words(rows.names)[rows.codes], rows.ticks, rows.counts)

@@ -18,6 +18,7 @@ A run's marks are one file of the table ``key_marks`` (runs/marks.py), with thes
     marks    file and position; key and tick, which are the pair s; count, the rows of `events` before it
     heavy    key, tick, count: the keys that reach their tick's floor. With a NULL tick: the keys that reach
              the floor of the run. columns/heavy_keys.py states what floors guarantee.
+    distinct the numbers of distinct keys and a sample of them, see distinct_keys.py
 """
 
 from __future__ import annotations
@@ -46,9 +47,13 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
+from tidemark.warehouse.projections import distinct_keys
+from tidemark.warehouse.projections.distinct_keys import DistinctKeys, join_distinct
 from tidemark.warehouse.projections.key_marks_writer import KeyFileSummary
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import (
+    CONTENT_FIELD,
+    DISTINCT_GROUP,
     HEADER_GROUP,
     HEAVY_GROUP,
     MARKS_GROUP,
@@ -86,7 +91,8 @@ class KeyMarks:
     `positions[i]`, with `counts_before[i]` rows of `events` before it; (k,) each. `totals` are the rows by
     tick: with a key (`counts`) and with NULL (`nulls`). `heavy()` reads two
     listings from the marks file on every call: the heavy keys of the whole run (all in cell 0), and those of
-    each tick (cell j is tick j of `totals`).
+    each tick (cell j is tick j of `totals`). `distinct()` reads the distinct keys on every call; None if an
+    earlier version wrote the run.
     """
 
     run: Run
@@ -98,6 +104,7 @@ class KeyMarks:
     counts_before: NDArray[np.int64]
     totals: TickCounts
     heavy: Callable[[], tuple[HeavyKeys, HeavyKeys]]
+    distinct: Callable[[], DistinctKeys | None]
 
     @property
     def sort_keys(self) -> SortColumns:
@@ -161,7 +168,20 @@ def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[
         "count": _concatenate([keys.counts, pairs.counts]),
     }
     groups = {HEADER_GROUP: header, MARKS_GROUP: marked, HEAVY_GROUP: heavy}
-    return {name: _with_all_columns(key, columns) for name, columns in groups.items()}
+    tables = {name: _with_all_columns(key, columns) for name, columns in groups.items()}
+    return {**tables, DISTINCT_GROUP: distinct_keys.to_arrow(_distinct_of_run(files, totals), totals.ticks)}
+
+
+def _distinct_of_run(files: Sequence[MarkedFile], totals: TickCounts) -> DistinctKeys:
+    """The distinct keys of the run; the last key of a file may be the first of the next one, too."""
+    summaries = [_summary(file) for file in files if file.rows]
+    lasts = [summary.last or summary.first for summary in summaries]
+    shared = sum(
+        last is not None and summary.first is not None and last[0] == summary.first[0]
+        for last, summary in zip(lasts, summaries[1:], strict=False)
+    )
+    parts = [summary.distinct for summary in summaries if summary.distinct is not None]
+    return join_distinct(parts, shared, len(totals.ticks))
 
 
 def names_and_ticks(file: MarkedFile) -> tuple[Names, NDArray[np.int64]]:
@@ -221,7 +241,7 @@ def _column(values: Any, arrow_type: pa.DataType) -> pa.Array:
 
 
 def read(key: Key, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> KeyMarks:
-    """Reads the marks of a run from their file; `heavy` reads the heavy keys on demand."""
+    """Reads the marks of a run from their file; `heavy` and `distinct` read further row groups on demand."""
 
     def read_heavy() -> tuple[HeavyKeys, HeavyKeys]:
         heavy: tuple[HeavyKeys, HeavyKeys] = reopen_marks(
@@ -229,11 +249,28 @@ def read(key: Key, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> Key
         )
         return heavy
 
-    return _from_arrow(key, run, file.read(HEADER_GROUP), file.read(MARKS_GROUP), read_heavy)
+    def read_distinct() -> DistinctKeys | None:
+        distinct: DistinctKeys | None = reopen_marks(_distinct_from_file)
+        return distinct
+
+    header, marked = file.read(HEADER_GROUP), file.read(MARKS_GROUP)
+    return _from_arrow(key, run, header, marked, read_heavy, read_distinct)
+
+
+def _distinct_from_file(file: SealedFile) -> DistinctKeys | None:
+    if DISTINCT_GROUP not in file.names:
+        return None
+    stored = file.read(DISTINCT_GROUP, columns=["tick", "count", CONTENT_FIELD.name])
+    return distinct_keys.from_arrow(stored, flatten(file.read(HEADER_GROUP).column("ticks")))
 
 
 def _from_arrow(
-    key: Key, run: Run, header: pa.Table, marked: pa.Table, heavy: Callable[[], tuple[HeavyKeys, HeavyKeys]]
+    key: Key,
+    run: Run,
+    header: pa.Table,
+    marked: pa.Table,
+    heavy: Callable[[], tuple[HeavyKeys, HeavyKeys]],
+    distinct: Callable[[], DistinctKeys | None],
 ) -> KeyMarks:
     """The marks of a run from the row groups `header` and `marks`."""
     if header.num_rows != 1:
@@ -252,6 +289,7 @@ def _from_arrow(
         counts_before=as_numpy(marked.column("count")),
         totals=TickCounts(ticks, counts, np.zeros_like(counts), nulls),
         heavy=heavy,
+        distinct=distinct,
     )
     result.check_invariants()
     return result

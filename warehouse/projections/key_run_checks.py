@@ -7,6 +7,7 @@ import numpy as np
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
 from tidemark.warehouse.columns.keys import Key, Name, join_names, name_at, same_names, unify_names
 from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
 from tidemark.warehouse.projections.key_marks import KeyMarks, names_and_ticks
 from tidemark.warehouse.projections.key_marks_writer import KeyMarkCollector
 from tidemark.warehouse.projections.key_rows import KeyRows
@@ -35,6 +36,7 @@ class KeyChecker:
     def __init__(self, key: Key, marks: KeyMarks) -> None:
         self.key, self.marks = key, marks
         self.heavy = _HeavyChecker(marks, *marks.heavy())
+        self.distinct = DistinctCollector(marks.totals.ticks)
         self.files: list[MarkedFile] = []
         self.file: RunFile | None = None
         self.collector = KeyMarkCollector(key, None)
@@ -47,14 +49,22 @@ class KeyChecker:
     def add(self, rows: KeyRows) -> None:
         """Adds the rows of the next block."""
         self.collector.add(rows, _FIRST_ROW)
+        current = self.heavy.current
+        continues = current is not None and current[0] == name_at(rows.names, 0)
         self.heavy.add(rows)
+        self.distinct.add(rows, continues=continues)
 
     def finish(self) -> None:
-        """Compares the marks and the heavy keys; DamagedWarehouse if they differ."""
+        """Compares the marks, the heavy keys and the distinct keys; DamagedWarehouse if they differ."""
         self._end_file()
         if not self._same_marks():
             raise DamagedWarehouse(f"the marks of run {self.marks.run.name} do not match its rows")
         self.heavy.check()
+        stored, found = self.marks.distinct(), self.distinct.finish()
+        if stored is not None and not _same_distinct(stored, found):
+            raise DamagedWarehouse(
+                f"the distinct keys of run {self.marks.run.name} are not those that its marks list"
+            )
 
     def _end_file(self) -> None:
         if self.file is not None:
@@ -114,6 +124,11 @@ class _HeavyChecker:
         keys = {key: count for (key, _), count in _counts_by_key_and_cell(self.keys).items()}
         if keys != self.found_keys or _counts_by_key_and_cell(self.pairs) != self.found_pairs:
             raise DamagedWarehouse(f"the heavy keys of run {name} are not those that its marks list")
+
+
+def _same_distinct(stored: DistinctKeys, found: DistinctKeys) -> bool:
+    same_numbers = stored.keys == found.keys and np.array_equal(stored.by_tick, found.by_tick)
+    return same_numbers and stored.sample.to_bytes() == found.sample.to_bytes()
 
 
 def _counts_by_key_and_cell(heavy: HeavyKeys) -> dict[tuple[Name, int], int]:
