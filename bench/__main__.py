@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from bench import (
     accuracy,
     command,
+    distinct,
     frequencies,
     groups,
     key_latency,
@@ -72,6 +73,9 @@ def _run(  # noqa: PLR0911  one return for each part
     if part == "groups":
         sizes = latency.Sizes(200_000, 3, 2, 10, ()) if quick else latency.Sizes(asked.rows, 25, 10, 100, ())
         return groups.run(spark, work, sizes)
+    if part == "distinct":
+        sizes = latency.Sizes(200_000, 3, 2, 10, ()) if quick else latency.Sizes(asked.rows, 25, 10, 100, ())
+        return distinct.run(spark, work, sizes)
     if part == "command":
         rows = 30_000 if quick else asked.rows // 10
         return command.run(

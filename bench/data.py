@@ -22,6 +22,7 @@ FLIGHTS = Path(__file__).resolve().parent.parent / "docs" / "data" / "flights-20
 DAY_US = 86_400_000_000
 FIRST_DAY = 20_089  # 2025-01-01
 GROUPS = 100_000
+USERS = 10_000_000
 LATE = 0.01  # the share of rows that arrive long after their day
 
 Values = NDArray[Any]
@@ -76,11 +77,20 @@ class Rows:
         chances = np.random.default_rng([4, self.step]).random(self.rows)
         return np.searchsorted(_zipf(), chances) + 1
 
+    def users(self) -> NDArray[np.int64]:
+        """Visitors, 0 to USERS - 1: most rows are of any of them, three of ten of those with low numbers."""
+        rng = np.random.default_rng([5, self.step])
+        chances = rng.random(self.rows)
+        often = rng.random(self.rows) < 0.3
+        chances[often] **= 4
+        return (chances * USERS).astype(np.int64)
+
     def write(self, path: Path, *, files: int = 1, columns: Sequence[str] = ("key",)) -> None:
-        """Writes the rows as Parquet files for Spark: time, value and the wanted ones of key and group."""
+        """Writes the rows as Parquet files for Spark: time, value and the wanted ones of key, group, user."""
         path.mkdir(parents=True, exist_ok=True)
         times = pa.array(self.times()).cast(pa.timestamp("us", tz="UTC"))
         more: dict[str, Any] = {"key": self.keys()} if "key" in columns else {}
+        more |= {"user": self.users()} if "user" in columns else {}
         more |= {"group": _named(self.groups())} if "group" in columns else {}
         table = pa.table({"time": times, "value": self.values(), **more})
         each = -(-self.rows // files)

@@ -61,6 +61,16 @@ class Duck:
         assert found is not None
         return found[0]
 
+    def distinct(self, column: str, time: str, since_us: int) -> int:
+        """The number of different values of a column since a time."""
+        asked = (
+            f'SELECT count(DISTINCT "{column}") FROM read_parquet(?) '
+            f'WHERE "{time}" >= make_timestamptz(?::BIGINT)'
+        )
+        found = self._connection.execute(asked, [self._files, since_us]).fetchone()
+        assert found is not None
+        return int(found[0])
+
     def largest_groups(
         self, phi: float, column: str, time: str, since_us: int, k: int
     ) -> list[tuple[Any, Any, int]]:

@@ -13,7 +13,19 @@ from importlib.metadata import version
 from pathlib import Path
 
 TITLE = "# Benchmarks\n\nMade by `python -m bench`; each part is written anew when it is run.\n"
-PARTS = ("query", "billion", "keys", "groups", "sql", "command", "load", "stream", "accuracy", "sketches")
+PARTS = (
+    "query",
+    "billion",
+    "keys",
+    "groups",
+    "distinct",
+    "sql",
+    "command",
+    "load",
+    "stream",
+    "accuracy",
+    "sketches",
+)
 
 
 def say(text: str) -> None:

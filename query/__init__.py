@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
 from tidemark.query.answers.info import Info
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
@@ -99,6 +100,21 @@ def top(k: int = 10, **options: Any) -> Answers[HitterAnswer]:
     return _current().top(k, **options)
 
 
+def distinct(**options: Any) -> Any:
+    """See `Warehouse.distinct`."""
+    return _current().distinct(**options)
+
+
+def new_keys(**options: Any) -> Any:
+    """See `Warehouse.new_keys`."""
+    return _current().new_keys(**options)
+
+
+def overlap(a: Any, b: Any, **options: Any) -> OverlapAnswer:
+    """See `Warehouse.overlap`."""
+    return _current().overlap(a, b, **options)
+
+
 def info() -> Info:
     """See `Warehouse.info`."""
     return _current().info()
@@ -125,22 +141,28 @@ __all__ = [
     "CdfAnswer",
     "CountAnswer",
     "DamagedWarehouse",
+    "DistinctAnswer",
     "EmptyWindow",
     "FrequencyAnswer",
     "Histogram",
     "HitterAnswer",
     "Info",
     "InputError",
+    "KeyNumber",
     "NotAWarehouse",
+    "OverlapAnswer",
     "RankAnswer",
     "TidemarkError",
     "Warehouse",
     "cdf",
+    "distinct",
     "frequency",
     "heavy_hitters",
     "histogram",
     "info",
+    "new_keys",
     "open",
+    "overlap",
     "quantile",
     "rank",
     "register_duckdb",

@@ -10,12 +10,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from numpy.typing import NDArray
 
 from tidemark.query.answers.info import Info
-from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
 from tidemark.query.answers.measure_answers import (
     Answer,
     Answers,
@@ -24,21 +23,11 @@ from tidemark.query.answers.measure_answers import (
     MeasureScope,
     RankAnswer,
 )
-from tidemark.query.asking.asked import Asked, answers_of
-from tidemark.query.asking.key_questions import KeyRequest, ask_key
+from tidemark.query.asking.asked import Asked
+from tidemark.query.asking.key_reader import KeyReader
 from tidemark.query.asking.measure_questions import MeasureRequest, ask_measure, newest_view
 from tidemark.query.asking.session import Session
 from tidemark.query.groups.group_choice import GroupArguments
-from tidemark.query.keys.frequencies import (
-    KeyQuestion,
-    frequencies,
-    heavy_hitters,
-    inner_product,
-    key_range,
-    key_scope,
-    self_join,
-    top,
-)
 from tidemark.query.quantiles.histograms import check_bins, histogram
 from tidemark.query.quantiles.questions import Question, cdf, check_phis, is_sequence, quantiles, ranks
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
@@ -51,8 +40,6 @@ from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 Mode = Literal["quick", "accurate", "exact"]
-KeyMode = Literal["approximate", "exact"]
-T = TypeVar("T")
 M = TypeVar("M", bound=MeasureScope)
 
 DEFAULT_MEMORY = 2**28
@@ -77,16 +64,7 @@ class GroupOptions(QuestionOptions, total=False):
     every: Any
 
 
-class KeyOptions(TypedDict, total=False):
-    """The keyword parameters of questions about keys, without `every`."""
-
-    key: Any
-    last: Any
-    between: Any
-    mode: KeyMode
-
-
-class Reader:
+class Reader(KeyReader):
     """The questions to an open warehouse. Safe to share between threads.
 
     Parameters of all questions:
@@ -122,7 +100,7 @@ class Reader:
         memory: int = DEFAULT_MEMORY,
         progress: Callable[[float], None] | None = None,
     ) -> None:
-        self._session = Session(snapshot, memory, progress)
+        super().__init__(Session(snapshot, memory, progress))
 
     @property
     def options(self) -> Options:
@@ -390,175 +368,5 @@ class Reader:
         asked = self._ask(request, lambda question: [histogram(question, checked_bins)])
         return asked.answers(Histogram, one=True)
 
-    @overload
-    def frequency(self, value: Any, *, every: None = None, **options: Unpack[KeyOptions]) -> Any: ...
-    @overload
-    def frequency(
-        self, value: Any, *, every: Any, **options: Unpack[KeyOptions]
-    ) -> Answers[FrequencyAnswer]: ...
-    def frequency(
-        self,
-        value: Any,
-        *,
-        key: Any = None,
-        last: Any = None,
-        between: Any = None,
-        mode: KeyMode = "approximate",
-        every: Any = None,
-    ) -> FrequencyAnswer | Answers[FrequencyAnswer]:
-        """The number of rows that have the key.
-
-        value: a value of the key column's type, or a sequence of values; these share one round of reads. A
-            value of a key of several columns is a tuple, so a sequence of them is a list of tuples.
-
-        Returns one FrequencyAnswer for a value, Answers in the order of the sequence otherwise. A key that no
-        row has counts 0. Reads one or two blocks per run and key, and more only if a key fills more blocks.
-        Raises InputError if the warehouse has no key.
-        """
-        several = is_sequence(value) and not (isinstance(value, tuple) and self._has_parts(key))
-        values = list(value) if several else [value]
-        lists = self._ask_key(lambda question: frequencies(question, values), key, last, between, mode, every)
-        return Asked(lists, windows=every is not None).answers(FrequencyAnswer, one=not several)
-
-    def heavy_hitters(
-        self,
-        phi: Any,
-        *,
-        key: Any = None,
-        last: Any = None,
-        between: Any = None,
-        mode: KeyMode = "approximate",
-        every: Any = None,
-    ) -> Answers[HitterAnswer]:
-        """Every key that has at least phi of the rows with a key, most rows first.
-
-        phi: the share of rows, 0 < phi <= 1.
-
-        No such key is missing. A key that may be below phi has `certain` False. Reads the blocks of
-        candidates that the marks do not count exactly; scans all blocks of the keys if phi is smaller than
-        the marks' lists reach.
-        """
-        return self._hitters(lambda question: heavy_hitters(question, phi), key, last, between, mode, every)
-
-    def top(
-        self,
-        k: int = 10,
-        *,
-        key: Any = None,
-        last: Any = None,
-        between: Any = None,
-        mode: KeyMode = "approximate",
-        every: Any = None,
-    ) -> Answers[HitterAnswer]:
-        """The k keys with the most rows, most rows first; fewer if the window has fewer keys.
-
-        k: a whole number of at least 1.
-
-        `certain` of a key means that no omitted key has more rows. The cost is that of `heavy_hitters`.
-        """
-        return self._hitters(lambda question: top(question, k), key, last, between, mode, every)
-
-    @overload
-    def key_range(
-        self, low: Any, high: Any, *, every: None = None, **options: Unpack[KeyOptions]
-    ) -> CountAnswer: ...
-    @overload
-    def key_range(
-        self, low: Any, high: Any, *, every: Any, **options: Unpack[KeyOptions]
-    ) -> Answers[CountAnswer]: ...
-    def key_range(
-        self,
-        low: Any,
-        high: Any,
-        *,
-        key: Any = None,
-        last: Any = None,
-        between: Any = None,
-        mode: KeyMode = "approximate",
-        every: Any = None,
-    ) -> CountAnswer | Answers[CountAnswer]:
-        """The number of rows with low <= key < high; both modes count the live rows.
-
-        low, high: of the key column's type, None for an open side. Numbers are ordered by value with NaN
-            last, text is ordered by its bytes.
-
-        Reads two blocks per run that the window covers, else every block of the range, and the live rows.
-        """
-        return self._count(lambda question: key_range(question, low, high), key, last, between, mode, every)
-
-    @overload
-    def self_join(self, *, every: None = None, **options: Unpack[KeyOptions]) -> CountAnswer: ...
-    @overload
-    def self_join(self, *, every: Any, **options: Unpack[KeyOptions]) -> Answers[CountAnswer]: ...
-    def self_join(
-        self,
-        *,
-        key: Any = None,
-        last: Any = None,
-        between: Any = None,
-        mode: KeyMode = "approximate",
-        every: Any = None,
-    ) -> CountAnswer | Answers[CountAnswer]:
-        """The sum over all keys of their rows squared (F2); both modes scan all blocks and live rows."""
-        return self._count(self_join, key, last, between, mode, every)
-
-    def inner_product(
-        self,
-        other: Reader,
-        *,
-        key: Any = None,
-        last: Any = None,
-        between: Any = None,
-        mode: KeyMode = "approximate",
-    ) -> CountAnswer:
-        """The size of the join with another warehouse on the keys, with the same window in both.
-
-        other: a reader of a warehouse whose key has the same type; InputError otherwise.
-
-        Both modes scan all blocks and live rows of both warehouses. The answer has the scope of this one.
-        """
-
-        def join(question: KeyQuestion) -> CountAnswer:
-            (answer,) = other._ask_key(
-                lambda other_question: inner_product(question, other_question), key, last, between, mode
-            )
-            return answer
-
-        (answer,) = self._ask_key(join, key, last, between, mode)
-        return answer
-
-    def _has_parts(self, key: Any) -> bool:
-        """Whether the key has several columns."""
-        return len(self._session.options.key_count(key).key.parts) > 1
-
     def _ask(self, request: MeasureRequest, answer: Callable[[Question], list[M]]) -> Asked[M]:
         return ask_measure(self._session, request, answer)
-
-    def _ask_key(
-        self,
-        answer: Callable[[KeyQuestion], T],
-        key: Any,
-        last: Any,
-        between: Any,
-        mode: Any,
-        every: Any = None,
-    ) -> list[T]:
-        """The result of `answer` for each window; one without `every`."""
-        return ask_key(self._session, KeyRequest(key, last, between, every, mode), answer)
-
-    def _hitters(
-        self, answer: Callable[[KeyQuestion], list[HitterAnswer]], *options: Any
-    ) -> Answers[HitterAnswer]:
-        """Frequent keys; there may be none, so the scope is that of the question."""
-        results = self._ask_key(lambda question: (answer(question), key_scope(question)), *options)
-        if options[-1] is not None:  # every
-            found = Asked([hitters for hitters, _ in results], windows=True)
-            return cast("Answers[HitterAnswer]", found.answers(HitterAnswer, one=False))
-        ((hitters, scope),) = results
-        return answers_of(hitters, HitterAnswer, scope)
-
-    def _count(
-        self, answer: Callable[[KeyQuestion], CountAnswer], *options: Any
-    ) -> CountAnswer | Answers[CountAnswer]:
-        lists = self._ask_key(lambda question: [answer(question)], *options)
-        return Asked(lists, windows=options[-1] is not None).answers(CountAnswer, one=True)

@@ -57,7 +57,7 @@ class Warehouse(Reader):
 
     @property
     def plot(self) -> Plots:
-        """Figures: `plot.cdf()`, `quantiles`, `histogram` and `top`; they need matplotlib."""
+        """Figures: `plot.cdf()`, `quantiles`, `histogram`, `top` and `distinct`; they need matplotlib."""
         return Plots(self)
 
     def sql(self, statement: str, *, params: Any = None) -> DuckDBPyRelation:

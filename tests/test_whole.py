@@ -169,6 +169,8 @@ class Whole(RuleBasedStateMachine):
             heavy = {plain(one.value): one for one in found}
             assert {key for key, count in true.items() if 10 * count >= 3 * true.total()} <= set(heavy)
             assert all(10 * true[key] >= 3 * true.total() for key, one in heavy.items() if one.certain)
+            distinct = self.reader.distinct(between=between, mode=mode)
+            assert (distinct.least, distinct.most, distinct.N) == (len(true), len(true), true.total())
         joined = self.reader.self_join(between=between).count
         assert joined == sum(count * count for count in true.values())
 

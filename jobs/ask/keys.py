@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidemark.jobs.ask.quantiles import parse_phi, print_answers, window_and_mode
+from tidemark.jobs.ask.quantiles import parse_between, parse_phi, print_answers, window_and_mode
 from tidemark.warehouse.columns.text_values import parse_columns, parse_key
 
 if TYPE_CHECKING:
@@ -28,15 +28,39 @@ def hitters(given: argparse.Namespace) -> int:
     return print_answers(given, lambda wh: wh.heavy_hitters(parse_phi(given.phi), **key_options(wh, given)))
 
 
+def distinct(given: argparse.Namespace) -> int:
+    """Runs `tidemark distinct`."""
+    return print_answers(given, lambda wh: wh.distinct(**key_options(wh, given)))
+
+
+def new_keys(given: argparse.Namespace) -> int:
+    """Runs `tidemark new-keys`."""
+    return print_answers(given, lambda wh: wh.new_keys(**key_options(wh, given)))
+
+
+def overlap(given: argparse.Namespace) -> int:
+    """Runs `tidemark overlap`."""
+
+    def ask(wh: query.Warehouse) -> query.OverlapAnswer:
+        a, b = (parse_between(wh, edges) for edges in (given.between, given.other))
+        return wh.overlap(a, b, key=parse_key_columns(given), mode=given.mode)
+
+    return print_answers(given, ask)
+
+
 def key_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of the Python API that all questions about keys have."""
-    key = None if given.key is None else parse_columns(given.key)
-    return {**window_and_mode(wh, given), "key": key}
+    return {**window_and_mode(wh, given), "key": parse_key_columns(given)}
+
+
+def parse_key_columns(given: argparse.Namespace) -> Any:
+    """The key that the option --key names; None without it."""
+    return None if given.key is None else parse_columns(given.key)
 
 
 def _parse_keys(wh: query.Warehouse, given: argparse.Namespace) -> list[Any]:
     """The keys in the type of the key column; without a key column the texts, which the query refuses."""
     if not wh.keys:
         return list(given.value)
-    key = wh.options.key_count(None if given.key is None else parse_columns(given.key)).key
+    key = wh.options.key_count(parse_key_columns(given)).key
     return [parse_key(key, text) for text in given.value]

@@ -72,10 +72,9 @@ def histogram(given: argparse.Namespace) -> int:
 
 def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments `last`, `between`, `every` and `mode` of the Python API."""
-    between = given.between and tuple(_edge(wh, text) for text in given.between)
     return {
         "last": _span(given.last),
-        "between": between,
+        "between": parse_between(wh, given.between),
         "every": _span(getattr(given, "window_every", None)),
         "mode": given.mode,
     }
@@ -90,6 +89,11 @@ def measure_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str,
         "top": given.top,
         "limit": given.limit,
     }
+
+
+def parse_between(wh: query.Warehouse, edges: list[str] | None) -> Any:
+    """The start and the end of a window; None if none was given."""
+    return edges and tuple(_edge(wh, text) for text in edges)
 
 
 def _span(text: str | None) -> Any:

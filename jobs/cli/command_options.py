@@ -328,9 +328,14 @@ def bins(args: argparse.ArgumentParser, default: int) -> None:
 
 
 def key_question(args: argparse.ArgumentParser) -> None:
-    """Options of every query about keys."""
+    """Options of every query about keys in one window."""
     window(args)
     every(args)
+    key_and_mode(args)
+
+
+def key_and_mode(args: argparse.ArgumentParser) -> None:
+    """Options of every query about keys."""
     args.add_argument(
         "--key",
         metavar="COLUMN",
@@ -340,8 +345,23 @@ def key_question(args: argparse.ArgumentParser) -> None:
         "--mode",
         choices=KEY_MODES,
         default="approximate",
-        help="approximate (the default): estimates live rows by sketches. exact: reads the live rows",
+        help="approximate (the default): from summaries in memory. exact: reads the rows that it needs",
     )
+
+
+def overlap(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark overlap`."""
+    common(args)
+    for name, dest, which in (("--between", "between", "a"), ("--and", "other", "b")):
+        args.add_argument(
+            name,
+            dest=dest,
+            nargs=2,
+            required=True,
+            metavar=("START", "END"),
+            help=f"window {which} in ISO times or step numbers, END exclusive; - leaves a side open",
+        )
+    key_and_mode(args)
 
 
 def frequency(args: argparse.ArgumentParser) -> None:

@@ -226,6 +226,43 @@ others may reach it.""",
         "tidemark.jobs.ask.keys:hitters",
     ),
     Command(
+        "distinct",
+        "how many distinct keys there are",
+        """\
+The number of distinct keys. It lies between `lo` and `hi` with the confidence in the last line, and certainly
+between `least` and `most`. NULL is no key. Mode exact counts all keys of the window.""",
+        (
+            "tidemark distinct -w flights --last 30d",
+            "tidemark distinct -w flights --last 30d --every 1d",
+            "tidemark distinct -w flights --key origin --mode exact --json | jq .count",
+        ),
+        command_options.key_question,
+        "tidemark.jobs.ask.keys:distinct",
+    ),
+    Command(
+        "new-keys",
+        "how many keys were never seen before",
+        """\
+The number of distinct keys of the window that no row before the window has. The window needs a start. The
+columns are those of `tidemark distinct`.""",
+        ("tidemark new-keys -w flights --last 1d", "tidemark new-keys -w flights --last 7d --every 1d"),
+        command_options.key_question,
+        "tidemark.jobs.ask.keys:new_keys",
+    ),
+    Command(
+        "overlap",
+        "how many keys two windows share",
+        """\
+The numbers of distinct keys in both of two windows, in window a alone and in window b alone. The columns are
+those of `tidemark distinct`.""",
+        (
+            "tidemark overlap -w flights --between 2001-03-01 2001-03-08 --and 2001-03-08 2001-03-15",
+            "tidemark overlap -w flights --between - 2001-02-01 --and 2001-02-01 - --mode exact",
+        ),
+        command_options.overlap,
+        "tidemark.jobs.ask.keys:overlap",
+    ),
+    Command(
         "plot",
         "pictures of answers with their certified bands",
         "Draws answers into a file in the format of its extension: png, svg or pdf. Needs matplotlib.",

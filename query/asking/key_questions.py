@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidemark.query.asking.session import Session
 from tidemark.query.keys.frequencies import MODES, KeyQuestion
-from tidemark.query.keys.key_windows import KeyWindow, key_window
+from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
 from tidemark.query.quantiles.questions import check_mode
 from tidemark.query.reading.windows import shown_window, split_window, tick_range
 from tidemark.warehouse.errors import InputError
@@ -33,15 +33,58 @@ class KeyRequest:
 
 def ask_key(session: Session, request: KeyRequest, answer: Callable[[KeyQuestion], T]) -> list[T]:
     """The result of `answer` for each window; one without `every`."""
+    return _ask(
+        session,
+        request,
+        lambda view: _windows(session, request, view),
+        lambda questions: [answer(question) for question in questions],
+    )
+
+
+def ask_new_keys(
+    session: Session, request: KeyRequest, answer: Callable[[KeyQuestion, KeyQuestion], T]
+) -> list[T]:
+    """The result of `answer` for each window and all that is before it.
+
+    InputError if the window has no start.
+    """
+    tick_us = session.options.tick_us
+
+    def windows(view: KeysView) -> list[KeyWindow]:
+        pairs = ([window, window_before(window, tick_us)] for window in _windows(session, request, view))
+        return [window for pair in pairs for window in pair]
+
+    def answers(questions: list[KeyQuestion]) -> list[T]:
+        return [answer(*pair) for pair in zip(questions[::2], questions[1::2], strict=True)]
+
+    return _ask(session, request, windows, answers)
+
+
+def ask_overlap(
+    session: Session, requests: Sequence[KeyRequest], answer: Callable[[KeyQuestion, KeyQuestion], T]
+) -> T:
+    """The result of `answer` for two windows of one view: those of two requests that differ only in these."""
+
+    def windows(view: KeysView) -> list[KeyWindow]:
+        return [window for request in requests for window in _windows(session, request, view)]
+
+    return _ask(session, requests[0], windows, lambda questions: answer(*questions))
+
+
+def _ask(
+    session: Session,
+    request: KeyRequest,
+    windows: Callable[[KeysView], list[KeyWindow]],
+    answer: Callable[[list[KeyQuestion]], T],
+) -> T:
+    """The result of `answer` for questions about windows of the newest view."""
     mode = check_mode(request.mode, MODES)
 
-    def answers(view: KeysView) -> list[T]:
-        return [
-            answer(key_question(session, view, window, mode)) for window in _windows(session, request, view)
-        ]
+    def answers(view: KeysView) -> T:
+        return answer([key_question(session, view, window, mode) for window in windows(view)])
 
-    results: list[T] = session.answer_from(lambda: newest_keys_view(session, request.key), answers)
-    return results
+    result: T = session.answer_from(lambda: newest_keys_view(session, request.key), answers)
+    return result
 
 
 def newest_keys_view(session: Session, key: Any = None) -> KeysView:
@@ -74,8 +117,12 @@ def key_question(session: Session, view: KeysView, window: KeyWindow, mode: str)
         blocks=session.blocks,
         history=lambda ticks: session.keys.history(view, ticks),
         listed=session.keys.listed,
-        live=session.keys.live(view, window, promise),
+        totals=session.keys.totals(view, window, promise),
+        live_side=lambda: session.keys.live(view, window, promise),
         live_rows=lambda: _live_rows(session, view, window),
+        window_keys=lambda: session.samples.window_keys(
+            view, window, lambda: _live_rows(session, view, window)
+        ),
     )
 
 

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
 from tidemark.query.keys import key_scan
 from tidemark.query.keys.key_blocks import KeyHistory, count_between, count_names, count_rows_between
+from tidemark.query.keys.key_samples import WindowKeys
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.listed_keys import ListedKeys
-from tidemark.query.keys.live_keys import LiveCounts, LiveSide
+from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.warehouse.columns.keys import Names, find_names, name_at, names_from, take_names, unify_names
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
@@ -46,8 +47,10 @@ class KeyQuestion:
     promise: key_eps and key_delta of the warehouse, and the sketches' hash functions.
     history: returns the history of a range of ticks.
     listed: returns the keys that the marks of a history list.
-    live: the live side of the window, from the ledger.
+    totals: how many live rows the window has.
+    live_side: returns the live side of the window, from the ledger.
     live_rows: reads the window's live rows from `events`, in pieces.
+    window_keys: returns the keys of the window as far as samples tell them.
     """
 
     view: KeysView
@@ -57,8 +60,15 @@ class KeyQuestion:
     blocks: BlockReader
     history: Callable[[Window], KeyHistory]
     listed: Callable[[KeyHistory], ListedKeys]
-    live: LiveSide
+    totals: LiveTotals
+    live_side: Callable[[], LiveSide]
     live_rows: Callable[[], Iterator[KeyRows]]
+    window_keys: Callable[[], WindowKeys]
+
+    @property
+    def live(self) -> LiveSide:
+        """The live side of the window, from the ledger."""
+        return self.live_side()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +115,7 @@ def frequencies(question: KeyQuestion, keys: Sequence[Any]) -> list[FrequencyAns
     unique_names = sorted({name for name in names if name is not None})
     counts = _count_candidates(question, names_from(key, unique_names))
     index = {name: i for i, name in enumerate(unique_names)}
-    scope, answers = _scope(question), []
+    scope, answers = scope_fields(question), []
     for value, name in zip(keys, names, strict=True):
         i = None if name is None else index.get(name)
         columns = (counts.estimate, counts.likely, counts.most, counts.whole)
@@ -165,12 +175,12 @@ def key_range(question: KeyQuestion, low: Any, high: Any) -> CountAnswer:
     live = sum(count_rows_between(rows, ALL_TIME, *ends) for rows in question.live_rows())
     most = whole + live + sum(rows for _, rows in partial)
     estimate = whole + live + round(sum(share * rows for share, rows in partial))
-    return CountAnswer(**_scope(question, exact=True), count=estimate, lo=whole + live, hi=most)
+    return CountAnswer(**scope_fields(question, exact=True), count=estimate, lo=whole + live, hi=most)
 
 
 def self_join(question: KeyQuestion) -> CountAnswer:
     """The sum over all keys of the square of their rows; a scan of all keys."""
-    return _bounded_answer(question, key_scan.second_moment(_all_histories(question)))
+    return _bounded_answer(question, key_scan.second_moment(all_histories(question)))
 
 
 def inner_product(question: KeyQuestion, other: KeyQuestion) -> CountAnswer:
@@ -181,17 +191,17 @@ def inner_product(question: KeyQuestion, other: KeyQuestion) -> CountAnswer:
     type_, other_type = question.view.key.type, other.view.key.type
     if type_ != other_type:
         raise InputError(f"keys of types {type_} and {other_type} do not join. Cast one of them.")
-    return _bounded_answer(question, key_scan.inner_product(_all_histories(question), _all_histories(other)))
+    return _bounded_answer(question, key_scan.inner_product(all_histories(question), all_histories(other)))
 
 
 def _bounded_answer(question: KeyQuestion, result: key_scan.BoundedEstimate) -> CountAnswer:
     low, estimate, high = result
     return CountAnswer(
-        **_scope(question, exact=True), count=min(max(round(estimate), low), high), lo=low, hi=high
+        **scope_fields(question, exact=True), count=min(max(round(estimate), low), high), lo=low, hi=high
     )
 
 
-def _all_histories(question: KeyQuestion) -> key_scan.WeightedHistories:
+def all_histories(question: KeyQuestion) -> key_scan.WeightedHistories:
     """History's whole ticks together with the live rows, and each partial tick with its share."""
     blocks, view, window = question.blocks, question.view, question.window
     whole = KeyHistory(blocks, view, window.whole or Window(0, 0), question.live_rows)
@@ -296,7 +306,7 @@ def _hitter_answers(
     question: KeyQuestion, names: Names, counts: _NameCounts, kept: Ints, certain: NDArray[np.bool_]
 ) -> list[HitterAnswer]:
     """One answer per kept name, most rows first; `kept` are indices of `names`."""
-    key, scope = question.view.key, _scope(question)
+    key, scope = question.view.key, scope_fields(question)
     estimate = np.clip(counts.estimate, counts.least, counts.most)
     order = kept[np.lexsort([kept, -estimate[kept]])]
     return [
@@ -326,10 +336,10 @@ def _row_bounds(question: KeyQuestion) -> tuple[int, int]:
 
 def key_scope(question: KeyQuestion) -> KeyScope:
     """The scope of the question's answers, for a question that may have none."""
-    return KeyScope(**_scope(question))
+    return KeyScope(**scope_fields(question))
 
 
-def _scope(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:
+def scope_fields(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:
     """The fields of `KeyScope`, by name."""
     window = question.window
     history = question.history(window.whole) if window.whole else None
@@ -339,10 +349,10 @@ def _scope(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:
     exact = exact or question.mode == "exact"
     return {
         "n": n,
-        "m": question.live.rows,
-        "nulls": nulls + question.live.nulls,
+        "m": question.totals.rows,
+        "nulls": nulls + question.totals.nulls,
         # Above the promise only for rows that an earlier version summarised with less room for merges.
-        "eps": 0.0 if exact else max(question.promise.eps, question.live.eps),
+        "eps": 0.0 if exact else max(question.promise.eps, question.totals.eps),
         "confidence": 1.0 if exact else 1.0 - question.promise.delta,
         "mode": "exact" if exact else question.mode,
         "key": question.view.key.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.listed_keys import ListedKeys, listed_names
-from tidemark.query.keys.live_keys import LiveSide, live_parts
+from tidemark.query.keys.live_keys import LivePart, LiveSide, LiveTotals, live_parts
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.sketches import ECM
@@ -30,6 +30,7 @@ class KeyCache:
         self._store, self._blocks = store, blocks
         self._histories: LRUCache[KeyHistory] = LRUCache(CACHED_WINDOWS)
         self._listings: LRUCache[ListedKeys] = LRUCache(CACHED_WINDOWS)
+        self._parts: LRUCache[list[LivePart]] = LRUCache(CACHED_WINDOWS)
         self._lives: LRUCache[LiveSide] = LRUCache(CACHED_WINDOWS)
         self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, lambda sketch: len(sketch.counts.kept))
 
@@ -47,12 +48,26 @@ class KeyCache:
 
     def live(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> LiveSide:
         """The view's live side in a window."""
-
-        def compute() -> LiveSide:
-            return LiveSide.of(live_parts(view.live, window, promise, self._sketch), view.key)
-
         key = window.whole, window.partial_ticks
-        return self._lives.get(key, compute, topic=view.root, sources=(view,))
+        return self._lives.get(
+            key,
+            lambda: LiveSide.of(self._live_parts(view, window, promise), view.key),
+            topic=view.root,
+            sources=(view,),
+        )
+
+    def totals(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> LiveTotals:
+        """How many live rows the view has in a window."""
+        return LiveTotals.of(self._live_parts(view, window, promise))
+
+    def _live_parts(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> list[LivePart]:
+        key = window.whole, window.partial_ticks
+        return self._parts.get(
+            key,
+            lambda: live_parts(view.live, window, promise, self._sketch),
+            topic=view.root,
+            sources=(view,),
+        )
 
     def _sketch(self, live: LiveKeys) -> ECM:
         """The sketch of a ledger row whose tick the window covers only in part; read from the warehouse."""

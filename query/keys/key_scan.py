@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
+from tidemark.query.reading.block_reader import BlockReader
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.projections.key_counts import KeyCounts
+from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.snapshots.snapshot import KeysView
 
 GROUPS_PER_READ = 32
 
@@ -48,6 +51,37 @@ def name_counts(history: KeyHistory) -> list[tuple[Name, int]]:
     return [(name, int(count)) for name, count in rows]
 
 
+def distinct(a: WeightedHistories) -> BoundedEstimate:
+    """The number of keys that have rows in the window."""
+    sums = ", ".join(f"sum({term})" for term in _presence("a"))
+    return _rounded(_query({"a": a}, f"SELECT {sums} FROM a")[0])
+
+
+def overlap(a: WeightedHistories, b: WeightedHistories) -> list[BoundedEstimate]:
+    """The numbers of keys that have rows in both windows, only in the first, and only in the second."""
+    in_a, in_b = _presence("a"), _presence("b")
+    absent_a, absent_b = ([f"(1 - {term})" for term in reversed(terms)] for terms in (in_a, in_b))
+    parts = [(in_a, in_b), (in_a, absent_b), (in_b, absent_a)]
+    sums = [f"sum({x} * {y})" for left, right in parts for x, y in zip(left, right, strict=True)]
+    statement = f"SELECT {', '.join(sums)} FROM a FULL JOIN b ON a.name = b.name"
+    found = _query({"a": a, "b": b}, statement)[0]
+    return [_rounded(found[i : i + 3]) for i in (0, 3, 6)]
+
+
+def _presence(table: str) -> tuple[str, str, str]:
+    """Whether a name certainly has rows in the window, the chance that it has, and whether it may have."""
+    share = f"least({table}.estimate / {table}.rows, 1)"
+    chance = f"CASE WHEN {table}.certain > 0 THEN 1 ELSE 1 - pow(1 - {share}, {table}.rows) END"
+    terms = f"({table}.certain > 0)::INT", chance, f"({table}.rows > 0)::INT"
+    known, likely, may = (f"coalesce({term}, 0)" for term in terms)
+    return known, likely, may
+
+
+def _rounded(bounds: Sequence[Any]) -> BoundedEstimate:
+    low, estimate, high = (0 if bound is None else bound for bound in bounds)
+    return int(low), float(estimate), int(high)
+
+
 def second_moment(histories: WeightedHistories) -> BoundedEstimate:
     """The sum over all keys of the square of their rows in the window (F2, the self-join size)."""
     return _bounds({"a": histories}, "a.{0} * a.{0}", "a")
@@ -60,8 +94,7 @@ def inner_product(a: WeightedHistories, b: WeightedHistories) -> BoundedEstimate
 
 def _bounds(inputs: dict[str, WeightedHistories], term: str, tables: str) -> BoundedEstimate:
     sums = ", ".join(f"sum({term.format(column)})" for column in ("certain", "estimate", "rows"))
-    low, estimate, high = _query(inputs, f"SELECT {sums} FROM {tables}")[0]
-    return int(low or 0), float(estimate or 0), int(high or 0)
+    return _rounded(_query(inputs, f"SELECT {sums} FROM {tables}")[0])
 
 
 def _query(inputs: dict[str, WeightedHistories], statement: str) -> list[tuple[Any, ...]]:
@@ -92,7 +125,8 @@ def _batches(
     """The rows of all histories summed by name, one batch per block; errors are appended to `errors`."""
     try:
         for history, share in histories:
-            for rows in _stored_rows(history):
+            stored = (run_rows(history.blocks, history.view, share.marks) for share in history.shares)
+            for rows in chain.from_iterable(stored):
                 yield _sum_by_name(rows, history.window.holds(rows.ticks), share, schema)
             for rows in history.live() if history.live else ():
                 yield _sum_by_name(rows, np.ones(len(rows), dtype=bool), 1.0, schema)
@@ -101,15 +135,14 @@ def _batches(
         raise
 
 
-def _stored_rows(history: KeyHistory) -> Iterator[KeyRows]:
-    """All rows of the runs that have rows in the window."""
-    root, key = history.view.root, history.view.key
-    for file in (file for share in history.shares for file in share.marks.files):
-        groups = range(len(history.blocks.footer(root, file).edges) - 1)
+def run_rows(blocks: BlockReader, view: KeysView, marks: KeyMarks) -> Iterator[KeyRows]:
+    """All rows of a run, in pieces."""
+    for file in marks.files:
+        groups = range(len(blocks.footer(view.root, file).edges) - 1)
         for first in range(0, len(groups), GROUPS_PER_READ):
             batch = groups[first : first + GROUPS_PER_READ]
-            for block in history.blocks.read(root, file, batch, COLUMNS, KeyCounts(key).dictionaries):
-                yield from KeyCounts(key).from_stored(block)
+            for block in blocks.read(view.root, file, batch, COLUMNS, view.projection.dictionaries):
+                yield from view.projection.from_stored(block)
 
 
 def _sum_by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema: pa.Schema) -> pa.RecordBatch:

@@ -100,6 +100,19 @@ def key_window(view: KeysView, last: Any, between: Any, tick_us: int | None) -> 
     return KeyWindow(Window(first, end) if first < end else None, partial_ticks, (shown[0], shown[1]))
 
 
+def window_before(window: KeyWindow, tick_us: int | None) -> KeyWindow:
+    """All times before a window. InputError if the window has no start."""
+    start = window.shown[0] if window.shown is not None else None
+    if start is None:
+        raise InputError("new keys are those of a window: give last, or between with a start.")
+    first = window.overlapping.start
+    partial: tuple[PartialTick, ...] = ()
+    if window.since is not None and tick_us is not None:
+        partial = (_partial_tick(first, None, window.since, tick_us),)
+    whole = Window(NO_TICK + 1, first) if first > NO_TICK + 1 else None
+    return KeyWindow(whole, partial, (None, start))
+
+
 def _edges(
     view: KeysView, last: Any, between: Any, tick_us: int | None
 ) -> tuple[int | None, int | None] | None:

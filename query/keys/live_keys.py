@@ -101,6 +101,29 @@ def _contains_row(partial: PartialTick, row: LiveKeys) -> bool:
     return row.times is not None and partial.since <= row.times[0] and row.times[1] < partial.until
 
 
+@dataclass(frozen=True, slots=True)
+class LiveTotals:
+    """How many live rows a window has.
+
+    rows: rows with a key; an estimate where a part is not whole.
+    nulls: rows with a NULL key, of parts that are whole.
+    eps: the largest error of a point query, as a fraction of the rows; 0 without parts.
+    """
+
+    rows: int
+    nulls: int
+    eps: float
+
+    @classmethod
+    def of(cls, parts: Sequence[LivePart]) -> LiveTotals:
+        """The totals of these parts."""
+        return cls(
+            rows=round(sum(part.rows for part in parts)),
+            nulls=sum(part.live.nulls for part in parts if part.whole),
+            eps=max((part.eps for part in parts), default=0.0),
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveSide:
     """The live side of a window as arrays, computed once for many questions.
@@ -112,8 +135,6 @@ class LiveSide:
     owners: the part of each entry.
     known, most: certain bounds of the name's rows in that part.
     floors: shape (parts,). A name that a part does not list has at most floor - 1 rows in it.
-    rows: rows with a key; an estimate where a part is not whole.
-    nulls: rows with a NULL key, of parts that are whole.
     """
 
     parts: tuple[LivePart, ...]
@@ -125,8 +146,6 @@ class LiveSide:
     known: Ints
     most: Ints
     floors: Ints
-    rows: int
-    nulls: int
 
     @classmethod
     def of(cls, parts: Sequence[LivePart], key: Key) -> LiveSide:
@@ -149,14 +168,7 @@ class LiveSide:
             known=np.where(whole[owners], known, 0) if len(parts) else known,
             most=known + slack,
             floors=np.array([part.live.floor for part in parts], dtype=np.int64),
-            rows=round(sum(part.rows for part in parts)),
-            nulls=sum(part.live.nulls for part in parts if part.whole),
         )
-
-    @property
-    def eps(self) -> float:
-        """The largest point-query error of the parts, as a fraction of their rows; 0 without parts."""
-        return max((part.eps for part in self.parts), default=0.0)
 
     @property
     def unlisted_max(self) -> int:

@@ -2,9 +2,10 @@
 
 The first parameter of a function is its subject (phi, x, a key ...). Other positional arguments are
 recognized by their value: the name of a measure, a mode, a duration such as '7d' (the parameter `last`), a
-map (the parameter `where`). The named parameters `since` and `until` (exclusive) give a window, too. The
-other parameters about groups (`by`, `top`, `groups`, `limit`), `every` and `key` are named ones. NULL means
-that the argument is not given. But NULL for a required subject yields no rows, as in SQL's strict functions.
+map (the parameter `where`). The named parameters `since` and `until` (exclusive) give a window, too;
+`other_since` and `other_until` give the second window of `overlap`. The other parameters about groups (`by`,
+`top`, `groups`, `limit`), `every` and `key` are named ones. NULL means that the argument is not given. But
+NULL for a required subject yields no rows, as in SQL's strict functions.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import InputError
 
 _WINDOW = ("last", "since", "until", "mode", "every")
+_TWO_WINDOWS = ("since", "until", "other_since", "other_until", "mode")
 _GROUPS = ("where", "by", "top", "groups", "limit")
 
 
@@ -34,12 +36,14 @@ class Signature:
     needed: whether the subject is required.
     of_measure: whether the function is about a measure; otherwise about the key.
     accepts_any: whether any value can be a subject, so that positional arguments fill the subjects first.
+    two_windows: whether it compares two windows.
     """
 
     subjects: tuple[str, ...]
     needed: bool
     of_measure: bool
     accepts_any: bool = False
+    two_windows: bool = False
 
     @property
     def modes(self) -> Sequence[str]:
@@ -50,7 +54,8 @@ class Signature:
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters."""
         own = _GROUPS if self.of_measure else ("key",)
-        return (*self.subjects, *(("measure",) if self.of_measure else ()), *_WINDOW, *own)
+        window = _TWO_WINDOWS if self.two_windows else _WINDOW
+        return (*self.subjects, *(("measure",) if self.of_measure else ()), *window, *own)
 
 
 SIGNATURES = {
@@ -63,6 +68,9 @@ SIGNATURES = {
     "top": Signature(("k",), needed=False, of_measure=False),
     "key_range": Signature(("low", "high"), needed=False, of_measure=False, accepts_any=True),
     "self_join": Signature((), needed=False, of_measure=False),
+    "distinct": Signature((), needed=False, of_measure=False),
+    "new_keys": Signature((), needed=False, of_measure=False),
+    "overlap": Signature((), needed=False, of_measure=False, two_windows=True),
 }
 
 
@@ -75,7 +83,8 @@ def resolve_arguments(
     args: positional arguments.
     named: named arguments.
 
-    A number for `last` stays a number. `since` and `until` are returned as `between`. Raises InputError for
+    A number for `last` stays a number. `since` and `until` are returned as `between`; two windows as `a` and
+    `b`. Raises InputError for
     an unknown parameter, one that is given twice, and a missing required subject.
     """
     signature = SIGNATURES[name]
@@ -101,6 +110,10 @@ def resolve_arguments(
     given = {parameter: _python_value(value) for parameter, value in arguments.items() if value is not None}
     given |= {name: parse_columns(given[name]) for name in ("by", "key") if isinstance(given.get(name), str)}
     given |= {name: _to_int_if_whole(given[name]) for name in ("top", "limit", "every") if name in given}
+    if signature.two_windows:
+        ends = [_to_int_if_whole(given.pop(end, None)) for end in _TWO_WINDOWS[:4]]
+        windows = {"a": (ends[0], ends[1]), "b": (ends[2], ends[3])}
+        return given | {name: None if window == (None, None) else window for name, window in windows.items()}
     return _with_window(given)
 
 
@@ -119,8 +132,9 @@ def _parameter_of(
     parameter = _recognized_parameter(signature, measures, value)
     if unset_subject and (parameter is None or (parameter == "last" and isinstance(value, (int, Decimal)))):
         return unset_subject
-    if parameter is None:
-        kinds = ["a measure"] * signature.of_measure + ["a mode", "a span such as '7d'"]
+    if parameter is None or parameter not in signature.parameters:
+        kinds = ["a measure"] * signature.of_measure + ["a mode"]
+        kinds += [] if signature.two_windows else ["a span such as '7d'"]
         known = ", ".join([*(measures if signature.of_measure else ()), *signature.modes])
         raise InputError(f"{name}: {value!r} is not {', '.join(kinds)}. There are: {known}.")
     if parameter in arguments:

@@ -21,6 +21,7 @@ from decimal import Decimal
 from typing import Any
 
 from tidemark.query.answers.common import Scope
+from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapPart
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, MeasureScope, RankAnswer
 from tidemark.query.answers.rendering import text_of
@@ -50,6 +51,9 @@ _ANSWERS: dict[str, type[Scope] | type[Bin]] = {
     "top": HitterAnswer,
     "key_range": CountAnswer,
     "self_join": CountAnswer,
+    "distinct": DistinctAnswer,
+    "new_keys": DistinctAnswer,
+    "overlap": OverlapPart,
 }
 _GROUP_COLUMNS = [("group", "map<string, string>"), ("group_certain", "boolean"), ("rows_scanned", "bigint")]
 _SQL_TYPES = {"int": "bigint", "float": "double", "str": "string", "bool": "boolean"}  # by Python's type
@@ -187,6 +191,8 @@ def _call(wh: Reader, name: str, subjects: list[Any], given: dict[str, Any]) -> 
         return getattr(wh, name)(_to_measure_type(wh, given, points), **given)
     if name == "top":
         return wh.top(*[_to_int(k) for k in subjects if k is not None], **given)
+    if name == "overlap":
+        return wh.overlap(**given).rows()
     return getattr(wh, name)(*subjects, **given)
 
 

@@ -59,6 +59,38 @@ def test_json_and_text_are_what_python_answers(
     assert answers.facts["N"] > 0  # also where no key is found
 
 
+@pytest.mark.parametrize("asked", ASKED)
+def test_numbers_of_distinct_keys_are_what_python_answers(
+    asked: str, flights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, how = ASKED[asked]
+    wh = query.open(flights)
+    expected: dict[str, Any] = {"distinct": wh.distinct(**how)}
+    if how.get("last") or (how.get("between") and how["between"][0]):
+        expected["new-keys"] = wh.new_keys(**how)
+    for line, answer in expected.items():
+        said = tidemark(capsys, line, "-w", flights, *options)
+        assert (said.code, said.err, said.out) == (0, "", f"{answer}\n")
+        said = tidemark(capsys, line, "-w", flights, "--json", *options)
+        assert (said.code, said.json) == (0, json_value(answer.document))
+        said = tidemark(capsys, line, "-w", flights, "--key", "nothing", *options)
+        assert said.code == 2
+        assert "nothing" in said.err
+
+
+def test_an_overlap_is_what_python_answers(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edges, wh = ["--between", "2001-02-01", "2001-02-08", "--and", "2001-02-08", "-"], query.open(flights)
+    modes: list[Any] = list(MODES)
+    for mode in modes:
+        answer = wh.overlap(("2001-02-01", "2001-02-08"), ("2001-02-08", None), mode=mode)
+        said = tidemark(capsys, "overlap", "-w", flights, "--mode", mode, *edges)
+        assert (said.code, said.err, said.out) == (0, "", f"{answer}\n")
+        said = tidemark(capsys, "overlap", "-w", flights, "--mode", mode, "--json", *edges)
+        assert (said.code, said.json) == (0, json.loads(answer.to_json()))
+    said = tidemark(capsys, "overlap", "-w", flights, *edges[:3])
+    assert (said.code, "--and" in said.err) == (2, True)
+
+
 def test_modes_are_those_of_the_reader() -> None:
     assert command_options.KEY_MODES == MODES
 
@@ -156,6 +188,7 @@ UNASKABLE = {
     "too many to draw": (["plot", "top", "201", "-w", "{w}", "-o", "{f}/a.png"], "200 keys at most"),
     "no keys asked for": (["top", "0", "-w", "{w}"], "at least 1, got 0"),
     "a number of keys that is none": (["top", "many", "-w", "{w}"], "invalid int value"),
+    "new keys of all time": (["new-keys", "-w", "{w}"], "give last, or between with a start"),
     "a share above all": (["hitters", "5", "-w", "{w}"], "phi must lie in (0, 1], got 5"),
     "a share of none": (["hitters", "some", "-w", "{w}"], "phi must lie in (0, 1], got 'some'"),
     "a mode of quantiles": (["freq", "1", "-w", "{w}", "--mode", "quick"], "choose from"),

@@ -214,6 +214,26 @@ def test_keys_are_counted_as_a_counter_does(ask: Callable[[str], list[Row]]) -> 
     assert row["count"] == sum(count * count for count in truth.values())
 
 
+def test_numbers_of_distinct_keys(ask: Callable[[str], list[Row]]) -> None:
+    old, new = set(HISTORY.keys()), set(LIVE.keys())
+    (row,) = ask("SELECT * FROM flights_distinct()")
+    assert (row["count"], row.least, row.most, row.n + row.m) == (*[len(old | new)] * 3, len(BOTH))
+    assert (row.key, row.mode, row.confidence) == ("origin", "approximate", 1.0)
+    (row,) = ask("SELECT * FROM flights_distinct('7 days', 'exact', key => 'origin,destination')")
+    assert row["count"] == len({(one["origin"], one["destination"]) for one in WEEK.rows})
+    days = ask("SELECT window.start, `count` FROM flights_distinct(last => '7 days', every => '1 day')")
+    assert sum(row["count"] for row in days) == len(
+        {(one["time"].date(), one["origin"]) for one in WEEK.rows}
+    )
+    (row,) = ask("SELECT * FROM flights_new_keys(since => '2001-02-01', mode => 'exact')")
+    assert row["count"] == len(new - old)
+    windows = "until => '2001-02-01', other_since => '2001-02-01'"
+    for mode in ("approximate", "exact"):
+        parts = ask(f"SELECT part, `count`, lo, hi FROM flights_overlap({windows}, mode => '{mode}')")
+        numbers = {"both": len(old & new), "only a": len(old - new), "only b": len(new - old)}
+        assert [tuple(row) for row in parts] == [(part, *[number] * 3) for part, number in numbers.items()]
+
+
 def test_views_hold_what_is_visible(ask: Callable[[str], list[Row]]) -> None:
     for view, rows in (("events", BOTH), ("history", HISTORY), ("live", LIVE)):
         found = ask(f"SELECT delay, origin, unix_micros(time) AS at FROM flights_{view}")
@@ -254,6 +274,9 @@ WRONG = {
     "flights_rank('many')": "cannot compare 'many' with 'delay'",
     "flights_frequency(3)": "3 cannot be a key: 'origin' is of type string.",
     "flights_key_range('A', 'B', 'quick')": "'quick' is not a mode",
+    "flights_new_keys()": "give last, or between with a start",
+    "flights_overlap('7 days')": "'7 days' is not a mode. There are: approximate, exact.",
+    "flights_overlap(last => '7 days')": "no parameter 'last'. It has: since, until, other_since",
 }
 
 

@@ -28,6 +28,7 @@ from tidemark.warehouse import InputError
 from tidemark.warehouse.ledger import ledger_table
 
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
+OLD, NEW = set(HISTORY.keys()), set(LIVE.keys())
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,20 @@ def test_questions_are_functions(wh: query.Warehouse) -> None:
         ],
         "SELECT count FROM key_range('A', 'B')": [(sum(n for key, n in keys.items() if "A" <= key < "B"),)],
         "SELECT count FROM self_join()": [(sum(count * count for count in keys.values()),)],
+        "SELECT count, least, most FROM distinct()": [(len(keys),) * 3],
+        "SELECT count FROM distinct('exact', INTERVAL 7 DAYS)": [(len(BOTH.last_days(7).keys()),)],
+        "SELECT sum(count)::INT FROM distinct(last => '7 days', every => '1 day')": [
+            (len({(row["time"].date(), row["origin"]) for row in BOTH.last_days(7).rows}),)
+        ],
+        "SELECT count FROM new_keys(since => DATE '2001-02-01')": [(len(NEW - OLD),)],
+        (
+            "SELECT part, count FROM overlap(until => DATE '2001-02-01', "
+            "other_since => DATE '2001-02-01', \"key\" := 'origin')"
+        ): [
+            ("both", len(NEW & OLD)),
+            ("only a", len(OLD - NEW)),
+            ("only b", len(NEW - OLD)),
+        ],
     }
     for text, expected in asked.items():
         assert wh.sql(text).fetchall() == expected, text

@@ -15,6 +15,7 @@ import pytest
 
 from tests.warehouse.hereloader import Loader
 from tidemark.jobs.cli.exit_codes import run_job
+from tidemark.jobs.spark.session import _raise_interrupt
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ("sketches", "warehouse", "stream", "query")
@@ -108,8 +109,6 @@ def test_a_job_shows_warnings_on_stderr_while_it_runs(
 
 
 def test_control_c_in_a_process_with_spark_leaves_the_loggers_of_others_alone() -> None:
-    from tidemark.jobs.spark.session import _raise_interrupt
-
     with pytest.raises(KeyboardInterrupt):
         _raise_interrupt()
     assert logging.getLogger("tidemark.commits").isEnabledFor(logging.WARNING)

@@ -1,0 +1,135 @@
+"""Answers about numbers of distinct keys: estimates with probable and with certain bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from tidemark.query.answers.common import Renderable, nonzero_counts
+from tidemark.query.answers.key_answers import KeyScope
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNumber:
+    """A number of keys: certainly from `least` to `most`, with the answer's confidence from `lo` to `hi`."""
+
+    INTERVAL: ClassVar = ("lo", "count", "hi")
+
+    count: int
+    lo: int
+    hi: int
+    least: int
+    most: int
+
+    def __int__(self) -> int:
+        return self.count
+
+    def __float__(self) -> float:
+        return float(self.count)
+
+    def __str__(self) -> str:
+        if self.least == self.most:
+            return f"{self.count:,} (exact)"
+        return f"{self.count:,} ({self.lo:,} to {self.hi:,}, certainly {self.least:,} to {self.most:,})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DistinctAnswer(KeyScope):
+    """The number of distinct keys of the window.
+
+    lo, hi: the number lies between them with probability `confidence`.
+    least, most: it certainly does between these.
+    rows_scanned: the rows that were read because an earlier version wrote them without samples; None if there
+        are none.
+    """
+
+    COLUMNS: ClassVar[tuple[str, ...]] = ("count", "lo", "hi", "least", "most")
+    INTERVAL: ClassVar = ("lo", "count", "hi")
+
+    count: int
+    lo: int
+    hi: int
+    least: int
+    most: int
+    rows_scanned: int | None = None
+
+    @property
+    def number(self) -> KeyNumber:
+        """The count with its bounds."""
+        return KeyNumber(self.count, self.lo, self.hi, self.least, self.most)
+
+    def __int__(self) -> int:
+        return self.count
+
+    def __float__(self) -> float:
+        return float(self.count)
+
+    def __repr__(self) -> str:
+        return f"{self.number} distinct keys of {self.scope_text}"
+
+    def _optional_facts(self) -> Mapping[str, Any]:
+        return {"rows_scanned": self.rows_scanned}
+
+    def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
+        promise = [] if self.least == self.most else [f"confidence {self.confidence:g}"]
+        return nonzero_counts(NULL=self.nulls), [self.mode, *promise]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OverlapPart(DistinctAnswer):
+    """The number of distinct keys in both of two windows, or in one of them alone, as a row of a table.
+
+    part: "both", "only a" or "only b". n, m, nulls and window are those of window a.
+    """
+
+    COLUMNS: ClassVar = ("part", *DistinctAnswer.COLUMNS)
+
+    part: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OverlapAnswer(Renderable):
+    """How many keys two windows share.
+
+    a, b: the distinct keys of each window.
+    both, only_a, only_b: the keys with rows in both windows, and in one of them alone.
+    rows_scanned: as in `DistinctAnswer`.
+    """
+
+    a: DistinctAnswer
+    b: DistinctAnswer
+    both: KeyNumber
+    only_a: KeyNumber
+    only_b: KeyNumber
+    rows_scanned: int | None = None
+
+    @property
+    def parts(self) -> Mapping[str, KeyNumber]:
+        """The three numbers by name."""
+        return {"both": self.both, "only a": self.only_a, "only b": self.only_b}
+
+    def rows(self) -> list[OverlapPart]:
+        """The three numbers, each with the scope of window a."""
+        scope = {field.name: getattr(self.a, field.name) for field in fields(self.a)}
+        return [OverlapPart(**scope | asdict(number), part=part) for part, number in self.parts.items()]
+
+    def __repr__(self) -> str:
+        numbers = "; ".join(f"{name}: {number}" for name, number in self.parts.items())
+        return f"distinct keys in {numbers}; a is {self.a.scope_text}; b is {self.b.scope_text}"
+
+    def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
+        """See `Renderable.table`."""
+        names = DistinctAnswer.COLUMNS
+        rows = [[part, *(getattr(number, name) for name in names)] for part, number in self.parts.items()]
+        return (
+            ("part", *names),
+            rows,
+            [*self.parts.values()],
+            f"a: {self.a.scope_text}; b: {self.b.scope_text}",
+        )
+
+    def _document(self) -> Mapping[str, Any]:
+        parts = {name.replace(" ", "_"): asdict(number) for name, number in self.parts.items()}
+        scanned = {} if self.rows_scanned is None else {"rows_scanned": self.rows_scanned}
+        return {**parts, **scanned, "a": self.a.document, "b": self.b.document}

@@ -1,0 +1,141 @@
+"""Numbers of distinct keys: of a window, of two windows together, and of keys that were never there before.
+
+    least <= number of keys <= most     always
+    lo    <= number of keys <= hi       with the answer's confidence
+
+    approximate   from samples of keys (key_samples.py): the keys of the largest exactly known part of the
+                  window, and an estimate of the number of the others
+    exact         all keys of the window are counted; only history's part of a partial tick stays uncertain
+
+Error. With d keys outside of the largest part, of which the share p is sampled, the standard error is about
+sqrt(d / p) keys. Without such a part, 16,384 sampled keys give 0.8 %.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
+from tidemark.query.keys import key_scan
+from tidemark.query.keys.frequencies import KeyQuestion, all_histories, scope_fields
+from tidemark.query.keys.key_samples import WindowKeys, union
+from tidemark.sketches.sampling import ALL, trials_interval
+from tidemark.sketches.sampling.key_sample import Hashes, below
+
+
+def distinct(question: KeyQuestion) -> DistinctAnswer:
+    """The number of keys that have rows in the window."""
+    if question.mode == "exact":
+        return _answer(question, _counted(key_scan.distinct(all_histories(question))))
+    keys = question.window_keys()
+    return _answer(question, estimate_distinct(keys, question.promise.delta), keys.rows_read)
+
+
+def overlap(a: KeyQuestion, b: KeyQuestion) -> OverlapAnswer:
+    """The numbers of keys with rows in both windows, only in that of `a`, and only in that of `b`."""
+    if a.mode == "exact":
+        found = key_scan.overlap(all_histories(a), all_histories(b))
+        parts, rows_read = [_counted(bounds) for bounds in found], 0
+    else:
+        in_a, in_b = a.window_keys(), b.window_keys()
+        parts, rows_read = estimate_overlap(in_a, in_b, a.promise.delta), in_a.rows_read + in_b.rows_read
+    both, only_a, only_b = parts
+    return OverlapAnswer(distinct(a), distinct(b), both, only_a, only_b, rows_read or None)
+
+
+def new_keys(question: KeyQuestion, before: KeyQuestion) -> DistinctAnswer:
+    """The number of keys with rows in the window of `question` and none in that of `before`."""
+    found = overlap(question, before)
+    return _answer(question, found.only_a, found.rows_scanned or 0)
+
+
+def _answer(question: KeyQuestion, number: KeyNumber, rows_read: int = 0) -> DistinctAnswer:
+    is_exact = question.mode == "exact" or number.least == number.most
+    fields = {
+        **scope_fields(question),
+        "eps": 0.0,
+        "confidence": 1.0 if is_exact else 1 - question.promise.delta,
+    }
+    return DistinctAnswer(
+        **fields,
+        count=number.count,
+        lo=number.lo,
+        hi=number.hi,
+        least=number.least,
+        most=number.most,
+        rows_scanned=rows_read or None,
+    )
+
+
+def _counted(bounds: key_scan.BoundedEstimate) -> KeyNumber:
+    """The number of keys that a scan counted."""
+    low, estimate, high = bounds
+    return KeyNumber(min(max(round(estimate), low), high), low, high, low, high)
+
+
+def _sampled(keys: WindowKeys, threshold: int) -> tuple[Hashes, Any]:
+    """The keys below a threshold, and the chance that each has rows in the window: 1 for the certain ones."""
+    certain, possible = below(keys.certain, threshold), below(keys.possible, threshold)
+    chances = np.concatenate([np.ones(len(certain)), keys.chances[: len(possible)]])
+    return np.concatenate([certain, possible]), chances
+
+
+def _estimated(
+    chances: Any, threshold: int, delta: float, least: int, most: int, *, known: int = 0
+) -> KeyNumber:
+    """The number of keys of which some are sampled: `known` ones and those that the samples stand for.
+
+    chances: of each sampled key, to be one of them.
+    """
+    if threshold < 1:  # nothing is sampled: one key alone has more entries than a sample may have
+        return KeyNumber(least, least, most, least, most)
+    probability = threshold / ALL
+    low, _ = trials_interval(int((chances == 1).sum()), probability, 1 - delta)
+    _, high = trials_interval(int((chances > 0).sum()), probability, 1 - delta)
+    lo, hi = (min(max(known + round(end), least), most) for end in (low, high))
+    count = known + round(float(chances.sum()) / probability)
+    return KeyNumber(min(max(count, lo), hi), lo, hi, least, most)
+
+
+def estimate_distinct(keys: WindowKeys, delta: float) -> KeyNumber:
+    """The number of keys of a window; the probable bounds hold with probability 1 - delta."""
+    hashes, chances = _sampled(keys, keys.threshold)
+    outside = ~np.isin(hashes, keys.base.hashes, assume_unique=True)
+    known = keys.base.keys
+    return _estimated(chances[outside], keys.threshold, delta, keys.least, keys.most, known=known)
+
+
+def estimate_overlap(a: WindowKeys, b: WindowKeys, delta: float) -> list[KeyNumber]:
+    """The numbers of keys of both windows, of the first alone and of the second alone.
+
+    The probable bounds of each hold with probability 1 - delta.
+    """
+    threshold = min(a.threshold, b.threshold)
+    hashes_a, hashes_b = _sampled(a, threshold), _sampled(b, threshold)
+    joined = union([hashes_a[0], hashes_b[0]])
+    in_a, in_b = (_spread(joined, *sampled) for sampled in (hashes_a, hashes_b))
+    both_least = len(np.intersect1d(a.certain, b.certain, assume_unique=True))
+    both_most = min(a.most, b.most)
+    if threshold == ALL:
+        both_most = int(((in_a > 0) & (in_b > 0)).sum())
+    both = _estimated(in_a * in_b, threshold, delta, both_least, both_most)
+    return [
+        both,
+        _estimated(in_a * (1 - in_b), threshold, delta, *_only_bounds(a, in_a, in_b, both)),
+        _estimated(in_b * (1 - in_a), threshold, delta, *_only_bounds(b, in_b, in_a, both)),
+    ]
+
+
+def _only_bounds(a: WindowKeys, in_a: Any, in_b: Any, both: KeyNumber) -> tuple[int, int]:
+    """Certain bounds of the number of keys that only `a` has; the chances are those of sampled keys."""
+    seen = int(((in_a == 1) & (in_b == 0)).sum())
+    return max(seen, a.least - both.most), a.most - both.least
+
+
+def _spread(joined: Hashes, hashes: Hashes, chances: Any) -> Any:
+    """The chances of the joined hashes, 0 for those that are not among `hashes`."""
+    result = np.zeros(len(joined))
+    result[joined.searchsorted(hashes)] = chances
+    return result

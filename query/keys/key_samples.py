@@ -1,0 +1,395 @@
+"""The keys of a window as far as samples tell them: which keys it has below a threshold, and how many in all.
+
+Each source of rows that overlaps the window (a run, or a ledger row) has a sample of its keys. The sources'
+samples are those of one hash, so below the least of their thresholds their union is the sample of the window
+(sketches/sampling/key_sample.py). Where the window cuts a tick, a key of history may or may not have rows in
+the covered part. Of the live side, first and last times decide that for most keys.
+
+    certain    keys that certainly have rows in the window
+    possible   further keys, each with the chance that it has: 1 - (1 - share) ** rows, for the share of the
+               tick that is covered
+
+Some sources are known exactly: a run that lies in the window as a whole, a tick of a run, a ledger row whose
+sample has all keys. The largest of them is the `base`. Only the keys outside of it are estimated. So the
+error is that of a sample of the keys that the base does not have.
+
+Worked example. A run that lies in the window has 1,000,000 keys; its sample has those below 0.01. A live
+batch has 2,000 keys below 0.01, of which 1,900 are in the run's sample. Then about 100 / 0.01 = 10,000 keys
+are new, and the window has about 1,010,000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.query.keys.key_scan import run_rows
+from tidemark.query.keys.key_windows import KeyWindow, PartialTick
+from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.memory_cache import LRUCache
+from tidemark.sketches.hashing.row_hashes import splitmix
+from tidemark.sketches.sampling import ALL, KeySample
+from tidemark.sketches.sampling.key_sample import Hashes, below
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.integrity.digests import name_words
+from tidemark.warehouse.ledger.live_summaries import LiveKeys, read_samples
+from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
+from tidemark.warehouse.projections.key_marks import KeyMarks
+from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.runs.levels import Run
+from tidemark.warehouse.snapshots.snapshot import KeysView
+
+_NO_HASHES = np.empty(0, np.uint64)
+_NO_CHANCES = np.empty(0, np.float64)
+_Possible = tuple[Hashes, NDArray[np.float64]]  # hashes and their chances
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunKeys:
+    """The distinct keys of a run; entries are by tick, then by hash.
+
+    keys, by_tick: exact numbers, of the run and of each of its `ticks`.
+    threshold, hashes: the sampled keys of the run, ascending.
+    detail: below it, entries have ticks. Those of ticks[i] are starts[i] to starts[i + 1] (exclusive).
+    rows_read: the stored rows that were read because the marks have no sample.
+    """
+
+    ticks: NDArray[np.int64]
+    keys: int
+    by_tick: NDArray[np.int64]
+    threshold: int
+    hashes: Hashes
+    detail: int
+    starts: NDArray[np.int64]
+    entry_hashes: Hashes
+    entry_counts: NDArray[np.int64]
+    rows_read: int
+
+    @classmethod
+    def of(cls, ticks: NDArray[np.int64], distinct: DistinctKeys, rows_read: int) -> RunKeys:
+        """The keys of a run with these ticks."""
+        sample = distinct.sample
+        order = np.argsort(sample.ticks, kind="stable")
+        by_tick = sample.ticks[order]
+        return cls(
+            ticks,
+            distinct.keys,
+            distinct.by_tick,
+            sample.threshold,
+            sample.hashes,
+            sample.detail,
+            np.append(by_tick.searchsorted(ticks), len(order)),
+            sample.entry_hashes[order],
+            sample.counts[order],
+            rows_read,
+        )
+
+    def entries(self, first: int, stop: int) -> Hashes:
+        """The hashes of the entries of ticks[first] to ticks[stop] (exclusive); those of a tick ascend."""
+        return self.entry_hashes[self.starts[first] : self.starts[stop]]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the arrays."""
+        arrays = (self.by_tick, self.hashes, self.starts, self.entry_hashes, self.entry_counts)
+        return sum(int(array.nbytes) for array in arrays)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Base:
+    """A part of the rows of a window that has exactly `keys` keys; `hashes` are those below `threshold`."""
+
+    keys: int
+    hashes: Hashes
+    threshold: int
+
+
+NO_BASE = Base(0, _NO_HASHES, ALL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowKeys:
+    """The keys of a window, as its sources tell them.
+
+    threshold: below it, `certain` and `possible` have all keys of the window; 1 to ALL, which is 2**64.
+    certain: ascending hashes; also some above the threshold, which certainly have rows, too.
+    possible, chances: ascending hashes that are not certain, and their chances; shape (p,).
+    base: the largest part of the window whose number of keys is known.
+    least, most: certain bounds of the number of keys, both inclusive.
+    rows_read: the rows that were read because a source has no sample.
+    """
+
+    threshold: int
+    certain: Hashes
+    possible: Hashes
+    chances: NDArray[np.float64]
+    base: Base
+    least: int
+    most: int
+    rows_read: int
+
+    @property
+    def probability(self) -> float:
+        """The probability that a key is in the sample."""
+        return self.threshold / ALL
+
+    @property
+    def weight(self) -> int:
+        """The number of hashes."""
+        return len(self.certain) + len(self.possible) + len(self.base.hashes)
+
+
+@dataclass(slots=True)
+class _Sources:
+    """What the sources of a window say, added up.
+
+    complete: the keys of the sources of which all keys are known. most: the keys of all others, at most.
+    """
+
+    threshold: int = ALL
+    certain: list[Hashes] = field(default_factory=list)
+    possible: list[_Possible] = field(default_factory=list)
+    complete: list[Hashes] = field(default_factory=list)
+    most: int = 0
+    base: Base = NO_BASE
+    rows_read: int = 0
+
+    def add(
+        self,
+        threshold: int,
+        certain: Hashes,
+        possible: Sequence[_Possible] = (),
+        *,
+        most: int,
+        bases: Sequence[Base] = (),
+    ) -> None:
+        """Adds a source with at most `most` keys, of which those below the threshold are known."""
+        self.threshold = min(self.threshold, threshold)
+        self.certain.append(certain)
+        self.possible += possible
+        if threshold == ALL:
+            self.complete += [certain, *(hashes for hashes, _ in possible)]
+        else:
+            self.most += most
+        self.base = max([self.base, *bases], key=lambda base: base.keys)
+
+    def window_keys(self) -> WindowKeys:
+        """All sources as one."""
+        certain, base = union(self.certain), self.base
+        possible, chances = _chances(self.possible, certain)
+        beside = np.setdiff1d(below(certain, base.threshold), base.hashes, assume_unique=True)
+        return WindowKeys(
+            threshold=self.threshold,
+            certain=certain,
+            possible=possible,
+            chances=chances,
+            base=base,
+            least=max(len(certain), base.keys + len(beside)),
+            most=len(union(self.complete)) + self.most,
+            rows_read=self.rows_read,
+        )
+
+
+def union(parts: Sequence[Hashes]) -> Hashes:
+    """The different hashes of all parts, ascending; fast where the parts ascend."""
+    hashes = np.concatenate([_NO_HASHES, *parts])
+    hashes.sort(kind="stable")  # it merges the parts, which ascend; np.unique would not
+    new = np.ones(len(hashes), bool)
+    np.not_equal(hashes[1:], hashes[:-1], out=new[1:])
+    return hashes[new]
+
+
+def _chances(parts: Sequence[_Possible], certain: Hashes) -> tuple[Hashes, NDArray[np.float64]]:
+    """The possible keys that are not certain, and the chance that at least one of their sources has them."""
+    if not parts:
+        return _NO_HASHES, _NO_CHANCES
+    hashes, places = np.unique(np.concatenate([part for part, _ in parts]), return_inverse=True)
+    misses = np.ones(len(hashes))
+    np.multiply.at(misses, places, 1 - np.concatenate([chances for _, chances in parts]))
+    new = ~np.isin(hashes, certain, assume_unique=True)
+    return hashes[new], 1 - misses[new]
+
+
+class KeySamples:
+    """Reads the samples of a warehouse and the keys of windows; safe to share between threads.
+
+    memory: a cache whose weights are bytes.
+    """
+
+    def __init__(self, store: Store, blocks: BlockReader, memory: LRUCache[Any]) -> None:
+        self._store, self._blocks, self._memory = store, blocks, memory
+        self._runs: LRUCache[WindowKeys] = LRUCache(2**21, lambda keys: keys.weight + 2**8)
+        self._windows: LRUCache[WindowKeys] = LRUCache(2**21, lambda keys: keys.weight + 2**8)
+
+    def window_keys(
+        self, view: KeysView, window: KeyWindow, live_rows: Callable[[], Iterator[KeyRows]]
+    ) -> WindowKeys:
+        """The keys of a window of a view.
+
+        live_rows: reads the live rows of the window; called only if an earlier version wrote their summaries.
+
+        Raises DamagedWarehouse if marks, ledger or blocks cannot be read.
+        """
+        return self._windows.get(
+            (window.whole, window.partial_ticks),
+            lambda: self._compute(view, window, live_rows),
+            topic=view.root,
+            sources=(view,),
+        )
+
+    def _compute(
+        self, view: KeysView, window: KeyWindow, live_rows: Callable[[], Iterator[KeyRows]]
+    ) -> WindowKeys:
+        overlapping = [marks for marks in view.runs if marks.totals.within(window.overlapping)[0]]
+        runs = {marks.run: self._run_keys(view, marks) for marks in overlapping}
+        covered = {name: run for name, run in runs.items() if _covers(window, run)}
+        together = self._together(view, covered, window)
+        cut = [run for name, run in runs.items() if name not in covered]
+        live = [row for row in view.live if row.rows and _overlaps(row, window)]
+        samples = [sample for sample in self._live_samples(live) if sample is not None]
+        if len(samples) < len(live):
+            return combine(cut, [], [], window, together=together, live_rows=live_rows())
+        return combine(cut, live, samples, window, together=together)
+
+    def _together(self, view: KeysView, covered: Mapping[Run, RunKeys], window: KeyWindow) -> WindowKeys:
+        """The keys of runs that the window covers; they stay the same when further batches arrive."""
+        return self._runs.get(
+            tuple(covered),
+            lambda: combine([*covered.values()], [], [], window),
+            topic=view.root,
+            sources=view.runs,
+        )
+
+    def _run_keys(self, view: KeysView, marks: KeyMarks) -> RunKeys:
+        def read() -> RunKeys:
+            distinct = marks.distinct()
+            if distinct is not None:
+                return RunKeys.of(marks.totals.ticks, distinct, 0)
+            collector, last = DistinctCollector(marks.totals.ticks), None
+            for rows in run_rows(self._blocks, view, marks):
+                first = rows.sort_key(0)[0]
+                collector.add(rows, continues=first == last)
+                last = rows.sort_key(len(rows) - 1)[0]
+            return RunKeys.of(marks.totals.ticks, collector.finish(), marks.rows)
+
+        key = "keys of a run", view.root, marks.files[0].path
+        known: RunKeys = self._memory.get(key, read)
+        return known
+
+    def _live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample | None]:
+        keys = [("keys of a batch", row.field, row.batches, row.tick) for row in live]
+        known: list[KeySample | None] = [self._memory.peek(key) for key in keys]
+        missing = [i for i, sample in enumerate(known) if sample is None]
+        for i, sample in zip(missing, read_samples(self._store, [live[i] for i in missing]), strict=True):
+            known[i] = sample
+            if sample is not None:
+                self._memory.put(keys[i], sample)
+        return known
+
+
+def combine(
+    runs: Sequence[RunKeys],
+    live: Sequence[LiveKeys],
+    samples: Sequence[KeySample],
+    window: KeyWindow,
+    *,
+    together: WindowKeys | None = None,
+    live_rows: Iterator[KeyRows] | None = None,
+) -> WindowKeys:
+    """The keys of a window.
+
+    runs: those with rows in the window. live: the ledger rows that overlap it. samples: the sample of each.
+    together: the keys of further runs. live_rows: the live rows of the window, instead of ledger rows.
+    """
+    sources = _Sources()
+    if together is not None:
+        known = together.threshold, together.certain
+        sources.add(*known, most=together.most, bases=[together.base])
+        sources.rows_read += together.rows_read
+    for run in runs:
+        _add_run(sources, run, window)
+    for row, sample in zip(live, samples, strict=True):
+        _add_live(sources, row, sample, window)
+    if live_rows is not None:
+        _add_rows(sources, live_rows)
+    return sources.window_keys()
+
+
+def _overlaps(row: LiveKeys, window: KeyWindow) -> bool:
+    """Whether rows of a ledger row may lie in the window."""
+    partial = _partial_tick(window, row.tick)
+    if partial is None:
+        return window.whole is not None and not window.whole.misses(row.tick, row.tick)
+    return row.times is not None and row.times[0] < partial.until and row.times[1] >= partial.since
+
+
+def _partial_tick(window: KeyWindow, tick: int) -> PartialTick | None:
+    return next((partial for partial in window.partial_ticks if partial.tick == tick), None)
+
+
+def _covers(window: KeyWindow, run: RunKeys) -> bool:
+    """Whether all rows of the run that have a key lie in whole ticks of the window."""
+    return window.whole is not None and bool(window.whole.holds(run.ticks[run.by_tick > 0]).all())
+
+
+def _add_run(sources: _Sources, run: RunKeys, window: KeyWindow) -> None:
+    """Adds the rows of a run that are in the window."""
+    whole = window.whole
+    sources.rows_read += run.rows_read
+    if _covers(window, run):
+        base = Base(run.keys, run.hashes, run.threshold)
+        sources.add(run.threshold, run.hashes, most=run.keys, bases=[base])
+        return
+    certain, bases, most = _NO_HASHES, [], 0
+    if whole is not None:
+        first, stop = (int(place) for place in run.ticks.searchsorted([whole.start, whole.stop]))
+        certain = union([run.entries(tick, tick + 1) for tick in range(first, stop)])
+        most = int(run.by_tick[first:stop].sum())
+        if first < stop:
+            largest = first + int(run.by_tick[first:stop].argmax())
+            in_tick = run.entries(largest, largest + 1)
+            bases = [Base(int(run.by_tick[largest]), in_tick, run.detail)]
+    possible: list[_Possible] = []
+    for partial in window.partial_ticks:
+        place = int(run.ticks.searchsorted(partial.tick))
+        if place < len(run.ticks) and run.ticks[place] == partial.tick:
+            counts = run.entry_counts[run.starts[place] : run.starts[place + 1]]
+            chances: NDArray[np.float64] = 1 - (1 - partial.share) ** counts.astype(np.float64)
+            possible.append((run.entries(place, place + 1), chances))
+            most += int(run.by_tick[place])
+    sources.add(run.detail, certain, possible, most=min(most, run.keys), bases=bases)
+
+
+def _add_live(sources: _Sources, row: LiveKeys, sample: KeySample, window: KeyWindow) -> None:
+    """Adds the rows of a ledger row that are in the window."""
+    partial = _partial_tick(window, row.tick)
+    if partial is None or sample.times is None:
+        known = [Base(sample.keys, sample.hashes, ALL)] if sample.threshold == ALL else []
+        sources.add(sample.threshold, sample.hashes, most=row.rows, bases=known)
+        return
+    first, last = sample.times.T
+    inside = _within(first, partial) | _within(last, partial)
+    # Of the rows of a key, the first one is before the part of the tick and the last one after it.
+    between = (first < partial.since) & (last >= partial.until) & (sample.counts > 2)
+    hashes = sample.entry_hashes
+    possible = hashes[between], 1 - (1 - partial.share) ** (sample.counts[between] - 2)
+    sources.add(sample.detail, hashes[inside], [possible], most=row.rows)
+
+
+def _within(times: NDArray[np.int64], partial: PartialTick) -> NDArray[np.bool_]:
+    return (times >= partial.since) & (times < partial.until)
+
+
+def _add_rows(sources: _Sources, pieces: Iterator[KeyRows]) -> None:
+    """Adds all live rows of the window."""
+    hashes, rows = [], 0
+    for piece in pieces:
+        hashes.append(np.sort(splitmix(name_words(piece.names))))
+        rows += int(piece.counts.sum())
+    certain = union(hashes)
+    sources.rows_read += rows
+    sources.add(ALL, certain, most=len(certain), bases=[Base(len(certain), certain, ALL)])

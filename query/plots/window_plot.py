@@ -1,0 +1,114 @@
+"""Figures over time: each window is a step of a line, with the band of its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.query.answers.common import Scope
+from tidemark.warehouse.columns.ticks import parse_duration
+from tidemark.warehouse.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tidemark.query.reader import Reader
+
+S = TypeVar("S", bound=Scope)
+
+BAND_ALPHA = 0.3  # opacity of the band
+LEGEND_SHARE = 0.4  # of the height, for the legend above the lines
+MAX_SPANS = 1000  # about the width of a screen in pixels
+
+
+def chosen_width(warehouse: Reader, every: Any) -> Any:
+    """The width of a window; by default a tick, or a step without a time column."""
+    if every not in (None, "tick"):
+        return every
+    return 1 if warehouse.tick is None else warehouse.tick
+
+
+def check_windows(warehouse: Reader, every: Any, last: Any, between: Any, measure: str | None = None) -> None:
+    """InputError for more than MAX_SPANS windows, before they are asked."""
+    start, end = warehouse.span(measure, last=last, between=between)
+    width: Any
+    if warehouse.tick is None:
+        width = every if isinstance(every, int) and every > 0 else 1  # the question refuses others
+    else:
+        width = timedelta(microseconds=parse_duration(every))
+    windows = -(-(end - start) // width)
+    if windows > MAX_SPANS:
+        raise InputError(
+            f"the window has {windows:,} parts of every={str(every)!r}, a figure shows {MAX_SPANS:,}. "
+            "Give a longer duration, such as every='7d', or a shorter window."
+        )
+
+
+def draw_steps(axes: Axes, answers: Sequence[Scope], label: str, band: str | None = None) -> Any:
+    """Draws a line of answers in the order of their windows, and the band of their intervals.
+
+    band: the band's text in the legend; None for none. Returns the colour of both.
+    """
+    low, value, high = answers[0].INTERVAL
+    edges = window_edges(answers)
+    (drawn,) = axes.plot(edges, _step_values(answers, value), linewidth=1.2, label=label)
+    fill_steps(axes, answers, (low, high), color=drawn.get_color(), alpha=BAND_ALPHA, label=band)
+    return drawn.get_color()
+
+
+def fill_steps(axes: Axes, answers: Sequence[Scope], bounds: tuple[str, str], **how: Any) -> None:
+    """Fills the band between two fields of answers in the order of their windows."""
+    low, high = (_step_values(answers, name) for name in bounds)
+    axes.fill_between(window_edges(answers), low, high, linewidth=0, **how)
+
+
+def window_edges(answers: Sequence[Scope]) -> list[Any]:
+    """The start and the end of each window."""
+    return [edge for answer in answers if answer.window is not None for edge in answer.window]
+
+
+def finish_windows(axes: Axes, warehouse: Reader, every: Any, window: tuple[Any, Any] | None) -> None:
+    """Marks the newest window if it is open, names the x axis, and makes room for the legend.
+
+    The window is open if the newest tick of the data lies in it: it may still get rows.
+    """
+    if window is not None and window[1] >= warehouse.span()[1]:
+        axes.axvspan(*window, color="gray", alpha=0.15, linewidth=0, label="open window")
+    # At the left, because matplotlib writes the year at the right.
+    axes.set_xlabel(_every_text(every, warehouse.tick), loc="left")
+    bottom, highest = axes.get_ylim()
+    axes.set_ylim(bottom, highest + LEGEND_SHARE * (highest - bottom))
+
+
+def scope_of_all(answers: Sequence[S]) -> S:
+    """The first answer, with the rows of history, the live rows and the window of all."""
+    first, last = answers[0].window, answers[-1].window
+    window = (first[0], last[1]) if first is not None and last is not None else None
+    sums = {name: sum(getattr(answer, name) for answer in answers) for name in ("n", "m")}
+    return replace(answers[0], window=window, **sums)
+
+
+def to_plottable(value: Any) -> Any:
+    """The value in a type that matplotlib can draw: decimals become floats."""
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _step_values(line: Sequence[Scope], name: str) -> NDArray[Any]:
+    """The value of each span twice, for its start and its end; NaN or NaT where a span has no answer."""
+    values = [to_plottable(getattr(answer, name)) for answer in line]
+    if any(isinstance(value, date) for value in values):
+        values = [value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in values]
+        return np.repeat(np.array(values, "datetime64[us]"), 2)
+    return np.repeat(np.array(values, np.float64), 2)
+
+
+def _every_text(every: Any, tick: timedelta | None) -> str:
+    if tick is None:
+        return "step" if every == 1 else f"steps, {every} an answer"
+    return f"time (UTC), {'an answer a tick' if every == tick else f'{every} an answer'}"
