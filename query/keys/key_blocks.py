@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -62,7 +63,6 @@ class KeyShare:
 class KeyHistory:
     """The history of a view in a window, and the reader of its blocks.
 
-    shares: the runs that have rows with a key in the window.
     rows, nulls: the window's rows with a key, and with a NULL key.
     live: returns live rows to add when all keys are scanned (key_scan.py); None adds none.
     """
@@ -75,11 +75,14 @@ class KeyHistory:
         live: Callable[[], Iterator[KeyRows]] | None = None,
     ) -> None:
         self.blocks, self.view, self.window, self.live = blocks, view, window, live
-        totals = [(marks, *marks.totals.within(window)) for marks in view.runs]
-        self.shares = tuple(
-            KeyShare(marks, rows, rows == marks.count) for marks, rows, _, _ in totals if rows
-        )
-        self.rows, self.nulls = sum(total[1] for total in totals), sum(total[3] for total in totals)
+        self.rows, _, self.nulls = view.history_counts.within(window)
+
+    @cached_property
+    def shares(self) -> tuple[KeyShare, ...]:
+        """The runs that have rows with a key in the window."""
+        rows = [marks.totals.within(self.window)[0] for marks in self.view.runs]
+        runs = zip(self.view.runs, rows, strict=True)
+        return tuple(KeyShare(marks, count, count == marks.count) for marks, count in runs if count)
 
 
 def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_scan import run_rows
-from tidemark.query.keys.key_windows import KeyWindow, PartialTick
+from tidemark.query.keys.key_windows import KeyWindow, PartialTick, overlapping_rows
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.sketches.hashing.row_hashes import splitmix
@@ -53,6 +53,7 @@ class RunKeys:
     """The distinct keys of a run; entries are by tick, then by hash.
 
     keys, by_tick: exact numbers, of the run and of each of its `ticks`.
+    extent: the first and the last tick that has keys; both 0 without keys.
     threshold, hashes: the sampled keys of the run, ascending.
     detail: below it, entries have ticks. Those of ticks[i] are starts[i] to starts[i + 1] (exclusive).
     rows_read: the stored rows that were read because the marks have no sample.
@@ -61,6 +62,7 @@ class RunKeys:
     ticks: NDArray[np.int64]
     keys: int
     by_tick: NDArray[np.int64]
+    extent: tuple[int, int]
     threshold: int
     hashes: Hashes
     detail: int
@@ -75,10 +77,12 @@ class RunKeys:
         sample = distinct.sample
         order = np.argsort(sample.ticks, kind="stable")
         by_tick = sample.ticks[order]
+        used = ticks[distinct.by_tick > 0]
         return cls(
             ticks,
             distinct.keys,
             distinct.by_tick,
+            (int(used[0]), int(used[-1])) if len(used) else (0, 0),
             sample.threshold,
             sample.hashes,
             sample.detail,
@@ -244,13 +248,14 @@ class KeySamples:
     def _compute(
         self, view: KeysView, window: KeyWindow, live_rows: Callable[[], Iterator[KeyRows]]
     ) -> WindowKeys:
-        overlapping = [marks for marks in view.runs if marks.totals.within(window.overlapping)[0]]
+        ticks = window.overlapping
+        overlapping = [run for run in view.runs if run.totals.counts[ticks.slice_of(run.totals.ticks)].any()]
         runs = {marks.run: self._run_keys(view, marks) for marks in overlapping}
         covered = {name: run for name, run in runs.items() if _covers(window, run)}
         together = self._together(view, covered, window)
         cut = [run for name, run in runs.items() if name not in covered]
-        live = [row for row in view.live if row.rows and _overlaps(row, window)]
-        samples = [sample for sample in self._live_samples(live) if sample is not None]
+        live = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
+        samples = [sample for sample in self._live_samples([row for row, _ in live]) if sample is not None]
         if len(samples) < len(live):
             return combine(cut, [], [], window, together=together, live_rows=live_rows())
         return combine(cut, live, samples, window, together=together)
@@ -293,7 +298,7 @@ class KeySamples:
 
 def combine(
     runs: Sequence[RunKeys],
-    live: Sequence[LiveKeys],
+    live: Sequence[tuple[LiveKeys, PartialTick | None]],
     samples: Sequence[KeySample],
     window: KeyWindow,
     *,
@@ -302,7 +307,8 @@ def combine(
 ) -> WindowKeys:
     """The keys of a window.
 
-    runs: those with rows in the window. live: the ledger rows that overlap it. samples: the sample of each.
+    runs: those with rows in the window. live: the ledger rows that overlap it, see `overlapping_rows`.
+    samples: the sample of each.
     together: the keys of further runs. live_rows: the live rows of the window, instead of ledger rows.
     """
     sources = _Sources()
@@ -312,28 +318,16 @@ def combine(
         sources.rows_read += together.rows_read
     for run in runs:
         _add_run(sources, run, window)
-    for row, sample in zip(live, samples, strict=True):
-        _add_live(sources, row, sample, window)
+    for (row, partial), sample in zip(live, samples, strict=True):
+        _add_live(sources, row, sample, partial)
     if live_rows is not None:
         _add_rows(sources, live_rows)
     return sources.window_keys()
 
 
-def _overlaps(row: LiveKeys, window: KeyWindow) -> bool:
-    """Whether rows of a ledger row may lie in the window."""
-    partial = _partial_tick(window, row.tick)
-    if partial is None:
-        return window.whole is not None and not window.whole.misses(row.tick, row.tick)
-    return row.times is not None and row.times[0] < partial.until and row.times[1] >= partial.since
-
-
-def _partial_tick(window: KeyWindow, tick: int) -> PartialTick | None:
-    return next((partial for partial in window.partial_ticks if partial.tick == tick), None)
-
-
 def _covers(window: KeyWindow, run: RunKeys) -> bool:
     """Whether all rows of the run that have a key lie in whole ticks of the window."""
-    return window.whole is not None and bool(window.whole.holds(run.ticks[run.by_tick > 0]).all())
+    return window.whole is not None and (not run.keys or window.whole.covers(*run.extent))
 
 
 def _add_run(sources: _Sources, run: RunKeys, window: KeyWindow) -> None:
@@ -346,8 +340,10 @@ def _add_run(sources: _Sources, run: RunKeys, window: KeyWindow) -> None:
         return
     certain, bases, most = _NO_HASHES, [], 0
     if whole is not None:
-        first, stop = (int(place) for place in run.ticks.searchsorted([whole.start, whole.stop]))
-        certain = union([run.entries(tick, tick + 1) for tick in range(first, stop)])
+        inside = whole.slice_of(run.ticks)
+        first, stop = inside.start, inside.stop
+        parts = [run.entries(tick, tick + 1) for tick in range(first, stop)]
+        certain = parts[0] if len(parts) == 1 else union(parts)
         most = int(run.by_tick[first:stop].sum())
         if first < stop:
             largest = first + int(run.by_tick[first:stop].argmax())
@@ -364,9 +360,8 @@ def _add_run(sources: _Sources, run: RunKeys, window: KeyWindow) -> None:
     sources.add(run.detail, certain, possible, most=min(most, run.keys), bases=bases)
 
 
-def _add_live(sources: _Sources, row: LiveKeys, sample: KeySample, window: KeyWindow) -> None:
-    """Adds the rows of a ledger row that are in the window."""
-    partial = _partial_tick(window, row.tick)
+def _add_live(sources: _Sources, row: LiveKeys, sample: KeySample, partial: PartialTick | None) -> None:
+    """Adds the rows of a ledger row that are in the window; `partial` is its tick, if partial."""
     if partial is None or sample.times is None:
         known = [Base(sample.keys, sample.hashes, ALL)] if sample.threshold == ALL else []
         sources.add(sample.threshold, sample.hashes, most=row.rows, bases=known)

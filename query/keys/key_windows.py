@@ -7,6 +7,7 @@ shows this uncertainty.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from tidemark.warehouse.columns.ticks import (
     parse_duration,
 )
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.ledger.live_summaries import LiveKeys
 from tidemark.warehouse.snapshots.snapshot import KeysView
 
 
@@ -98,6 +100,20 @@ def key_window(view: KeysView, last: Any, between: Any, tick_us: int | None) -> 
     ticks = {edge // tick_us for edge in edges if edge is not None and edge % tick_us}
     partial_ticks = tuple(_partial_tick(tick, start, stop, tick_us) for tick in sorted(ticks))
     return KeyWindow(Window(first, end) if first < end else None, partial_ticks, (shown[0], shown[1]))
+
+
+def overlapping_rows(
+    live: Iterable[LiveKeys], window: KeyWindow
+) -> Iterator[tuple[LiveKeys, PartialTick | None]]:
+    """The ledger rows of which some rows may lie in the window, each with its tick if that is partial."""
+    whole, partial_ticks = window.whole, {partial.tick: partial for partial in window.partial_ticks}
+    for row in live:
+        partial = partial_ticks.get(row.tick)
+        if partial is None:
+            if whole is not None and not whole.misses(row.tick, row.tick):
+                yield row, None
+        elif row.times is not None and row.times[0] < partial.until and row.times[1] >= partial.since:
+            yield row, partial
 
 
 def window_before(window: KeyWindow, tick_us: int | None) -> KeyWindow:

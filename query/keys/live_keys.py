@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.keys.key_windows import KeyWindow, PartialTick
+from tidemark.query.keys.key_windows import KeyWindow, PartialTick, overlapping_rows
 from tidemark.sketches import ECM, FrequencyBounds, combine_frequencies
 from tidemark.sketches.bounds.count_bounds import exact
 from tidemark.warehouse.columns.keys import Key, Names, find_names, no_names, unify_names
@@ -73,19 +73,9 @@ def live_parts(
 
     sketch: reads the sketch of a ledger row; called only for rows that lie in the window in part.
     """
-    partial_ticks = {partial.tick: partial for partial in window.partial_ticks}
     hashes = promise.hashes
     parts = []
-    for row in live:
-        partial = partial_ticks.get(row.tick)
-        if partial is None:
-            overlaps = window.whole is not None and not window.whole.misses(row.tick, row.tick)
-        else:
-            overlaps = (
-                row.times is not None and row.times[0] < partial.until and row.times[1] >= partial.since
-            )
-        if not overlaps:
-            continue
+    for row, partial in overlapping_rows(live, window):
         if partial is None or _contains_row(partial, row):
             bounds = FrequencyBounds(hashes, exact(row.cells))
             parts.append(LivePart(row, bounds, whole=True, eps=hashes.eps))

@@ -41,7 +41,9 @@ class TickCounts:
 
     def within(self, window: Window) -> tuple[int, int, int]:
         """The numbers of (stored, NaN, NULL) rows in the window."""
-        inside = window.holds(self.ticks)
+        inside = window.slice_of(self.ticks)
+        if inside.start == inside.stop:
+            return 0, 0, 0
         return int(self.counts[inside].sum()), int(self.nans[inside].sum()), int(self.nulls[inside].sum())
 
     def by_window(self, windows: Sequence[Window]) -> NDArray[np.int64]:

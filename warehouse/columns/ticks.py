@@ -124,13 +124,20 @@ class Window:
             return np.ones(len(ticks), dtype=bool)
         return (ticks >= self.start) & (ticks < self.stop)
 
+    def slice_of(self, ticks: NDArray[np.int64]) -> slice:
+        """Where ascending ticks lie in the window. O(log ticks)."""
+        if self == ALL_TIME:
+            return slice(0, len(ticks))
+        first, stop = ticks.searchsorted([self.start, self.stop])
+        return slice(int(first), int(stop))
+
     def covers(self, first: int, last: int) -> bool:
         """Whether every tick from `first` to `last`, inclusive, lies in the window."""
         return self == ALL_TIME or (self.start <= first and last < self.stop)
 
     def misses(self, first: int, last: int) -> bool:
         """Whether no tick from `first` to `last`, inclusive, lies in the window."""
-        return self != ALL_TIME and (last < self.start or first >= self.stop)
+        return last < self.start or (first >= self.stop and self != ALL_TIME)
 
 
 ALL_TIME = Window(NO_TICK, _LAST)

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
@@ -112,6 +113,11 @@ class KeysView:
     def live_counts(self) -> LiveCounts:
         """The rows of `events` in the live batches."""
         return {(row.batches, row.tick): row.rows + row.nulls for row in self.live}
+
+    @cached_property
+    def history_counts(self) -> TickCounts:
+        """The rows of all runs by tick."""
+        return sum_tick_counts([run.totals for run in self.runs])
 
     @property
     def live_ticks(self) -> list[int]:
