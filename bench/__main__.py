@@ -60,7 +60,7 @@ def _run(  # noqa: PLR0911  one return for each part
             if quick
             else latency.Sizes(rows, 25, 10, 200, tuple(names), peers=part == "query")
         )
-        return latency.run(spark, work, asked.out, sizes, part)
+        return latency.run(spark, work, asked.out, sizes, part, asked.kept)
     if part == "load":
         rows = 20_000 if quick else asked.rows // 10
         growth = (1, 2) if quick else (10, 40, 100)
@@ -114,6 +114,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="small: does it run, are answers right")
     parser.add_argument("--work", type=Path, help="a folder for generated warehouses; it is left as it was")
+    parser.add_argument(
+        "--kept",
+        type=Path,
+        help="a folder that keeps the filled warehouses of query and billion for the next run",
+    )
     parser.add_argument("--out", type=Path, default=DOCS, help="where report.md and its pictures go")
     return parser
 

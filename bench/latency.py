@@ -71,8 +71,13 @@ class Filled:
 TITLES = {"query": "Query: latency, blocks read, memory", "billion": "Query: a billion rows"}
 
 
-def run(spark: SparkSession, work: Path, out: Path, sizes: Sizes, part: str = "query") -> Section:
-    """Measures and returns the section of a part, one of TITLES."""
+def run(
+    spark: SparkSession, work: Path, out: Path, sizes: Sizes, part: str = "query", kept: Path | None = None
+) -> Section:
+    """Measures and returns the section of a part, one of TITLES.
+
+    kept: a folder of filled warehouses, which are used where they are whole, and stay there.
+    """
     section = Section(part, TITLES[part])
     peers = "DuckDB (quantile_disc) and Spark (percentile_approx) read the files of the same runs, warm. "
     section.text(
@@ -84,7 +89,7 @@ def run(spark: SparkSession, work: Path, out: Path, sizes: Sizes, part: str = "q
     bars: dict[str, dict[str, float]] = {}
     lines, columns = [], list(COLUMNS)
     for name in sizes.distributions:
-        folder = work / "query" / name
+        folder = (kept or work / "query") / name
         filled = [
             fill(spark, folder / f"{rows}", name, rows, sizes) for rows in (sizes.rows // 10, sizes.rows)
         ]
@@ -92,7 +97,8 @@ def run(spark: SparkSession, work: Path, out: Path, sizes: Sizes, part: str = "q
         bars[name] = {engine: measured[engine] for engine in ENGINES if engine in measured}
         columns = [column for column in COLUMNS if column in measured]
         lines.append([name, *(number(measured[column]) for column in columns)])
-        shutil.rmtree(folder)
+        if kept is None:
+            shutil.rmtree(folder)
     section.text(
         f"Milliseconds at {sizes.rows:,} rows, medians where nothing else is said:\n\n"
         + table(["", *columns], lines)
@@ -127,7 +133,9 @@ def fill(
         Rows(name, 10_000 + batch, rows // 100 // sizes.live_batches, (today, today + 1), today - 6)
         for batch in range(sizes.live_batches)
     ]
-    uri = str(folder / "warehouse")
+    uri, whole = str(folder / "warehouse"), folder / f"whole-{sizes.runs}-{sizes.live_batches}"
+    if whole.exists():
+        return Filled(uri, history, live)
     began = time.perf_counter()
     with _sources(history + live, folder / "source", columns) as sources:
         for part, source in zip(history + live, sources, strict=True):
@@ -144,6 +152,7 @@ def fill(
             else:
                 stream.append(spark, uri, frame, source="web", batch=part.step - 10_000)
             shutil.rmtree(source)
+    whole.touch()
     say(f"  filled in {time.perf_counter() - began:.0f} s")
     return Filled(uri, history, live)
 
