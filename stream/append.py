@@ -92,7 +92,7 @@ def append_batch(
     """
     events = tables.open_table(store, EVENTS)
     options = read_options(store, events)
-    options.companions.check_kinds()
+    options.companions.check_kinds(executor.check_sendable)
     append_rows.check_rows(options, rows, row_filter)
     ledger = tables.open_table(store, LEDGER)
     place = batch_numbers.state_of(store, events, ledger, batch)

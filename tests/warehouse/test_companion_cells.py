@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -265,6 +266,20 @@ def test_kinds_go_to_the_tasks_of_spark(spark: SparkSession, tmp_path: Path) -> 
     warehouse.load(spark, world.path, tuning=TINY)
     check(world.open(), world, (START, START + 5 * HOUR))
     assert warehouse.verify(world.path).ok
+
+
+@pytest.mark.spark
+def test_a_kind_that_cannot_go_to_spark_is_refused_first(spark: SparkSession, tmp_path: Path) -> None:
+    world = world_of(tmp_path, [(False, rows_of(5))])
+    unpicklable = Tally()
+    unpicklable.lock = threading.Lock()  # type: ignore[attr-defined]
+    warehouse.register_companion(unpicklable)
+    frame = spark.createDataFrame(pa.Table.from_pylist(as_dicts(3), schema=SCHEMA))
+    with pytest.raises(warehouse.InputError, match="'tally' cannot go to Spark's tasks"):
+        warehouse.load(spark, world.path, frame, "b")
+    with pytest.raises(warehouse.InputError, match="'tally' cannot go to Spark's tasks"):
+        stream.append(spark, world.path, frame, source="s", batch=1)
+    assert check(world.open(), world, None) == 0
 
 
 def as_dicts(count: int) -> list[dict[str, Any]]:
