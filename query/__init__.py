@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
 from tidemark.query.answers.info import Info
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
@@ -115,6 +116,11 @@ def overlap(a: Any, b: Any, **options: Any) -> OverlapAnswer:
     return _current().overlap(a, b, **options)
 
 
+def companion(name: str, **options: Any) -> CompanionAnswer:
+    """See `Warehouse.companion`."""
+    return _current().companion(name, **options)
+
+
 def info() -> Info:
     """See `Warehouse.info`."""
     return _current().info()
@@ -139,6 +145,7 @@ __all__ = [
     "Answers",
     "Bin",
     "CdfAnswer",
+    "CompanionAnswer",
     "CountAnswer",
     "DamagedWarehouse",
     "DistinctAnswer",
@@ -155,6 +162,7 @@ __all__ = [
     "TidemarkError",
     "Warehouse",
     "cdf",
+    "companion",
     "distinct",
     "frequency",
     "heavy_hitters",

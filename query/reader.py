@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 from numpy.typing import NDArray
 
+from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.info import Info
 from tidemark.query.answers.measure_answers import (
     Answer,
@@ -24,6 +25,7 @@ from tidemark.query.answers.measure_answers import (
     RankAnswer,
 )
 from tidemark.query.asking.asked import Asked
+from tidemark.query.asking.companion_questions import ask_companion
 from tidemark.query.asking.key_reader import KeyReader
 from tidemark.query.asking.measure_questions import MeasureRequest, ask_measure, newest_view
 from tidemark.query.asking.session import Session
@@ -170,6 +172,18 @@ class Reader(KeyReader):
     def contents(self) -> Contents:
         """The batches, steps and runs as of now, with methods to read their rows."""
         return self._session.newest(lambda snapshot: snapshot.contents())
+
+    def companion(self, name: str, *, last: Any = None, between: Any = None) -> CompanionAnswer:
+        """The summary of a companion, over history and the live side.
+
+        name: the companion's name, as it was declared when the warehouse was created.
+
+        The window is whole ticks, as those of measures. The answer joins the stored cells of the window. If a
+        cell of a run has several ticks and the window cuts it, the rows of the part inside are read from
+        `events`: `rows_scanned` says how many. Raises InputError for an unknown name, and if its kind is not
+        registered in this process; EmptyWindow if the window has no rows with a value.
+        """
+        return ask_companion(self._session, name, last, between)
 
     def info(self) -> Info:
         """Facts about the warehouse: steps, runs by level, live batches, bytes and table versions.

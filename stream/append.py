@@ -92,6 +92,7 @@ def append_batch(
     """
     events = tables.open_table(store, EVENTS)
     options = read_options(store, events)
+    options.companions.check_kinds(executor.check_sendable)
     append_rows.check_rows(options, rows, row_filter)
     ledger = tables.open_table(store, LEDGER)
     place = batch_numbers.state_of(store, events, ledger, batch)
@@ -154,7 +155,7 @@ def _summarise(executor: Executor, store: Store, options: Options, batch: BatchR
     eps = ledger_table.level_eps(options.eps, 0)
     files = files_of_batches(tables.open_table(store, EVENTS), [batch])
     work = [
-        tasks.SummariseTask(store, options, (batch,), tuple(shares), eps)
+        tasks.SummariseTask(store, options, (batch,), tuple(shares), eps, options.companions)
         for shares in split_row_groups(
             store.filesystem(), files, store.tuning.sort_rows // len(options.measures)
         )

@@ -105,7 +105,9 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     spark_trigger = _spark_trigger(trigger)
     ahead_us = None if ahead is None else parse_duration(ahead)
     executor = executor_for(spark)
-    append_rows.check_rows(read_options(store), executor.input(streaming_df), RowFilter(reasons=parsed))
+    options = read_options(store)
+    options.companions.check_kinds(executor.check_sendable)
+    append_rows.check_rows(options, executor.input(streaming_df), RowFilter(reasons=parsed))
     check_numbering(spark, store, name, os.fspath(checkpoint))
     lock = busy or threading.Lock()
 

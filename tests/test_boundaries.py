@@ -25,7 +25,7 @@ FLOORS = {
     "warehouse": [
         "cascade errors",
         "columns os_errors sizes",
-        "execution integrity",
+        "companions execution integrity",
         "delta",
         "events runs",
         "projections",

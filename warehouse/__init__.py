@@ -12,6 +12,7 @@ races at WARNING.
 import logging
 
 from tidemark.warehouse.alter import alter
+from tidemark.warehouse.companions.kinds import CompanionKind, register_companion
 from tidemark.warehouse.create import create
 from tidemark.warehouse.errors import (
     BatchMismatch,
@@ -41,6 +42,7 @@ __all__ = [
     "BatchMismatch",
     "Check",
     "CommitFailed",
+    "CompanionKind",
     "Contended",
     "DamagedWarehouse",
     "EmptyWindow",
@@ -64,5 +66,6 @@ __all__ = [
     "maintain",
     "open_snapshot",
     "read_options",
+    "register_companion",
     "verify",
 ]

@@ -71,6 +71,7 @@ def alter(
     def commit_options() -> Options:
         table = tables.open_table(store, EVENTS)
         options = read_options(store, table)
+        options.companions.check_kinds(executor.check_sendable)
         wanted = _with_keys(options, keys, groups)
         if wanted is None:
             return options

@@ -39,13 +39,14 @@ from tidemark.warehouse.settings.option_checks import (
 from tidemark.warehouse.settings.options import (
     DEFAULT_TICK,
     Options,
+    companions_of,
     parse_options,
     read_options,
 )
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -62,6 +63,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     key: str | None = None,
     keys: Sequence[str | Sequence[str]] | None = None,
     groups: Sequence[str | Sequence[str]] | None = None,
+    companions: Mapping[str, tuple[str, str]] | None = None,
     time: str | None = None,
     tick: str | None = None,
     eps: float | None = None,
@@ -81,6 +83,9 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     keys      further keys: each a column, or a list of columns whose values together are the key
     groups    keys by which the measures are sorted, too: quantiles of one value of such a key, or of each
               value, take milliseconds. Each group adds a sorted copy of every measure
+    companions
+              mergeable summaries of columns, by name: the name of a registered kind, and the column, such as
+              {"users": ("hll", "user_id")}; `wh.companion` asks them
     time      the column of event times, a timestamp or a date; None: the tick of a row is a step number
     tick      the grain of windows, default '1 day'
     eps       an answer's rank error is at most eps * m, m being the live rows; in (0, 0.5), default 0.001
@@ -102,6 +107,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
         key=key,
         keys=keys,
         groups=groups,
+        companions=companions,
         time=time,
         tick=tick,
         eps=eps,
@@ -126,6 +132,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
         store.check_log(name)
     _check_no_other_files(store)
     options = _with_defaults(given)
+    options.companions.check_kinds()
     fields = [] if schema is None else delta_fields(_parsed_schema(spark, schema))
     if schema is not None:
         columns = column_types(fields)
@@ -179,6 +186,7 @@ def _with_defaults(given: dict[str, Any]) -> Options:
         key=given["key"],
         more_keys=tuple(map(tuple, given["keys"] or ())),
         group_names=tuple(map(tuple, given["groups"] or ())),
+        companion_names=companions_of(given["companions"] or {}),
         time=given["time"],
         tick_us=tick_us,
         eps=DEFAULT_EPS if given["eps"] is None else given["eps"],

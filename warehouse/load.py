@@ -149,6 +149,7 @@ def load(
     store = Store.from_uri(uri, storage_options, tuning)
     executor = executor_for(spark, store.tuning)
     options = read_options(store)
+    options.companions.check_kinds(executor.check_sendable)
     report = LoadReport()
     load_progress = _Progress(report, progress)
     if rows is not None and batch is not None:
@@ -168,6 +169,7 @@ def catch_up(
     executor: Executor, store: Store, options: Options, progress: Callable[[str], None] | None
 ) -> LoadReport:
     """Loads every planned step into the projections that lack it; for keys and groups that were added."""
+    options.companions.check_kinds(executor.check_sendable)
     report = LoadReport()
     _finish_steps(executor, store, options, newest_planned_step(store), _Progress(report, progress))
     return report

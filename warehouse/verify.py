@@ -42,7 +42,7 @@ from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout
 from tidemark.warehouse.runs.projection import Projection
-from tidemark.warehouse.verification import ledger_checks, run_checks
+from tidemark.warehouse.verification import companion_checks, ledger_checks, run_checks
 from tidemark.warehouse.verification.pinned_tables import PinnedTables, pin_tables
 
 PATIENCE = Patience(
@@ -138,6 +138,9 @@ def _checks(pinned: PinnedTables) -> Iterator[tuple[str, _CheckFunction]]:
     for key_counts in options.key_counts:
         counts = partial(ledger_checks.counts_hold, projection=key_counts)
         yield f"{key_counts.name}: live counts hold their bounds", counts
+    for companion in options.companion_names:
+        cells = partial(companion_checks.cells_hold, companion=companion)
+        yield f"companion {companion.name}: cells are those of the rows", cells
 
 
 class _MergePending(Exception):

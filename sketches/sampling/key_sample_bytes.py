@@ -1,8 +1,9 @@
 """The stored form of a key sample: kind b"KSMP", version 1, inside the envelope.
 
     offset  bytes  field (offsets inside the payload; add 20 for the stored bytes)
-    0       1      flags: 1 the sample has all keys, 2 all entries, 4 it has times, 8 one entry a key, 16 one
-    tick 1       8      threshold, 0 if the sample has all keys
+    0       1      flags: 1 the sample has all keys, 2 all entries, 4 it has times, 8 one entry a key,
+                   16 one tick
+    1       8      threshold, 0 if the sample has all keys
     9       8      detail, 0 if it has all entries
     17      4      k, the number of hashes
     21      4      d, the number of hashes with entries
@@ -99,7 +100,10 @@ def decode(data: bytes) -> SampleParts:
     sizes = [0 if one_entry else d, 0 if one_tick else e, e, e * timed, e * timed]
     if flags > 31 or d > k or (one_entry and d != e) or len(payload) < hashes_end + sum(sizes):
         raise _damaged(f"got {k} hashes, {d} of them with {e} entries, in {len(payload)} bytes")
-    numbers = decode_varints(payload[hashes_end:])
+    try:
+        numbers = decode_varints(payload[hashes_end:])
+    except CorruptSketch as cut:
+        raise corrupt(PAYLOAD_OFFSET + hashes_end, str(cut)) from cut
     if len(numbers) != sum(sizes):
         raise _damaged(f"got {len(numbers)} numbers, expected {sum(sizes)}")
     lengths, ticks, counts, first, spans = np.split(numbers, np.cumsum(sizes)[:-1])

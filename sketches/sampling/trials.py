@@ -9,9 +9,10 @@ them:
     low   the quantile of the number of trials up to the S-th success
     high  the quantile of the number of trials up to success S + 1, less 1
 
-From MANY successes on, the quantiles are those of Cornish and Fisher's expansion, whose error then is less
-than a thousandth of the standard deviation. Below, they are found by bisection with the continued fraction of
-the incomplete beta function.
+Where successes * (1 - probability) is at least MANY, the quantiles are those of Cornish and Fisher's
+expansion. Its error then is less than a thousandth of the standard deviation. Elsewhere the distribution is
+too skewed for it: there are few successes, or few failures. Then they are found by bisection with the
+continued fraction of the incomplete beta function.
 
 Sources: Clopper and Pearson, Biometrika 1934; Cornish and Fisher 1937, and Abramowitz and Stegun 26.2.49;
 Press et al., Numerical Recipes, 6.4 (Lentz's method).
@@ -24,7 +25,7 @@ from statistics import NormalDist
 from tidemark.sketches.errors import InvalidInput
 
 MANY = 40
-_STEPS = 200  # of a continued fraction; about the square root of 40 suffice
+_STEPS = 200  # of a continued fraction; a few times the smaller of successes and failures suffice
 
 
 @lru_cache(2**12)
@@ -49,7 +50,7 @@ def trials_interval(successes: int, probability: float, confidence: float) -> tu
 
 def _trials_until(successes: int, probability: float, share: float) -> float:
     """The quantile `share` of the number of trials up to and including a success with this number."""
-    if successes >= MANY:
+    if successes * (1 - probability) >= MANY:
         return max(successes, _cornish_fisher(successes, probability, share))
     low, high = successes - 1, 2 * successes
     while _chance(high, successes, probability) < share:

@@ -35,6 +35,9 @@ PROVOKED: dict[str, Callable[[Names], object]] = {
     "No rows yet": lambda at: _empty(at["spark"]).quantile(0.5),
     "No such measure": lambda at: at["wh"].quantile(0.5, "speed"),
     "An empty window": lambda at: at["wh"].quantile(0.5, between=("2002-01-01", "2002-02-01")),
+    "A kind of companions that is not registered": lambda _: warehouse.create(
+        None, "new", "delay", companions={"users": ("theta", "origin")}
+    ),
     "Not a duration": lambda at: at["wh"].quantile(0.5, last="1 month"),
     "Two windows at once": lambda at: at["wh"].quantile(0.5, last="7d", between=("2001-02-01", None)),
     "No key": lambda at: _without_key(at).frequency("ATL"),

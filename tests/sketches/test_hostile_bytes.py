@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 
 from tidemark.sketches import ECM, GK, CorruptSketch, DyadicECM, SketchError, digest, merge, merge_ecm
 from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, wrap
+from tidemark.sketches.sampling import KeySample, SampleSize, merge_samples
 
 ECM_HEADER, GK_HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ"), struct.Struct("<dQIcBB")
+SAMPLE_HEADER = struct.Struct("<BQQIIIqq")
 OPENERS: dict[bytes, Callable[[bytes], Any]] = {
     b"GKQS": GK.from_bytes,
     b"ECMS": ECM.from_bytes,
     b"DYAD": DyadicECM.from_bytes,
+    b"KSMP": KeySample.from_bytes,
 }
 UNSIGNED = [
     0,
@@ -83,7 +86,20 @@ def stored_forms() -> list[bytes]:
     forms.append(merge_ecm([ECM.from_bytes(forms[-6]), ECM.from_bytes(forms[-6])]).to_bytes())
     stack = DyadicECM(6, 0.5, 0.5)
     stack.update([1, 2, 60, 60, 60, 60], [1, 2, 3, 3, 3, 9])
-    return [*forms, stack.to_bytes()]
+    return [*forms, *stored_samples(), stack.to_bytes()]
+
+
+def stored_samples() -> list[bytes]:
+    """Key samples with and without times, entries of several ticks, and more keys than fit."""
+    digests, ticks = np.arange(24, dtype=np.uint64) % np.uint64(9), np.arange(24) % 5
+    counts, times = 1 + np.arange(24) * 50, np.arange(48).reshape(24, 2)
+    drawn = [
+        KeySample.of(size, digests[:rows], ticks[:rows], counts[:rows], timed)
+        for size in (SampleSize(100, 100), SampleSize(5, 6))
+        for rows in (24, 9, 0)
+        for timed in (None, times[:rows])
+    ]
+    return [sample.to_bytes() for sample in drawn]
 
 
 FORMS = stored_forms()
@@ -103,8 +119,8 @@ def peak(call: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def cells_of(sketch: GK | ECM | DyadicECM) -> int:
-    if isinstance(sketch, GK):
+def cells_of(sketch: GK | ECM | DyadicECM | KeySample) -> int:
+    if isinstance(sketch, GK | KeySample):
         return 0
     return sum(level.hashes.cells for level in (sketch.levels if isinstance(sketch, DyadicECM) else [sketch]))
 
@@ -116,6 +132,11 @@ def ask(sketch: object) -> None:
         if sketch.n:
             assert sketch.min <= sketch.quantile(0.5) <= sketch.max
             assert sketch.quantiles([0, 0.3, 1]).tolist()[::2] == [sketch.min, sketch.max]
+    elif isinstance(sketch, KeySample):
+        sketch.check_invariants()
+        room = SampleSize(max(sketch.keys, 1), max(len(sketch.ticks), 1))
+        nothing = KeySample.empty(timed=sketch.times is not None)
+        assert merge_samples([nothing, sketch], room).to_bytes() == sketch.to_bytes()
     elif isinstance(sketch, DyadicECM):
         assert sketch.total().lo <= sketch.total().hi
         assert sketch.count_range(0, 2**sketch.bits - 1).hi >= 0
@@ -150,7 +171,7 @@ def assert_paid(data: bytes) -> None:
             )
 
 
-FIELDS = {b"ECMS": ECM_HEADER, b"GKQS": GK_HEADER}
+FIELDS = {b"ECMS": ECM_HEADER, b"GKQS": GK_HEADER, b"KSMP": SAMPLE_HEADER}
 
 
 def with_field(stored: bytes, field: int, drawn: int) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.query.tally import Tally
 from tests.warehouse.disk import edit_properties, files_of
 from tidemark import query, warehouse
 from tidemark.warehouse import NotAWarehouse
@@ -87,7 +88,7 @@ def test_a_malformed_list_of_features_is_told_with_the_property(made: Path, valu
     assert "created with" in said
 
 
-def test_a_warehouse_without_further_keys_and_groups_needs_no_feature(made: Path) -> None:
+def test_a_warehouse_without_further_keys_groups_and_companions_needs_no_feature(made: Path) -> None:
     assert "tidemark.features" not in warehouse.open_snapshot(made).options.properties()
     log = (made / "events/_delta_log/00000000000000000000.json").read_text().splitlines()
     (found,) = [json.loads(line)["metaData"] for line in log if "metaData" in json.loads(line)]
@@ -95,10 +96,13 @@ def test_a_warehouse_without_further_keys_and_groups_needs_no_feature(made: Path
     assert found["configuration"]["tidemark.format"] == "1"
 
 
-def test_further_keys_and_groups_are_features(tmp_path: Path) -> None:
+def test_further_keys_groups_and_companions_are_features(tmp_path: Path) -> None:
     schema = pa.schema([("m", pa.float64()), ("a", pa.string()), ("b", pa.int32())])
-    keys, groups = ["a", ["a", "b"]], [["b", "a"], "b"]
-    warehouse.create(None, tmp_path / "w", "m", keys=keys, groups=groups, schema=schema)
+    keys, groups, companions = ["a", ["a", "b"]], [["b", "a"], "b"], {"seen": ("tally", "a")}
+    warehouse.register_companion(Tally())
+    warehouse.create(
+        None, tmp_path / "w", "m", keys=keys, groups=groups, companions=companions, schema=schema
+    )
     opened = warehouse.open_snapshot(tmp_path / "w").options
     assert json.loads(opened.properties()["tidemark.features"]) == dict(features.KNOWN)
     assert opened.key == "a"

@@ -32,6 +32,7 @@ from tidemark.warehouse.columns.value_encoding import (
     encode_values,
     single_array,
 )
+from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.delta.store import EVENTS
 from tidemark.warehouse.delta.tables import DataFile, list_files
 from tidemark.warehouse.integrity.sealed_files import open_sealed
@@ -82,11 +83,15 @@ class EventRowGroups:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Decoded rows as columns of one length: ticks, one column per measure, and one per key."""
+    """Decoded rows as columns of one length: ticks, one column per measure, and one per key.
+
+    `companions` are the columns of the companions as they are in `events`.
+    """
 
     ticks: NDArray[np.int64]
     columns: tuple[DecodedColumn, ...]
     keys: tuple[KeyColumn, ...] = ()
+    companions: tuple[pa.Array, ...] = ()
 
 
 def files_of_batches(table: DeltaTable, batches: Iterable[BatchRange]) -> list[DataFile]:
@@ -139,12 +144,14 @@ def read_decoded_rows(
     measures: Sequence[Measure],
     batches: Sequence[BatchRange],
     keys: Sequence[Key] = (),
+    companions: Companions | None = None,
 ) -> Iterator[DecodedRows]:
     """The decoded rows of the shares that belong to the batches, one row group at a time."""
     names = [*(measure.name for measure in measures), *(name for key in keys for name in key.columns)]
+    names += companions.columns if companions else ()
     texts = list(dict.fromkeys(name for key in keys for name in key.texts))
     for rows in read_event_rows(filesystem, shares, names, batches, texts):
-        yield decode_rows(rows, measures, keys)
+        yield decode_rows(rows, measures, keys, companions)
 
 
 def read_event_rows(
@@ -242,10 +249,20 @@ def _column_bounds(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | N
     return stats.min, stats.max
 
 
-def decode_rows(rows: pa.Table, measures: Sequence[Measure], keys: Sequence[Key] = ()) -> DecodedRows:
-    """The ticks, measures and keys of rows of `events`."""
+def decode_rows(
+    rows: pa.Table,
+    measures: Sequence[Measure],
+    keys: Sequence[Key] = (),
+    companions: Companions | None = None,
+) -> DecodedRows:
+    """The ticks, measures, keys and columns of companions of rows of `events`."""
     columns = tuple(encode_values(measure, single_array(rows.column(measure.name))) for measure in measures)
-    return DecodedRows(as_numpy(rows.column("_tick")), columns, tuple(key.encode(rows) for key in keys))
+    return DecodedRows(
+        as_numpy(rows.column("_tick")),
+        columns,
+        tuple(key.encode(rows) for key in keys),
+        companions.rows_of(rows) if companions else (),
+    )
 
 
 def _batch_filter(table: pa.Table, batches: Sequence[BatchRange]) -> pa.ChunkedArray:

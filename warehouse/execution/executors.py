@@ -58,6 +58,9 @@ class Executor(Protocol):
     def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         """The results of the tasks, in order. A task may run more than once."""
 
+    def check_sendable(self, name: str, value: object) -> None:
+        """InputError, which has the name, if the value cannot go to the tasks."""
+
     def input(self, rows: Any) -> Input:
         """The caller's rows; InputError if this executor cannot read rows of this type."""
 
@@ -81,6 +84,9 @@ class LocalExecutor:
     def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         """Calls each task once."""
         return [task() for task in tasks]
+
+    def check_sendable(self, name: str, value: object) -> None:
+        """Everything can: tasks run in this process."""
 
     def input(self, rows: Any) -> Input:
         """Arrow data or Parquet files: see `arrow_inputs.arrow_rows`."""
@@ -130,6 +136,18 @@ class SparkExecutor:
         task_numbers = self.spark.range(0, len(task_list), 1, len(task_list))
         results = dict(_collect_results(task_numbers, execute))
         return [results[i] for i in range(len(task_list))]
+
+    def check_sendable(self, name: str, value: object) -> None:
+        """InputError if the value cannot be pickled."""
+        from pyspark import cloudpickle
+
+        try:
+            cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            raise InputError(
+                f"{name} cannot go to Spark's tasks: {error!r}. Keep what cannot be pickled, such as open "
+                "files and connections, out of the object."
+            ) from error
 
     def input(self, rows: Any) -> Input:
         """A DataFrame."""

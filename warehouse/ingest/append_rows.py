@@ -135,7 +135,7 @@ def _write(
     row_filter: RowFilter,
 ) -> tuple[Appended, list[AddAction], list[AddAction]]:
     """Writes the files of the rows taken and refused; returns the outcome and the add actions of both."""
-    write = WriteRows(store, schema, batch, options, step, row_filter, eps)
+    write = WriteRows(store, schema, batch, options, step, row_filter, eps, options.companions)
     names = [*(name for name, _ in options.columns), *(RECORD_COLUMNS if row_filter.reasons else ())]
     written: list[WrittenFile] = rows.each(names, write)
     files = {kind: [output.file for output in written if output.kind == kind] for kind in (EVENTS, REJECTED)}

@@ -24,6 +24,7 @@ from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.text_bounds import text_bounds
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import encode_values, epoch_micros
+from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import unique_name
 from tidemark.warehouse.events.reader import BatchRange, decode_rows
@@ -33,6 +34,7 @@ from tidemark.warehouse.ingest.rejected import write_rejected
 from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows
 from tidemark.warehouse.integrity.sealed_files import SealedWriter, open_sealed
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
+from tidemark.warehouse.runs.projection import NO_COMPANIONS
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 
@@ -55,7 +57,8 @@ class WriteRows:
 
     `schema` is that of `events`, system columns first. The rows have its other columns, in the same order,
     under any names, of types that fit (`column_casts.py`). `step` is the tick of all rows if the warehouse
-    has no time column. With `eps`, the rows are summarised by tick while they are written.
+    has no time column. With `eps`, the rows are summarised by tick while they are written; `companions` are
+    those of the options, with their kinds.
     """
 
     store: Store
@@ -65,9 +68,11 @@ class WriteRows:
     step: int
     row_filter: RowFilter
     eps: float | None
+    companions: Companions = NO_COMPANIONS
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile]:
         """Yields a file of the rows taken, if any, and a file of the rows refused, if any."""
+        self.companions.register()
         summaries = None if self.eps is None else TickSummarizer(self.options, self.eps)
         refused: list[dict[str, Any]] = []
         user_schema = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
@@ -80,7 +85,9 @@ class WriteRows:
                     table = self._complete(taken)
                     file.write(table)
                     if summaries is not None:
-                        summaries.add(decode_rows(table, summaries.columns, self.options.keys))
+                        summaries.add(
+                            decode_rows(table, summaries.columns, self.options.keys, self.companions)
+                        )
         if file.rows:
             by_tick = () if summaries is None else tuple(summaries.finish())
             yield WrittenFile("events", file.written(), by_tick)

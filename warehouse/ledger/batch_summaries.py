@@ -1,7 +1,9 @@
 """Summaries of the rows of a batch, by tick: the content of the ledger rows.
 
-A tick of a batch has, for each measure, a GK summary and the counts of NaN and NULL, and for each key an ECM
-summary (key_summaries.py). Source: Greenwald and Khanna, SIGMOD 2001 (summary) and PODS 2004 (merge).
+A tick of a batch has, for each measure, a GK summary and the counts of NaN and NULL, for each key an ECM
+summary (key_summaries.py), and the cell of each companion (companions/cells.py).
+
+Source: Greenwald and Khanna, SIGMOD 2001 (summary) and PODS 2004 (merge).
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.sketches import GK, merge
 from tidemark.warehouse.columns.keys import KeyColumn, unify_names
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import DecodedColumn, Measure, epoch_micros
+from tidemark.warehouse.companions.cells import Cell, join_cells
 from tidemark.warehouse.events.reader import DecodedRows
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, summarise
 from tidemark.warehouse.ledger.key_summaries import join as join_keys
@@ -38,7 +42,8 @@ class TickSummary:
     """The rows of a batch, or of a range of batches, in one tick.
 
     `times` is the range of event times in microseconds, both ends inclusive; None if no row has a time.
-    `measures` are in the order of the warehouse's measures. `keys` are by `KeyCounts.ledger_field`.
+    `measures` are in the order of the warehouse's measures. `keys` are by `KeyCounts.ledger_field`,
+    `companions` by name.
     """
 
     tick: int
@@ -46,6 +51,7 @@ class TickSummary:
     times: tuple[int, int] | None
     measures: tuple[MeasureSummary, ...]
     keys: Mapping[tuple[str, ...], KeySummary] = field(default_factory=dict)
+    companions: Mapping[str, Cell] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -111,7 +117,13 @@ class TickSummarizer:
             names, null = column_of_key.names, column_of_key.null[rows]
             column_rows = KeyColumn(names, _codes(column_of_key)[rows], null)
             keys[counts.ledger_field] = summarise(column_rows, moments, KeyPromise.of(self.options), tick)
-        return TickSummary(tick, len(rows), times, tuple(measures), keys)
+        if time:
+            moments[~valid] = NO_TICK
+        else:
+            moments[:] = NO_TICK
+        taken = [column.take(pa.array(rows)) for column in piece.companions]
+        companions = self.options.companions.summarise(tick, taken, moments)
+        return TickSummary(tick, len(rows), times, tuple(measures), keys, companions)
 
 
 def _concatenate(pieces: Sequence[DecodedRows]) -> DecodedRows:
@@ -127,7 +139,12 @@ def _concatenate(pieces: Sequence[DecodedRows]) -> DecodedRows:
         codes = [place[_codes(part)] for part, place in zip(parts_of_key, places, strict=True)]
         null = np.concatenate([part.null for part in parts_of_key])
         keys.append(KeyColumn(names, np.concatenate(codes), null))
-    return DecodedRows(np.concatenate([piece.ticks for piece in pieces]), columns, tuple(keys))
+    companions = [
+        pa.concat_arrays(parts) for parts in zip(*(piece.companions for piece in pieces), strict=True)
+    ]
+    return DecodedRows(
+        np.concatenate([piece.ticks for piece in pieces]), columns, tuple(keys), tuple(companions)
+    )
 
 
 def _codes(keys: KeyColumn) -> NDArray[np.int64]:
@@ -166,4 +183,9 @@ def join(parts: Sequence[TickSummary], eps: float) -> TickSummary:
     times = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
     in_all = [key for key in filled[0].keys if all(key in part.keys for part in filled)]
     keys = {key: join_keys([part.keys[key] for part in filled]) for key in in_all}
-    return TickSummary(filled[0].tick, sum(part.rows for part in filled), times, measures, keys)
+    companions = {
+        name: join_cells([part.companions[name] for part in filled])
+        for name in filled[0].companions
+        if all(name in part.companions for part in filled)
+    }
+    return TickSummary(filled[0].tick, sum(part.rows for part in filled), times, measures, keys, companions)

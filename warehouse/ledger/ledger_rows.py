@@ -7,8 +7,9 @@ further keys in the fields of the column `more_keys`, which a ledger has only if
 the upper bounds of the sketch's cells for the whole tick. They repeat what the sketch says, so that a reader
 needs the sketch itself only for a window that starts or ends inside the tick.
 
-The column `companions` has further summaries by name, as bytes. The sample of a key is one of them
-(`sample_name`). Rows of earlier versions have none.
+The column `companions` has further summaries by name, as bytes: the cells of the warehouse's companions
+(companions/cells.py), and the sample of each key, whose name has a dot (`sample_name`). Rows of earlier
+versions have none.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tidemark.sketches import ECM, GK, SketchError
 from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.arrow_buffers import binary_array
 from tidemark.warehouse.columns.keys import Names
+from tidemark.warehouse.companions.cells import Cell
 from tidemark.warehouse.delta.store import KEYS, MORE_KEYS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
@@ -112,9 +114,12 @@ def to_arrow(
             "keys": _keys_row(summary.keys.get((KEYS,))),
             "arrived": now,
             COMPANIONS: [
-                (sample_name(field), keys.sample.to_bytes())
-                for field, keys in summary.keys.items()
-                if keys.sample is not None
+                *(
+                    (sample_name(field), keys.sample.to_bytes())
+                    for field, keys in summary.keys.items()
+                    if keys.sample is not None
+                ),
+                *((name, cell.to_bytes()) for name, cell in summary.companions.items()),
             ],
             MORE_KEYS: {name: _keys_row(summary.keys.get((MORE_KEYS, name))) for name in more_keys},
         }
@@ -138,6 +143,23 @@ def sample_in(row: Mapping[str, Any], field: tuple[str, ...], batches: BatchRang
         return None
     with report_damaged_summary("keys", batches, row["tick"]):
         return KeySample.from_bytes(stored)
+
+
+def cells_in(row: Mapping[str, Any], batches: BatchRange) -> dict[str, Cell]:
+    """The cells of the companions in a row of the ledger, by name; DamagedWarehouse if one cannot be read."""
+    cells = {}
+    for name, stored in row.get(COMPANIONS) or ():
+        if "." in name:  # the sample of a key
+            continue
+        with report_damaged_summary(f"the companion {name!r}", batches, row["tick"]):
+            cells[name] = Cell.from_bytes(stored)
+        cell = cells[name]
+        if (cell.first, cell.last, cell.rows) != (row["tick"], row["tick"], row["rows"]):
+            raise DamagedWarehouse(
+                f"the companion {name!r} of {batches.text}, tick {row['tick']}, has {cell.rows} rows of the "
+                f"ticks {cell.first} to {cell.last}, expected {row['rows']} of this tick."
+            )
+    return cells
 
 
 def _keys_row(keys: KeySummary | None) -> dict[str, Any] | None:
@@ -194,7 +216,8 @@ def from_arrow(rows: pa.Table) -> list[TickSummary]:
             for field, keys in stored.items()
             if keys is not None
         }
-        summaries.append(TickSummary(row["tick"], row["rows"], times, measures, keys))
+        cells = cells_in(row, batches)
+        summaries.append(TickSummary(row["tick"], row["rows"], times, measures, keys, cells))
     return summaries
 
 

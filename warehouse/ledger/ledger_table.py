@@ -292,7 +292,7 @@ def ranges_by_file(
 
 def read_rows(
     store: Store,
-    files: Mapping[str, list[BatchRange]],
+    files: Mapping[str, Sequence[BatchRange]],
     wanted: Iterable[BatchRange],
     columns: Sequence[str] | None = None,
 ) -> pa.Table:

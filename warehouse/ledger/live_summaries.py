@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tidemark.sketches import ECM, GK
 from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.keys import Names
+from tidemark.warehouse.companions.cells import Cell
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import KEYS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
@@ -21,13 +22,14 @@ from tidemark.warehouse.ledger.ledger_rows import (
     COMPANIONS,
     KEYS_TYPE,
     RANGE_COLUMNS,
+    cells_in,
     names_in,
     plain_rows,
     report_damaged_summary,
     sample_in,
     sketch_of,
 )
-from tidemark.warehouse.ledger.ledger_table import rows_of_ranges
+from tidemark.warehouse.ledger.ledger_table import read_rows, rows_of_ranges
 
 _TICK_COLUMNS = [*RANGE_COLUMNS, "tick", "rows", "min_time", "max_time"]
 MEASURE_COLUMNS = [*RANGE_COLUMNS, "tick", "rows", "measures"]  # what `live_rows` reads
@@ -142,6 +144,33 @@ def live_keys(
                     "to history."
                 )
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCell:
+    """The cell of a companion in one tick of a range of live batches; None if the ledger has none."""
+
+    batches: BatchRange
+    tick: int
+    rows: int
+    cell: Cell | None
+
+
+def live_cells(
+    store: Store, files: Mapping[str, Sequence[BatchRange]], wanted: Iterable[BatchRange], name: str
+) -> list[LiveCell]:
+    """The cells of a companion in the ledger rows of some ranges; rows of empty batches are left out.
+
+    `files` as in `live_keys`. DamagedWarehouse if a cell cannot be read or is not that of its row.
+    """
+    found = []
+    rows = read_rows(store, files, wanted, [*RANGE_COLUMNS, "tick", "rows", COMPANIONS])
+    for row in rows.select([*RANGE_COLUMNS, "tick", "rows", COMPANIONS]).to_pylist():
+        if row["rows"]:
+            batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
+            cell = cells_in(row, batches).get(name)
+            found.append(LiveCell(batches, row["tick"], row["rows"], cell))
+    return found
 
 
 def stored_keys_in(row: Mapping[str, Any], field: tuple[str, ...]) -> Mapping[str, Any] | None:

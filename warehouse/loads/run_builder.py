@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
+from tidemark.warehouse.companions.declared import Cells
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import DataFile
@@ -19,9 +20,10 @@ from tidemark.warehouse.events.reader import files_of_batches, split_row_groups
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.loads.attempt import Attempt
-from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs import companion_cells, run_tables
 from tidemark.warehouse.runs.cuts import SortedInput, merge_cost, plan_slices
 from tidemark.warehouse.runs.levels import Merge, Run
+from tidemark.warehouse.runs.marks import COMPANIONS_GROUP
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
 from tidemark.warehouse.runs.run_tables import NewRun
 
@@ -60,7 +62,8 @@ def merge_runs(
     marks_of_inputs = [run_tables.read_marks(store, projection, run, files[run]) for run in merge.inputs]
     inputs = [SortedInput.of_run(projection.runs_table, marks) for marks in marks_of_inputs]
     totals = sum_tick_counts([marks.totals for marks in marks_of_inputs])
-    return _new_run(attempt, projection, _merge(attempt, projection, inputs, totals), totals)
+    cells = [marks.cells() for marks in marks_of_inputs] if projection.companions else []
+    return _new_run(attempt, projection, _merge(attempt, projection, inputs, totals), totals, cells)
 
 
 def _task_groups(projections: Sequence[Projection[Any]]) -> list[list[Projection[Any]]]:
@@ -109,14 +112,21 @@ def _finish_sort(attempt: Attempt, projection: Projection[Any], parts: Sequence[
     if not all(part.is_run for part in parts):
         files = _merge(attempt, projection, [SortedInput.of_chunk(file) for file in files], totals)
         attempt.delete_chunks(projection)
-    return _new_run(attempt, projection, files, totals)
+    return _new_run(attempt, projection, files, totals, [part.cells for part in parts])
 
 
 def _new_run(
-    attempt: Attempt, projection: Projection[Any], files: Sequence[MarkedFile], totals: TickCounts
+    attempt: Attempt,
+    projection: Projection[Any],
+    files: Sequence[MarkedFile],
+    totals: TickCounts,
+    cells: Sequence[Cells],
 ) -> NewRun:
-    """The run that consists of these files, with its marks."""
-    return NewRun(attempt.run, attempt.name, tuple(files), totals, projection.marks_tables(files, totals))
+    """The run that consists of these files, with its marks; `cells` are those of its tasks or inputs."""
+    marks = projection.marks_tables(files, totals)
+    if projection.companions:
+        marks = {**marks, COMPANIONS_GROUP: companion_cells.to_arrow(projection.companions, cells, totals)}
+    return NewRun(attempt.run, attempt.name, tuple(files), totals, marks)
 
 
 def _merge(

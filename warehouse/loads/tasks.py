@@ -7,18 +7,19 @@ the driver, which commits them. The executor decides where tasks run (`warehouse
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
+from tidemark.warehouse.companions.declared import CellCollector, Cells, Companions, cells_of_run
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_decoded_rows, read_event_rows
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput
-from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
+from tidemark.warehouse.runs.projection import NO_COMPANIONS, MarkedFile, Projection, RunSpec
 from tidemark.warehouse.runs.run_files import merge_slice, write_rows
 from tidemark.warehouse.settings.options import Options
 
@@ -27,13 +28,15 @@ from tidemark.warehouse.settings.options import Options
 class SortResult:
     """What a task sorted for one projection: the only file of the run if `is_run`, sorted chunks otherwise.
 
-    `totals` are the rows by tick. `digest` is the digest of the rows as they were read from `events`.
+    `totals` are the rows by tick. `digest` is the digest of the rows as they were read from `events`. `cells`
+    are those of the projection's companions, bounded as those of a run.
     """
 
     files: tuple[MarkedFile, ...]
     totals: TickCounts
     digest: int
     is_run: bool
+    cells: Cells = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +77,8 @@ class SortTask:
         filesystem = self.store.filesystem()
         buffer_bytes = self.store.tuning.held_bytes
         sorters = [_Sorter(filesystem, output, self.eps, buffer_bytes) for output in self.outputs]
-        columns = [name for output in self.outputs for name in output.projection.columns]
+        projections = [output.projection for output in self.outputs]
+        columns = [name for each in projections for name in (*each.columns, *each.companions.columns)]
         texts = [name for output in self.outputs for name in output.projection.texts]
         for rows in read_event_rows(
             filesystem, self.row_groups, columns, self.batches, texts, checksums=True
@@ -93,12 +97,16 @@ class _Sorter:
         self.totals: list[TickCounts] = []
         self.files: list[MarkedFile] = []
         self.digest = 0
+        output.projection.companions.register()
+        self.cells = CellCollector(output.projection.companions)
 
     def add(self, events: pa.Table) -> None:
         rows, totals = self.output.projection.decode(events)
         self.buffer.append(rows)
         self.digest += self.output.projection.digest(rows)
         self.totals.append(totals)
+        if self.output.projection.companions:
+            self.cells.add(events)
         if sum(part.nbytes for part in self.buffer) > self.buffer_bytes:
             self.buffer = [self._sort_buffer()]
             if self.buffer[0].nbytes > self.buffer_bytes // 2:
@@ -112,7 +120,9 @@ class _Sorter:
             self._write(self.output.chunk_path, rows, None)
         else:
             self._write(run_path, rows, RunSpec(len(rows), totals, self.eps))
-        return SortResult(tuple(self.files), totals, self.digest, is_run=run_path is not None)
+        is_run = run_path is not None
+        cells = cells_of_run(self.output.projection.companions, [self.cells.finish()])
+        return SortResult(tuple(self.files), totals, self.digest, is_run, cells)
 
     def _sort_buffer(self) -> Any:
         return self.output.projection.sort(self.buffer)
@@ -154,12 +164,16 @@ class SummariseTask:
     batches: tuple[BatchRange, ...]
     row_groups: tuple[EventRowGroups, ...]
     eps: float
+    companions: Companions = NO_COMPANIONS
 
     def __call__(self) -> list[TickSummary]:
         """Returns the summaries of the rows, by tick."""
+        self.companions.register()
         summarizer, filesystem = TickSummarizer(self.options, self.eps), self.store.filesystem()
         keys = self.options.keys
-        pieces = read_decoded_rows(filesystem, self.row_groups, summarizer.columns, self.batches, keys)
+        pieces = read_decoded_rows(
+            filesystem, self.row_groups, summarizer.columns, self.batches, keys, self.companions
+        )
         for piece in pieces:
             summarizer.add(piece)
         return summarizer.finish()

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.keys import SortColumn, SortValue
 from tidemark.warehouse.columns.tick_counts import TickCounts
+from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.levels import Run
@@ -142,6 +143,8 @@ class Checker(Protocol[R_contra]):
         """Ends the run after its last row."""
 
 
+NO_COMPANIONS = Companions()
+
 # Opens the marks file again and calls the given function with it, to read row groups that were skipped.
 ReopenMarks = Callable[[Callable[[SealedFile], Any]], Any]
 
@@ -191,6 +194,11 @@ class Projection(Protocol[R]):
 
     def sorted_bytes(self, rows: int, ticks: int) -> int:
         """The memory in bytes of sorted rows of so many ticks: an estimate before they are read."""
+
+    @property
+    def companions(self) -> Companions:
+        """The companions whose cells the marks of this projection have; most projections have none."""
+        return NO_COMPANIONS
 
     @property
     def columns(self) -> tuple[str, ...]:

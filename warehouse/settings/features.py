@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 # The features that this version reads and writes, with the first version that knows each.
-#     keys     there are several keys, or a key of several columns
-#     groups   measures are sorted by groups, too
-KEYS, GROUPS = "keys", "groups"
-KNOWN: Mapping[str, str] = {KEYS: "0.2.0", GROUPS: "0.2.0"}
+#     keys         there are several keys, or a key of several columns
+#     groups       measures are sorted by groups, too
+#     companions   runs and the ledger have summaries of kinds that users register
+KEYS, GROUPS, COMPANIONS = "keys", "groups", "companions"
+KNOWN: Mapping[str, str] = {KEYS: "0.2.0", GROUPS: "0.2.0", COMPANIONS: "0.2.0"}
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.warehouse.columns.ticks import LONGEST_US
+from tidemark.warehouse.companions.kinds import NAME
 from tidemark.warehouse.delta.store import folder_name, group_folder
 from tidemark.warehouse.errors import InputError
 
@@ -103,6 +104,23 @@ def _columns_check(role: str) -> Callable[[Any], None]:
     return check
 
 
+def _check_companions(companions: Any) -> None:
+    if not isinstance(companions, dict) or not all(
+        isinstance(text, str) and NAME.fullmatch(text)
+        for name, declared in companions.items()
+        for text in (name, declared[0] if _is_pair_of_names(declared) else None)
+    ):
+        raise InputError(
+            "companions must map names to a kind and a column, the names and kinds of letters, digits and _, "
+            f"got {shortened(companions)}. Example: companions={{'users': ('hll', 'user_id')}}."
+        )
+    check_names([column for _, column in companions.values()], "columns of companions")
+
+
+def _is_pair_of_names(declared: Any) -> bool:
+    return is_list_of_names(declared) and len(declared) == 2
+
+
 def is_list_of_names(columns: Any) -> bool:
     """Whether the value is a list of at least one name."""
     return isinstance(columns, list) and bool(columns) and all(isinstance(n, str) and n for n in columns)
@@ -161,6 +179,7 @@ CHECKS: Mapping[str, Callable[[Any], None]] = {
     "key": _column_check("key"),
     "keys": _columns_check("keys"),
     "groups": _columns_check("groups"),
+    "companions": _check_companions,
     "time": _column_check("time"),
     "tick": _check_tick,
     "eps": _fraction_check("eps", DEFAULT_EPS),

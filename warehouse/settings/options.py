@@ -7,7 +7,7 @@ warehouse that was created without a schema has no columns until its first batch
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -19,13 +19,14 @@ from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.columns.ticks import parse_duration, parse_grace
 from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store, group_folder
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
-from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.runs.projection import NO_COMPANIONS, Projection
 from tidemark.warehouse.settings import features, option_checks
 from tidemark.warehouse.settings.option_checks import DEFAULT_KEY_DELTA, DEFAULT_KEY_EPS, SYSTEM_COLUMNS
 from tidemark.warehouse.sizes import DEFAULT, Tuning
@@ -44,6 +45,7 @@ _DEFAULT_PROPERTIES = {
     "key_delta": repr(DEFAULT_KEY_DELTA),
     "keys": "[]",
     "groups": "[]",
+    "companions": "{}",
     "built_from": "{}",
 }
 
@@ -61,6 +63,7 @@ class Options:
     key_eps, key_delta  the error of live counts of keys, and the probability of a larger error
     more_keys           the columns of each further key
     group_names         the columns of each group, by which the measures are sorted
+    companion_names     the companions: mergeable summaries of kinds that users register
     built_from          of runs tables that were added later: the newest step that was planned by then. All
                         steps up to it are needed for questions
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
@@ -80,6 +83,7 @@ class Options:
     key_delta: float = DEFAULT_KEY_DELTA
     more_keys: tuple[Columns, ...] = ()
     group_names: tuple[Columns, ...] = ()
+    companion_names: tuple[Companion, ...] = ()
     built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
@@ -112,9 +116,20 @@ class Options:
         return tuple(tuple(Key(name, types[name]) for name in columns) for columns in self.group_names)
 
     @property
+    def companions(self) -> Companions:
+        """The companions, with those of their kinds that this process has registered."""
+        return Companions.of(self.companion_names, self.time_column)
+
+    @property
     def projections(self) -> tuple[Projection[Any], ...]:
-        """The projections of history in the order in which they are loaded: measures, key, groups."""
-        values = (SortedValues(measure, self.tuning) for measure in self.measures)
+        """The projections of history in the order in which they are loaded: measures, key, groups.
+
+        The first measure has the companions.
+        """
+        values = [
+            SortedValues(measure, self.tuning, NO_COMPANIONS if place else self.companions)
+            for place, measure in enumerate(self.measures)
+        ]
         return (*values, *self.key_counts, *self.sorted_groups)
 
     @property
@@ -201,12 +216,14 @@ class Options:
             "key_delta": repr(self.key_delta),
         }
         needed = {}
-        for name, feature, keys in (
+        companions = {item.name: (item.kind, item.column) for item in self.companion_names}
+        for name, feature, stored in (
             ("keys", features.KEYS, self.more_keys),
             ("groups", features.GROUPS, self.group_names),
+            ("companions", features.COMPANIONS, companions),
         ):
-            if keys:
-                values[name] = json.dumps(keys)
+            if stored:
+                values[name] = json.dumps(stored)
                 needed[feature] = features.KNOWN[feature]
         if self.built_from:
             values["built_from"] = json.dumps(dict(self.built_from))
@@ -263,6 +280,7 @@ class Options:
             built_from=_read_property(uri, stored, "built_from", option_checks.check_built_from),
             more_keys=_as_tuples(values["keys"]),
             group_names=_as_tuples(values["groups"]),
+            companion_names=companions_of(values["companions"]),
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
@@ -292,6 +310,7 @@ class Options:
             "key": [self.key] if self.key else [],
             "keys": [name for columns in self.more_keys for name in columns],
             "groups": [name for columns in self.group_names for name in columns],
+            "companions": [companion.column for companion in self.companion_names],
             "time": [self.time] if self.time else [],
         }
 
@@ -305,6 +324,8 @@ class Options:
                 )
             if role == "measures":
                 Measure(name, columns[name])
+            elif role == "companions":
+                continue  # a column of any type
             elif role != "time":
                 Key(name, columns[name])
             elif not is_time_type(columns[name]):
@@ -319,6 +340,7 @@ class Options:
             "key": self.key,
             "keys": [list(columns) for columns in self.more_keys],
             "groups": [list(columns) for columns in self.group_names],
+            "companions": {item.name: [item.kind, item.column] for item in self.companion_names},
             "time": self.time,
             "tick": self.tick_us,
             "eps": self.eps,
@@ -363,12 +385,15 @@ def parse_options(  # noqa: PLR0913  every option
     key_delta: Any = None,
     keys: Any = None,
     groups: Any = None,
+    companions: Any = None,
 ) -> dict[str, Any]:
     """The caller's options in stored form, by name; None means not given and stays None.
 
     `measures` is a name or an iterable of names; an item of `keys` and `groups` is a name, or a list of names
-    for several columns; `tick` and `grace` are durations as text. Without `key`, the first of `keys` is the
-    key if it has one column. Raises InputError for an invalid value.
+    for several columns; `companions` maps names to (kind, column); `tick` and `grace` are durations as text.
+    Without `key`, the first of `keys` is the key if it has one column.
+
+    Raises InputError for an invalid value.
     """
     if isinstance(measures, str):
         measures = [measures]
@@ -384,6 +409,7 @@ def parse_options(  # noqa: PLR0913  every option
         "key": key,
         "keys": keys,
         "groups": groups,
+        "companions": _as_dict(companions),
         "time": time,
         "tick": None if tick is None else parse_duration(tick),
         "eps": eps,
@@ -409,6 +435,21 @@ def _as_lists(keys: Any) -> Any:
         [item] if isinstance(item, str) else list(item) if isinstance(item, Iterable) else item
         for item in keys
     ]
+
+
+def _as_dict(companions: Any) -> Any:
+    """A dict of lists from a mapping of names to (kind, column); anything else stays as it is."""
+    if not isinstance(companions, Mapping):
+        return companions
+    return {
+        name: list(declared) if isinstance(declared, (tuple, list)) else declared
+        for name, declared in companions.items()
+    }
+
+
+def companions_of(stored: Mapping[str, Sequence[str]]) -> tuple[Companion, ...]:
+    """The companions of the stored form of the option."""
+    return tuple(Companion(name, kind, column) for name, (kind, column) in stored.items())
 
 
 def _as_tuples(lists: Iterable[Iterable[str]]) -> tuple[Columns, ...]:

@@ -7,8 +7,8 @@ exactly one of the two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -36,6 +36,7 @@ class View:
 
     `versions` are the versions of the tables read, by role (runs, steps, ledger). `root` is the path of the
     runs table, relative to the warehouse. `batches` are the live ranges, including those without rows.
+    `ledger` are the ranges of each file of the ledger, by path.
     """
 
     measure: Measure
@@ -44,6 +45,7 @@ class View:
     root: str
     batches: tuple[BatchRange, ...]
     live: tuple[LiveRow, ...]
+    ledger: Mapping[str, Sequence[BatchRange]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def live_counts(self) -> LiveCounts:

@@ -259,6 +259,7 @@ class SnapshotReader:
             root=values.runs_table,
             batches=tuple(batches),
             live=self._live_rows(measure, batches),
+            ledger=self._ledger_ranges(),
         )
 
     def _read_group_view(self, projection: SortedGroups) -> GroupView:

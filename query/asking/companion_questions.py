@@ -1,0 +1,191 @@
+"""Questions about companions: the cells of a window, joined.
+
+A cell serves if all of its ticks are in the window. In history a cell may have several ticks (companions/
+declared.py), so the window may cut it. The rows of the part inside are then read from `events`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.query.answers.companion_answer import CompanionAnswer
+from tidemark.query.answers.rendering import window_text
+from tidemark.query.asking.session import Session
+from tidemark.query.reading.windows import choose_window, shown_window, tick_range
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.companions.cells import Cell, joined_summary
+from tidemark.warehouse.companions.declared import Companion, Companions
+from tidemark.warehouse.companions.kinds import kind_named
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import EVENTS
+from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.ledger.live_summaries import LiveCell, live_cells
+from tidemark.warehouse.projections.value_marks import ValueMarks
+from tidemark.warehouse.snapshots.companion_rows import cells_of_rows
+from tidemark.warehouse.snapshots.snapshot import View
+from tidemark.warehouse.snapshots.system_tables import Contents
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Cells that are kept in the reader's memory."""
+
+    cells: Sequence[Any]  # of a run Cell, of a live range LiveCell
+
+    @property
+    def nbytes(self) -> int:
+        """About the memory of the cells."""
+        cells = [cell.cell if isinstance(cell, LiveCell) else cell for cell in self.cells]
+        return 100 + sum(100 if cell is None else cell.nbytes for cell in cells)
+
+
+@dataclass(slots=True)
+class _Found:
+    """The cells of a window so far, of history and of the live side, and the rows that were read for them."""
+
+    history: list[Cell] = field(default_factory=list)
+    live: list[Cell] = field(default_factory=list)
+    rows_scanned: int = 0
+
+
+# Makes the cells of the batches' rows in some windows, with so many rows, from `events`.
+_Scan = Callable[[Sequence[BatchRange], Sequence[Window], int], list[Cell]]
+
+
+def ask_companion(session: Session, name: str, last: Any, between: Any) -> CompanionAnswer:
+    """The companion with this name in a window; see `Reader.companion`."""
+    session.options.companions.named(name)
+
+    def answers(newest: tuple[View, Contents]) -> CompanionAnswer:
+        view, contents = newest
+        companion = session.options.companions.named(name)
+        kind_named(companion.kind)  # before anything is read
+        window = choose_window(lambda: tick_range(view), last, between, session.options.tick_us)
+        return _answer(session, view, contents, companion, window)
+
+    def newest() -> tuple[View, Contents]:
+        return session.newest(lambda snapshot: (snapshot.view(), snapshot.contents()))
+
+    answer: CompanionAnswer = session.answer_from(newest, answers)
+    return answer
+
+
+def _answer(
+    session: Session, view: View, contents: Contents, companion: Companion, window: Window
+) -> CompanionAnswer:
+    found = _Found()
+
+    def scan(batches: Sequence[BatchRange], windows: Sequence[Window], rows: int) -> list[Cell]:
+        cells = _scanned(session, contents, companion, batches, windows)
+        read = sum(cell.rows for cell in cells)
+        if read != rows:
+            raise DamagedWarehouse(
+                f"events has {read} rows where {rows} came, in {', '.join(part.text for part in batches)}. "
+                "Run verify."
+            )
+        found.rows_scanned += read
+        return cells
+
+    for marks in view.runs:
+        found.history += _of_run(session, view, contents, companion, marks, window, scan)
+    found.live += _of_live(session, view, companion, window, scan)
+    used = [*found.history, *found.live]
+    shown = shown_window(window, session.options.tick_us)
+    if any(cell.kind != companion.kind for cell in used):
+        raise DamagedWarehouse(f"cells of the companion {companion.name!r} are of another kind than it is")
+    if not any(cell.data for cell in used):
+        rows = sum(cell.rows for cell in used)
+        reason = f"its {rows:,} rows are all NULL in {companion.column!r}" if rows else "no rows"
+        raise EmptyWindow(
+            f"empty window: {reason}, {window_text(shown)}, so the companion {companion.name!r} is empty."
+        )
+    return CompanionAnswer(
+        companion=companion.name,
+        kind=companion.kind,
+        column=companion.column,
+        summary=joined_summary(used),
+        n=sum(cell.rows - cell.nulls for cell in found.history),
+        m=sum(cell.rows - cell.nulls for cell in found.live),
+        nulls=sum(cell.nulls for cell in used),
+        window=shown,
+        as_of=view.versions,
+        rows_scanned=found.rows_scanned,
+    )
+
+
+def _of_run(
+    session: Session,
+    view: View,
+    contents: Contents,
+    companion: Companion,
+    marks: ValueMarks,
+    window: Window,
+    scan: _Scan,
+) -> list[Cell]:
+    """The cells of a run in the window."""
+    ticks = marks.totals.ticks
+    if not window.holds(ticks).any():
+        return []
+    cells = _cells_of_run(session, view, companion, marks)
+    taken = [cell for cell in cells if window.covers(cell.first, cell.last)]
+    cut = [
+        Window(max(cell.first, window.start), min(cell.last + 1, window.stop))
+        for cell in cells
+        if not window.covers(cell.first, cell.last) and not window.misses(cell.first, cell.last)
+    ]
+    missing = [part for part in cut if part.holds(ticks).any()] if cells else [window]
+    if missing:
+        rows = sum(sum(marks.totals.within(part)) for part in missing)
+        taken += scan(_batches_of_run(contents, marks), missing, rows)
+    return taken
+
+
+def _cells_of_run(session: Session, view: View, companion: Companion, marks: ValueMarks) -> Sequence[Cell]:
+    key = ("companion", companion.name, view.root, marks.run, tuple(file.path for file in marks.files))
+    kept: _Kept = session.memory.get(key, lambda: _Kept(tuple(marks.cells().get(companion.name, ()))))
+    return kept.cells
+
+
+def _of_live(session: Session, view: View, companion: Companion, window: Window, scan: _Scan) -> list[Cell]:
+    """The cells of the live ranges in the window."""
+    keys = {batches: ("companion", companion.name, view.root, batches) for batches in view.batches}
+    known = {batches: session.memory.peek(key) for batches, key in keys.items()}
+    new: dict[BatchRange, list[LiveCell]] = {batches: [] for batches, kept in known.items() if kept is None}
+    for row in live_cells(session.snapshot.store, view.ledger, new, companion.name) if new else ():
+        new[row.batches].append(row)
+    for batches, rows in new.items():
+        known[batches] = _Kept(tuple(rows))
+        session.memory.put(keys[batches], known[batches])
+    taken: list[Cell] = []
+    for batches, kept in known.items():
+        rows = [] if kept is None else [row for row in kept.cells if window.covers(row.tick, row.tick)]
+        taken += [row.cell for row in rows if row.cell is not None]
+        for row in rows:
+            if row.cell is None:
+                taken += scan([batches], [Window(row.tick, row.tick + 1)], row.rows)
+    return taken
+
+
+def _batches_of_run(contents: Contents, marks: ValueMarks) -> list[BatchRange]:
+    """The batches of the steps of a run."""
+    return [
+        BatchRange(source, first, last)
+        for step, source, first, last, *_ in contents.step_rows()
+        if marks.run.first <= step <= marks.run.last
+    ]
+
+
+def _scanned(
+    session: Session,
+    contents: Contents,
+    companion: Companion,
+    batches: Sequence[BatchRange],
+    windows: Sequence[Window],
+) -> list[Cell]:
+    """The cells of the batches' rows in the windows, one a tick."""
+    only = Companions.of([companion], session.options.time_column)
+    events = tables.open_table(contents.store, EVENTS)
+    return cells_of_rows(contents.store, events, only, batches, windows)[companion.name]

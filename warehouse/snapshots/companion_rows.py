@@ -1,0 +1,51 @@
+"""Makes cells of companions from rows of `events`: where no stored cell serves, and to check stored cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.warehouse.columns.tick_counts import window_codes
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.value_encoding import as_numpy
+from tidemark.warehouse.companions.cells import Cell
+from tidemark.warehouse.companions.declared import CellCollector, Companions
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
+
+
+def cells_of_rows(
+    store: Store,
+    events: DeltaTable,
+    companions: Companions,
+    batches: Sequence[BatchRange],
+    windows: Sequence[Window],
+) -> dict[str, list[Cell]]:
+    """The cells of the batches' rows in some windows: one a companion and tick, ascending.
+
+    windows: they ascend and do not overlap. Files without rows of the batches or the windows are not opened.
+    InputError if a kind is not registered.
+    """
+    collector, filesystem = CellCollector(companions), store.filesystem()
+    if not windows:
+        return collector.finish()
+    whole = Window(windows[0].start, windows[-1].stop)
+    for file in files_of_batches(events, batches):
+        if not _may_have_rows(file, whole):
+            continue
+        shares = [EventRowGroups.whole_file(file)]
+        for rows in read_event_rows(filesystem, shares, companions.columns, batches, checksums=True):
+            inside = window_codes(as_numpy(rows.column("_tick")), windows) >= 0
+            if inside.any():
+                collector.add(rows if inside.all() else rows.take(pa.array(np.flatnonzero(inside))))
+    return collector.finish()
+
+
+def _may_have_rows(file: DataFile, window: Window) -> bool:
+    """Whether rows of the file may lie in the window, by its statistics."""
+    first, last = file.stats.get("min._tick"), file.stats.get("max._tick")
+    return first is None or last is None or not window.misses(first, last)

@@ -1,0 +1,79 @@
+"""The check of `verify` on companions: stored cells are those of the rows in `events`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.warehouse.columns.ticks import ALL_TIME
+from tidemark.warehouse.companions.cells import Cell, join_cells, joined_summary
+from tidemark.warehouse.companions.declared import Companion, Companions
+from tidemark.warehouse.companions.kinds import is_registered, kind_named
+from tidemark.warehouse.delta.store import EVENTS
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.ledger.live_summaries import LiveCell, live_cells
+from tidemark.warehouse.snapshots.companion_rows import cells_of_rows
+from tidemark.warehouse.verification.pinned_tables import PinnedTables
+
+
+def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
+    """Checks the cells of every run and every live range against the rows of `events`.
+
+    Their ticks and their numbers of rows and NULLs must be equal, and each summary must open. If the kind is
+    deterministic, the bytes must be equal, too. Without the kind only the numbers of rows are checked: the
+    detail says so.
+    """
+    snapshot = pinned.snapshot
+    if not snapshot.options.columns:
+        return "no rows yet"
+    view, plans = snapshot.view(), pinned.plans()
+    checked = 0
+    for marks in view.runs:
+        cells = marks.cells().get(companion.name, [])  # raises unless they stand for all rows of the run
+        if not cells and marks.totals.rows:
+            raise DamagedWarehouse(f"run {marks.run.name} has no cells of the companion {companion.name!r}")
+        of_run = [plan for plan in plans if marks.run.first <= plan.step <= marks.run.last]
+        batches = [batches for plan in of_run for batches in plan.batches]
+        checked += _check(pinned, companion, cells, batches, f"run {marks.run.name}")
+    live: dict[BatchRange, list[LiveCell]] = {batches: [] for batches in view.batches}
+    for row in live_cells(pinned.store, view.ledger, view.batches, companion.name):
+        live[row.batches].append(row)
+    for live_range, rows in live.items():
+        cells = [row.cell for row in rows if row.cell is not None]
+        if len(cells) < len(rows):
+            raise DamagedWarehouse(f"{live_range.text} has no cell of the companion {companion.name!r}")
+        checked += _check(pinned, companion, cells, [live_range], live_range.text)
+    if not is_registered(companion.kind):
+        return f"{checked} cells, only their rows: the kind {companion.kind!r} is not registered here"
+    return f"{checked} cells"
+
+
+def _check(
+    pinned: PinnedTables,
+    companion: Companion,
+    stored: Sequence[Cell],
+    batches: Sequence[BatchRange],
+    place: str,
+) -> int:
+    """DamagedWarehouse unless the cells are those of the batches' rows; returns how many there are."""
+    if not is_registered(companion.kind):
+        return len(stored)
+    kind, time = kind_named(companion.kind), pinned.snapshot.options.time_column
+    only = Companions.of([companion], time)
+    expected = cells_of_rows(pinned.store, pinned.table(EVENTS), only, batches, [ALL_TIME])[companion.name]
+    for cell in stored:
+        inside = [part for part in expected if cell.first <= part.first <= cell.last]
+        whole = join_cells(inside) if inside else None
+        same = whole is not None and (whole.rows, whole.nulls) == (cell.rows, cell.nulls)
+        if same and whole is not None and getattr(kind, "deterministic", False):
+            same = whole.data == cell.data
+        if not same or cell.kind != companion.kind:
+            raise DamagedWarehouse(
+                f"the companion {companion.name!r} of {place}, ticks {cell.first} to {cell.last}, is not the "
+                "summary of the rows in events"
+            )
+        if cell.data:
+            joined_summary([cell])  # it must open
+    if sum(cell.rows for cell in stored) != sum(part.rows for part in expected):
+        raise DamagedWarehouse(f"the companion {companion.name!r} of {place} lacks rows of events")
+    return len(stored)
