@@ -125,7 +125,7 @@ def _ask_groups(
             view,
             choice,
             parts,
-            lambda k: _group_sizes(session, choice, window, k),
+            lambda k: _group_sizes(session, choice, Window(parts[0].start, parts[-1].stop), k),
             lambda part: {
                 "mode": mode,
                 "eps": float(options.eps),
@@ -186,18 +186,21 @@ def _ask_scan(
     def answers(newest: tuple[View, Any]) -> list[list[M]]:
         view, contents = newest
         window, parts = _windows(request, view, options.tick_us)
-        lists = answers_by_scan(
+
+        def check(questions: Sequence[Question]) -> None:
+            if not choice.by:
+                _check_rows(questions, view, window, options.tick_us, choice.shown(()))
+
+        return answers_by_scan(
             contents,
             view,
             choice,
             parts,
             lambda part: {"eps": float(options.eps), "window": shown_window(part, options.tick_us)},
+            check,
             answer,
             session.progress,
         )
-        if not choice.by and not any(found.N for found in (item for part in lists for item in part)):
-            raise empty_window(view, window, 0, options.tick_us, choice.shown(()))
-        return lists
 
     lists = session.answer_from(
         lambda: session.newest(lambda snapshot: (snapshot.view(request.measure), snapshot.contents())),
