@@ -119,14 +119,24 @@ def chosen_groups(choice: GroupChoice, sizes: Sizes) -> list[Values]:
     return [tuple(key.value_of(name) for key, name in zip(choice.by, names, strict=True)) for names in chosen]
 
 
+def needs_sizes(choice: GroupChoice) -> bool:
+    """Whether the numbers of rows of groups are needed to answer: to choose groups, or to look up few."""
+    return (bool(choice.by) and choice.groups is None) or _are_many(choice, len(choice.groups or [()]))
+
+
+def _are_many(choice: GroupChoice, groups: int) -> bool:
+    """Whether `groups` values of the `by` columns are about too many combinations of values of `where`."""
+    of_where = prod(len(choice.where[key.name]) for key in choice.keys if key not in choice.by)
+    return of_where > 1 and of_where * groups > MANY_COMBINATIONS
+
+
 def chosen_selections(choice: GroupChoice, groups: Sequence[Values], sizes: Sizes) -> list[Selection]:
     """The groups whose rows each answer is about.
 
     Long lists of values have many combinations, most of which have no rows. Then only those that have some
     are kept, which costs one look at the counts of all groups.
     """
-    of_where = prod(len(choice.where[key.name]) for key in choice.keys if key not in choice.by)
-    if of_where == 1 or of_where * len(groups) <= MANY_COMBINATIONS:
+    if not _are_many(choice, len(groups)):
         return [choice.selection(values) for values in groups]
     found: dict[tuple[Name | None, ...], list[Group]] = {}
     for group, _ in sizes(None):

@@ -36,7 +36,9 @@ from tidemark.query.groups.group_slices import LargeSlice
 from tidemark.query.quantiles import history_ranks
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.warehouse.projections import group_rows
+from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.value_marks import RunValues
+from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.sizes import DEFAULT
 
 SOME = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
@@ -262,6 +264,45 @@ def test_what_cannot_be_asked_is_told(tmp_path: Path, arguments: dict[str, Any],
     with pytest.raises(InputError) as found:
         world.open().quantile(0.5, **arguments)
     assert words in str(found.value)
+
+
+def test_groups_are_those_of_the_steps_that_the_groups_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load that ends between the commits of the keys and of the groups adds no groups without rows."""
+    world = GroupWorld.of(tmp_path, [(True, [(START, name, 1, 1.0, None) for name in "aaabb"])])
+    world.add([(START, "b", 1, 3.0, None)] * 3, load=False)
+    right = run_tables.commit_run
+
+    def killed(store: Any, projection: Any, run: Any) -> None:
+        if isinstance(projection, SortedGroups):
+            raise KeyboardInterrupt
+        right(store, projection, run)
+
+    def check(groups: list[tuple[str, int]]) -> None:
+        wh = world.open()
+        for one in (wh, wh.pinned()):
+            assert [(group_of(a)["origin"], a.N) for a in one.quantile(0.5, by="origin", limit=2)] == groups
+            top = one.quantile(0.5, by="origin", top=1)
+            assert [(group_of(a)["origin"], a.N, a.certain) for a in top] == [("b", 5, True)]
+        names = wh.sql("SELECT \"group\"['origin'] FROM quantile(0.5, \"by\" := 'origin')").fetchall()
+        assert names == [(name,) for name, _ in groups]
+
+    monkeypatch.setattr(run_tables, "commit_run", killed)
+    with pytest.raises(KeyboardInterrupt):  # the batch is in the keys, and live for the groups
+        world.load_live()
+    check([("a", 3), ("b", 5)])
+    monkeypatch.undo()
+    world.load_live()
+    monkeypatch.setattr(run_tables, "commit_run", killed)
+    with pytest.raises(KeyboardInterrupt):  # the batch is in the keys alone
+        world.add([(START, name, 1, 2.0, None) for name in "cccccccd"], load=True)
+    check([("a", 3), ("b", 5)])
+    wh = world.open()
+    assert wh.frequency("c", key="origin").count == 7
+    monkeypatch.undo()
+    warehouse.load(None, world.path)
+    assert [group_of(answer)["origin"] for answer in wh.quantile(0.5, by="origin")] == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("memory", [0, 2**28])
