@@ -36,6 +36,7 @@ from tidemark.query.reading.windows import choose_window, empty_window, shown_wi
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.errors import EmptyWindow
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
@@ -374,13 +375,19 @@ class Reader(KeyReader):
         bins: the number of bins of equal width from the least to the greatest number; or two or more edges,
             ascending. A bin includes its left edge; only the last bin includes its right edge.
 
-        NaN and NULL rows are in no bin. The cost is that of `rank` for all edges at once.
+        NaN and NULL rows are in no bin. A group or a window without numbers has no bins of equal width; a
+        question about one histogram is then an EmptyWindow. The cost is that of `rank` for all edges at once.
         """
         checked_bins = check_bins(bins)
         arguments = GroupArguments(where, by, top, groups, limit)
         request = MeasureRequest(measure, last, between, every, mode, arguments)
         asked = self._ask(request, lambda question: [histogram(question, checked_bins)])
-        return asked.answers(Histogram, one=True)
+        answer: Histogram | Answers[Histogram] = asked.answers(Histogram, one=True)
+        if isinstance(answer, Histogram) and not answer.bins:
+            raise EmptyWindow(
+                f"the window has no numbers of {answer.measure!r}: its {answer.nans:,} rows are NaN."
+            )
+        return answer
 
     def _ask(self, request: MeasureRequest, answer: Callable[[Question], list[M]]) -> Asked[M]:
         return ask_measure(self._session, request, answer)

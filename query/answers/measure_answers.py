@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 import pyarrow as pa
@@ -261,11 +263,24 @@ class Answers(Renderable, Sequence[A], Generic[A]):
 
 
 def _arrow_column(cells: Sequence[Any]) -> pa.Array:
-    """A column of a table; values of keys of several columns, which are tuples, as structs."""
+    """A column of a table; values of keys of several columns, which are tuples, as structs.
+
+    Numbers that no Arrow type holds are converted to doubles: an integer beyond 2**53 beside a fraction, as
+    edges of histograms may be, or a point 2**70.
+    """
     if not any(isinstance(cell, tuple) for cell in cells):
-        return pa.array(cells)
+        try:
+            return pa.array(cells)
+        except (pa.ArrowInvalid, OverflowError, TypeError):
+            return pa.array([_as_doubles(cell) for cell in cells])
     parts = [pa.array(column) for column in zip(*cells, strict=True)]
     return pa.StructArray.from_arrays(parts, [f"{number}" for number in range(1, len(parts) + 1)])
+
+
+def _as_doubles(cell: Any) -> Any:
+    if isinstance(cell, list):
+        return [_as_doubles(item) for item in cell]
+    return float(cell) if isinstance(cell, (int, Decimal, Fraction)) else cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

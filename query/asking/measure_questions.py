@@ -16,6 +16,7 @@ from tidemark.query.asking.key_questions import key_question
 from tidemark.query.asking.scanned_questions import ScanChoice, answers_by_scan, choose_scan
 from tidemark.query.asking.session import Session
 from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
+from tidemark.query.groups.group_questions import needs_sizes
 from tidemark.query.groups.group_slices import Group
 from tidemark.query.keys.frequencies import key_counts, top
 from tidemark.query.keys.key_windows import KeyWindow
@@ -31,7 +32,7 @@ from tidemark.query.reading.windows import (
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
-from tidemark.warehouse.snapshots.snapshot import GroupView, View
+from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
 
 M = TypeVar("M", bound=MeasureScope)
 
@@ -118,14 +119,16 @@ def _ask_groups(
 ) -> Asked[M]:
     options = session.options
 
-    def answers(view: GroupView) -> list[list[M]]:
+    def answers(newest: tuple[GroupView, KeysView | None]) -> list[list[M]]:
+        view, key = newest
         window, parts = _windows(request, view, options.tick_us)
+        whole = Window(parts[0].start, parts[-1].stop)
         questions = session.groups.questions(
             session.snapshot,
             view,
             choice,
             parts,
-            lambda k: _group_sizes(session, choice, window, k),
+            lambda k: [] if key is None else _group_sizes(session, choice, key, whole, k),
             lambda part: {
                 "mode": mode,
                 "eps": float(options.eps),
@@ -136,9 +139,8 @@ def _ask_groups(
             _check_rows(questions, view, window, options.tick_us, choice.shown(()))
         return [answer(question) for question in questions]
 
-    lists = session.answer_from(
-        lambda: session.newest_view(lambda snapshot: snapshot.group_view(projection)), answers
-    )
+    with_key = needs_sizes(choice)
+    lists = session.answer_from(lambda: session.newest_group_view(projection, with_key=with_key), answers)
     return Asked(lists, tuple(key.name for key in choice.by), request.every is not None)
 
 
@@ -156,10 +158,9 @@ def _check_rows(
 
 
 def _group_sizes(
-    session: Session, choice: GroupChoice, window: Window, k: int | None
+    session: Session, choice: GroupChoice, view: KeysView, window: Window, k: int | None
 ) -> Sequence[tuple[Group, int]]:
     """The groups that have rows in the window, with the number of their rows; with k the k largest."""
-    view = session.newest_view(lambda snapshot: snapshot.keys_view([key.name for key in choice.keys]))
     shown = shown_window(window, session.options.tick_us)
     question = key_question(session, view, KeyWindow(window, (), shown), "exact")
 
@@ -186,18 +187,21 @@ def _ask_scan(
     def answers(newest: tuple[View, Any]) -> list[list[M]]:
         view, contents = newest
         window, parts = _windows(request, view, options.tick_us)
-        lists = answers_by_scan(
+
+        def check(questions: Sequence[Question]) -> None:
+            if not choice.by:
+                _check_rows(questions, view, window, options.tick_us, choice.shown(()))
+
+        return answers_by_scan(
             contents,
             view,
             choice,
             parts,
             lambda part: {"eps": float(options.eps), "window": shown_window(part, options.tick_us)},
+            check,
             answer,
             session.progress,
         )
-        if not choice.by and not any(found.N for found in (item for part in lists for item in part)):
-            raise empty_window(view, window, 0, options.tick_us, choice.shown(()))
-        return lists
 
     lists = session.answer_from(
         lambda: session.newest(lambda snapshot: (snapshot.view(request.measure), snapshot.contents())),

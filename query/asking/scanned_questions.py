@@ -95,6 +95,7 @@ def answers_by_scan(
     choice: ScanChoice,
     windows: Sequence[Window],
     fields: Callable[[Window], dict[str, Any]],
+    check: Callable[[Sequence[Question]], None],
     answer: Callable[[Question], list[T]],
     progress: Progress | None,
 ) -> list[list[T]]:
@@ -102,6 +103,7 @@ def answers_by_scan(
 
     contents, view: the visible batches and the versions of one moment.
     fields: the fields `eps` and `window` of the questions about a window.
+    check: raises an error for questions that have no answer.
 
     Raises InputError for an unknown column and for too many groups, and the errors of `EventScan`.
     """
@@ -147,6 +149,7 @@ def answers_by_scan(
                 code = places.get((names, number))
                 counts: dict[str, Any] = {} if code is None else {"counts": scanned[code], "code": code}
                 questions.append(replace(template, group=group, **window_fields, **counts))
+        check(questions)
         return batch.answers(questions, answer)
 
 

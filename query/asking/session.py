@@ -20,6 +20,7 @@ from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
@@ -80,6 +81,21 @@ class Session:
             view = view_of(self.snapshot)
             self.blocks.use_version(view.root, view.versions["runs"])
             return view
+
+    def newest_group_view(
+        self, projection: SortedGroups, *, with_key: bool
+    ) -> tuple[GroupView, KeysView | None]:
+        """The view of a measure by group after a refresh; `with_key` also that of its key up to its step."""
+        with self._lock:
+            self.snapshot.refresh()
+            view, key = self.snapshot.group_view(projection), None
+            if with_key:
+                columns = [part.name for part in projection.keys]
+                key = self.snapshot.keys_view(columns, last_step=view.last_step)
+            for one in (view, key):
+                if one is not None:
+                    self.blocks.use_version(one.root, one.versions["runs"])
+            return view, key
 
     def answer_from(self, newest: Callable[[], T], answer: Callable[[T], Any]) -> Any:
         """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from tidemark.query.groups.group_bounds import Selection
 from tidemark.query.groups.group_slices import Group
+from tidemark.query.quantiles.questions import is_sequence
 from tidemark.warehouse.columns.keys import Key, Name
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
@@ -136,7 +137,7 @@ def choose_group(options: Options, arguments: GroupArguments) -> GroupChoice | N
 def by_columns(by: Any) -> tuple[str, ...]:
     """The columns that `by` names; none for None. InputError for anything but names, each once."""
     columns = (by,) if isinstance(by, str) else () if by is None else by
-    if not isinstance(columns, Iterable) or isinstance(columns, (bytes, Mapping)):
+    if not is_sequence(columns) or isinstance(columns, Mapping):
         raise InputError(f"by must be the name of a column or a list of names, got {by!r}.")
     names = tuple(columns)
     if (by is not None and not names) or not all(isinstance(name, str) for name in names):
@@ -159,8 +160,7 @@ def where_values(where: Any) -> dict[str, list[Any]]:
 
 
 def _as_list(column: str, values: Any) -> list[Any]:
-    several = isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping))
-    given = list(values) if several and getattr(values, "ndim", 1) > 0 else [values]
+    given = list(values) if is_sequence(values) and not isinstance(values, Mapping) else [values]
     if not given or any(value is None for value in given):
         raise InputError(
             f"where[{column!r}] is {values!r}, expected a value or a list of values. A row with NULL in a "
@@ -176,7 +176,7 @@ def _names(key: Key, values: Sequence[Any]) -> frozenset[Name]:
 
 def given_groups(by: Sequence[str], groups: Any) -> tuple[Values, ...]:
     """The groups as tuples with a value of each `by` column. InputError for anything else."""
-    if not isinstance(groups, Iterable) or isinstance(groups, (str, bytes, Mapping)):
+    if not is_sequence(groups) or isinstance(groups, Mapping):
         raise InputError(f"groups must be a list of values of {', '.join(by)}, got {groups!r}.")
     found = []
     for group in groups:

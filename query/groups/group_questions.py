@@ -6,9 +6,10 @@ The rows of all of them are found in one round of reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
-from tidemark.query.groups.group_bounds import GroupBounds
+from tidemark.query.groups.group_bounds import GroupBounds, Selection
 from tidemark.query.groups.group_choice import GroupChoice, Values, too_many_groups
 from tidemark.query.groups.group_slices import Group, SliceReader
 from tidemark.query.quantiles.questions import Question, SortedQuestion, WindowQuestion
@@ -18,6 +19,7 @@ from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.reading.row_counts import SortedNumbers
+from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.snapshots.snapshot import GroupView, Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
@@ -26,6 +28,7 @@ from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 # with the most rows are enough.
 Sizes = Callable[[int | None], Sequence[tuple[Group, int]]]
 
+MANY_COMBINATIONS = 1000  # of values of `where`: of more only those that have rows are looked up
 _ALL_MARKS = 2**62  # rows a run: the footers of runs by group have no finer marks
 
 
@@ -62,7 +65,7 @@ class GroupReader:
         Raises InputError if there are more groups than the limit.
         """
         groups = chosen_groups(choice, sizes) if choice.by else [()]
-        selections = [choice.selection(values) for values in groups]
+        selections = chosen_selections(choice, groups, sizes)
         bounds, blocks_read = self._bounds.get(snapshot, view, selections, windows)
         source = Source(self._blocks, tuple, rows_a_run=_ALL_MARKS)
         common: dict[str, Any] = {
@@ -114,3 +117,30 @@ def chosen_groups(choice: GroupChoice, sizes: Sizes) -> list[Values]:
         if len(rows) > choice.limit:
             raise too_many_groups(len(rows), [key.name for key in choice.by], choice.limit)
     return [tuple(key.value_of(name) for key, name in zip(choice.by, names, strict=True)) for names in chosen]
+
+
+def needs_sizes(choice: GroupChoice) -> bool:
+    """Whether the numbers of rows of groups are needed to answer: to choose groups, or to look up few."""
+    return (bool(choice.by) and choice.groups is None) or _are_many(choice, len(choice.groups or [()]))
+
+
+def _are_many(choice: GroupChoice, groups: int) -> bool:
+    """Whether `groups` values of the `by` columns are about too many combinations of values of `where`."""
+    of_where = prod(len(choice.where[key.name]) for key in choice.keys if key not in choice.by)
+    return of_where > 1 and of_where * groups > MANY_COMBINATIONS
+
+
+def chosen_selections(choice: GroupChoice, groups: Sequence[Values], sizes: Sizes) -> list[Selection]:
+    """The groups whose rows each answer is about.
+
+    Long lists of values have many combinations, most of which have no rows. Then only those that have some
+    are kept, which costs one look at the counts of all groups.
+    """
+    if not _are_many(choice, len(groups)):
+        return [choice.selection(values) for values in groups]
+    found: dict[tuple[Name | None, ...], list[Group]] = {}
+    for group, _ in sizes(None):
+        if choice.admits(group):
+            found.setdefault(choice.by_names(group), []).append(group)
+    names = (tuple(key.name_of(v) for key, v in zip(choice.by, values, strict=True)) for values in groups)
+    return [tuple(sorted(found.get(of_group, ()))) for of_group in names]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from tidemark.warehouse.columns.column_types import find_column_type
@@ -34,9 +36,10 @@ def parse_where(options: Options, texts: Sequence[str]) -> str | dict[str, Any]:
 
 
 def typed_where(options: Options, where: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping with text parsed by the types of the columns; other values stay as they are.
+    """The mapping with text parsed by the types of the columns, and decimals as floats for doubles.
 
-    Columns that do not exist, or are of other types, stay as they are, and the question refuses them.
+    In SQL the literal 0.1 is a decimal. Other values stay as they are. So do columns that do not exist, or
+    are of other types: the question refuses them.
     """
     columns = dict(options.columns)
     return {name: _typed(_key(name, columns), value) for name, value in where.items()}
@@ -50,4 +53,35 @@ def _key(name: str, columns: Mapping[str, str]) -> Key | None:
 def _typed(key: Key | None, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_typed(key, item) for item in value]
-    return parse_key(key, value) if key is not None and isinstance(value, str) else value
+    return value if key is None else typed_key(key, value)
+
+
+def typed_key(key: Key, value: Any) -> Any:
+    """A single value of a key of one column: text parsed, a decimal as a float for a double."""
+    if isinstance(value, str):
+        return parse_key(key, value)
+    return float(value) if isinstance(value, Decimal) and key.is_double else value
+
+
+def typed_groups(options: Options, by: Sequence[str], groups: Any) -> Any:
+    """The values of `groups` typed as those of `typed_where`.
+
+    A group of several columns is a list, a mapping, or text in which commas separate the values.
+    """
+    columns = dict(options.columns)
+    keys = [_key(name, columns) for name in by]
+    if not isinstance(groups, (list, tuple)):
+        return groups  # the question refuses it
+    return [_typed_group(by, keys, group) for group in groups]
+
+
+def _typed_group(by: Sequence[str], keys: Sequence[Key | None], group: Any) -> Any:
+    if isinstance(group, Mapping):
+        group = [group[name] for name in (by if set(group) == set(by) else group)]
+    elif isinstance(group, str) and len(by) > 1:
+        group = next(csv.reader([group]), [])
+    if not isinstance(group, (list, tuple)):
+        return _typed(keys[0], group)
+    if len(group) != len(by):
+        return group  # the question refuses it
+    return [_typed(key, item) for key, item in zip(keys, group, strict=True)]

@@ -22,7 +22,7 @@ import numpy as np
 from tidemark.query.answers.measure_answers import Answers, Bin, Histogram
 from tidemark.query.quantiles.questions import Question, is_sequence, ranks_le
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.errors import EmptyWindow, InputError
+from tidemark.warehouse.errors import InputError
 
 MOST_BINS = 100_000  # so that a mistyped number of bins does not exhaust the memory
 
@@ -40,9 +40,12 @@ def check_bins(bins: Any) -> int | list[Any]:
 
 
 def histogram(question: Question, bins: int | list[Any]) -> Histogram:
-    """The counts in bins; `check_bins` has checked `bins`. Raises InputError for edges that descend."""
+    """The counts in bins; `check_bins` has checked `bins`. A number of bins gives none if all rows are NaN.
+
+    Raises InputError for edges that descend, and for bins of equal width that would reach to infinity.
+    """
     blocks_read = 0
-    if isinstance(bins, int) and not question.counts.rows:  # a group without rows has no bins
+    if isinstance(bins, int) and not question.counts.stored:  # without numbers there are no ends of bins
         return Histogram(bins=Answers((), Bin, question.measure.name), **question.scope(0))
     if isinstance(bins, int):
         bins, blocks_read = _equal_edges(question, bins)
@@ -69,8 +72,6 @@ def histogram(question: Question, bins: int | list[Any]) -> Histogram:
 def _equal_edges(question: Question, bins: int) -> tuple[list[Any], int]:
     """Edges of bins of equal width that hold every number of the window, and the number of blocks read."""
     counts, measure = question.counts, question.measure
-    if counts.stored == 0:
-        raise EmptyWindow(f"the window has no numbers of {measure.name!r}: its {counts.rows:,} rows are NaN.")
     ends, blocks_read = question.values_at(np.array([1, counts.stored], dtype=np.int64))
     # `low` and `high` are certified, so every number lies between them even where the ends are estimates.
     least, most = ends.low[0].item(), ends.high[1].item()

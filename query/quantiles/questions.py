@@ -121,7 +121,7 @@ class SortedQuestion(Question):
 
 def check_mode(mode: Any, modes: Sequence[str]) -> str:
     """The mode. Raises InputError if it is none of `modes`."""
-    if mode not in modes:
+    if not isinstance(mode, str) or mode not in modes:
         raise InputError(f"no mode {mode!r}: mode must be one of {', '.join(modes)}.")
     return str(mode)
 

@@ -193,8 +193,11 @@ def _is_wanted(column: KeyColumn, wanted: Any) -> NDArray[np.bool_]:
         among = np.isin(np.asarray(column.names), wanted)
     else:
         among = find_names(wanted, column.names) >= 0
-    mask: NDArray[np.bool_] = (among if column.codes is None else among[column.codes]) & ~column.null
-    return mask
+    if column.codes is None:
+        return np.asarray(among & ~column.null)
+    found = ~column.null
+    found[found] = among[column.codes[found]]  # codes of NULL mean nothing, and there may be no names
+    return found
 
 
 def _group_column(column: KeyColumn, chosen: NDArray[np.int64]) -> pa.Array:

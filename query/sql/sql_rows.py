@@ -25,7 +25,7 @@ from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapPart
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, MeasureScope, RankAnswer
 from tidemark.query.answers.rendering import text_of
-from tidemark.query.groups.where_text import typed_where
+from tidemark.query.groups.where_text import typed_groups, typed_key, typed_where
 from tidemark.query.quantiles.questions import is_sequence
 from tidemark.query.reader import Reader
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
@@ -151,8 +151,7 @@ def _answers(
         raise InputError(
             f"this function is about {measure!r}, got measure = {given['measure']!r}. Leave the measure out."
         )
-    if isinstance(given.get("where"), Mapping):
-        given["where"] = typed_where(wh.options, given["where"])
+    given |= _typed_groups(wh.options, given)
     subjects = [given.pop(subject, None) for subject in SIGNATURES[name].subjects]
     if name == "histogram":
         bins = [_to_measure_type(wh, given, subject) for subject in subjects if subject is not None]
@@ -173,6 +172,16 @@ def _answers(
     is_text = dict(columns(name, wh.options)).get("value") == "string"
     for answer in answers:
         yield (replace(answer, value=_key_text(answer.value)) if is_text else answer), answer
+
+
+def _typed_groups(options: Options, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments `where` and `groups` with values of the columns' types, as far as they are given."""
+    typed: dict[str, Any] = {}
+    if isinstance(given.get("where"), Mapping):
+        typed["where"] = typed_where(options, given["where"])
+    if given.get("by") and given.get("groups") is not None:
+        typed["groups"] = typed_groups(options, given["by"], given["groups"])
+    return typed
 
 
 def _summary(wh: Reader) -> Iterator[tuple[Any, Any]]:
@@ -203,20 +212,25 @@ def _as_list(answers: Any) -> list[Any]:
 def _to_key_type(key: Key | None, value: Any) -> Any:
     """A value of a key as the Python API expects it; of a key of several columns a tuple, or a list of them.
 
-    SQL gives a struct or an array for each value, and an array of them for several values.
+    SQL gives a struct or an array for each value, and an array of them for several values. A struct whose
+    fields are the columns is taken by their names, any other one by the order of its fields.
     """
-    if key is None or len(key.parts) == 1 or value is None:
-        return _to_column_type(key, value)
+    if key is None or value is None:
+        return value
+    if len(key.parts) == 1:
+        return [typed_key(key, item) for item in value] if is_sequence(value) else typed_key(key, value)
     if isinstance(value, str):
         return parse_key(key, value)
     if not isinstance(value, (list, tuple, Mapping)):
         return value  # the question refuses it
-    items = list(value.values()) if isinstance(value, Mapping) else list(value)
+    if isinstance(value, Mapping):
+        names = key.columns if set(value) == set(key.columns) else tuple(value)
+        value = [value[name] for name in names]
+    items = list(value)
     if any(isinstance(item, (list, tuple, Mapping)) for item in items):
         return [_to_key_type(key, item) for item in items]
     return tuple(
-        parse_key(part, item) if isinstance(item, str) else _to_column_type(part, item)
-        for part, item in zip(key.parts, items, strict=len(items) == len(key.parts))
+        typed_key(part, item) for part, item in zip(key.parts, items, strict=len(items) == len(key.parts))
     )
 
 

@@ -6,10 +6,13 @@ import math
 import tempfile
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,13 +29,16 @@ from tests.query.groupworld import (
     check_quantile,
     group_of,
 )
+from tidemark import query, warehouse
 from tidemark.query import EmptyWindow, InputError
 from tidemark.query.groups import group_bounds, group_slices
 from tidemark.query.groups.group_slices import LargeSlice
 from tidemark.query.quantiles import history_ranks
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.warehouse.projections import group_rows
+from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.value_marks import RunValues
+from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.sizes import DEFAULT
 
 SOME = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
@@ -150,6 +156,71 @@ def test_groups_keep_their_order_and_an_absent_one_has_no_rows(tmp_path: Path) -
     assert (empty.counts, full.counts) == ([], [1])
 
 
+def test_numbers_that_no_arrow_type_holds_are_doubles_in_tables(tmp_path: Path) -> None:
+    rows = [(START, "a", number, 1.0, None) for number in (-(2**63), 5, 2**63 - 1)]
+    wh = GroupWorld.of(tmp_path, [(True, rows)]).open()
+    points = [2**70, Fraction(1, 2), Decimal("Infinity")]
+    assert wh.rank(points, by="origin").to_arrow()["value"].to_pylist() == [2.0**70, 0.5, math.inf]
+    path, numbers = tmp_path / "numbers", pa.array([-(2**63), 5, 2**63 - 1])
+    warehouse.create(None, path, ["n"], groups=["k"])
+    warehouse.load(None, path, pa.table({"n": numbers, "k": ["a", "a", "a"]}), "batch")
+    edges = query.open(path).histogram(2, by="k").to_arrow()["edges"].to_pylist()
+    assert edges == [[-(2.0**63), -0.5, 2.0**63]]
+
+
+@pytest.mark.parametrize("asked", [{"by": "origin"}, {"by": "price"}])
+def test_rows_without_a_time_are_in_no_window_of_every(tmp_path: Path, asked: dict[str, Any]) -> None:
+    """A group whose rows all have no time is none of the groups, whether it is declared or scanned."""
+    rows = [
+        (START, "a", 1, 1.0, Decimal(1)),
+        (None, "b", 1, 2.0, Decimal(2)),
+        (None, "b", 1, 2.0, Decimal(2)),
+    ]
+    wh = GroupWorld.of(tmp_path, [(True, rows)]).open()
+    assert [answer.N for answer in wh.quantile(0.5, **asked)] == [1, 2]
+    assert [answer.N for answer in wh.quantile(0.5, every="1h", **asked)] == [1]
+    assert [answer.N for answer in wh.quantile(0.5, every="1h", top=1, **asked)] == [1]
+
+
+@pytest.mark.parametrize("asked", [{"by": "origin"}, {"by": "price"}, {"every": "1h"}])
+def test_a_group_of_nan_alone_has_no_bins(tmp_path: Path, asked: dict[str, Any]) -> None:
+    rows = [
+        (START + i * HOUR, name, 1, x, Decimal(i))
+        for i, (name, x) in enumerate([("a", 1.0), ("b", math.nan)])
+    ]
+    wh = GroupWorld.of(tmp_path, [(True, rows)]).open()
+    histograms = wh.histogram(3, **asked)
+    assert [(one.counts, one.nans) for one in histograms] == [([1], 0), ([], 1)]
+    with pytest.raises(EmptyWindow, match="no numbers of 'value': its 1 rows are NaN"):
+        wh.histogram(3, where={"origin": "b"})
+
+
+@pytest.mark.parametrize("by", [None, "number"])
+def test_of_long_lists_only_groups_with_rows_are_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str | None
+) -> None:
+    rows = [(START + i % 9 * HOUR, "abc"[i % 3], i % 4, float(i), None) for i in range(60)]
+    world = GroupWorld.of(tmp_path, [(True, rows), (False, rows)])
+    names, window = [*"ab", *(f"no {i}" for i in range(5000))], (START + HOUR, START + 7 * HOUR)
+    where: dict[str, Any] = {"origin": names} | ({} if by else {"number": [*range(3), *range(100, 200)]})
+    asked: list[Any] = []
+    right = group_slices.SliceReader.slices
+
+    def counted(self: Any, projection: Any, runs: Any, groups: Any) -> Any:
+        asked.extend(groups)
+        return right(self, projection, runs, groups)
+
+    monkeypatch.setattr(group_slices.SliceReader, "slices", counted)
+    more: dict[str, Any] = {"by": by, "groups": [2, 77, 1, 2.5]} if by else {}
+    answers = world.open().quantile(PHIS, where=where, between=window, **more)
+    assert len(asked) <= 12
+    for answer in answers:
+        check_quantile(answer, world.truth("value", group_of(answer), window), "accurate")
+    assert [answer.N > 0 for answer in answers[:: len(PHIS)]] == (
+        [True, False, True, False] if by else [True]
+    )
+
+
 def test_tables_of_groups_begin_with_the_columns_of_by(tmp_path: Path) -> None:
     rows = [(START, name, 1, 2.0, None) for name in "aab"]
     answers = GroupWorld.of(tmp_path, [(True, rows)]).open().quantile([0.5, 1], by="origin")
@@ -170,6 +241,11 @@ def test_tables_of_groups_begin_with_the_columns_of_by(tmp_path: Path) -> None:
         ({"where": "origin"}, "the expression 'origin' is not valid"),
         ({"where": 7}, "where must map columns"),
         ({"where": {"origin": 7}}, "origin"),
+        ({"where": {"origin": "\ud800"}}, "cannot be a key"),
+        ({"where": {"price": Decimal("sNaN")}, "by": np.array(3)}, "by must be the name"),
+        ({"by": "origin", "groups": np.array(3)}, "groups must be a list"),
+        ({"mode": np.array(["quick"])}, "no mode"),
+        ({"measure": np.array(["value", "price"])}, "no measure"),
         ({"by": "nothing"}, "no column 'nothing'"),
         ({"by": []}, "by must be the name"),
         ({"by": ["origin", "origin"]}, "twice"),
@@ -188,6 +264,45 @@ def test_what_cannot_be_asked_is_told(tmp_path: Path, arguments: dict[str, Any],
     with pytest.raises(InputError) as found:
         world.open().quantile(0.5, **arguments)
     assert words in str(found.value)
+
+
+def test_groups_are_those_of_the_steps_that_the_groups_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load that ends between the commits of the keys and of the groups adds no groups without rows."""
+    world = GroupWorld.of(tmp_path, [(True, [(START, name, 1, 1.0, None) for name in "aaabb"])])
+    world.add([(START, "b", 1, 3.0, None)] * 3, load=False)
+    right = run_tables.commit_run
+
+    def killed(store: Any, projection: Any, run: Any) -> None:
+        if isinstance(projection, SortedGroups):
+            raise KeyboardInterrupt
+        right(store, projection, run)
+
+    def check(groups: list[tuple[str, int]]) -> None:
+        wh = world.open()
+        for one in (wh, wh.pinned()):
+            assert [(group_of(a)["origin"], a.N) for a in one.quantile(0.5, by="origin", limit=2)] == groups
+            top = one.quantile(0.5, by="origin", top=1)
+            assert [(group_of(a)["origin"], a.N, a.certain) for a in top] == [("b", 5, True)]
+        names = wh.sql("SELECT \"group\"['origin'] FROM quantile(0.5, \"by\" := 'origin')").fetchall()
+        assert names == [(name,) for name, _ in groups]
+
+    monkeypatch.setattr(run_tables, "commit_run", killed)
+    with pytest.raises(KeyboardInterrupt):  # the batch is in the keys, and live for the groups
+        world.load_live()
+    check([("a", 3), ("b", 5)])
+    monkeypatch.undo()
+    world.load_live()
+    monkeypatch.setattr(run_tables, "commit_run", killed)
+    with pytest.raises(KeyboardInterrupt):  # the batch is in the keys alone
+        world.add([(START, name, 1, 2.0, None) for name in "cccccccd"], load=True)
+    check([("a", 3), ("b", 5)])
+    wh = world.open()
+    assert wh.frequency("c", key="origin").count == 7
+    monkeypatch.undo()
+    warehouse.load(None, world.path)
+    assert [group_of(answer)["origin"] for answer in wh.quantile(0.5, by="origin")] == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("memory", [0, 2**28])

@@ -55,6 +55,7 @@ ALLOWED = [
     "extract(year FROM time) = 2001 AND date_part('month', day) IN (2, 12) AND hour(time) < 12",
     "time >= TIMESTAMPTZ '2001-01-01' - INTERVAL 1 DAY AND date_trunc('month', time) < DATE '2001-03-01'",
     "hour(time AT TIME ZONE 'America/New_York') = 23",
+    "time_bucket(INTERVAL '6 hours', time) < TIMESTAMPTZ '2001-02-01' + INTERVAL '1 day 2 hours'",
     "upper(left(dest, 1)) || substring(dest FROM 2 FOR 1) = 'SF' AND length(trim(BOTH 'x' FROM dest)) = 3",
     "starts_with(dest, 'A') OR dest ^@ 'S' OR contains(dest, '''') OR position('F' IN dest) = 2",
     "raw = 'aa'::BLOB AND abs(round(delay, 1)) = 1.5 AND distance % 2 = 1 AND distance // 2 = 250",

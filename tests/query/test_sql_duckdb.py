@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -261,3 +263,30 @@ def test_groups_windows_and_keys_are_asked_for_by_name(wh: query.Warehouse) -> N
         "mode := 'exact')"
     ).fetchall()
     assert counts == [(routes["ATL", "ORD"],), (0,)]
+
+
+def test_values_of_keys_and_groups_have_the_types_of_their_columns(tmp_path: Path) -> None:
+    """Decimals for doubles, text for any type, and structs by the names of their fields."""
+    rows = {"x": [1.0, 2.0, 3.0, 4.0], "f": [0.1, 0.1, 0.5, 0.5], "a": ["1", "2", "1", "2"]}
+    rows |= {"b": ["2", "1", "1", "2"], "raw": [b"\xff", b"\xff", b"a", b"\xff"]}
+    path = tmp_path / "w"
+    warehouse.create(None, path, ["x"], groups=["f", ["a", "b"], "raw"])
+    warehouse.load(None, path, pa.table(rows), "batch")
+    wh = query.open(path)
+
+    def ask(text: str) -> list[Any]:
+        return [row[0] for row in wh.sql(text).fetchall()]
+
+    assert ask("""SELECT value FROM quantile(1, "where" := {'f': 0.1})""") == [2]
+    assert ask("""SELECT value FROM quantile(1, "where" := {'f': [0.1, 0.5]})""") == [4]
+    assert ask("""SELECT value FROM quantile(1, "by" := 'f', groups := [0.5, 0.1, 0.2])""") == [4, 2, None]
+    assert ask("""SELECT value FROM quantile(1, "by" := 'a,b', groups := ['1,2', '2,1'])""") == [1, 2]
+    assert ask("""SELECT value FROM quantile(1, "by" := 'a,b', groups := [{'b': '1', 'a': '2'}])""") == [2]
+    assert ask("""SELECT value FROM quantile(1, "by" := 'raw', groups := ['ff'])""") == [4]
+    assert ask("SELECT count FROM frequency(0.1, key := 'f')") == [2]
+    assert ask("SELECT count FROM frequency('0.1', key := 'f')") == [2]
+    assert ask("SELECT count FROM frequency('ff', key := 'raw')") == [3]
+    assert ask("SELECT count FROM frequency({'b': '2', 'a': '1'}, key := 'a,b')") == [1]
+    for groups in ("['1']", "['1,2,3']", "[{'a': '1'}]", "'1'"):
+        with pytest.raises(duckdb.Error, match="groups"):
+            ask(f"""SELECT value FROM quantile(1, "by" := 'a,b', groups := {groups})""")

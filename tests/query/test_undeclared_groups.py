@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +104,30 @@ def test_a_condition_without_rows_is_an_empty_window(world: GroupWorld) -> None:
     with pytest.raises(EmptyWindow, match=r"where \(number > 99\)"):
         world.open().quantile(0.5, "value", where="number > 99")
     assert list(world.open().quantile(0.5, "value", where="number > 99", by="origin")) == []
+
+
+def test_an_empty_list_of_quantiles_has_no_answers(world: GroupWorld) -> None:
+    assert list(world.open().quantile([], "value", where="number = 1")) == []
+    assert list(world.open().quantile([], "value", where={"origin": "a"})) == []
+
+
+def test_a_column_of_null_alone_is_equal_to_nothing(tmp_path: Path) -> None:
+    """Text has no names then; rows of other files may have some."""
+    nobody: Any = None
+    made = GroupWorld.create(tmp_path, groups=None)
+    made.add([(START, nobody, 1, 1.0, Decimal(2))], load=True)
+    wh = made.open()
+    with pytest.raises(EmptyWindow, match="no rows of 'value' where origin = a"):
+        wh.quantile(0.5, where={"origin": "a"})
+    made.add([(START, "a", nobody, 2.0, nobody), (START, nobody, 1, 3.0, nobody)], load=False)
+    for where, value in (({"origin": "a"}, 2), ({"number": 1}, 1), ({"number": Decimal("sNaN")}, None)):
+        if value is not None:
+            assert wh.quantile(0, where=where).value == value
+        else:
+            with pytest.raises(EmptyWindow):
+                wh.quantile(0, where=where)
+    with pytest.raises(EmptyWindow, match="its 2 rows are all NULL"):
+        wh.quantile(0.5, "price", where="value > 1")
 
 
 @pytest.mark.parametrize(

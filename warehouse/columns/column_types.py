@@ -197,7 +197,10 @@ def _bit_of(value: Any) -> int | None:
 
 
 def _utf8_of(value: Any) -> bytes | None:
-    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else None
+    try:
+        return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else None
+    except UnicodeEncodeError:  # half of a character, which no row can have
+        return None
 
 
 def _text_of(utf8: Any) -> str:

@@ -37,6 +37,7 @@ from tidemark.warehouse.columns.value_encoding import (
     as_numpy,
     as_numpy_bools,
     encode_column,
+    is_nan,
     single_array,
 )
 from tidemark.warehouse.errors import InputError
@@ -129,7 +130,7 @@ class Key:
             if name is None:
                 raise InputError(f"{value!r} cannot be a key: {self.name!r} is of type {self.type}.")
             return name
-        if isinstance(value, (float, Decimal, np.floating)) and value != value:  # noqa: PLR0124  NaN
+        if isinstance(value, (float, Decimal, np.floating)) and is_nan(value):
             return int(_ordinals(np.array([np.nan]))[0]) if self.is_double else None
         below = self._number.floor(value)
         if below is None or not self._is_same(kind.decode(below), value):
@@ -144,7 +145,7 @@ class Key:
         exact = self.name_of(value)
         if exact is not None:
             return exact
-        if value != value:  # noqa: PLR0124  NaN, after all numbers
+        if isinstance(value, (float, Decimal, np.floating)) and is_nan(value):  # after all numbers
             return 2**63
         below = self._number.floor(value)
         if below is None:

@@ -116,11 +116,16 @@ class Measure:
             return Fraction(stored)
         if isinstance(point, bool) or not isinstance(point, (int, float, Decimal, Fraction)):
             raise InputError(f"cannot compare {point!r} with {self.name!r}, which is of type {self.type}.")
-        if isinstance(point, (float, Decimal)) and math.isnan(point):
+        if isinstance(point, (float, Decimal)) and is_nan(point):
             raise InputError(
                 f"NaN has no rank. Ask for a number, or for the NaN count (measure {self.name!r})."
             )
         return float(point) if point in (math.inf, -math.inf) else Fraction(point)
+
+
+def is_nan(number: float | Decimal | np.floating[Any]) -> bool:
+    """Whether a number is NaN; Python refuses to compare a signaling NaN of decimals."""
+    return number.is_nan() if isinstance(number, Decimal) else math.isnan(number)
 
 
 def _floor_double(exact: Fraction) -> float:

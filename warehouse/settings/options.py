@@ -194,7 +194,7 @@ class Options:
 
         Raises InputError for an unknown name, EmptyWindow until the columns are known.
         """
-        if name is not None and name not in self.measure_names:
+        if name is not None and not (isinstance(name, str) and name in self.measure_names):
             raise InputError(f"no measure {name!r} here. Expected one of: {', '.join(self.measure_names)}.")
         if not self.columns:
             raise EmptyWindow("the warehouse has no rows yet: its first batch will fix the columns' types.")

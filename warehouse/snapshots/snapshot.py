@@ -73,6 +73,11 @@ class GroupView:
     live_counts: LiveCounts
 
     @property
+    def last_step(self) -> int:
+        """The newest step in its history; -1 without steps."""
+        return max((marks.run.last for marks in self.runs), default=-1)
+
+    @property
     def measure(self) -> Measure:
         """The measure."""
         return self.projection.measure
@@ -139,6 +144,7 @@ class Snapshot:
     views         the view of each measure, by the measure's name
     group_views   the view of each measure by each group; if it lacks steps, the error `group_view` raises
     keys          the view of each key; if it lacks steps, the error that `keys_view` raises
+    older_keys    views of keys up to a step, where a measure by group lacks newer ones
     system_tables what `contents` returns
     facts         what `info` returns
     """
@@ -149,6 +155,7 @@ class Snapshot:
     views: Mapping[str, View]
     group_views: Mapping[SortedGroups, GroupView | InputError]
     keys: Mapping[KeyCounts, KeysView | InputError]
+    older_keys: Mapping[tuple[KeyCounts, int], KeysView | InputError]
     system_tables: Contents
     facts: Mapping[str, Any]
 
@@ -171,12 +178,16 @@ class Snapshot:
             raise view
         return view
 
-    def keys_view(self, columns: Any = None) -> KeysView:
+    def keys_view(self, columns: Any = None, *, last_step: int | None = None) -> KeysView:
         """The view of the key with these columns, of the first key if None.
+
+        last_step: the newest step that it has, that of the view of a measure by group; None for all steps.
 
         InputError if the warehouse has no such key or no rows yet.
         """
-        view = self.keys[self.options.key_count(columns)]
+        counts = self.options.key_count(columns)
+        older = None if last_step is None else self.older_keys.get((counts, last_step))
+        view = older or self.keys[counts]
         if isinstance(view, InputError):
             raise view
         return view

@@ -48,7 +48,7 @@ class _Current:
 
     views: dict[str, View] = field(default_factory=dict)
     group_views: dict[SortedGroups, GroupView] = field(default_factory=dict)
-    keys: dict[KeyCounts, KeysView] = field(default_factory=dict)
+    keys: dict[tuple[KeyCounts, int], KeysView] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     ledger_ranges: dict[str, list[BatchRange]] | None = None
 
@@ -120,16 +120,24 @@ class SnapshotReader:
             self._current.group_views[projection] = self._read_group_view(projection)
         return self._current.group_views[projection]
 
-    def keys_view(self, columns: Any = None) -> KeysView:
+    def keys_view(self, columns: Any = None, *, last_step: int | None = None) -> KeysView:
         """The view of the key with these columns, of the first key if None, as of the last refresh.
+
+        last_step: the newest step that it has, that of the view of a measure by group; None for all steps.
+            A load commits a step to the keys before it commits it to the groups.
 
         InputError if the warehouse has no such key or no rows yet, or if the keys of old steps are not
         loaded.
         """
         projection = self.options.key_count(columns)
-        if projection not in self._current.keys:
-            self._current.keys[projection] = self._read_keys_view(projection)
-        return self._current.keys[projection]
+        runs, known = self._runs(projection)[0].runs, self._current.keys
+        newest = runs[-1].last if runs else -1
+        if last_step is None or any(run.first <= last_step < run.last for run in runs):  # merged already
+            last_step = newest
+        place = projection, min(last_step, newest)
+        if place not in known:
+            known[place] = self._read_keys_view(*place)
+        return known[place]
 
     def pinned(self) -> Snapshot:
         """The whole state as of the last refresh; the same object until a refresh finds something new."""
@@ -147,6 +155,16 @@ class SnapshotReader:
                     group_views[projection] = self.group_view(projection)
                 except InputError as error:
                     group_views[projection] = error
+            older_keys: dict[tuple[KeyCounts, int], KeysView | InputError] = {}
+            for view in group_views.values():
+                if isinstance(view, GroupView):
+                    counts = self.options.key_count([key.name for key in view.projection.keys])
+                    try:
+                        older = self.keys_view(counts.key.columns, last_step=view.last_step)
+                    except InputError as error:
+                        older_keys[counts, view.last_step] = error
+                    else:
+                        older_keys[counts, view.last_step] = older
             self._current.snapshot = Snapshot(
                 self.store,
                 self.options,
@@ -154,6 +172,7 @@ class SnapshotReader:
                 views,
                 group_views,
                 keys,
+                older_keys,
                 self.contents(),
                 self.info(),
             )
@@ -184,7 +203,7 @@ class SnapshotReader:
             options=self.options,
             last_step=layout.last_step,
             history=tuple(planned_batches(plans, layout.last_step)),
-            live=tuple(self._live_batches(layout)),
+            live=tuple(self._live_batches(layout.last_step)),
             steps=tables.read(self.store, STEPS, steps.existing, steps.cache),
             runs=tuple(
                 (projection.title, self._runs(projection)[1]) for projection in self.options.projections
@@ -239,7 +258,9 @@ class SnapshotReader:
     def _read_options(self) -> None:
         self._events = tables.open_table(self.store, EVENTS)
         self.options: Options = read_options(self.store, self._events)
-        self._runs_tables = [projection.runs_table for projection in self.options.projections]
+        # Keys last: those of a group have at least the steps of the group, as a load commits them first.
+        projections = sorted(self.options.projections, key=lambda one: isinstance(one, KeyCounts))
+        self._runs_tables = [projection.runs_table for projection in projections]
 
     def _update(self, name: str) -> bool:
         return self._opened.setdefault(name, OpenedTable(self.store, name)).update()
@@ -251,7 +272,7 @@ class SnapshotReader:
     def _read_view(self, measure: Measure) -> View:
         values = SortedValues(measure)
         layout, _ = self._runs(values)
-        batches = self._live_batches(layout)
+        batches = self._live_batches(layout.last_step)
         return View(
             measure=measure,
             versions=self._versions(values),
@@ -265,7 +286,7 @@ class SnapshotReader:
     def _read_group_view(self, projection: SortedGroups) -> GroupView:
         layout, _ = self._runs(projection)
         self._check_loaded(projection, layout.last_step)
-        batches = self._live_batches(layout)
+        batches = self._live_batches(layout.last_step)
         rows = self._live_rows(projection.measure, batches)
         return GroupView(
             projection=projection,
@@ -275,14 +296,13 @@ class SnapshotReader:
             live_counts={(row.batches, row.tick): row.rows for row in rows},
         )
 
-    def _read_keys_view(self, counts: KeyCounts) -> KeysView:
-        layout, _ = self._runs(counts)
-        self._check_loaded(counts, layout.last_step)
-        batches = self._live_batches(layout)
+    def _read_keys_view(self, counts: KeyCounts, last_step: int) -> KeysView:
+        self._check_loaded(counts, self._runs(counts)[0].last_step)
+        batches = self._live_batches(last_step)
         return KeysView(
             projection=counts,
             versions=self._versions(counts),
-            runs=self.marks(counts),
+            runs=tuple(marks for marks in self.marks(counts) if marks.run.last <= last_step),
             batches=tuple(batches),
             live=self._live_keys(batches, counts.ledger_field),
         )
@@ -317,9 +337,9 @@ class SnapshotReader:
         names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
         return {role: self._opened[name].version for role, name in names.items()}
 
-    def _live_batches(self, layout: Layout) -> list[BatchRange]:
-        """The ranges of the ledger that the steps in history do not cover."""
-        loaded = planned_batches(self._plans(), layout.last_step)
+    def _live_batches(self, last_step: int) -> list[BatchRange]:
+        """The ranges of the ledger that the steps up to `last_step` do not cover."""
+        loaded = planned_batches(self._plans(), last_step)
         return ledger_table.live_ranges(chain.from_iterable(self._ledger_ranges().values()), loaded)
 
     def _ledger_ranges(self) -> dict[str, list[BatchRange]]:
