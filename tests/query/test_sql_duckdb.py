@@ -112,9 +112,9 @@ def test_questions_are_functions(wh: query.Warehouse) -> None:
         ],
         "SELECT count FROM key_range('A', 'B')": [(sum(n for key, n in keys.items() if "A" <= key < "B"),)],
         "SELECT count FROM self_join()": [(sum(count * count for count in keys.values()),)],
-        "SELECT count, least, most FROM distinct()": [(len(keys),) * 3],
-        "SELECT count FROM distinct('exact', INTERVAL 7 DAYS)": [(len(BOTH.last_days(7).keys()),)],
-        "SELECT sum(count)::INT FROM distinct(last => '7 days', every => '1 day')": [
+        'SELECT count, least, most FROM "distinct"()': [(len(keys),) * 3],
+        "SELECT count FROM \"distinct\"('exact', INTERVAL 7 DAYS)": [(len(BOTH.last_days(7).keys()),)],
+        "SELECT sum(count)::INT FROM \"distinct\"(last => '7 days', every => '1 day')": [
             (len({(row["time"].date(), row["origin"]) for row in BOTH.last_days(7).rows}),)
         ],
         "SELECT count FROM new_keys(since => DATE '2001-02-01')": [(len(NEW - OLD),)],
