@@ -189,16 +189,24 @@ class LiveSide:
         if self.combined is None or not len(names):
             return LiveCounts(zero.astype(np.float64), zero, zero, zero)
         hashed = digests(names)
-        cells = self.combined.hashes.cells_of(hashed)
-        highest = self.highest[:, cells].min(axis=1)  # (parts, names)
+        least, most = self.by_part(names)
+        low, high = least.sum(axis=0), most.sum(axis=0)
+        sketched = self.combined.points(hashed)
+        return LiveCounts(np.clip(sketched.estimate, low, high), low, high, np.clip(sketched.lo, low, high))
+
+    def by_part(self, names: Names) -> tuple[Ints, Ints]:
+        """Certain bounds (least, most) of the rows of names, which ascend, in each part: (parts, names)."""
+        if self.combined is None:
+            none = np.zeros((0, len(names)), np.int64)
+            return none, none
+        cells = self.combined.hashes.cells_of(digests(names))
+        highest = self.highest[:, cells].min(axis=1)
         most, least = np.minimum(highest, (self.floors - 1)[:, None]), np.zeros_like(highest)
         entries, column = self._entries_of(names)
         owners = self.owners[entries]
         most[owners, column] = np.minimum(highest[owners, column], self.most[entries])
         least[owners, column] = self.known[entries]
-        low, high = least.sum(axis=0), most.sum(axis=0)
-        sketched = self.combined.points(hashed)
-        return LiveCounts(np.clip(sketched.estimate, low, high), low, high, np.clip(sketched.lo, low, high))
+        return least, most
 
     def _entries_of(self, names: Names) -> tuple[Ints, Ints]:
         """The indices of all listing entries of the names, and the index of the name of each entry."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.warehouse.keyworld import TINY, TYPES, KeyWorld
 from tests.warehouse.test_keys import rows_of
 from tidemark import warehouse
-from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at, name_sizes
+from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.projections import key_marks, persistent_keys
@@ -125,11 +125,11 @@ def test_any_division_of_the_rows_lists_the_same(rows: Any, cuts: list[int], fil
         found = join_persistent(LONG, parts, totals)
         stored = persistent_keys.to_arrow(LONG, found)
         again = persistent_keys.from_arrow(LONG, stored, totals.ticks)
-        names = sorted_rows.names[sorted_rows.codes].tolist()
+        names = [name_at(sorted_rows.names, int(code)) for code in sorted_rows.codes]
         pairs = dict(
             zip(zip(names, sorted_rows.ticks.tolist(), strict=True), sorted_rows.counts.tolist(), strict=True)
         )
-        sizes = dict(zip(sorted_rows.names.tolist(), name_sizes(sorted_rows.names).tolist(), strict=True))
+        sizes = dict.fromkeys(names, 8)
         for one in (found, again):
             assert (one.floor, one.complete.tolist(), listed(one)) == expected(
                 Counter(pairs), sizes, totals, limits
@@ -140,10 +140,9 @@ def test_any_division_of_the_rows_lists_the_same(rows: Any, cuts: list[int], fil
 
 def test_keys_at_the_edges_of_files_are_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join that takes the edges of files for whole keys is found by verify."""
-    real = key_marks.join_persistent
 
     def forgets_edges(key: Any, parts: Any, totals: Any) -> PersistentKeys:
-        return real(key, parts[:1], totals)
+        return join_persistent(key, parts[:1], totals)
 
     for broken in (False, True):
         with monkeypatch.context() as patch:
