@@ -37,6 +37,8 @@ def draw_presence(axes: Axes, answers: Sequence[PersistenceAnswer]) -> None:
     window = answers[0].window
     if window is not None and None not in window:
         axes.set_xlim(*window)
+    if any(answer.maybe for answer in answers):
+        axes.legend(loc="lower right", fontsize="small")
     texts = [f"{text_of(answer.value)}  {answer.slots:,}/{answer.window_slots:,}" for answer in answers]
     axes.set_yticks(range(len(answers)), texts)
     axes.set_ylim(len(answers) - 0.5, -0.5)
