@@ -239,7 +239,7 @@ def _measure_load(spark: SparkSession, section: Section, folder: Path, part: Row
             if not turn:
                 warehouse.create(spark, uri, ["value"], key="user", time="time", schema=frame)
             for collector, add in adds.items():
-                collector.add = add if kind == "with" else _nothing  # type: ignore[attr-defined]
+                collector.add = add if kind == "with" else _nothing  # type: ignore[method-assign]
             found[kind], _ = timed(partial(warehouse.load, None, uri, source, batch=f"{turn}"))
         for kind, seconds in found.items() if turn else ():
             times[kind].append(seconds)

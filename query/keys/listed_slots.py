@@ -146,10 +146,10 @@ def starts_of(rows: KeyRows) -> Ints:
     return np.append(rows.starts(), len(rows)).astype(np.int64)
 
 
-def possible_names(sources: Sequence[Source], others: Names, window: Window, least: int) -> Names:
-    """The names that sources list and that may be in `least` slots of them, and of `others` those, too.
+def possible_names(sources: Sequence[Source], others: Names, window: Window) -> tuple[Names, Ints]:
+    """The names with listed rows in the window and `others`, ascending, and the most slots of each.
 
-    Ascending. Names that no source lists are left out: they are in at most the sum of the slacks.
+    Any other name is in at most the sum of the slacks.
     """
     slack = sum(source.slack for source in sources)
     parts, counts, excluded = [others], [np.zeros(len(others), np.int64)], [np.zeros(len(others), np.int64)]
@@ -162,8 +162,9 @@ def possible_names(sources: Sequence[Source], others: Names, window: Window, lea
         excluded.append(np.where(source.whole[there], source.slack, 0))
     names, places = unify_names(parts)
     code = np.concatenate(places)
-    most = np.zeros(len(names), np.int64)
+    most = np.full(len(names), slack)
     np.add.at(most, code, np.concatenate(counts) - np.concatenate(excluded))
     used = np.zeros(len(names), bool)  # `unify_names` may add numbers between the names
     used[code] = True
-    return take_names(names, np.flatnonzero(used & (most + slack >= least)))
+    kept = np.flatnonzero(used)
+    return take_names(names, kept), most[kept]

@@ -25,11 +25,11 @@ from tidemark.query.answers.key_answers import KeyScope
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.keys.frequencies import KeyQuestion, least_of_share, scope_fields
 from tidemark.query.keys.key_scan import rows_of_frequent_slots
-from tidemark.query.keys.listed_slots import Source, possible_names
+from tidemark.query.keys.listed_slots import Source
 from tidemark.query.keys.live_slots import MAYBE, PRESENT
 from tidemark.query.keys.slot_presence import UNLIMITED, Evidence, Presence, live_source
 from tidemark.query.keys.slots import Slots
-from tidemark.warehouse.columns.keys import Names, name_at, names_from, no_names, take_names
+from tidemark.warehouse.columns.keys import Names, name_at, names_from, take_names
 from tidemark.warehouse.errors import InputError
 
 CELLS = 2**24  # of names and slots that are in memory at once
@@ -47,13 +47,10 @@ def persistent(question: KeyQuestion, slots: Slots, alpha: Any, most: Any) -> li
         return []
     most_rows = UNLIMITED if most is None else most
     evidence = Evidence.of(question, slots)
-    slack = sum(source.slack for source in evidence.sources) + evidence.live_most
-    if slack < least:
-        names = possible_names(
-            evidence.sources, evidence.live_names, evidence.history.window, least - evidence.live_most
-        )
-    else:
-        evidence, names = _scanned(evidence, least)
+    names, unlisted = evidence.candidates(least)
+    if unlisted >= least:
+        evidence = _scanned(evidence, least)
+        names, _ = evidence.candidates(least)
     answers: list[PersistentAnswer] = []
     for part in _in_parts(names, len(evidence.columns)):
         found = evidence.presence(part, least, most_rows)
@@ -85,15 +82,14 @@ def persistence(question: KeyQuestion, slots: Slots, values: Sequence[Any]) -> l
     ]
 
 
-def _scanned(evidence: Evidence, least: int) -> tuple[Evidence, Names]:
-    """The evidence of all rows of the keys that have `least` slots, and these keys."""
+def _scanned(evidence: Evidence, least: int) -> Evidence:
+    """The evidence of all rows of the keys that have `least` slots."""
     question, slots, history = evidence.question, evidence.slots, evidence.history
     live = live_source(question)
     rows = rows_of_frequent_slots(history, live.rows, slots.of, least)
     sources = [Source.read(rows, timed=False), live]
     rows_read = sum(share.marks.rows for share in history.shares) + len(live.rows)
-    found = Evidence.joined(question, slots, history, sources, None, rows_read)
-    return found, possible_names(sources, no_names(question.view.key), history.window, least)
+    return Evidence.joined(question, slots, history, sources, None, rows_read)
 
 
 def _in_parts(names: Names, columns: int) -> Iterator[Names]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.keys.frequencies import KeyQuestion, all_live_rows
 from tidemark.query.keys.key_blocks import KeyHistory, rows_of_names
-from tidemark.query.keys.listed_slots import Source
+from tidemark.query.keys.listed_slots import Source, possible_names
 from tidemark.query.keys.live_slots import ABSENT, MAYBE, PRESENT, LiveSlots, States
 from tidemark.query.keys.slots import Slots
 from tidemark.warehouse.columns.keys import Names, no_names, take_names
@@ -98,7 +98,7 @@ class Evidence:
         else:
             side = question.live
             samples = question.samples([part.live for part in side.parts])
-            live = LiveSlots(side, samples, question.window.partial_ticks)
+            live = LiveSlots.of(side, samples, question.window.partial_ticks, slots)
         return cls.joined(question, slots, history, sources, live, rows_read)
 
     @classmethod
@@ -120,10 +120,14 @@ class Evidence:
         columns = np.unique(slots.of(joined))
         return cls(question, slots, history, sources, live, columns, rows_read)
 
-    @property
-    def live_most(self) -> int:
-        """The most live slots of a key beyond those of the sources."""
-        return 0 if self.live is None else len(np.unique(self.slots.of(self.live.ticks)))
+    def candidates(self, least: int) -> tuple[Names, int]:
+        """The listed names that may be in `least` slots, ascending; and the most slots of any other key."""
+        names, most = possible_names(self.sources, self.live_names, self.history.window)
+        unlisted = sum(source.slack for source in self.sources)
+        if self.live is not None:
+            live_most, live_unlisted = self.live.most_slots(names)
+            most, unlisted = most + live_most, unlisted + live_unlisted
+        return take_names(names, np.flatnonzero(most >= least)), unlisted
 
     @property
     def live_names(self) -> Names:
@@ -135,7 +139,7 @@ class Evidence:
 
         names: ascending.
         """
-        table, slack = self._from_memory(names)
+        table, slack = self._from_memory(names, count_rows=most_rows < UNLIMITED)
         possible = np.flatnonzero((table.most + slack.sum(axis=0) >= least) & (table.rows_least <= most_rows))
         table, slack = table.at(possible), slack[:, possible]
         wanted = {
@@ -147,8 +151,10 @@ class Evidence:
             self._add(table, *rows_of_names(self.history, table.names, wanted))
         return table.at(np.flatnonzero((table.most >= least) & (table.rows_least <= most_rows)))
 
-    def _from_memory(self, names: Names) -> tuple[Presence, Ints]:
+    def _from_memory(self, names: Names, *, count_rows: bool) -> tuple[Presence, Ints]:
         """The presence of names as far as memory has it, and the further slots in each source.
+
+        count_rows: whether live rows are counted.
 
         The second array has the shape (sources, names). Rows of a source that has further ones do not count
         yet.
@@ -167,10 +173,11 @@ class Evidence:
             slack[number] = np.where(whole, 0, source.slack)
             self._add(table, index, ticks, np.where(whole[index], counts, 0), timed=source.timed)
         if self.live is not None:
-            self.live.fill(table.states, self.columns, names, self.slots)
-            counted = self.live.side.count(names)
-            np.add(table.rows_least, counted.least, out=table.rows_least)
-            np.add(table.rows_most, counted.most, out=table.rows_most)
+            self.live.fill(table.states, self.columns, names)
+            if count_rows:
+                counted = self.live.side.count(names)
+                np.add(table.rows_least, counted.least, out=table.rows_least)
+                np.add(table.rows_most, counted.most, out=table.rows_most)
         return table, slack
 
     def _add(self, table: Presence, index: Ints, ticks: Ints, counts: Ints, *, timed: bool = False) -> None:
