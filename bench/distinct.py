@@ -1,10 +1,10 @@
-"""Part `distinct`: numbers of distinct keys: how long questions take, how far they err, what they cost."""
+"""Part `distinct`: distinct and persistent keys: times of questions, errors, and what they cost."""
 
 from __future__ import annotations
 
 import shutil
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,9 @@ from bench.engines import Duck
 from bench.latency import DAYS, MS, Filled, Sizes, fill, timed
 from bench.report import Section, say
 from tidemark import query, warehouse
-from tidemark.warehouse.projections import distinct_keys
+from tidemark.warehouse.integrity.sealed_files import SealedFile
+from tidemark.warehouse.projections.distinct_keys import DistinctCollector
+from tidemark.warehouse.projections.persistent_keys import PersistentCollector
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 
 WEEK = 7
@@ -41,7 +43,9 @@ def run(spark: SparkSession, work: Path, sizes: Sizes) -> Section:
     say("    answers about distinct keys are right")
     section.add("relative error, median of 40 windows", statistics.median(errors) * 100, "%", 1)
     section.add("relative error, greatest of 40 windows", max(errors) * 100, "%")
+    _assert_persistent(wh, truth)
     _measure(section, wh, made, truth, max(3, sizes.questions // 10))
+    _measure_persistent(section, wh, made, truth, max(3, sizes.questions // 10))
     _measure_size(section, made)
     _measure_load(spark, section, folder, made.history[0])
     section.text(
@@ -67,6 +71,13 @@ class Truth:
                 days = part.times() // DAY_US
                 there[part.users()[(days >= first) & (days < stop)]] = True
         return there
+
+    def days_of_visitors(self, first: int, stop: int) -> NDArray[np.int64]:
+        """On how many of the days first..stop, the end exclusive, each visitor has rows; shape (USERS,)."""
+        found = np.zeros(USERS, np.int64)
+        for day in range(first, stop):
+            found += self.visitors(day, day + 1)
+        return found
 
 
 def _between(first: int, stop: int) -> Edges:
@@ -97,6 +108,22 @@ def _assert_answers(wh: Any, truth: Truth) -> list[float]:
             assert number.least <= right <= number.most, (mode, found, rights)
             assert mode == "approximate" or number.count == right
     return errors
+
+
+def _assert_persistent(wh: Any, truth: Truth) -> None:
+    """No persistent visitor is missed, the bounds hold, and exact answers are exact; also of rare ones."""
+    first, least = STOP - MONTH, MONTH * 8 // 10
+    days = truth.days_of_visitors(first, STOP)
+    right = set(np.flatnonzero(days >= least).tolist())
+    window = _between(first, STOP)
+    found = {answer.value: answer for answer in wh.persistent(0.8, between=window)}
+    assert right <= set(found), f"{len(right - set(found))} persistent visitors are missing"
+    for visitor, answer in found.items():
+        assert answer.lo <= days[visitor] <= answer.hi, (visitor, answer, days[visitor])
+        assert not answer.certain or visitor in right
+    exact = wh.persistent(0.8, between=window, mode="exact")
+    assert {answer.value: answer.slots for answer in exact} == {one: days[one] for one in right}
+    say(f"    {len(right):,} visitors come on {least} of {MONTH} days, {len(found):,} may do so")
 
 
 def _median(turns: int, work: Callable[[int], Any]) -> float:
@@ -144,12 +171,29 @@ def _measure(section: Section, wh: Any, made: Filled, truth: Truth, turns: int) 
     section.add("decoded samples and rows in memory", wh.info()["memory"]["used"] / 1e6, "MB")
 
 
+def _measure_persistent(section: Section, wh: Any, made: Filled, truth: Truth, turns: int) -> None:
+    """The last 30 days, asked anew each time: answers are not cached, the listings of runs are."""
+    duck = Duck(DeltaTable(f"{made.uri}/events").file_uris())
+    window = _between(STOP - MONTH, STOP)
+    ours = _median(turns, lambda _: wh.persistent(0.8, between=window))
+    section.add("persistent(0.8), last 30 days, median", ours, "ms", 200)
+    least, since = MONTH * 8 // 10, (STOP - MONTH) * DAY_US
+    right = int((truth.days_of_visitors(STOP - MONTH, STOP) >= least).sum())
+    assert duck.persistent("user", "time", since, least) == right
+    theirs = _median(2, lambda _: duck.persistent("user", "time", since, least))
+    section.add("DuckDB GROUP BY HAVING / persistent, last 30 days", theirs / ours, "x", 20, at_least=True)
+    exact = _median(2, lambda _: wh.persistent(0.8, between=window, mode="exact"))
+    section.add("persistent(0.8), last 30 days, exact", exact, "ms")
+    rare = _median(turns, lambda _: wh.persistent(0.8, between=window, most=60))
+    section.add("persistent(0.8) with at most 60 rows, last 30 days", rare, "ms")
+
+
 def _count(duck: Duck, since: int, _: int) -> int:
     return duck.distinct("user", "time", since * DAY_US)
 
 
 def _measure_size(section: Section, made: Filled) -> None:
-    """The bytes of samples in the ledger and in the marks."""
+    """The bytes of samples in the ledger, and of samples and listings in the marks."""
     ledger = DeltaTable(f"{made.uri}/ledger").file_uris()
     sizes = [
         len(sample)
@@ -163,19 +207,29 @@ def _measure_size(section: Section, made: Filled) -> None:
     view = open_snapshot(made.uri).keys_view()
     samples = [marks.distinct() for marks in view.runs]
     greatest = max(len(sample.sample.to_bytes()) for sample in samples if sample is not None)
-    section.add("a sample in the marks of a run, greatest", greatest / 1e6, "MB", 1)
+    section.add("a sample in the marks of a run, greatest", greatest / 1e6, "MB")
+    marks = DeltaTable(f"{made.uri}/key_marks").file_uris()
+    both = max(_bytes_of_groups(file, ("distinct", "persistent")) for file in marks)
+    section.add("sample and persistent keys in the marks of a run, greatest", both / 1e6, "MB", 1)
+
+
+def _bytes_of_groups(file: str, wanted: Sequence[str]) -> int:
+    """The bytes of some row groups of a marks file."""
+    marks = SealedFile(pq.ParquetFile(file.removeprefix("file://")))
+    groups = [marks.metadata.row_group(i) for i, name in enumerate(marks.names) if name in wanted]
+    return sum(group.column(i).total_compressed_size for group in groups for i in range(group.num_columns))
 
 
 def _measure_load(spark: SparkSession, section: Section, folder: Path, part: Rows) -> None:
-    """The seconds that samples add to a load of one step, against a plain Delta write of the same rows.
+    """The seconds that samples and persistent keys add to a load, against a plain write of the same rows.
 
-    Both loads run in this process, where the collector of samples can be left out.
+    Both loads run in this process, where the collectors can be left out.
     """
     source = folder / "one"
     part.write(source, files=2, columns=("user",))
     frame = spark.read.parquet(str(source))
     times: dict[str, list[float]] = {"plain": [], "without": [], "with": []}
-    add = distinct_keys.DistinctCollector.add
+    adds = {kind: kind.add for kind in (DistinctCollector, PersistentCollector)}
     for turn in range(4):
         found = {
             "plain": timed(lambda: frame.write.format("delta").mode("append").save(str(folder / "plain")))[0]
@@ -184,17 +238,21 @@ def _measure_load(spark: SparkSession, section: Section, folder: Path, part: Row
             uri = folder / kind
             if not turn:
                 warehouse.create(spark, uri, ["value"], key="user", time="time", schema=frame)
-            distinct_keys.DistinctCollector.add = add if kind == "with" else _nothing  # type: ignore[method-assign]
+            for collector, add in adds.items():
+                collector.add = add if kind == "with" else _nothing  # type: ignore[method-assign]
             found[kind], _ = timed(partial(warehouse.load, None, uri, source, batch=f"{turn}"))
         for kind, seconds in found.items() if turn else ():
             times[kind].append(seconds)
     plain, without, with_samples = (statistics.median(found) for found in times.values())
     section.add(f"a plain Delta write of {part.rows:,} rows", plain, "s")
     section.add(
-        "what samples add to a load / a plain Delta write", (with_samples - without) / plain, "x", 0.1
+        "what samples and persistent keys add to a load / a plain Delta write",
+        (with_samples - without) / plain,
+        "x",
+        0.1,
     )
-    say(f"    load without samples {without:.2f} s, with them {with_samples:.2f} s")
+    say(f"    load without samples and persistent keys {without:.2f} s, with them {with_samples:.2f} s")
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Stands in for the collector of samples."""
+    """Stands in for a collector."""

@@ -71,6 +71,17 @@ class Duck:
         assert found is not None
         return int(found[0])
 
+    def persistent(self, column: str, time: str, since_us: int, least: int) -> int:
+        """How many values of a column have rows in at least `least` ticks since a time."""
+        asked = (
+            f'SELECT count(*) FROM (SELECT "{column}" FROM read_parquet(?) '
+            f'WHERE "{time}" >= make_timestamptz(?::BIGINT) '
+            'GROUP BY 1 HAVING count(DISTINCT "_tick") >= ?)'
+        )
+        found = self._connection.execute(asked, [self._files, since_us, least]).fetchone()
+        assert found is not None
+        return int(found[0])
+
     def largest_groups(
         self, phi: float, column: str, time: str, since_us: int, k: int
     ) -> list[tuple[Any, Any, int]]:

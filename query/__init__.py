@@ -22,6 +22,7 @@ from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, O
 from tidemark.query.answers.info import Info
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
+from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.reading.memory_cache import parse_bytes
 from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
@@ -121,6 +122,16 @@ def companion(name: str, **options: Any) -> CompanionAnswer:
     return _current().companion(name, **options)
 
 
+def persistent(alpha: Any, **options: Any) -> Answers[PersistentAnswer]:
+    """See `Warehouse.persistent`."""
+    return _current().persistent(alpha, **options)
+
+
+def persistence(value: Any, **options: Any) -> Any:
+    """See `Warehouse.persistence`."""
+    return _current().persistence(value, **options)
+
+
 def info() -> Info:
     """See `Warehouse.info`."""
     return _current().info()
@@ -158,6 +169,8 @@ __all__ = [
     "KeyNumber",
     "NotAWarehouse",
     "OverlapAnswer",
+    "PersistenceAnswer",
+    "PersistentAnswer",
     "RankAnswer",
     "TidemarkError",
     "Warehouse",
@@ -171,6 +184,8 @@ __all__ = [
     "new_keys",
     "open",
     "overlap",
+    "persistence",
+    "persistent",
     "quantile",
     "rank",
     "register_duckdb",

@@ -57,7 +57,10 @@ class Warehouse(Reader):
 
     @property
     def plot(self) -> Plots:
-        """Figures: `plot.cdf()`, `quantiles`, `histogram`, `top` and `distinct`; they need matplotlib."""
+        """Figures: `plot.cdf()`, `quantiles`, `histogram`, `top`, `distinct`, `persistence`.
+
+        They need matplotlib.
+        """
         return Plots(self)
 
     def sql(self, statement: str, *, params: Any = None) -> DuckDBPyRelation:

@@ -171,6 +171,14 @@ class Whole(RuleBasedStateMachine):
             assert all(10 * true[key] >= 3 * true.total() for key, one in heavy.items() if one.certain)
             distinct = self.reader.distinct(between=between, mode=mode)
             assert (distinct.least, distinct.most, distinct.N) == (len(true), len(true), true.total())
+            for slots in self.reader.persistence(keys, between=between, mode=mode):
+                days = {
+                    tick
+                    for value, tick in self.rows
+                    if plain(value) == plain(slots.value)
+                    and (window is None or window[0] <= tick < window[1])
+                }
+                assert slots.lo == slots.slots == slots.hi == len(days)
         joined = self.reader.self_join(between=between).count
         assert joined == sum(count * count for count in true.values())
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidemark.jobs.ask.quantiles import parse_between, parse_phi, print_answers, window_and_mode
+from tidemark.jobs.ask.quantiles import (
+    parse_between,
+    parse_phi,
+    parse_span,
+    print_answers,
+    window_and_mode,
+)
 from tidemark.warehouse.columns.text_values import parse_columns, parse_key
 
 if TYPE_CHECKING:
@@ -46,6 +52,25 @@ def overlap(given: argparse.Namespace) -> int:
         return wh.overlap(a, b, key=parse_key_columns(given), mode=given.mode)
 
     return print_answers(given, ask)
+
+
+def persistent(given: argparse.Namespace) -> int:
+    """Runs `tidemark persistent`."""
+    return print_answers(
+        given,
+        lambda wh: wh.persistent(parse_phi(given.alpha), most=given.most, **slot_options(wh, given)),
+    )
+
+
+def persistence(given: argparse.Namespace) -> int:
+    """Runs `tidemark persistence`."""
+    return print_answers(given, lambda wh: wh.persistence(_parse_keys(wh, given), **slot_options(wh, given)))
+
+
+def slot_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of the Python API that questions about slots have."""
+    options = {name: value for name, value in key_options(wh, given).items() if name != "every"}
+    return {**options, "slot": parse_span(given.slot)}
 
 
 def key_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:

@@ -73,9 +73,9 @@ def histogram(given: argparse.Namespace) -> int:
 def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments `last`, `between`, `every` and `mode` of the Python API."""
     return {
-        "last": _span(given.last),
+        "last": parse_span(given.last),
         "between": parse_between(wh, given.between),
-        "every": _span(getattr(given, "window_every", None)),
+        "every": parse_span(getattr(given, "window_every", None)),
         "mode": given.mode,
     }
 
@@ -96,7 +96,7 @@ def parse_between(wh: query.Warehouse, edges: list[str] | None) -> Any:
     return edges and tuple(_edge(wh, text) for text in edges)
 
 
-def _span(text: str | None) -> Any:
+def parse_span(text: str | None) -> Any:
     """A duration, or a number of steps."""
     return int(text) if text and text.isdecimal() else text
 

@@ -366,13 +366,18 @@ def overlap(args: argparse.ArgumentParser) -> None:
 
 def frequency(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark freq`."""
+    keys(args)
+    key_question(args)
+
+
+def keys(args: argparse.ArgumentParser) -> None:
+    """Keys, at least one."""
     args.add_argument(
         "value",
         nargs="+",
         metavar="KEY",
         help="a key, written in the type of its column; of several columns ATL,SEA",
     )
-    key_question(args)
 
 
 def hitters(args: argparse.ArgumentParser) -> None:
@@ -385,6 +390,33 @@ def top(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark top`."""
     how_many(args, 10)
     key_question(args)
+
+
+def persistent(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark persistent`."""
+    args.add_argument(
+        "alpha", metavar="ALPHA", help="a share of the slots of the window, above 0 and at most 1"
+    )
+    slots(args)
+    args.add_argument("--most", type=int, metavar="ROWS", help="only keys with at most that many rows")
+
+
+def persistence(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark persistence`."""
+    keys(args)
+    slots(args)
+
+
+def slots(args: argparse.ArgumentParser) -> None:
+    """The window of a query about keys, and its slots."""
+    window(args)
+    args.add_argument(
+        "--slot",
+        metavar="SPAN",
+        help="the width of a slot (1h, 1d ...), a multiple of the tick, which is the default; in UTC, weeks "
+        "start on Mondays; a number of steps if the warehouse has no time column",
+    )
+    key_and_mode(args)
 
 
 def how_many(args: argparse.ArgumentParser, default: int) -> None:

@@ -263,6 +263,35 @@ those of `tidemark distinct`.""",
         "tidemark.jobs.ask.keys:overlap",
     ),
     Command(
+        "persistent",
+        "the keys that are there nearly all the time",
+        """\
+Every key that has rows in at least a share ALPHA of the slots of the window, most slots first. No such key is
+missed. `lo` and `hi` are certain bounds of the number of its slots. `certain` means that the key surely
+reaches the share; the others may reach it. With --most only keys that have few rows: they are persistent and
+rare.""",
+        (
+            "tidemark persistent 0.8 -w flights --last 30d",
+            "tidemark persistent 1 -w flights --last 8w --slot 1w --most 100",
+        ),
+        command_options.persistent,
+        "tidemark.jobs.ask.keys:persistent",
+    ),
+    Command(
+        "persistence",
+        "in how many slots of the window a key has rows",
+        """\
+For each key the number of slots of the window in which it has rows, with certain bounds `lo` and `hi`. Keys
+are
+written as for `tidemark freq`.""",
+        (
+            "tidemark persistence ATL ORD -w flights --last 30d",
+            "tidemark persistence ATL -w flights --slot 7d --mode exact --json | jq '.answers[0].slots'",
+        ),
+        command_options.persistence,
+        "tidemark.jobs.ask.keys:persistence",
+    ),
+    Command(
         "plot",
         "pictures of answers with their certified bands",
         "Draws answers into a file in the format of its extension: png, svg or pdf. Needs matplotlib.",

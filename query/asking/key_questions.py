@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tidemark.query.asking.session import Session
 from tidemark.query.keys.frequencies import MODES, KeyQuestion
 from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
+from tidemark.query.keys.slots import Slots, slots_of
 from tidemark.query.quantiles.questions import check_mode
 from tidemark.query.reading.windows import shown_window, split_window, tick_range
 from tidemark.warehouse.errors import InputError
@@ -71,6 +72,21 @@ def ask_overlap(
     return _ask(session, requests[0], windows, lambda questions: answer(*questions))
 
 
+def ask_slots(
+    session: Session, request: KeyRequest, slot: Any, answer: Callable[[KeyQuestion, Slots], T]
+) -> T:
+    """The result of `answer` for the window without its open sides, and its slots."""
+    mode, tick_us = check_mode(request.mode, MODES), session.options.tick_us
+
+    def answers(view: KeysView) -> T:
+        window = key_window(view, request.last, request.between, tick_us)
+        window, slots = slots_of(window, tick_range(view), slot, tick_us)
+        return answer(key_question(session, view, window, mode), slots)
+
+    result: T = session.answer_from(lambda: newest_keys_view(session, request.key), answers)
+    return result
+
+
 def _ask(
     session: Session,
     request: KeyRequest,
@@ -123,6 +139,8 @@ def key_question(session: Session, view: KeysView, window: KeyWindow, mode: str)
         window_keys=lambda: session.samples.window_keys(
             view, window, lambda: _live_rows(session, view, window)
         ),
+        listing=lambda marks: session.listings.of(view, marks),
+        samples=session.samples.live_samples,
     )
 
 

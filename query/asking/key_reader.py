@@ -1,4 +1,4 @@
-"""The questions about keys: rows of a key, the most frequent keys, the number of distinct keys."""
+"""The questions about keys: rows of a key, frequent keys, numbers of distinct keys, persistent keys."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from collections.abc import Callable
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapAnswer
-from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
 from tidemark.query.answers.measure_answers import Answers
+from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.asking.asked import Asked, answers_of
-from tidemark.query.asking.key_questions import KeyRequest, ask_key, ask_new_keys, ask_overlap
+from tidemark.query.asking.key_questions import (
+    KeyRequest,
+    ask_key,
+    ask_new_keys,
+    ask_overlap,
+    ask_slots,
+)
 from tidemark.query.asking.session import Session
 from tidemark.query.keys.distinct_keys import distinct, new_keys, overlap
 from tidemark.query.keys.frequencies import (
@@ -22,6 +29,8 @@ from tidemark.query.keys.frequencies import (
     self_join,
     top,
 )
+from tidemark.query.keys.persistent_keys import persistence, persistent, slot_scope
+from tidemark.query.keys.slots import Slots
 from tidemark.query.quantiles.questions import is_sequence
 
 KeyMode = Literal["approximate", "exact"]
@@ -234,6 +243,68 @@ class KeyReader:
         request = KeyRequest(key, last, between, every, mode)
         lists = [[answer] for answer in ask_new_keys(self._session, request, new_keys)]
         return Asked(lists, windows=every is not None).answers(DistinctAnswer, one=True)
+
+    def persistent(
+        self,
+        alpha: Any,
+        *,
+        key: Any = None,
+        last: Any = None,
+        between: Any = None,
+        slot: Any = None,
+        most: int | None = None,
+        mode: KeyMode = "approximate",
+    ) -> Answers[PersistentAnswer]:
+        """Every key that has rows in at least a share alpha of the window's slots, most slots first.
+
+        alpha: the share of the slots, 0 < alpha <= 1; all slots of the window count, also empty ones.
+        slot: a tick (None), or a duration that is a multiple of it, such as "7d"; slots start at multiples of
+            it since 1970 in UTC, weeks on Mondays, and the first and the last one end where the window does.
+            Without a time column a number of steps.
+        most: the most rows that a key may have in the window; None for no limit. So rare keys are found that
+            nevertheless come every day.
+
+        No such key is missing. `lo` and `hi` are certain. A key that may be in fewer slots, or have more rows
+        than `most`, has `certain` False. An open side of the window ends at the data; rows without a time are
+        in no slot. The marks list the keys of many ticks. Other rows of candidates are looked up, one or two
+        blocks per run and key. If a key that no marks list can reach alpha, the keys' blocks are all read,
+        and `rows_scanned` says how many rows that were. Raises InputError if the warehouse has no key.
+        """
+
+        def ask(question: KeyQuestion, slots: Slots) -> tuple[list[PersistentAnswer], KeyScope]:
+            return persistent(question, slots, alpha, most), slot_scope(question)
+
+        request = KeyRequest(key, last, between, None, mode)
+        found, scope = ask_slots(self._session, request, slot, ask)
+        return answers_of(found, PersistentAnswer, next(iter(found), scope))
+
+    def persistence(
+        self,
+        value: Any,
+        *,
+        key: Any = None,
+        last: Any = None,
+        between: Any = None,
+        slot: Any = None,
+        mode: KeyMode = "approximate",
+    ) -> Any:
+        """In how many slots of the window the key has rows, and in which.
+
+        value: as in `frequency`. slot: as in `persistent`.
+
+        Returns one PersistenceAnswer for a value, Answers in the order of the sequence otherwise. Exact in
+        history; `lo` and `hi` are certain. Reads one or two blocks per run and key that the marks do not
+        list.
+        """
+        several = is_sequence(value) and not (isinstance(value, tuple) and self._has_parts(key))
+        values = list(value) if several else [value]
+
+        def ask(question: KeyQuestion, slots: Slots) -> tuple[list[PersistenceAnswer], KeyScope]:
+            return persistence(question, slots, values), slot_scope(question)
+
+        request = KeyRequest(key, last, between, None, mode)
+        found, scope = ask_slots(self._session, request, slot, ask)
+        return answers_of(found, PersistenceAnswer, next(iter(found), scope)) if several else found[0]
 
     def _has_parts(self, key: Any) -> bool:
         """Whether the key has several columns."""

@@ -13,6 +13,7 @@ from tidemark.query.groups.group_questions import GroupReader
 from tidemark.query.groups.group_slices import Group
 from tidemark.query.keys.key_cache import KeyCache
 from tidemark.query.keys.key_samples import KeySamples
+from tidemark.query.keys.listed_slots import Listings
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.query.reading.block_reader import BlockReader
@@ -54,6 +55,7 @@ class Session:
         self.memory: LRUCache[Any] = LRUCache(memory, lambda value: value.nbytes)
         self.live = LiveCache(self.memory)
         self.samples = KeySamples(snapshot.store, self.blocks, self.memory)
+        self.listings = Listings(self.blocks, self.memory)
         self.sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
         self.groups = GroupReader(self.blocks, self.memory, self.live, spans, float(snapshot.options.eps))
         self._lock = threading.Lock()

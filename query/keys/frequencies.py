@@ -27,12 +27,16 @@ from tidemark.query.keys.key_blocks import KeyHistory, count_between, count_name
 from tidemark.query.keys.key_samples import WindowKeys
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.listed_keys import ListedKeys
+from tidemark.query.keys.listed_slots import RunListing
 from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.keys import Names, find_names, name_at, names_from, take_names, unify_names
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
+from tidemark.warehouse.ledger.live_summaries import LiveKeys
+from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, sum_counts
 from tidemark.warehouse.snapshots.snapshot import KeysView
 
@@ -51,6 +55,8 @@ class KeyQuestion:
     live_side: returns the live side of the window, from the ledger.
     live_rows: reads the window's live rows from `events`, in pieces.
     window_keys: returns the keys of the window as far as samples tell them.
+    listing: returns the persistent keys of a run.
+    samples: returns the samples of ledger rows.
     """
 
     view: KeysView
@@ -64,6 +70,8 @@ class KeyQuestion:
     live_side: Callable[[], LiveSide]
     live_rows: Callable[[], Iterator[KeyRows]]
     window_keys: Callable[[], WindowKeys]
+    listing: Callable[[KeyMarks], RunListing]
+    samples: Callable[[Sequence[LiveKeys]], list[KeySample | None]]
 
     @property
     def live(self) -> LiveSide:
@@ -133,7 +141,8 @@ def heavy_hitters(question: KeyQuestion, phi: Any) -> list[HitterAnswer]:
     Reads the blocks of candidates whose bounds differ. Scans all blocks if the marks' lists do not reach down
     to phi of the rows. Raises InputError unless 0 < phi <= 1.
     """
-    least, certain_least = (_least_rows(phi, rows) for rows in _row_bounds(question))
+    example = "0.01 for keys with 1 % of the rows"
+    least, certain_least = (least_of_share(phi, rows, "phi", example) for rows in _row_bounds(question))
     names, counts = _candidate_counts(question, least)
     kept = np.flatnonzero(counts.most >= least)
     return _hitter_answers(question, names, counts, kept, counts.least >= certain_least)
@@ -211,12 +220,15 @@ def all_histories(question: KeyQuestion) -> key_scan.WeightedHistories:
     return [(whole, 1.0), *partial]
 
 
-def _least_rows(phi: Any, n: int) -> int:
-    """max(1, ceil(phi * n)), computed exactly. Raises InputError unless phi is a number in (0, 1]."""
-    number = isinstance(phi, (int, float, Fraction, Decimal)) and not isinstance(phi, bool)
-    if not number or not math.isfinite(phi) or not 0 < phi <= 1:
-        raise InputError(f"phi must lie in (0, 1], got {phi!r}. Give 0.01 for keys with 1 % of the rows.")
-    return max(1, math.ceil(Fraction(str(phi)) * n))
+def least_of_share(share: Any, n: int, name: str, example: str) -> int:
+    """max(1, ceil(share * n)), computed exactly. Raises InputError unless the share is a number in (0, 1].
+
+    name, example: of the parameter, for the error.
+    """
+    number = isinstance(share, (int, float, Fraction, Decimal)) and not isinstance(share, bool)
+    if not number or not math.isfinite(share) or not 0 < share <= 1:
+        raise InputError(f"{name} must lie in (0, 1], got {share!r}. Give {example}.")
+    return max(1, math.ceil(Fraction(str(share)) * n))
 
 
 def _candidate_counts(question: KeyQuestion, least: int | None, k: int = 0) -> tuple[Names, _NameCounts]:
@@ -286,20 +298,26 @@ def _count_candidates(question: KeyQuestion, names: Names, known: Ints | None = 
         rows = count_names(question.history(Window(tick.tick, tick.tick + 1)), scalars)
         partial_estimate, partial_most = partial_estimate + tick.share * rows, partial_most + rows
     live = (
-        question.live.count(names) if question.mode == "approximate" else _exact_live_counts(question, names)
+        question.live.count(names)
+        if question.mode == "approximate"
+        else exact_live_counts(all_live_rows(question), names)
     )
     return _NameCounts(whole, partial_estimate, partial_most, live)
 
 
-def _exact_live_counts(question: KeyQuestion, names: Names) -> LiveCounts:
-    """The live rows of names, which ascend, counted in `events`."""
-    rows = sum_counts([no_rows(question.view.key), *question.live_rows()])
+def exact_live_counts(rows: KeyRows, names: Names) -> LiveCounts:
+    """The rows of names, which ascend."""
     sums = np.add.reduceat(rows.counts, rows.starts()) if len(rows) else rows.counts
     joined, (summed_places, places) = unify_names([rows.names, names])
     joined_sums = np.zeros(len(joined), np.int64)
     joined_sums[summed_places] = sums
     exact = joined_sums[places]
     return LiveCounts(exact.astype(np.float64), exact, exact, exact)
+
+
+def all_live_rows(question: KeyQuestion) -> KeyRows:
+    """The live rows of the window, read from `events`."""
+    return sum_counts([no_rows(question.view.key), *question.live_rows()])
 
 
 def _hitter_answers(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +26,14 @@ from tidemark.warehouse.columns.keys import (
     Key,
     Name,
     Names,
+    as_names,
     count_less,
     count_tuples_less,
+    find_names,
     name_at,
     name_less,
     number_names,
+    take_names,
 )
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
@@ -43,6 +46,9 @@ from tidemark.warehouse.snapshots.snapshot import KeysView
 
 COLUMNS = ("key", "tick", "count")
 COLUMNS_WITHOUT_TICKS = ("key", "count")
+
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
+Ints = NDArray[np.int64]
 
 T = TypeVar("T")
 
@@ -111,6 +117,56 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
         for i, rows in block_counts:
             counts[i] += rows
     return counts
+
+
+def rows_of_names(history: KeyHistory, names: Names, wanted: Mapping[int, Ints]) -> tuple[Ints, Ints, Ints]:
+    """The rows in the window of names in some runs: for each the index of its name, its tick and its count.
+
+    wanted: the indices of the wanted names by run, an index into `history.shares`; ascending.
+
+    Reads one or two blocks per name and run, or as many as the name fills; each block once. Raises
+    DamagedWarehouse if a file cannot be read.
+    """
+    needs: dict[tuple[int, int], list[int]] = {}
+    for run, places in wanted.items():
+        scalars = [name_at(names, i) for i in places.tolist()]
+        ranges = _block_ranges(history.shares[run].marks, scalars, history.window)
+        for i, (first, last) in zip(places.tolist(), ranges, strict=True):
+            for block in range(first, last + 1):
+                needs.setdefault((run, block), []).append(i)
+
+    def find(run_block: tuple[int, int], block: ColumnsByName) -> tuple[Ints, Ints, Ints]:
+        return _find_in_block(history, block, names, np.array(needs[run_block], np.int64))
+
+    found = _map_blocks(history, list(needs), find)
+    index, ticks, counts = (
+        np.concatenate([np.empty(0, np.int64), *(part[column] for part in found)]) for column in range(3)
+    )
+    return index, ticks, counts
+
+
+def _find_in_block(
+    history: KeyHistory, block: ColumnsByName, names: Names, wanted: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """The rows of some names in a block, as `rows_of_names` returns them."""
+    ticks, counts, first = block["tick"], block["count"], 0
+    index, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for in_block, codes in _names_and_codes(history.view.key, block["key"]):
+        places = wanted
+        if codes is in_block:
+            searched = take_names(names, wanted)
+        else:
+            in_chunk = find_names(as_names(in_block), take_names(names, wanted))
+            places, searched = wanted[in_chunk >= 0], in_chunk[in_chunk >= 0]
+        starts, stops = (codes.searchsorted(cast("Ints", searched), side) for side in _SIDES)
+        lengths = stops - starts
+        index.append(np.repeat(places, lengths))
+        row = np.arange(int(lengths.sum())) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+        rows.append(row + first)
+        first += len(codes)
+    row = np.concatenate(rows)
+    inside = history.window.holds(ticks[row])
+    return np.concatenate(index)[inside], ticks[row[inside]], counts[row[inside]]
 
 
 def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> int:

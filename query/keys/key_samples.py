@@ -255,7 +255,7 @@ class KeySamples:
         together = self._together(view, covered, window)
         cut = [run for name, run in runs.items() if name not in covered]
         live = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
-        samples = [sample for sample in self._live_samples([row for row, _ in live]) if sample is not None]
+        samples = [sample for sample in self.live_samples([row for row, _ in live]) if sample is not None]
         if len(samples) < len(live):
             return combine(cut, [], [], window, together=together, live_rows=live_rows())
         return combine(cut, live, samples, window, together=together)
@@ -285,7 +285,8 @@ class KeySamples:
         known: RunKeys = self._memory.get(key, read)
         return known
 
-    def _live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample | None]:
+    def live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample | None]:
+        """The sample of each ledger row; None for those of an earlier version."""
         keys = [("keys of a batch", row.field, row.batches, row.tick) for row in live]
         known: list[KeySample | None] = [self._memory.peek(key) for key in keys]
         missing = [i for i, sample in enumerate(known) if sample is None]
@@ -366,17 +367,23 @@ def _add_live(sources: _Sources, row: LiveKeys, sample: KeySample, partial: Part
         known = [Base(sample.keys, sample.hashes, ALL)] if sample.threshold == ALL else []
         sources.add(sample.threshold, sample.hashes, most=row.rows, bases=known)
         return
-    first, last = sample.times.T
-    inside = _within(first, partial) | _within(last, partial)
-    # Of the rows of a key, the first one is before the part of the tick and the last one after it.
-    between = (first < partial.since) & (last >= partial.until) & (sample.counts > 2)
+    inside, between = entries_within(sample, sample.times, partial)
     hashes = sample.entry_hashes
-    possible = hashes[between], 1 - (1 - partial.share) ** (sample.counts[between] - 2)
-    sources.add(sample.detail, hashes[inside], [possible], most=row.rows)
+    chances: NDArray[np.float64] = 1 - (1 - partial.share) ** (sample.counts[between] - 2).astype(np.float64)
+    sources.add(sample.detail, hashes[inside], [(hashes[between], chances)], most=row.rows)
 
 
-def _within(times: NDArray[np.int64], partial: PartialTick) -> NDArray[np.bool_]:
-    return (times >= partial.since) & (times < partial.until)
+def entries_within(
+    sample: KeySample, times: NDArray[np.int64], partial: PartialTick
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which entries certainly have rows in the covered part of their tick, and which others may have some.
+
+    times: the first and the last time of each entry, shape (e, 2).
+    """
+    first, last = times.T
+    inside = partial.holds(first) | partial.holds(last)
+    # Of the rows of a key, the first one is before the part of the tick and the last one after it.
+    return inside, (first < partial.since) & (last >= partial.until) & (sample.counts > 2)
 
 
 def _add_rows(sources: _Sources, pieces: Iterator[KeyRows]) -> None:

@@ -9,9 +9,10 @@ that have rows in the window.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +21,17 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.keys import Name
+from tidemark.warehouse.columns.keys import Name, Names, as_names, no_names, take_names
+from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.key_marks import KeyMarks
-from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.projections.key_rows import KeyRows, sorted_rows
 from tidemark.warehouse.snapshots.snapshot import KeysView
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Ints = NDArray[np.int64]
 
 GROUPS_PER_READ = 32
 
@@ -97,42 +104,115 @@ def _bounds(inputs: dict[str, WeightedHistories], term: str, tables: str) -> Bou
     return _rounded(_query(inputs, f"SELECT {sums} FROM {tables}")[0])
 
 
+def rows_of_frequent_slots(
+    history: KeyHistory, live: KeyRows, slots_of: Callable[[Ints], Ints], least: int
+) -> KeyRows:
+    """All rows of history in the window of the keys that have rows, also live ones, in `least` slots.
+
+    slots_of: the slot of each tick. live: the live rows of the window.
+    """
+    schema = pa.schema([("name", _name_type(history)), *((name, pa.int64()) for name in _PAIR_COLUMNS)])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for rows in chain.from_iterable(_stored(history)):
+            yield _pairs(rows.where(history.window.holds(rows.ticks)), slots_of, schema)
+        yield _pairs(live, slots_of, schema, is_live=True)
+
+    with _connection() as connection:
+        _create(connection, "pairs", "SELECT * FROM read", schema, batches())
+        found = connection.sql(_FREQUENT_SLOTS, params=[least]).to_arrow_table().combine_chunks()
+    names: Names = no_names(history.view.key)
+    if len(found):
+        stored = single_array(found.column("name"))
+        names = as_names(stored) if history.view.key.is_text else as_numpy(stored)
+    return sorted_rows(names, as_numpy(found.column("tick")), as_numpy(found.column("rows")))
+
+
+_PAIR_COLUMNS = ("tick", "slot", "rows", "live")
+_FREQUENT_SLOTS = """
+SELECT name, tick, sum(rows)::BIGINT AS rows FROM pairs
+WHERE live = 0 AND name IN (
+    SELECT name FROM (SELECT DISTINCT name, slot FROM pairs) GROUP BY name HAVING count(*) >= ?
+)
+GROUP BY name, tick ORDER BY name, tick
+"""
+
+
+def _pairs(
+    rows: KeyRows, slots_of: Callable[[Ints], Ints], schema: pa.Schema, *, is_live: bool = False
+) -> pa.RecordBatch:
+    """The rows with their slots, as `_PAIR_COLUMNS`."""
+    names = take_names(rows.names, rows.codes)
+    columns = [rows.ticks, slots_of(rows.ticks), rows.counts, np.full(len(rows), int(is_live))]
+    arrays = [arrow_array(names) if isinstance(names, np.ndarray) else names, *map(arrow_array, columns)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def _query(inputs: dict[str, WeightedHistories], statement: str) -> list[tuple[Any, ...]]:
     """The rows of a SQL statement over tables (name, rows, certain, estimate), one table per input."""
+    with _connection() as connection:
+        for table, histories in inputs.items():
+            kind = _name_type(histories[0][0])
+            schema = pa.schema([("name", kind), ("rows", pa.int64()), ("share", pa.float64())])
+            _create(connection, table, SUM_BY_NAME, schema, _batches(histories, schema))
+        return connection.execute(statement).fetchall()
+
+
+def _name_type(history: KeyHistory) -> pa.DataType:
+    return pa.large_binary() if history.view.key.is_text else pa.int64()
+
+
+@contextmanager
+def _connection() -> Iterator[DuckDBPyConnection]:
+    """A database in memory that spills to a folder of its own."""
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, duckdb.connect() as connection:
         connection.execute("SET temp_directory = ?", [folder])
-        for table, histories in inputs.items():
-            errors: list[DamagedWarehouse] = []
-            kind = pa.large_binary() if histories[0][0].view.key.is_text else pa.int64()
-            schema = pa.schema([("name", kind), ("rows", pa.int64()), ("share", pa.float64())])
-            reader = pa.RecordBatchReader.from_batches(schema, _batches(histories, schema, errors))
-            connection.register("read", reader)
-            try:
-                connection.execute(f"CREATE TEMP TABLE {table} AS {SUM_BY_NAME}")
-            except duckdb.Error:
-                if errors:  # DuckDB passes on only the text of an error in the reader
-                    raise errors[0] from None
-                raise
-            connection.unregister("read")
-        return connection.execute(statement).fetchall()
+        yield connection
 
 
-def _batches(
-    histories: WeightedHistories, schema: pa.Schema, errors: list[DamagedWarehouse]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of all histories summed by name, one batch per block; errors are appended to `errors`."""
+def _create(
+    connection: DuckDBPyConnection,
+    table: str,
+    select: str,
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+) -> None:
+    """Creates a table by a statement that selects from `read`, which has the batches."""
+    import duckdb
+
+    errors: list[DamagedWarehouse] = []
+
+    def checked() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except DamagedWarehouse as error:
+            errors.append(error)
+            raise
+
+    connection.register("read", pa.RecordBatchReader.from_batches(schema, checked()))
     try:
-        for history, share in histories:
-            stored = (run_rows(history.blocks, history.view, share.marks) for share in history.shares)
-            for rows in chain.from_iterable(stored):
-                yield _sum_by_name(rows, history.window.holds(rows.ticks), share, schema)
-            for rows in history.live() if history.live else ():
-                yield _sum_by_name(rows, np.ones(len(rows), dtype=bool), 1.0, schema)
-    except DamagedWarehouse as error:
-        errors.append(error)
+        connection.execute(f"CREATE TEMP TABLE {table} AS {select}")
+    except duckdb.Error:
+        if errors:  # DuckDB passes on only the text of an error in the reader
+            raise errors[0] from None
         raise
+    connection.unregister("read")
+
+
+def _batches(histories: WeightedHistories, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of all histories summed by name, one batch per block."""
+    for history, share in histories:
+        for rows in chain.from_iterable(_stored(history)):
+            yield _sum_by_name(rows, history.window.holds(rows.ticks), share, schema)
+        for rows in history.live() if history.live else ():
+            yield _sum_by_name(rows, np.ones(len(rows), dtype=bool), 1.0, schema)
+
+
+def _stored(history: KeyHistory) -> Iterator[Iterator[KeyRows]]:
+    """The rows of each run that has rows in the window."""
+    return (run_rows(history.blocks, history.view, share.marks) for share in history.shares)
 
 
 def run_rows(blocks: BlockReader, view: KeysView, marks: KeyMarks) -> Iterator[KeyRows]:

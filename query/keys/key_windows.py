@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tidemark.query.reading.windows import choose_window, shown_window, tick_range
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
@@ -37,6 +40,10 @@ class PartialTick:
     since: int
     until: int
     share: float
+
+    def holds(self, times: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which times, in microseconds, lie in the covered part."""
+        return (times >= self.since) & (times < self.until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,16 +179,31 @@ class LiveSide:
         if self.combined is None or not len(names):
             return LiveCounts(zero.astype(np.float64), zero, zero, zero)
         hashed = digests(names)
-        cells = self.combined.hashes.cells_of(hashed)
-        highest = self.highest[:, cells].min(axis=1)  # (parts, names)
-        most, least = np.minimum(highest, (self.floors - 1)[:, None]), np.zeros_like(highest)
-        entries, column = self._entries_of(names)
-        owners = self.owners[entries]
-        most[owners, column] = np.minimum(highest[owners, column], self.most[entries])
-        least[owners, column] = self.known[entries]
+        least, most = self.by_part(names)
         low, high = least.sum(axis=0), most.sum(axis=0)
         sketched = self.combined.points(hashed)
         return LiveCounts(np.clip(sketched.estimate, low, high), low, high, np.clip(sketched.lo, low, high))
+
+    def by_part(self, names: Names, parts: Ints | None = None) -> tuple[Ints, Ints]:
+        """Certain bounds (least, most) of the rows of names, which ascend, in each part: (parts, names).
+
+        parts: the parts in question, ascending; None for all.
+        """
+        chosen = np.arange(len(self.parts)) if parts is None else parts
+        if self.combined is None or not len(chosen):
+            none = np.zeros((0, len(names)), np.int64)
+            return none, none
+        cells = self.combined.hashes.cells_of(digests(names))
+        highest = self.highest[chosen][:, cells].min(axis=1)
+        most, least = np.minimum(highest, (self.floors[chosen] - 1)[:, None]), np.zeros_like(highest)
+        entries, column = self._entries_of(names)
+        place = np.full(len(self.parts), -1)
+        place[chosen] = np.arange(len(chosen))
+        owners = place[self.owners[entries]]
+        entries, column, owners = entries[owners >= 0], column[owners >= 0], owners[owners >= 0]
+        most[owners, column] = np.minimum(highest[owners, column], self.most[entries])
+        least[owners, column] = self.known[entries]
+        return least, most
 
     def _entries_of(self, names: Names) -> tuple[Ints, Ints]:
         """The indices of all listing entries of the names, and the index of the name of each entry."""

@@ -6,6 +6,7 @@
     histogram   counts in bins. The band is lo to hi of each bin
     distinct    the numbers of distinct and of new keys over time, see query/plots/distinct_plot.py
     top         the most frequent keys, see query/plots/key_plot.py
+    persistence the slots in which keys are present, see query/plots/presence_plot.py
 
 matplotlib is imported when a figure is drawn. Each function returns the Axes, so callers can change labels
 and limits.
@@ -23,9 +24,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from tidemark.query.answers.common import Scope
 from tidemark.query.answers.distinct_answers import DistinctAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer
+from tidemark.query.answers.persistence_answers import PersistenceAnswer
 from tidemark.query.answers.rendering import text_of, window_text
 from tidemark.query.plots.distinct_plot import draw_distinct
 from tidemark.query.plots.key_plot import draw_keys
+from tidemark.query.plots.presence_plot import draw_presence
 from tidemark.query.plots.window_plot import (
     BAND_ALPHA,
     check_windows,
@@ -240,6 +243,42 @@ class Plots:
         draw_keys(axes, hitters)
         return _add_title(axes, hitters[0], grid="x")
 
+    def persistence(
+        self,
+        values: Any = None,
+        *,
+        top: int = 20,
+        key: Any = None,
+        last: Any = None,
+        between: Any = None,
+        slot: Any = None,
+        mode: Any = "approximate",
+        ax: Axes | None = None,
+    ) -> Axes:
+        """In which slots keys are present: a row for each key, filled where it certainly has rows.
+
+        values: the keys, in the order of the rows; by default the `top` keys with the most rows.
+        slot: as in `Warehouse.persistence`; by default a tick.
+
+        A lightly filled slot may have rows. Raises InputError for more than MAX_KEYS keys or MAX_SPANS slots.
+        Cost: that of `Warehouse.persistence`, and of `Warehouse.top` without `values`.
+        """
+        pinned = self.warehouse.pinned()  # both questions are about the same rows
+        check_windows(pinned, chosen_width(pinned, slot), last, between, name="slot")
+        ask: dict[str, Any] = {"key": key, "last": last, "between": between, "mode": mode}
+        if values is None:
+            values = [hitter.value for hitter in pinned.top(min(top, MAX_KEYS), **ask)]
+        shown = values if is_sequence(values) and not isinstance(values, tuple) else [values]
+        if len(shown) > MAX_KEYS:
+            raise InputError(f"a figure shows {MAX_KEYS} keys at most, got {len(shown):,}.")
+        found = cast("Answers[PersistenceAnswer]", pinned.persistence(list(shown), slot=slot, **ask))
+        if not len(found):
+            raise EmptyWindow("nothing to draw: the window has no rows with a key.")
+        axes = ax if ax is not None else _new_axes(len(found))
+        draw_presence(axes, found)
+        axes.set_xlabel("step" if pinned.tick is None else "time (UTC)", loc="left")
+        return _add_title(axes, found[0], grid="x")
+
 
 def _lines(found: Answers[Answer], phis: int) -> dict[str, list[Answer]]:
     """The answers of each line in the order of their windows, by the text of the legend."""
@@ -278,7 +317,8 @@ def _add_title(axes: Axes, scope: Scope, grid: Literal["both", "x"] = "both") ->
 
     versions = ", ".join(f"{name} {version}" for name, version in scope.as_of.items())
     # The legend tells the confidence of numbers of keys, which have no eps.
-    method = scope.mode if isinstance(scope, DistinctAnswer) else f"{scope.mode}, eps = {scope.eps:g}"
+    has_eps = not isinstance(scope, (DistinctAnswer, PersistenceAnswer))
+    method = f"{scope.mode}, eps = {scope.eps:g}" if has_eps else scope.mode
     rows = f"N = {scope.N:,} ({scope.n:,} history + {scope.m:,} live), {method}"
     parts = [f"{scope.column}, {window_text(scope.window)}", rows, f"as of {versions}"]
     inches = axes.get_window_extent().width / axes.figure.dpi

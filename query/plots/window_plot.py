@@ -34,8 +34,16 @@ def chosen_width(warehouse: Reader, every: Any) -> Any:
     return 1 if warehouse.tick is None else warehouse.tick
 
 
-def check_windows(warehouse: Reader, every: Any, last: Any, between: Any, measure: str | None = None) -> None:
-    """InputError for more than MAX_SPANS windows, before they are asked."""
+def check_windows(
+    warehouse: Reader,
+    every: Any,
+    last: Any,
+    between: Any,
+    measure: str | None = None,
+    *,
+    name: str = "every",
+) -> None:
+    """InputError for more than MAX_SPANS windows, before they are asked; `name` is that of their width."""
     start, end = warehouse.span(measure, last=last, between=between)
     width: Any
     if warehouse.tick is None:
@@ -45,8 +53,8 @@ def check_windows(warehouse: Reader, every: Any, last: Any, between: Any, measur
     windows = -(-(end - start) // width)
     if windows > MAX_SPANS:
         raise InputError(
-            f"the window has {windows:,} parts of every={str(every)!r}, a figure shows {MAX_SPANS:,}. "
-            "Give a longer duration, such as every='7d', or a shorter window."
+            f"the window has {windows:,} parts of {name}={str(every)!r}, a figure shows {MAX_SPANS:,}. "
+            f"Give a longer duration, such as {name}='7d', or a shorter window."
         )
 
 

@@ -65,7 +65,7 @@ def split_window(
     Returns no part if no tick of the data lies in the window. Raises InputError for another duration, and
     for more than MOST_WINDOWS parts.
     """
-    width, origin = _every_ticks(every, tick_us)
+    width, origin = width_in_ticks("every", every, tick_us)
     if ticks is None or window.misses(*ticks):
         return []
     start, stop = max(window.start, ticks[0]), min(window.stop, ticks[1] + 1)
@@ -79,19 +79,23 @@ def split_window(
     return [Window(max(window.start, low), min(window.stop, high)) for low, high in pairwise(edges)]
 
 
-def _every_ticks(every: Any, tick_us: int | None) -> tuple[int, int]:
-    """The width of `every` in ticks, and a tick at which a part starts."""
+def width_in_ticks(name: str, value: Any, tick_us: int | None) -> tuple[int, int]:
+    """The width of the parts that the parameter `name` asks for, in ticks, and a tick at which a part starts.
+
+    Parts start at multiples of the width, counted from 1970 in UTC, whole weeks from a Monday. InputError
+    for another value than a multiple of the tick, or a number of steps without a time column.
+    """
     if tick_us is None:
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(
-                f"this warehouse has no time column: every is a number of steps from 1, got {every!r}."
+                f"this warehouse has no time column: {name} is a number of steps from 1, got {value!r}."
             )
-        return every, 0
-    width = parse_duration(every)
+        return value, 0
+    width = parse_duration(value)
     if width % tick_us:
         raise InputError(
-            f"every={every!r} is not a multiple of the tick, {timedelta(microseconds=tick_us)} (h:mm:ss). "
-            "Windows are whole ticks: give a multiple, or create the warehouse with a narrower tick."
+            f"{name}={value!r} is not a multiple of the tick, {timedelta(microseconds=tick_us)} (h:mm:ss). "
+            "Its parts are whole ticks: give a multiple, or create the warehouse with a narrower tick."
         )
     weeks = width % WEEK_US == 0 and MONDAY_US % tick_us == 0
     return width // tick_us, MONDAY_US // tick_us if weeks else 0
@@ -101,8 +105,8 @@ def shown_window(window: Window, tick_us: int | None) -> tuple[Any, Any] | None:
     """(start, end) as times or step numbers, the end exclusive, None for an open side; None for all rows."""
     if window == ALL_TIME:
         return None
-    start = None if window.start <= NO_TICK + 1 else _time_or_step(window.start, tick_us)
-    return start, None if window.stop == ALL_TIME.stop else _time_or_step(window.stop, tick_us)
+    start = None if window.start <= NO_TICK + 1 else time_or_step(window.start, tick_us)
+    return start, None if window.stop == ALL_TIME.stop else time_or_step(window.stop, tick_us)
 
 
 def empty_window(
@@ -123,14 +127,15 @@ def empty_window(
     ticks = tick_range(view)
     if ticks is None:
         return EmptyWindow(f"no rows of {name!r} yet. Load or stream some first.")
-    first, after = _time_or_step(ticks[0], tick_us), _time_or_step(ticks[1] + 1, tick_us)
+    first, after = time_or_step(ticks[0], tick_us), time_or_step(ticks[1] + 1, tick_us)
     return EmptyWindow(
         f"empty window: no rows of {name!r} {window_text(shown_window(window, tick_us))}. "
         f"The data's ticks span {text_of(first)} to {text_of(after)}, the end exclusive."
     )
 
 
-def _time_or_step(tick: int, tick_us: int | None) -> Any:
+def time_or_step(tick: int, tick_us: int | None) -> Any:
+    """The start of a tick as a time; the number of the step without a time column."""
     return tick if tick_us is None else from_epoch_us(tick * tick_us)
 
 

@@ -4,8 +4,8 @@ The first parameter of a function is its subject (phi, x, a key ...). Other posi
 recognized by their value: the name of a measure, a mode, a duration such as '7d' (the parameter `last`), a
 map (the parameter `where`). The named parameters `since` and `until` (exclusive) give a window, too;
 `other_since` and `other_until` give the second window of `overlap`. The other parameters about groups (`by`,
-`top`, `groups`, `limit`), `every` and `key` are named ones. NULL means that the argument is not given. But
-NULL for a required subject yields no rows, as in SQL's strict functions.
+`top`, `groups`, `limit`), `every`, `slot`, `most` and `key` are named ones. NULL means that the argument is
+not given. But NULL for a required subject yields no rows, as in SQL's strict functions.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import InputError
 
 _WINDOW = ("last", "since", "until", "mode", "every")
+_SLOTS = ("last", "since", "until", "mode", "slot")
 _TWO_WINDOWS = ("since", "until", "other_since", "other_until", "mode")
 _GROUPS = ("where", "by", "top", "groups", "limit")
 
@@ -37,6 +38,8 @@ class Signature:
     of_measure: whether the function is about a measure; otherwise about the key.
     accepts_any: whether any value can be a subject, so that positional arguments fill the subjects first.
     two_windows: whether it compares two windows.
+    in_slots: whether it is about the slots of the window; such a function has no parameter `every`.
+    own: further named parameters.
     """
 
     subjects: tuple[str, ...]
@@ -44,6 +47,8 @@ class Signature:
     of_measure: bool
     accepts_any: bool = False
     two_windows: bool = False
+    in_slots: bool = False
+    own: tuple[str, ...] = ()
 
     @property
     def modes(self) -> Sequence[str]:
@@ -53,8 +58,8 @@ class Signature:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters."""
-        own = _GROUPS if self.of_measure else ("key",)
-        window = _TWO_WINDOWS if self.two_windows else _WINDOW
+        own = _GROUPS if self.of_measure else ("key", *self.own)
+        window = _TWO_WINDOWS if self.two_windows else _SLOTS if self.in_slots else _WINDOW
         return (*self.subjects, *(("measure",) if self.of_measure else ()), *window, *own)
 
 
@@ -71,6 +76,8 @@ SIGNATURES = {
     "distinct": Signature((), needed=False, of_measure=False),
     "new_keys": Signature((), needed=False, of_measure=False),
     "overlap": Signature((), needed=False, of_measure=False, two_windows=True),
+    "persistent": Signature(("alpha",), needed=True, of_measure=False, in_slots=True, own=("most",)),
+    "persistence": Signature(("value",), needed=True, of_measure=False, accepts_any=True, in_slots=True),
 }
 
 
@@ -101,15 +108,15 @@ def resolve_arguments(
         parameter = _parameter_of(name, signature, measures, value, arguments)
         if parameter:
             arguments[parameter] = value
-    if needed == "value" and needed not in arguments and "key" in arguments:
-        arguments[needed] = arguments.pop("key")  # before there were several keys, `key` was the value
+    if name == "frequency" and needed not in arguments and "key" in arguments:
+        arguments["value"] = arguments.pop("key")  # before there were several keys, `key` was the value
     if needed and needed not in arguments:
         raise InputError(f"{name} needs {needed}, such as {_EXAMPLES[name]}.")
     if needed and arguments[needed] is None:
         return None
     given = {parameter: _python_value(value) for parameter, value in arguments.items() if value is not None}
     given |= {name: parse_columns(given[name]) for name in ("by", "key") if isinstance(given.get(name), str)}
-    given |= {name: _to_int_if_whole(given[name]) for name in ("top", "limit", "every") if name in given}
+    given |= {name: _to_int_if_whole(given[name]) for name in _WHOLE if name in given}
     if signature.two_windows:
         ends = [_to_int_if_whole(given.pop(end, None)) for end in _TWO_WINDOWS[:4]]
         windows = {"a": (ends[0], ends[1]), "b": (ends[2], ends[3])}
@@ -117,7 +124,15 @@ def resolve_arguments(
     return _with_window(given)
 
 
-_EXAMPLES = {"quantile": "0.99", "rank": "60", "frequency": "a key", "heavy_hitters": "0.01"}
+_WHOLE = ("top", "limit", "every", "slot", "most")  # whole numbers, or text of a duration
+_EXAMPLES = {
+    "quantile": "0.99",
+    "rank": "60",
+    "frequency": "a key",
+    "heavy_hitters": "0.01",
+    "persistent": "0.8",
+    "persistence": "a key",
+}
 
 
 def _parameter_of(

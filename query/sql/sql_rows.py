@@ -24,6 +24,7 @@ from tidemark.query.answers.common import Scope
 from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapPart
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, MeasureScope, RankAnswer
+from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.groups.where_text import typed_groups, typed_key, typed_where
 from tidemark.query.quantiles.questions import is_sequence
@@ -54,6 +55,8 @@ _ANSWERS: dict[str, type[Scope] | type[Bin]] = {
     "distinct": DistinctAnswer,
     "new_keys": DistinctAnswer,
     "overlap": OverlapPart,
+    "persistent": PersistentAnswer,
+    "persistence": PersistenceAnswer,
 }
 _GROUP_COLUMNS = [("group", "map<string, string>"), ("group_certain", "boolean"), ("rows_scanned", "bigint")]
 _SQL_TYPES = {"int": "bigint", "float": "double", "str": "string", "bool": "boolean"}  # by Python's type
@@ -164,10 +167,10 @@ def _answers(
         yield from ((answer, answer) for answer in _as_list(answers))
         return
     key = wh.options.key_count(given.get("key")).key if wh.keys else None
-    if name in {"frequency", "key_range"}:
+    if name in {"frequency", "persistence", "key_range"}:
         subjects = [_to_key_type(key, subject) for subject in subjects]
     answers = _as_list(_call(wh, name, subjects, given))
-    if name == "frequency":
+    if name in {"frequency", "persistence"}:
         answers = [_with_stored_key(key, answer) for answer in answers]
     is_text = dict(columns(name, wh.options)).get("value") == "string"
     for answer in answers:
@@ -243,7 +246,9 @@ def _key_text(value: Any) -> Any:
     return line.getvalue()
 
 
-def _with_stored_key(key: Key | None, answer: FrequencyAnswer) -> FrequencyAnswer:
+def _with_stored_key(
+    key: Key | None, answer: FrequencyAnswer | PersistenceAnswer
+) -> FrequencyAnswer | PersistenceAnswer:
     """The answer with the key converted to the column's type; None for a key that no row can have."""
     name = key.name_of(answer.value) if key else None
     return replace(answer, value=None if key is None or name is None else key.value_of(name))

@@ -94,6 +94,7 @@ def questions(wh: query.Warehouse, windows: Sequence[int]) -> Iterator[tuple[str
             yield f"range {asked}", partial(_as_list, wh.key_range, "k1", "k4", **asked)
             yield f"join {asked}", partial(_as_list, wh.self_join, **asked)
             yield f"distinct {asked}", partial(_as_list, wh.distinct, **asked)
+            yield f"persistent {asked}", partial(wh.persistent, 0.5, **asked)
         yield f"histogram {window}", partial(_bins, wh, **window)
         exact: dict[str, Any] = {"mode": "exact", **window}
         for measure in ("x", "n"):
@@ -105,6 +106,7 @@ def questions(wh: query.Warehouse, windows: Sequence[int]) -> Iterator[tuple[str
             yield f"join {key} {window}", partial(_as_list, wh.self_join, key=key, **window)
             yield f"top {key} {window}", partial(wh.top, 3, key=key, **window)
             yield f"distinct {key} {window}", partial(_as_list, wh.distinct, key=key, **window)
+            yield f"persistent {key} {window}", partial(wh.persistent, 0.5, key=key, **window)
         pairs = [(name, number) for name in KEYS for number in (-5, 0, 4)]
         yield f"frequency {PAIR} {window}", partial(wh.frequency, pairs, key=PAIR, **window)
         ends = (("k1",), ("k3", 2))

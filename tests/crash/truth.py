@@ -250,6 +250,9 @@ def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
     distinct = wh.distinct()  # all keys fit into the samples
     if not distinct.least == distinct.most == len(counts):
         return [f"keys: {distinct}, true are {len(counts)}"]
+    present = {one.value for one in wh.persistent(1e-6)}  # in one slot at least
+    if present != set(counts):
+        return [f"keys: present are {present}, true are {set(counts)}"]
     return [f"keys: counts are {wrong}"] if wrong else []
 
 

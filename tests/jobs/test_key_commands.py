@@ -44,6 +44,9 @@ def test_json_and_text_are_what_python_answers(
         "top 3": wh.top(3, **how),
         "hitters 0.03": wh.heavy_hitters(0.03, **how),
         "hitters 1": wh.heavy_hitters(1, **how),
+        "persistent 0.9": wh.persistent(0.9, **how),
+        "persistent 0.5 --slot 7d --most 300": wh.persistent(0.5, slot="7d", most=300, **how),
+        "persistence ATL nowhere": wh.persistence(["ATL", "nowhere"], **how),
     }
     for line, answers in expected.items():
         said = tidemark(capsys, *line.split(), "-w", flights, *options)
@@ -188,6 +191,11 @@ UNASKABLE = {
     "too many to draw": (["plot", "top", "201", "-w", "{w}", "-o", "{f}/a.png"], "200 keys at most"),
     "no keys asked for": (["top", "0", "-w", "{w}"], "at least 1, got 0"),
     "a number of keys that is none": (["top", "many", "-w", "{w}"], "invalid int value"),
+    "a share of slots above all": (["persistent", "2", "-w", "{w}"], "alpha must lie in (0, 1], got 2"),
+    "slots that cut ticks": (
+        ["persistence", "1", "-w", "{w}", "--slot", "90m"],
+        "slot='90m' is not a multiple of the tick",
+    ),
     "new keys of all time": (["new-keys", "-w", "{w}"], "give last, or between with a start"),
     "a share above all": (["hitters", "5", "-w", "{w}"], "phi must lie in (0, 1], got 5"),
     "a share of none": (["hitters", "some", "-w", "{w}"], "phi must lie in (0, 1], got 'some'"),

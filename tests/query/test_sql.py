@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -234,6 +234,30 @@ def test_numbers_of_distinct_keys(ask: Callable[[str], list[Row]]) -> None:
         assert [tuple(row) for row in parts] == [(part, *[number] * 3) for part, number in numbers.items()]
 
 
+def test_persistent_keys(ask: Callable[[str], list[Row]]) -> None:
+    days = defaultdict(set)
+    for one in WEEK.rows:
+        days[one["origin"]].add(one["time"].date())
+    found = ask("SELECT * FROM flights_persistent(0.8, '7 days')")
+    every_day = {origin for origin, there in days.items() if len(there) >= 6}
+    assert {row.value for row in found if row.certain} == every_day
+    assert all((row.lo, row.hi, row.window_slots) == (row.slots, row.slots, 7) for row in found)
+    assert found[0].share == found[0].slots / 7
+    counts = Counter(one["origin"] for one in WEEK.rows)
+    rare = ask("SELECT value FROM flights_persistent(0.5, 'exact', last => '7 days', most => 20)")
+    assert {row.value for row in rare} == {
+        origin for origin, there in days.items() if len(there) >= 4 and counts[origin] <= 20
+    }
+    (row,) = ask(
+        "SELECT value, slots, rows_left FROM (SELECT *, n + m AS rows_left FROM "
+        "flights_persistence('ATL', '7 days'))"
+    )
+    assert tuple(row) == ("ATL", len(days["ATL"]), len(WEEK.rows))
+    weeks = ask("SELECT window_slots FROM flights_persistence('ATL', slot => '7 days', last => '14 days')")
+    assert weeks[0].window_slots == 3  # weeks start on Mondays
+    assert ask("SELECT * FROM flights_persistent(CAST(NULL AS DOUBLE))") == []
+
+
 def test_views_hold_what_is_visible(ask: Callable[[str], list[Row]]) -> None:
     for view, rows in (("events", BOTH), ("history", HISTORY), ("live", LIVE)):
         found = ask(f"SELECT delay, origin, unix_micros(time) AS at FROM flights_{view}")
@@ -274,6 +298,9 @@ WRONG = {
     "flights_rank('many')": "cannot compare 'many' with 'delay'",
     "flights_frequency(3)": "3 cannot be a key: 'origin' is of type string.",
     "flights_key_range('A', 'B', 'quick')": "'quick' is not a mode",
+    "flights_persistent(7)": "alpha must lie in (0, 1], got 7",
+    "flights_persistent(0.5, every => '1 day')": "persistent has no parameter 'every'",
+    "flights_persistence('ATL', slot => '90 minutes')": "slot='90 minutes' is not a multiple of the tick",
     "flights_new_keys()": "give last, or between with a start",
     "flights_overlap('7 days')": "'7 days' is not a mode. There are: approximate, exact.",
     "flights_overlap(last => '7 days')": "no parameter 'last'. It has: since, until, other_since",

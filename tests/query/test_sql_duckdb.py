@@ -31,6 +31,10 @@ from tidemark.warehouse.ledger import ledger_table
 
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
 OLD, NEW = set(HISTORY.keys()), set(LIVE.keys())
+DAYS_OF_WEEK = {
+    origin: {row["time"].date() for row in BOTH.last_days(7).rows if row["origin"] == origin}
+    for origin in BOTH.last_days(7).keys()  # noqa: SIM118  not a dict
+}
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +120,12 @@ def test_questions_are_functions(wh: query.Warehouse) -> None:
         "SELECT count FROM \"distinct\"('exact', INTERVAL 7 DAYS)": [(len(BOTH.last_days(7).keys()),)],
         "SELECT sum(count)::INT FROM \"distinct\"(last => '7 days', every => '1 day')": [
             (len({(row["time"].date(), row["origin"]) for row in BOTH.last_days(7).rows}),)
+        ],
+        "SELECT count(*) FROM persistent(0.8, INTERVAL 7 DAYS, most := 100000)": [
+            (sum(len(days) >= 6 for days in DAYS_OF_WEEK.values()),)
+        ],
+        "SELECT value, slots, lo, hi FROM persistence('ATL', '7 days', mode := 'exact')": [
+            ("ATL", *[len(DAYS_OF_WEEK["ATL"])] * 3)
         ],
         "SELECT count FROM new_keys(since => DATE '2001-02-01')": [(len(NEW - OLD),)],
         (

@@ -48,14 +48,18 @@ class DistinctCollector:
     """Counts and samples the keys of sorted rows, which are added in pieces of any length."""
 
     def __init__(self, ticks: NDArray[np.int64]) -> None:
-        self._ticks, self._by_tick = ticks, np.zeros(len(ticks), np.int64)
+        self.ticks, self._by_tick = ticks, np.zeros(len(ticks), np.int64)
         self._sample, self._keys = SampleBuilder(RUN_SAMPLE), 0
 
-    def add(self, rows: KeyRows, *, continues: bool) -> None:
-        """Adds the next rows; `continues` says whether the first key already has rows before these."""
+    def add(self, rows: KeyRows, *, continues: bool, cells: NDArray[np.int64] | None = None) -> None:
+        """Adds the next rows; `continues` says whether the first key already has rows before these.
+
+        cells: the index of each row's tick; they are looked up where none are given.
+        """
         self._keys += len(rows.names) - continues
-        cells = self._ticks.searchsorted(rows.ticks)
-        self._by_tick += np.bincount(cells, minlength=len(self._ticks))
+        if cells is None:
+            cells = self.ticks.searchsorted(rows.ticks)
+        self._by_tick += np.bincount(cells, minlength=len(self.ticks))
         self._sample.add(name_words(rows.names), rows.codes, rows.ticks, rows.counts)
 
     def finish(self) -> DistinctKeys:

@@ -19,6 +19,7 @@ A run's marks are one file of the table ``key_marks`` (runs/marks.py), with thes
     heavy    key, tick, count: the keys that reach their tick's floor. With a NULL tick: the keys that reach
              the floor of the run. columns/heavy_keys.py states what floors guarantee.
     distinct the numbers of distinct keys and a sample of them, see distinct_keys.py
+    persistent   the rows of keys that are in many ticks, see persistent_keys.py
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.projections import distinct_keys
+from tidemark.warehouse.projections import distinct_keys, persistent_keys
 from tidemark.warehouse.projections.distinct_keys import DistinctKeys, join_distinct
 from tidemark.warehouse.projections.key_marks_writer import KeyFileSummary
+from tidemark.warehouse.projections.persistent_keys import PersistentKeys, join_persistent
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import (
     CONTENT_FIELD,
@@ -57,6 +59,7 @@ from tidemark.warehouse.runs.marks import (
     HEADER_GROUP,
     HEAVY_GROUP,
     MARKS_GROUP,
+    PERSISTENT_GROUP,
     RunFile,
     files_from_marks,
     flatten,
@@ -91,8 +94,8 @@ class KeyMarks:
     `positions[i]`, with `counts_before[i]` rows of `events` before it; (k,) each. `totals` are the rows by
     tick: with a key (`counts`) and with NULL (`nulls`). `heavy()` reads two
     listings from the marks file on every call: the heavy keys of the whole run (all in cell 0), and those of
-    each tick (cell j is tick j of `totals`). `distinct()` reads the distinct keys on every call; None if an
-    earlier version wrote the run.
+    each tick (cell j is tick j of `totals`). `distinct()` and `persistent()` read the distinct and the
+    persistent keys on every call; None if an earlier version wrote the run.
     """
 
     run: Run
@@ -105,6 +108,7 @@ class KeyMarks:
     totals: TickCounts
     heavy: Callable[[], tuple[HeavyKeys, HeavyKeys]]
     distinct: Callable[[], DistinctKeys | None]
+    persistent: Callable[[], PersistentKeys | None]
 
     @property
     def sort_keys(self) -> SortColumns:
@@ -169,7 +173,13 @@ def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[
     }
     groups = {HEADER_GROUP: header, MARKS_GROUP: marked, HEAVY_GROUP: heavy}
     tables = {name: _with_all_columns(key, columns) for name, columns in groups.items()}
-    return {**tables, DISTINCT_GROUP: distinct_keys.to_arrow(_distinct_of_run(files, totals), totals.ticks)}
+    parts = [_summary(file).persistent for file in files]
+    persistent = join_persistent(key, [part for part in parts if part is not None], totals)
+    return {
+        **tables,
+        DISTINCT_GROUP: distinct_keys.to_arrow(_distinct_of_run(files, totals), totals.ticks),
+        PERSISTENT_GROUP: persistent_keys.to_arrow(key, persistent),
+    }
 
 
 def _distinct_of_run(files: Sequence[MarkedFile], totals: TickCounts) -> DistinctKeys:
@@ -241,7 +251,7 @@ def _column(values: Any, arrow_type: pa.DataType) -> pa.Array:
 
 
 def read(key: Key, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> KeyMarks:
-    """Reads the marks of a run from their file; `heavy` and `distinct` read further row groups on demand."""
+    """Reads the marks of a run from their file; the other listings are read on demand."""
 
     def read_heavy() -> tuple[HeavyKeys, HeavyKeys]:
         heavy: tuple[HeavyKeys, HeavyKeys] = reopen_marks(
@@ -253,8 +263,15 @@ def read(key: Key, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> Key
         distinct: DistinctKeys | None = reopen_marks(_distinct_from_file)
         return distinct
 
+    def read_persistent() -> PersistentKeys | None:
+        persistent: PersistentKeys | None = reopen_marks(
+            lambda reopened: _persistent_from_file(key, reopened)
+        )
+        return persistent
+
     header, marked = file.read(HEADER_GROUP), file.read(MARKS_GROUP)
-    return _from_arrow(key, run, header, marked, read_heavy, read_distinct)
+    listings = {"heavy": read_heavy, "distinct": read_distinct, "persistent": read_persistent}
+    return _from_arrow(key, run, header, marked, listings)
 
 
 def _distinct_from_file(file: SealedFile) -> DistinctKeys | None:
@@ -264,15 +281,17 @@ def _distinct_from_file(file: SealedFile) -> DistinctKeys | None:
     return distinct_keys.from_arrow(stored, flatten(file.read(HEADER_GROUP).column("ticks")))
 
 
+def _persistent_from_file(key: Key, file: SealedFile) -> PersistentKeys | None:
+    if PERSISTENT_GROUP not in file.names:
+        return None
+    stored = file.read(PERSISTENT_GROUP, columns=["key", "tick", "count"])
+    return persistent_keys.from_arrow(key, stored, flatten(file.read(HEADER_GROUP).column("ticks")))
+
+
 def _from_arrow(
-    key: Key,
-    run: Run,
-    header: pa.Table,
-    marked: pa.Table,
-    heavy: Callable[[], tuple[HeavyKeys, HeavyKeys]],
-    distinct: Callable[[], DistinctKeys | None],
+    key: Key, run: Run, header: pa.Table, marked: pa.Table, listings: dict[str, Callable[[], Any]]
 ) -> KeyMarks:
-    """The marks of a run from the row groups `header` and `marks`."""
+    """The marks of a run from the row groups `header` and `marks`; `listings` are the fields of functions."""
     if header.num_rows != 1:
         raise DamagedWarehouse(f"the marks of run {run.name} have {header.num_rows} headers; expected one.")
     ticks, counts, nulls = (flatten(header.column(name)) for name in ("ticks", "counts", "nulls"))
@@ -288,8 +307,7 @@ def _from_arrow(
         ticks=as_numpy(marked.column("tick")),
         counts_before=as_numpy(marked.column("count")),
         totals=TickCounts(ticks, counts, np.zeros_like(counts), nulls),
-        heavy=heavy,
-        distinct=distinct,
+        **listings,
     )
     result.check_invariants()
     return result

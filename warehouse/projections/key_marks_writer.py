@@ -22,6 +22,7 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
 from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.projections.persistent_keys import PersistentCollector, PersistentPart
 from tidemark.warehouse.runs.projection import MarkedFile
 
 
@@ -32,7 +33,8 @@ class KeyFileSummary:
     `counts_before[i]` is the number of rows of `events` between the file's first row and mark i. `first` and
     `last` are the file's first and last key with their rows in the file (`last` is None if there is one key).
     `heavy_keys` and `heavy_pairs` list the heavy keys and pairs of the run; `heavy_keys` leaves out the first
-    and the last key. `distinct` are the distinct keys of the file. All three are None in a chunk.
+    and the last key. `distinct` are the distinct keys of the file, `persistent` its persistent ones. All four
+    are None in a chunk.
     """
 
     counts_before: NDArray[np.int64]
@@ -41,13 +43,14 @@ class KeyFileSummary:
     heavy_keys: HeavyKeys | None
     heavy_pairs: HeavyKeys | None
     distinct: DistinctKeys | None
+    persistent: PersistentPart | None
 
 
 class KeyMarkCollector:
     """Collects the marks of sorted rows, which are added in pieces of any length.
 
-    `totals` are the rows of the whole run by tick; None for a chunk, whose heavy and distinct keys nobody
-    needs.
+    `totals` are the rows of the whole run by tick; None for a chunk, whose heavy, distinct and persistent
+    keys nobody needs.
     """
 
     def __init__(self, key: Key, totals: TickCounts | None) -> None:
@@ -61,6 +64,7 @@ class KeyMarkCollector:
         self.ranges: dict[str, tuple[int, int]] = {}  # least and greatest tick and count
         self.heavy = None if totals is None else _HeavyCollector(key, totals)
         self.distinct = None if totals is None else DistinctCollector(totals.ticks)
+        self.persistent = None if totals is None else PersistentCollector(key, totals)
 
     def add(self, rows: KeyRows, blocks: NDArray[np.int64]) -> None:
         """Adds the next rows, at least one; `blocks` are the rows at which blocks start."""
@@ -72,9 +76,11 @@ class KeyMarkCollector:
             low, high = int(column.min()), int(column.max())
             known = self.ranges.get(name, (low, high))
             self.ranges[name] = min(low, known[0]), max(high, known[1])
-        if self.distinct is not None:
+        if self.distinct is not None and self.persistent is not None:
             continues = self.current is not None and self.current[0] == name_at(piece.names, 0)
-            self.distinct.add(piece, continues=continues)
+            cells = self.distinct.ticks.searchsorted(piece.ticks)
+            self.distinct.add(piece, continues=continues, cells=cells)
+            self.persistent.add(piece, cells)
         self._add_keys(piece)
         if self.heavy is not None:
             self.heavy.add_pairs(piece)
@@ -121,6 +127,7 @@ class KeyMarkCollector:
             heavy_keys=self.heavy.keys if self.heavy is not None else None,
             heavy_pairs=self.heavy.pairs if self.heavy is not None else None,
             distinct=self.distinct.finish() if self.distinct is not None else None,
+            persistent=self.persistent.finish() if self.persistent is not None else None,
         )
         return MarkedFile(
             path=path,

@@ -68,13 +68,16 @@ class KeyRows:
 
     def within(self, window: Window) -> KeyRows:
         """The rows in a window of ticks."""
-        inside = window.holds(self.ticks)
-        if inside.all():
+        return self.where(window.holds(self.ticks))
+
+    def where(self, chosen: NDArray[np.bool_]) -> KeyRows:
+        """The rows for which `chosen`, shape (rows,), is true."""
+        if chosen.all():
             return self
-        codes = self.codes[inside]
+        codes = self.codes[chosen]
         new = np.diff(codes, prepend=-1) != 0
         names = take_names(self.names, codes[new])
-        return KeyRows(names, np.cumsum(new) - 1, self.ticks[inside], self.counts[inside])
+        return KeyRows(names, np.cumsum(new) - 1, self.ticks[chosen], self.counts[chosen])
 
     def sort_key(self, i: int) -> SortKey:
         """The sort key of row i: its name and its tick."""

@@ -11,6 +11,11 @@ from tidemark.warehouse.projections.distinct_keys import DistinctCollector, Dist
 from tidemark.warehouse.projections.key_marks import KeyMarks, names_and_ticks
 from tidemark.warehouse.projections.key_marks_writer import KeyMarkCollector
 from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.projections.persistent_keys import (
+    PersistentCollector,
+    PersistentKeys,
+    join_persistent,
+)
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.runs.projection import MarkedFile
 
@@ -37,6 +42,7 @@ class KeyChecker:
         self.key, self.marks = key, marks
         self.heavy = _HeavyChecker(marks, *marks.heavy())
         self.distinct = DistinctCollector(marks.totals.ticks)
+        self.persistent = PersistentCollector(key, marks.totals)
         self.files: list[MarkedFile] = []
         self.file: RunFile | None = None
         self.collector = KeyMarkCollector(key, None)
@@ -53,9 +59,10 @@ class KeyChecker:
         continues = current is not None and current[0] == name_at(rows.names, 0)
         self.heavy.add(rows)
         self.distinct.add(rows, continues=continues)
+        self.persistent.add(rows)
 
     def finish(self) -> None:
-        """Compares the marks, the heavy keys and the distinct keys; DamagedWarehouse if they differ."""
+        """Compares the marks, the heavy, distinct and persistent keys; DamagedWarehouse if they differ."""
         self._end_file()
         if not self._same_marks():
             raise DamagedWarehouse(f"the marks of run {self.marks.run.name} do not match its rows")
@@ -64,6 +71,12 @@ class KeyChecker:
         if stored is not None and not _same_distinct(stored, found):
             raise DamagedWarehouse(
                 f"the distinct keys of run {self.marks.run.name} are not those that its marks list"
+            )
+        listed = self.marks.persistent()
+        rows = join_persistent(self.key, [self.persistent.finish()], self.marks.totals)
+        if listed is not None and not _same_persistent(listed, rows):
+            raise DamagedWarehouse(
+                f"the persistent keys of run {self.marks.run.name} are not those that its marks list"
             )
 
     def _end_file(self) -> None:
@@ -129,6 +142,18 @@ class _HeavyChecker:
 def _same_distinct(stored: DistinctKeys, found: DistinctKeys) -> bool:
     same_numbers = stored.keys == found.keys and np.array_equal(stored.by_tick, found.by_tick)
     return same_numbers and stored.sample.to_bytes() == found.sample.to_bytes()
+
+
+def _same_persistent(stored: PersistentKeys, found: PersistentKeys) -> bool:
+    return (
+        stored.floor == found.floor
+        and np.array_equal(stored.complete, found.complete)
+        and same_names(stored.rows.names, found.rows.names)
+        and all(
+            np.array_equal(getattr(stored.rows, name), getattr(found.rows, name))
+            for name in ("codes", "ticks", "counts")
+        )
+    )
 
 
 def _counts_by_key_and_cell(heavy: HeavyKeys) -> dict[tuple[Name, int], int]:

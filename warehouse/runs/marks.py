@@ -32,11 +32,21 @@ from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
 
 # Names of the row groups of a marks file. In files of earlier versions the first three have no names: their
 # order identifies them.
-HEADER_GROUP, MARKS_GROUP, HEAVY_GROUP, DISTINCT_GROUP, SPANS_GROUP, COMPANIONS_GROUP, DIGESTS_GROUP = (
+(
+    HEADER_GROUP,
+    MARKS_GROUP,
+    HEAVY_GROUP,
+    DISTINCT_GROUP,
+    PERSISTENT_GROUP,
+    SPANS_GROUP,
+    COMPANIONS_GROUP,
+    DIGESTS_GROUP,
+) = (
     "header",
     "marks",
     "heavy",
     "distinct",
+    "persistent",
     "spans",
     "companions",
     "digests",

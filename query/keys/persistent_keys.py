@@ -1,0 +1,132 @@
+"""Persistent keys: the keys that are present in a share of a window's slots, and the slots of single keys.
+
+    lo <= slots in which the key has rows <= hi        always
+
+    approximate   the live side from the ledger; history is exact, except in ticks that the window cuts
+    exact         the live rows are read from `events`; only history's part of a cut tick stays uncertain
+
+No persistent key is missed. A key that no listing has is in at most the sum of the listings' slacks, and in
+the slots of the ledger rows. If that is below the wanted number of slots, the listed keys are the candidates.
+Otherwise all rows of the keys in the window are read.
+
+Source: S. A. Singh, thesis (Iowa State, 2015), chapter 3, who samples pairs of key and slot. The runs have
+these pairs sorted, so history needs no sample and has no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.query.answers.key_answers import KeyScope
+from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
+from tidemark.query.keys.frequencies import KeyQuestion, least_of_share, scope_fields
+from tidemark.query.keys.key_scan import rows_of_frequent_slots
+from tidemark.query.keys.listed_slots import Source
+from tidemark.query.keys.live_slots import MAYBE, PRESENT
+from tidemark.query.keys.slot_presence import UNLIMITED, Evidence, Presence, live_source
+from tidemark.query.keys.slots import Slots
+from tidemark.warehouse.columns.keys import Names, name_at, names_from, take_names
+from tidemark.warehouse.errors import InputError
+
+CELLS = 2**24  # of names and slots that are in memory at once
+
+
+def persistent(question: KeyQuestion, slots: Slots, alpha: Any, most: Any) -> list[PersistentAnswer]:
+    """The keys with rows in at least alpha of the slots, and at most `most` rows; most slots first.
+
+    Raises InputError unless 0 < alpha <= 1 and `most` is None or a whole number of at least 1.
+    """
+    least = least_of_share(alpha, slots.count, "alpha", "0.8 for keys in 80 % of the slots")
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise InputError(f"most must be a whole number of rows of at least 1, got {most!r}.")
+    if not slots.count:
+        return []
+    most_rows = UNLIMITED if most is None else most
+    evidence = Evidence.of(question, slots)
+    names, unlisted = evidence.candidates(least)
+    if unlisted >= least:
+        evidence = _scanned(evidence, least)
+        names, _ = evidence.candidates(least)
+    answers: list[PersistentAnswer] = []
+    for part in _in_parts(names, len(evidence.columns)):
+        found = evidence.presence(part, least, most_rows)
+        certain = (found.least >= least) & (found.rows_most <= most_rows)
+        answers += [
+            PersistentAnswer(**fields, certain=bool(known))
+            for fields, known in zip(_fields(evidence, found), certain, strict=True)
+        ]
+    return sorted(answers, key=lambda answer: -answer.slots)
+
+
+def persistence(question: KeyQuestion, slots: Slots, values: Sequence[Any]) -> list[PersistenceAnswer]:
+    """For each value how many slots have rows with it, and which ones."""
+    key = question.view.key
+    names = [key.name_of(value) for value in values]
+    unique = sorted({name for name in names if name is not None})
+    evidence = Evidence.of(question, slots)
+    answers: dict[Any, PersistenceAnswer] = {}
+    for part in _in_parts(names_from(key, unique), len(evidence.columns)):
+        found = evidence.presence(part)
+        for i, fields in enumerate(_fields(evidence, found)):
+            present, maybe = (_slots(evidence, found.states[i] == state) for state in (PRESENT, MAYBE))
+            answers[name_at(found.names, i)] = PersistenceAnswer(**fields, present=present, maybe=maybe)
+    absent = {"slots": 0, "lo": 0, "hi": 0, "window_slots": slots.count}
+    scope = {**_scope(question), **absent, "rows_scanned": None}
+    return [
+        answers[name] if name is not None else PersistenceAnswer(**scope, value=value, present=(), maybe=())
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
+def _scanned(evidence: Evidence, least: int) -> Evidence:
+    """The evidence of all rows of the keys that have `least` slots."""
+    question, slots, history = evidence.question, evidence.slots, evidence.history
+    live = live_source(question)
+    rows = rows_of_frequent_slots(history, live.rows, slots.of, least)
+    sources = [Source.read(rows, timed=False), live]
+    rows_read = sum(share.marks.rows for share in history.shares) + len(live.rows)
+    return Evidence.joined(question, slots, history, sources, None, rows_read)
+
+
+def _in_parts(names: Names, columns: int) -> Iterator[Names]:
+    """The names in parts that have at most CELLS cells."""
+    size = max(1, CELLS // max(1, columns))
+    for first in range(0, len(names), size):
+        yield take_names(names, np.arange(first, min(first + size, len(names))))
+
+
+def _fields(evidence: Evidence, found: Presence) -> Iterator[dict[str, Any]]:
+    """The fields of the answer about each name."""
+    key, count = evidence.question.view.key, evidence.slots.count
+    least, most = found.least, found.most
+    # In a slot that is maybe, the key is taken to be as often as in the slots that are certain.
+    known = np.maximum(1, count - (most - least))
+    estimate = np.clip(least + np.rint((most - least) * least / known), least, most).astype(np.int64)
+    scope = {**_scope(evidence.question), "rows_scanned": evidence.rows_read or None}
+    for i in range(len(found.names)):
+        yield {
+            **scope,
+            "value": key.value_of(name_at(found.names, i)),
+            "slots": int(estimate[i]),
+            "lo": int(least[i]),
+            "hi": int(most[i]),
+            "window_slots": count,
+        }
+
+
+def slot_scope(question: KeyQuestion) -> KeyScope:
+    """The scope of the question's answers, for a question that may have none."""
+    return KeyScope(**_scope(question))
+
+
+def _scope(question: KeyQuestion) -> dict[str, Any]:
+    """The bounds are certain, so there is no error to promise."""
+    return {**scope_fields(question), "eps": 0.0, "confidence": 1.0}
+
+
+def _slots(evidence: Evidence, chosen: NDArray[np.bool_]) -> tuple[tuple[Any, Any], ...]:
+    return tuple(evidence.slots.edges_of(number) for number in evidence.columns[chosen].tolist())

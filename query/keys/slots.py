@@ -1,0 +1,83 @@
+"""The slots of a window: its ticks, or groups of them, in which keys are present or not.
+
+A slot is a tick, or a multiple of it. Wider slots start at multiples of their width since 1970 in UTC, weeks
+on Mondays. The first and the last slot end where the window does, as the parts of `every` do. All slots of
+the window count, also those without rows. A side of the window that is open ends at the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.query.keys.key_windows import KeyWindow
+from tidemark.query.reading.windows import time_or_step, width_in_ticks
+from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of a window, numbered from 0 to `count` (exclusive).
+
+    width: the width of a slot in ticks. origin: the first tick of slot 0, maybe before the window.
+    tick_us: the width of a tick; None without a time column. window: its start and its end (exclusive).
+    """
+
+    width: int
+    origin: int
+    count: int
+    tick_us: int | None
+    window: tuple[Any, Any]
+
+    def of(self, ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The slot of each tick; the ticks lie in the window."""
+        numbers: NDArray[np.int64] = (ticks - self.origin) // self.width
+        return numbers
+
+    def edges_of(self, number: int) -> tuple[Any, Any]:
+        """When a slot starts and ends (exclusive) in the window: times, or steps."""
+        first = self.origin + number * self.width
+        start, end = (time_or_step(tick, self.tick_us) for tick in (first, first + self.width))
+        return max(start, self.window[0]), min(end, self.window[1])
+
+
+def slots_of(
+    window: KeyWindow, ticks: tuple[int, int] | None, slot: Any, tick_us: int | None
+) -> tuple[KeyWindow, Slots]:
+    """The window without open sides and without rows that have no time, and its slots.
+
+    ticks: the first and last tick of the data, both inclusive; None without data.
+    slot: a duration that is a multiple of the tick, or a number of steps without a time column; None for a
+        tick. InputError for another value.
+    """
+    width, origin = (1, 0) if slot is None else width_in_ticks("slot", slot, tick_us)
+    start, stop = _closed(window.overlapping, ticks)
+    edges = start, max(start, stop)
+    whole = window.whole
+    if whole is not None:
+        first, end = max(whole.start, edges[0]), min(whole.stop, edges[1])
+        whole = Window(first, end) if first < end or not window.partial_ticks else None
+    cut = [partial.tick for partial in window.partial_ticks]
+    first, end = min([edges[0], *cut]), max([edges[1], *(tick + 1 for tick in cut)])
+    number = (first - origin) // width
+    count = (end - 1 - origin) // width - number + 1 if first < end else 0
+    known = window.shown or (None, None)
+    shown = tuple(
+        time_or_step(edge, tick_us) if text is None else text
+        for text, edge in zip(known, (first, end), strict=True)
+    )
+    closed = KeyWindow(whole, window.partial_ticks, (shown[0], shown[1]) if count else window.shown)
+    return closed, Slots(width, origin + number * width, count, tick_us, (shown[0], shown[1]))
+
+
+def _closed(window: Window, ticks: tuple[int, int] | None) -> tuple[int, int]:
+    """The window's first tick and its end (exclusive); those of the data where a side is open."""
+    start, stop = window.start, window.stop
+    open_start, open_stop = start <= NO_TICK + 1, stop == ALL_TIME.stop
+    if ticks is not None:
+        return ticks[0] if open_start else start, ticks[1] + 1 if open_stop else stop
+    end = 0 if open_start and open_stop else stop if open_start else start
+    return end if open_start else start, end if open_stop else stop
