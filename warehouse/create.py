@@ -19,10 +19,9 @@ from pyarrow import fs
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import without_secrets
 from tidemark.warehouse.delta.retention import DEFAULT_GRACE
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, PARENTS, REJECTED, STEPS, Store
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_rows
