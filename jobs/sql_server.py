@@ -161,7 +161,7 @@ def publish(spark: SparkSession, name: str, store: Store) -> list[str]:
             registered.lookupFunctionBuilder(session_name).get(),
         )
     second = spark.newSession()
-    for view, text in views(name, store).items():
+    for view, text in views(second, name, store).items():
         second.sql(f"CREATE OR REPLACE VIEW {view} AS {text}")
     return functions
 
