@@ -13,6 +13,7 @@ import logging
 
 from tidemark.warehouse.alter import alter
 from tidemark.warehouse.create import create
+from tidemark.warehouse.delta.addresses import use_catalog
 from tidemark.warehouse.errors import (
     BatchMismatch,
     CommitFailed,
@@ -66,5 +67,6 @@ __all__ = [
     "maintain",
     "open_snapshot",
     "read_options",
+    "use_catalog",
     "verify",
 ]

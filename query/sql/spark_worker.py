@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ class WarehouseAddress:
     """
 
     uri: str
-    storage_options: tuple[tuple[str, str], ...]
+    storage_options: tuple[tuple[str, str], ...] = field(repr=False)
     identity: str | None = None
 
     def open(self) -> Reader:

@@ -47,8 +47,8 @@ def check_conditional_puts(store: Store) -> None:
             raise InputError(
                 f"{without_secrets(store.uri)}: two writers could put the same object, so the store ignores "
                 "the condition If-None-Match, and of two loads at the same time one could be lost. Nothing "
-                "was created. Use a store that has conditional puts, or switch them on (aws_conditional_put=etag "
-                "in the storage options); or let delta-rs lock through DynamoDB: "
+                "was created. Use a store that has conditional puts, or switch them on "
+                "(aws_conditional_put=etag in the storage options); or let delta-rs lock through DynamoDB: "
                 "AWS_S3_LOCKING_PROVIDER=dynamodb and DELTA_DYNAMO_TABLE_NAME."
             )
         if any(_REFUSED in str(failure) for failure in failures):
