@@ -246,7 +246,6 @@ def _measure_load(spark: SparkSession, section: Section, folder: Path, part: Row
             seconds[kind] = time.process_time() - began
         added.append(seconds["with"] - seconds["without"])
     write, more = statistics.median(plain[1:]), statistics.median(added[1:])
-    name = "what samples and persistent keys add to a load / a plain Delta write"
     section.add(f"a plain Delta write of {part.rows:,} rows", write, "s")
     section.add(
         "what samples and persistent keys add to a load / a plain Delta write", more / write, "x", 0.1

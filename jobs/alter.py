@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def run(given: argparse.Namespace) -> int:
     """Adds the key and the group, and builds their history."""
     add_key, add_group = (columns and parse_columns(columns) for columns in (given.add_key, given.add_group))
-    check_additions(Store.from_uri(given.warehouse), add_key, add_group)
+    check_additions(Store.from_uri(given.warehouse, given.storage_options), add_key, add_group)
     spark = _session(given.engine)
     shown = show_progress(spark, Console(stderr=True)) if spark is not None else nullcontext(None)
     with shown as set_phase:
@@ -34,6 +34,7 @@ def run(given: argparse.Namespace) -> int:
             given.warehouse,
             add_key=add_key,
             add_group=add_group,
+            storage_options=given.storage_options,
             progress=set_phase,
         )
     if given.json:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def run(given: argparse.Namespace) -> int:
     """Creates the warehouse, or checks that the existing one has these options."""
-    outcome = "known" if _exists(given.warehouse) else "created"
+    outcome = "known" if _exists(given) else "created"
     options = warehouse.create(
         _session(given.schema),
         given.warehouse,
@@ -30,6 +30,7 @@ def run(given: argparse.Namespace) -> int:
         key_eps=given.key_eps,
         key_delta=given.key_delta,
         schema=given.schema,
+        storage_options=given.storage_options,
     )
     if given.json:
         print(json_text({"warehouse": given.warehouse, "outcome": outcome, **_facts(options)}))
@@ -41,9 +42,9 @@ def run(given: argparse.Namespace) -> int:
     return DONE
 
 
-def _exists(uri: str) -> bool:
+def _exists(given: argparse.Namespace) -> bool:
     try:
-        warehouse.open_snapshot(uri)
+        warehouse.open_snapshot(given.warehouse, given.storage_options)
         return True
     except NotAWarehouse:
         return False

@@ -81,7 +81,7 @@ def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
     if given.engine == "local":
         from tidemark.jobs.inputs.local_inputs import LocalInputs
 
-        return None, LocalInputs(given.warehouse)
+        return None, LocalInputs(given.warehouse, given.storage_options)
     from tidemark.jobs.inputs.spark_inputs import SparkInputs
     from tidemark.jobs.spark.session import spark_session
 
@@ -95,10 +95,10 @@ def _check_options(given: argparse.Namespace) -> None:
     chosen = parse_options(**command_options.creation_options(given), key=None, grace=None)
     span = given.batch_every and parse_duration(given.batch_every)
     if given.from_stream:
-        options: Options | None = warehouse.open_snapshot(given.warehouse).options
+        options: Options | None = warehouse.open_snapshot(given.warehouse, given.storage_options).options
     else:
         options = _options(given)
-    Store.from_uri(given.warehouse).check_place(writing=True)
+    Store.from_uri(given.warehouse, given.storage_options).check_place(writing=True)
     if options is not None:
         options.check_same(chosen)
     if span and (options.time if options else given.time) is None:
@@ -120,14 +120,18 @@ def _load(
     """Loads batch by batch; yields the name of each, None for the rows of the streams, with its report."""
     console = Console(quiet=given.json)
     if given.from_stream:
-        report = warehouse.load(spark, given.warehouse, progress=progress)
+        report = warehouse.load(
+            spark, given.warehouse, storage_options=given.storage_options, progress=progress
+        )
         _summary(console, "from stream", report)
         yield None, report
         return
     rows = _open(spark, inputs, given)
     for name, part in _batches(inputs, rows, given):
         began = time.perf_counter()
-        report = warehouse.load(spark, given.warehouse, part, name, progress=progress)
+        report = warehouse.load(
+            spark, given.warehouse, part, name, storage_options=given.storage_options, progress=progress
+        )
         report.seconds["in all"] = time.perf_counter() - began
         _summary(console, name, report)
         yield name, report
@@ -151,13 +155,14 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
         given.warehouse,
         **command_options.creation_options(given),
         schema=rows,
+        storage_options=given.storage_options,
     )
     return rows
 
 
 def _options(given: argparse.Namespace) -> Options | None:
     try:
-        return warehouse.open_snapshot(given.warehouse).options
+        return warehouse.open_snapshot(given.warehouse, given.storage_options).options
     except NotAWarehouse:
         if given.measure:
             return None
@@ -173,7 +178,7 @@ def _batches(inputs: Inputs, rows: Any, given: argparse.Namespace) -> Iterator[t
     if not given.batch_every:
         yield given.batch, rows
         return
-    time_column = str(warehouse.open_snapshot(given.warehouse).options.time)
+    time_column = str(warehouse.open_snapshot(given.warehouse, given.storage_options).options.time)
     span, day = parse_duration(given.batch_every), parse_duration("1 day")
     times = inputs.times(rows, time_column)
     if times.first is not None and times.last is not None:

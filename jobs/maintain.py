@@ -34,11 +34,17 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(given: argparse.Namespace) -> int:
     """Maintains the warehouse and prints a report."""
-    warehouse.open_snapshot(given.warehouse)
-    Store.from_uri(given.warehouse).check_place(writing=True)
+    warehouse.open_snapshot(given.warehouse, given.storage_options)
+    Store.from_uri(given.warehouse, given.storage_options).check_place(writing=True)
     spark = spark_session("tidemark maintain")
     with show_progress(spark, Console(stderr=True)) as set_phase:
-        report = warehouse.maintain(spark, given.warehouse, grace=given.grace, progress=set_phase)
+        report = warehouse.maintain(
+            spark,
+            given.warehouse,
+            grace=given.grace,
+            storage_options=given.storage_options,
+            progress=set_phase,
+        )
     if given.json:
         print(json_text(_facts(report)))
     else:

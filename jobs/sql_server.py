@@ -63,6 +63,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _serve(given: argparse.Namespace) -> int:
     named_warehouses = dict(_parse_warehouse(text) for text in given.warehouse or ())
+    storage_options = command_options.storage_options_of(given)
     users = check_users(given.users) if given.users else None
     _check_address(given.host, given.port)
     stopping = threading.Event()
@@ -88,7 +89,7 @@ def _serve(given: argparse.Namespace) -> int:
             functions = [
                 function
                 for name, uri in warehouses.items()
-                for function in publish(spark, name, Store.from_uri(uri))
+                for function in publish(spark, name, Store.from_uri(uri, storage_options))
             ]
             _set_address(spark, given.host, given.port, folder)
             server = start(spark, functions, allow_all=given.allow_all)
@@ -161,7 +162,7 @@ def publish(spark: SparkSession, name: str, store: Store) -> list[str]:
             registered.lookupFunctionBuilder(session_name).get(),
         )
     second = spark.newSession()
-    for view, text in views(name, store).items():
+    for view, text in views(second, name, store).items():
         second.sql(f"CREATE OR REPLACE VIEW {view} AS {text}")
     return functions
 

@@ -65,8 +65,8 @@ def run(given: argparse.Namespace) -> int:
     for name in needed:
         if not getattr(given, name):
             given.parser.error(f"--{name} is needed with --source {given.source}")
-    warehouse.open_snapshot(given.warehouse)
-    Store.from_uri(given.warehouse).check_place(writing=True)
+    warehouse.open_snapshot(given.warehouse, given.storage_options)
+    Store.from_uri(given.warehouse, given.storage_options).check_place(writing=True)
     stopping = threading.Event()
     try:
         spark = spark_session("tidemark stream")
@@ -82,7 +82,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.Event) -> None:
-    options = warehouse.open_snapshot(given.warehouse).options
+    options = warehouse.open_snapshot(given.warehouse, given.storage_options).options
     name = given.name or (given.topic if given.source == "kafka" else Path(given.path).name)
     busy, reports = threading.Lock(), {}  # busy: held while a batch is processed
 
@@ -93,16 +93,18 @@ def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.
         _read(spark, given, options),
         given.warehouse,
         source=name,
-        checkpoint=given.checkpoint or Store.from_uri(given.warehouse).spark_path(f"checkpoints/{name}"),
+        checkpoint=given.checkpoint
+        or Store.from_uri(given.warehouse, given.storage_options).spark_path(f"checkpoints/{name}"),
         trigger=AVAILABLE_NOW if given.once else given.trigger,
         ahead=given.ahead or DEFAULT_AHEAD,
         max_rejected_fraction=given.max_rejected_fraction,
         progress=keep,
+        storage_options=given.storage_options,
         busy=busy,
     )
     if not given.json:
         _print_line(f"{name}: streaming into {given.warehouse}; SIGTERM or Ctrl-C stops it")
-    reader = query.open(given.warehouse)
+    reader = query.open(given.warehouse, given.storage_options)
     last_shown = -1
     while streaming.isActive and not stopping.is_set():
         streaming.awaitTermination(_POLL_SECONDS)

@@ -35,7 +35,9 @@ def main(argv: list[str] | None = None) -> int:
 def run(given: argparse.Namespace) -> int:
     """Checks every invariant and prints the report; FAILED if one is broken."""
     with Console(stderr=True).status("verifying") as status:
-        report = warehouse.verify(given.warehouse, progress=status.update)
+        report = warehouse.verify(
+            given.warehouse, storage_options=given.storage_options, progress=status.update
+        )
     checks = [{**asdict(check), "ok": check.ok} for check in report.checks]
     document = {"ok": report.ok, "warehouse": report.warehouse, "checks": checks}
     print(json_text(document) if given.json else report)

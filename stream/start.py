@@ -16,6 +16,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, TooManyRejected
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import executor_for
+from tidemark.warehouse.execution.hadoop import check_checkpoint
 from tidemark.warehouse.ingest import append_rows, batch_numbers
 from tidemark.warehouse.ingest.append_rows import Appended
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS
@@ -70,7 +71,8 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                   its text, and the reason for which it is refused. A row with a reason goes to the table
                   `rejected`
     source        the unique name of the stream in the warehouse
-    checkpoint    Spark's checkpoint folder, used by this stream only; keep it as long as the source's name
+    checkpoint    Spark's checkpoint folder, used by this stream only; keep it as long as the source's name.
+                  Spark writes it through its own file systems: on an object store it needs s3a, or its like
     trigger       '10 seconds' between batches; 'available now' to process the available rows and end; or the
                   arguments of Spark's own trigger, {'processingTime': '10 seconds'}. By default a batch
                   starts when the last one has ended
@@ -104,6 +106,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     parsed = bool(parser_columns)
     spark_trigger = _spark_trigger(trigger)
     ahead_us = None if ahead is None else parse_duration(ahead)
+    check_checkpoint(spark, os.fspath(checkpoint))
     executor = executor_for(spark)
     options = read_options(store)
     options.companions.check_kinds(executor.check_sendable)

@@ -33,6 +33,7 @@ LONGEST = (
     "test_whole.py",
     "crash/test_flips.py",
     "jobs/test_sql_attacks.py",
+    "stores/test_life.py",
     "crash/test_races.py",
     "crash/test_readers.py",
     "query/test_sql_connect.py",

@@ -14,6 +14,7 @@ import logging
 from tidemark.warehouse.alter import alter
 from tidemark.warehouse.companions.kinds import CompanionKind, register_companion
 from tidemark.warehouse.create import create
+from tidemark.warehouse.delta.addresses import use_catalog
 from tidemark.warehouse.errors import (
     BatchMismatch,
     CommitFailed,
@@ -23,6 +24,7 @@ from tidemark.warehouse.errors import (
     InputError,
     NotAWarehouse,
     OptionsMismatch,
+    StoreUnavailable,
     SystemRefused,
     TidemarkError,
     TooManyRejected,
@@ -54,6 +56,7 @@ __all__ = [
     "Report",
     "Snapshot",
     "SnapshotReader",
+    "StoreUnavailable",
     "SystemRefused",
     "TidemarkError",
     "TooManyRejected",
@@ -67,5 +70,6 @@ __all__ = [
     "open_snapshot",
     "read_options",
     "register_companion",
+    "use_catalog",
     "verify",
 ]

@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import retry_lost_races, without_secrets
+from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.store import EVENTS, Store
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.load import LoadReport, catch_up, newest_planned_step

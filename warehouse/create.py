@@ -19,10 +19,10 @@ from pyarrow import fs
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import without_secrets
+from tidemark.warehouse.delta.probe import check_conditional_puts
 from tidemark.warehouse.delta.retention import DEFAULT_GRACE
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, PARENTS, REJECTED, STEPS, Store
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_rows
@@ -100,7 +100,8 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     storage_options
               options of the object store, as delta-rs takes them
 
-    Raises InputError for an invalid option, OptionsMismatch if the warehouse exists with other options.
+    Raises InputError for an invalid option and for an object store that does not refuse a second put of the
+    same object, OptionsMismatch if the warehouse exists with other options.
     """
     given = parse_options(
         measures=measures,
@@ -133,6 +134,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     _check_no_other_files(store)
     options = _with_defaults(given)
     options.companions.check_kinds()
+    check_conditional_puts(store)
     fields = [] if schema is None else delta_fields(_parsed_schema(spark, schema))
     if schema is not None:
         columns = column_types(fields)

@@ -2,7 +2,7 @@
 
 `TidemarkError` is the base class. `InputError` reports a mistake of the caller (nothing was changed),
 `DamagedWarehouse` damaged data (the message names the file), `SystemRefused` a refusal of the operating
-system.
+system, `StoreUnavailable` an object store that did not answer or refused.
 """
 
 from __future__ import annotations
@@ -50,8 +50,21 @@ class SystemRefused(TidemarkError):
     """The operating system refused: a full disk, a missing permission, too many open files."""
 
 
+class StoreUnavailable(TidemarkError):
+    """The object store did not answer, or refused the credentials. Nothing is wrong with the warehouse."""
+
+
 class TooManyRejected(TidemarkError):
     """More records of a batch were rejected than allowed. Nothing of the batch was committed."""
+
+
+# The user, the password and the query string of an address.
+_SECRET = re.compile(r"(?<=://)[^/\s@]*@|\?[^\s'\")]*")
+
+
+def without_secrets(text: str) -> str:
+    """The text without the users, passwords and query strings of its addresses."""
+    return _SECRET.sub("", text)
 
 
 def error_in_traceback(text: str) -> TidemarkError | None:

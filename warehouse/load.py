@@ -35,9 +35,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import retry_lost_races, without_secrets
+from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans, write_step_plan
 from tidemark.warehouse.execution.executors import executor_for

@@ -23,11 +23,12 @@ import pyarrow as pa
 
 from tidemark.warehouse.columns.ticks import parse_grace
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import retry_lost_races, without_secrets
+from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.delta.vacuum import extend_log_retention, vacuum_table
+from tidemark.warehouse.errors import without_secrets
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
 from tidemark.warehouse.execution.executors import Executor, executor_for
 from tidemark.warehouse.ingest.event_files import JoinFiles

@@ -1,8 +1,9 @@
-"""Refusals of the operating system (full disk, missing permission) as one-line errors with a remedy.
+"""Refusals of the operating system or of an object store, as one-line errors with a remedy.
 
 The same refusal arrives in several forms: as an OSError of Python or Arrow, as an error of delta-rs with the
 errno only in its text, or as the text of a Spark task's traceback. So a refusal is recognised by its errno
-where the exception has one, and by its text otherwise.
+where the exception has one, and by its text otherwise. An object store has no errno: all its requests go
+through delta-rs, whose text says whether the store answered with a status, or not at all.
 """
 
 from __future__ import annotations
@@ -11,9 +12,16 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from errno import EACCES, EDQUOT, EFBIG, EMFILE, ENAMETOOLONG, ENFILE, ENOSPC, EPERM, EROFS
 
-from tidemark.warehouse.errors import DamagedWarehouse, SystemRefused, TidemarkError
+from tidemark.warehouse.errors import (
+    DamagedWarehouse,
+    StoreUnavailable,
+    SystemRefused,
+    TidemarkError,
+    without_secrets,
+)
 
 _FREE_SPACE = "Free disk space, or have the quota raised"
 _GET_PERMISSION = "Ask the owner of the folder for the permission, or run as a user who has it"
@@ -34,26 +42,56 @@ _ANSI_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in the texts of delta-rs
 _MAX_DETAIL_CHARS = 300  # of the original message
 
 
-def as_system_refused(operation: str, error: BaseException) -> SystemRefused | None:
-    """The error as SystemRefused; None if the operating system did not refuse anything.
+# Of delta-rs' store, object_store: how it reports a request that failed after its own retries.
+_STORE_FAILED = re.compile(r"Error performing [A-Z]+ \S+ in |Generic (?:S3|GCS|MicrosoftAzure|HTTP) error")
+_STORE_DENIED = re.compile(
+    "lacked (?:the necessary privileges|valid authentication)|403 Forbidden|401 Unauthorized|AccessDenied"
+)
+_DENIED_REMEDY = "Give the credentials the right to do it, or pass other credentials (storage_options)"
+_FAILED_REMEDY = "Check the address, the endpoint and the region (storage_options), and run the same again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Who refused, the reason in a few words, the text of the error that reports it, and what to do."""
+
+    by: type[SystemRefused] | type[StoreUnavailable]
+    reason: str
+    text: str
+    remedy: str
+
+
+def as_system_refused(operation: str, error: BaseException) -> SystemRefused | StoreUnavailable | None:
+    """The error as SystemRefused or StoreUnavailable; None if neither the system nor a store refused.
 
     `operation` names what was stopped, for the message: "load", "reading a/b".
     """
     refusal = _find_refusal(error)
     if refusal is None:
         return None
-    number, line = refusal
-    detail = " ".join(_ANSI_COLOURS.sub("", line).replace("↳", "").split())
-    detail = detail if len(detail) <= _MAX_DETAIL_CHARS else f"{detail[:_MAX_DETAIL_CHARS]} ..."
-    if os.strerror(number) not in detail:
-        detail = f"{os.strerror(number)}: {detail}"
-    return SystemRefused(f"{operation} was stopped by the system: {detail.rstrip('.')}. {_REMEDIES[number]}.")
+    detail = one_line(refusal.text)
+    if refusal.reason not in detail:
+        detail = f"{refusal.reason}: {detail}"
+    who = "system" if refusal.by is SystemRefused else "object store"
+    return refusal.by(f"{operation} was stopped by the {who}: {detail.rstrip('.')}. {refusal.remedy}.")
+
+
+def one_line(text: str) -> str:
+    """An error's text as one line of bounded length, without colours and without secrets in addresses."""
+    line = without_secrets(" ".join(_ANSI_COLOURS.sub("", text).replace("↳", "").split()))
+    return line if len(line) <= _MAX_DETAIL_CHARS else f"{line[:_MAX_DETAIL_CHARS]} ..."
+
+
+def is_store_failure(error: BaseException) -> bool:
+    """Whether an object store failed to answer a request, or answered that it cannot at the moment."""
+    text = str(error)
+    return bool(_STORE_FAILED.search(text)) and not _STORE_DENIED.search(text)
 
 
 def unreadable_file_error(path: str, error: Exception) -> TidemarkError:
     """The error to raise for a file of the warehouse that could not be read because of `error`.
 
-    SystemRefused if the operating system refused to read it, DamagedWarehouse otherwise. `path` appears in
+    SystemRefused or StoreUnavailable if it was refused, DamagedWarehouse otherwise. `path` appears in
     the message. The message is one line, because Spark passes errors of tasks as text (`error_in_traceback`).
     """
     is_missing = isinstance(error, FileNotFoundError)
@@ -77,7 +115,7 @@ def report_unreadable_file(path: str) -> Iterator[None]:
 
 @contextmanager
 def report_os_errors(operation: str) -> Iterator[None]:
-    """Raises SystemRefused for refusals of the operating system inside; other errors pass unchanged.
+    """Raises SystemRefused and StoreUnavailable for refusals inside; other errors pass unchanged.
 
     It is also the decorator of the public functions. `operation` names the call in the message.
     """
@@ -89,27 +127,35 @@ def report_os_errors(operation: str) -> Iterator[None]:
         refused = as_system_refused(operation, error)
         if refused is None:
             raise
-        raise SystemRefused(
+        raise type(refused)(
             f"{refused} Nothing that was committed is lost or stored twice. Then run it again."
         ) from error
 
 
-def _find_refusal(error: BaseException) -> tuple[int, str] | None:
-    """The errno of a refusal in `_REMEDIES`, and the line of the error's text that reports it.
+def _find_refusal(error: BaseException) -> _Refusal | None:
+    """The refusal that the error reports.
 
-    For an OSError and for errors of delta-rs the line is the whole text; other texts may be tracebacks.
+    For an OSError and for errors of delta-rs its text is the whole text; other texts may be tracebacks.
     """
     text = str(error)
+    if _STORE_DENIED.search(text) and _STORE_FAILED.search(text):
+        return _Refusal(StoreUnavailable, "not allowed", text, _DENIED_REMEDY)
+    if _STORE_FAILED.search(text):
+        return _Refusal(StoreUnavailable, "no answer", text, _FAILED_REMEDY)
     if isinstance(error, OSError) and error.errno in _REMEDIES:
-        return error.errno, text
+        return _system_refusal(error.errno, text)
     from_rust = type(error).__module__.startswith(("_internal", "pyo3_runtime"))
     lines = [text] if isinstance(error, OSError) or from_rust else text.splitlines()
     for line in lines:
         for number in map(int, _ERRNO_TEXT.findall(line)):
             if number in _REMEDIES:
-                return number, line
+                return _system_refusal(number, line)
         # Java's messages have no errno.
         described = next((number for number in _REMEDIES if os.strerror(number) in line), None)
         if described is not None:
-            return described, line
+            return _system_refusal(described, line)
     return None
+
+
+def _system_refusal(number: int, text: str) -> _Refusal:
+    return _Refusal(SystemRefused, os.strerror(number), text, _REMEDIES[number])

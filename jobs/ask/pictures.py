@@ -60,7 +60,7 @@ def _save_figure(
     options_of: the keyword arguments of the figure.
     """
     path = _checked_path(given.output)
-    wh = query.open(given.warehouse)
+    wh = query.open(given.warehouse, given.storage_options)
     with status_when_slow("drawing"):
         from matplotlib.figure import Figure
 

@@ -28,7 +28,7 @@ BAR = 20  # characters of the longest bar of a histogram
 
 def info(given: argparse.Namespace) -> int:
     """Runs `tidemark info`."""
-    facts = query.open(given.warehouse).info()
+    facts = query.open(given.warehouse, given.storage_options).info()
     print(facts.to_json() if given.json else facts)
     return DONE
 
@@ -129,7 +129,7 @@ def bins_or_edges(wh: query.Warehouse, given: argparse.Namespace) -> Any:
 
 def print_answers(given: argparse.Namespace, query_of: Callable[[query.Warehouse], Any]) -> int:
     """Calls `query_of` with the warehouse and prints the answers: JSON, a table on a terminal, or text."""
-    wh = query.open(given.warehouse)
+    wh = query.open(given.warehouse, given.storage_options)
     with status_when_slow("querying"):
         answers = query_of(wh)
     if given.json:

@@ -28,7 +28,7 @@ def run(given: argparse.Namespace) -> int:
         raise InputError(f"--times must be at least 1, got {given.times}.")
     if given.top < 0:
         raise InputError(f"--top must be a number of keys, 0 for none, got {given.top}.")
-    wh = query.open(given.warehouse)
+    wh = query.open(given.warehouse, given.storage_options)
     with suppress(KeyboardInterrupt), _screen(given) as show:
         for _ in _repetitions(given.every, given.times):
             show(_query(wh, given))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import Any
 
 VARIABLE = "TIDEMARK_WAREHOUSE"
@@ -39,10 +40,51 @@ def warehouse(args: argparse.ArgumentParser) -> None:
     )
 
 
+def store(args: Any) -> None:
+    """The options of the object store: credentials, region, endpoint."""
+    args.add_argument(
+        "--storage-option",
+        action="append",
+        metavar="KEY=VALUE",
+        help="an option of the object store, such as AWS_REGION=eu-central-1; may be repeated. Other users "
+        "of the machine see command lines: write secrets into a file",
+    )
+    args.add_argument(
+        "--storage-options",
+        metavar=FILE,
+        help="a file of such options: a line KEY=VALUE for each, # comments",
+    )
+
+
+def storage_options_of(given: argparse.Namespace) -> dict[str, str] | None:
+    """The storage options that were given, those of the line over those of the file; None if there are none.
+
+    A usage error for what is no KEY=VALUE; it does not show the text, which may be a secret.
+    """
+    lines: list[tuple[str, str]] = []
+    if given.storage_options:
+        try:
+            content = Path(given.storage_options).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            given.parser.error(f"--storage-options {given.storage_options} cannot be read: {error}")
+        for number, line in enumerate(content.splitlines(), 1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                lines.append((f"line {number} of {given.storage_options}", line.strip()))
+    lines += [("--storage-option", text) for text in given.storage_option or ()]
+    options = {}
+    for place, text in lines:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            given.parser.error(f"{place} must be KEY=VALUE, such as AWS_REGION=eu-central-1.")
+        options[name.strip()] = value.strip()
+    return options or None
+
+
 def common(args: argparse.ArgumentParser) -> None:
     """Options of every command."""
     args.set_defaults(parser=args)
     warehouse(args)
+    store(args)
     args.add_argument("--json", action="store_true", help="print one JSON document, for programs")
 
 
@@ -215,6 +257,7 @@ def sql_server(args: argparse.ArgumentParser) -> None:
         help="a warehouse and the prefix of its tables; may be repeated (default: the settings "
         f"spark.tidemark.NAME, then the variable {VARIABLE}; NAME defaults to the folder's name)",
     )
+    store(args)
     args.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)")
     args.add_argument("--port", type=int, default=0, help="the port; 0 (the default) selects a free one")
     args.add_argument(

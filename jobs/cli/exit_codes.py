@@ -18,7 +18,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from tidemark.jobs.cli.command_options import warehouse_of
+from tidemark.jobs.cli.command_options import storage_options_of, warehouse_of
 
 if TYPE_CHECKING:
     import argparse
@@ -41,8 +41,8 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in the error texts of delta-rs
 
 
 def run_warehouse_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Resolves the warehouse of the arguments, then runs the job like `run_job`."""
-    given.warehouse = warehouse_of(given)
+    """Resolves the warehouse and its storage options from the arguments, then runs the job like `run_job`."""
+    given.warehouse, given.storage_options = warehouse_of(given), storage_options_of(given)
     return run_job(run, given)
 
 

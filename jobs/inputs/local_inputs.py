@@ -33,8 +33,8 @@ _UTC = pa.timestamp("us", tz="UTC")
 class LocalInputs:
     """Implements `Inputs` in this process."""
 
-    def __init__(self, warehouse: str) -> None:
-        self._warehouse = warehouse
+    def __init__(self, warehouse: str, storage_options: dict[str, str] | None = None) -> None:
+        self._store = Store.from_uri(warehouse, storage_options)
 
     def read(self, path: str, kind: str | None, options: Options | None, *, cut: bool = False) -> ArrowRows:
         """See `Inputs.read`."""
@@ -64,7 +64,7 @@ class LocalInputs:
 
     def _types(self, names: Iterable[str]) -> pa.Schema:
         """The Arrow types of these columns of the warehouse."""
-        stored = pa.schema(tables.open_table(Store.from_uri(self._warehouse), EVENTS).schema())
+        stored = pa.schema(tables.open_table(self._store, EVENTS).schema())
         return pa.schema([stored.field(name) for name in names])
 
     def check_times(self, rows: ArrowRows, names: Iterable[str]) -> None:

@@ -36,7 +36,8 @@ from tidemark.query.sql.spark_sql import checked_name
 from tidemark.query.sql.sql_types import duckdb_type
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, without_secrets
+from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
 
@@ -53,6 +54,7 @@ def _close() -> None:
         connection.close()
 
 
+_COPY_BYTES = 2**22  # read from a store at once
 CACHED_MOMENTS = 32  # pinned moments: an upper bound of the concurrent statements and transactions
 _POSITIONAL = ("arg2", "arg3", "arg4")  # positional arguments after the subjects
 
@@ -136,11 +138,12 @@ class _PinnedReaders:
         # collect a cycle that passes through DuckDB.
         self._wh, self._lock = wh.twin(), threading.Lock()
         self._cache: LRUCache[Reader] = LRUCache(CACHED_MOMENTS)
-        folder = tempfile.mkdtemp(prefix="tidemark-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._store = wh.contents().store
+        self._folder = Path(tempfile.mkdtemp(prefix="tidemark-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         # The first file of each list: it gives the view its columns even if there are no rows.
-        self._empty = f"{folder}/empty.parquet"
-        events = tables.open_table(wh.contents().store, EVENTS)
+        self._empty = f"{self._folder}/empty.parquet"
+        events = tables.open_table(self._store, EVENTS)
         pq.write_table(tables.table_without_rows(pa.schema(events.schema())), self._empty)
 
     def at(self, moment: int) -> Reader:
@@ -151,7 +154,24 @@ class _PinnedReaders:
     def files(self, part: str, moment: int) -> list[str]:
         """The files that may hold rows of the part, after one without rows."""
         contents = self.at(moment).contents()
-        return [self._empty, *(contents.store.table(path) for path in contents.event_paths(part))]
+        return [self._empty, *map(self._readable, contents.event_paths(part))]
+
+    def _readable(self, path: str) -> str:
+        """The path of a file of `events` for DuckDB: a file on a disk, or a copy of one in a store."""
+        if self._store.is_local:
+            return self._store.table(path)
+        copy = self._folder / path.rsplit("/", 1)[-1]
+        with self._lock:
+            if not copy.exists():
+                part = copy.with_suffix(".part")
+                with (
+                    report_unreadable_file(f"{path} of the warehouse {without_secrets(self._store.uri)}"),
+                    self._store.filesystem().open_input_stream(path) as source,
+                    part.open("wb") as target,
+                ):
+                    shutil.copyfileobj(source, target, _COPY_BYTES)
+                part.rename(copy)
+        return str(copy)
 
     def rows_of(self, name: str) -> Callable[[int], list[dict[str, Any]]]:
         """A function (moment) that returns the rows of a system table or of the summary."""
@@ -207,20 +227,26 @@ def _as_duckdb(column: str, value: Any) -> Any:
 
 
 def register_duckdb(
-    connection: DuckDBPyConnection, warehouse: Reader | str | os.PathLike[str], name: str | None = None
+    connection: DuckDBPyConnection,
+    warehouse: Reader | str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    storage_options: dict[str, str] | None = None,
 ) -> None:
     """Creates views and macros of a warehouse in a DuckDB connection, as NAME_events, NAME_quantile ...
 
     They are temporary. Each statement sees the newest data; all of a statement, or of an explicit
     transaction, is of one moment.
 
-    warehouse: an open warehouse or its path, on a disk of this machine.
+    warehouse: an open warehouse, or its path or address. Of a warehouse in an object store, a statement first
+        copies the files of `events` that it needs to a temporary folder; they stay as long as the connection.
     name: an identifier; by default the name of the folder.
+    storage_options: of the object store, for a warehouse that is not open yet.
 
-    Raises InputError for an invalid name, and for a warehouse that is not on this machine's disks.
+    Raises InputError for an invalid name.
     """
-    wh = warehouse if isinstance(warehouse, Reader) else Reader(open_snapshot(warehouse))
-    uri = _on_disk(wh)
+    wh = warehouse if isinstance(warehouse, Reader) else Reader(open_snapshot(warehouse, storage_options))
+    uri = _check_path(wh)
     register(connection, wh, checked_name(Path(uri).name if name is None else name) + "_", temporary=True)
 
 
@@ -228,7 +254,7 @@ def connected(wh: Reader) -> DuckDBPyConnection:
     """A connection to a new in-memory database with the views and macros of the warehouse."""
     import duckdb
 
-    _on_disk(wh)
+    _check_path(wh)
     connection = duckdb.connect()
     register(connection, wh, "", temporary=False)
     return connection
@@ -244,12 +270,12 @@ def checked_query(statement: str) -> None:
         raise InputError(f"sql takes one query, such as SELECT or FROM, got {kinds}.")
 
 
-def _on_disk(wh: Reader) -> str:
-    """The path of the warehouse. Raises InputError unless DuckDB can read it from a local disk."""
+def _check_path(wh: Reader) -> str:
+    """The address of the warehouse. Raises InputError if DuckDB would take a local one for a pattern."""
     store = wh.contents().store
-    if not store.is_local or re.search(r"[*?]", store.uri):
+    if store.is_local and re.search(r"[*?]", store.uri):
         raise InputError(
-            f"DuckDB reads warehouses from this machine's disks, by paths without * and ?; this one is at "
-            f"{store.uri}. Use query.register_views and Spark."
+            f"DuckDB reads warehouses by paths without * and ?; this one is at {store.uri}. Rename the "
+            "folder, or use query.register_views and Spark."
         )
     return store.uri

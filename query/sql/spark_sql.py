@@ -26,14 +26,23 @@ from tidemark.query.sql.spark_worker import options_of
 from tidemark.warehouse.columns.schema import ddl, quoted
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError, error_in_traceback
+from tidemark.warehouse.execution.hadoop import has_file_system
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
+from tidemark.warehouse.snapshots.system_tables import (
+    BATCH_COLUMNS,
+    RUN_COLUMNS,
+    SHARE_COLUMNS,
+    STEP_COLUMNS,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTINGS = "spark.tidemark."
+# Of a view on a store for which Spark has no file system. Without a number Spark merges small partitions.
+_READ_TASKS = 16
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
@@ -50,8 +59,9 @@ def register_views(
     uri: the warehouse. Without it all warehouses of the session's settings spark.tidemark.NAME are
         registered.
     name: an identifier; by default the name of the folder.
-    storage_options: what the workers open the warehouse with, see `query.open`. Files that Spark reads itself
-        are read with Spark's own settings.
+    storage_options: what the workers open the warehouse with, see `query.open`. On a store for which Spark
+        has a file system (s3a ...), Spark reads `events` itself, with its own settings; else its tasks
+        read it with these options.
 
     Returns the names of the warehouses. Registering a name again replaces its functions and views.
 
@@ -62,7 +72,7 @@ def register_views(
     for chosen_name, address in chosen.items():
         store = Store.from_uri(address, storage_options)
         register_functions(spark, checked_name(chosen_name), store)
-        for view, text in views(chosen_name, store).items():
+        for view, text in views(spark, chosen_name, store).items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text}")
     return list(chosen)
 
@@ -105,7 +115,8 @@ def name_of(uri: str | os.PathLike[str], name: str | None = None) -> str:
 def register_functions(spark: SparkSession, name: str, store: Store) -> list[str]:
     """Registers the functions, without views, in the session; returns their names."""
     options, address = _describe(spark, store)
-    functions = {f"{name}_{suffix}": definition for suffix, definition in _functions(options).items()}
+    defined = _functions(options, by_tasks=not _spark_scans(spark, store))
+    functions = {f"{name}_{suffix}": definition for suffix, definition in defined.items()}
     for full_name, (function, args, columns) in functions.items():
         spark.udtf.register(full_name, table_function(address, function, args, columns))
     return list(functions)
@@ -131,8 +142,11 @@ def _describe(spark: SparkSession, store: Store) -> tuple[Options, tuple[Any, ..
     return options, (*address, identity)
 
 
-def _functions(options: Options) -> dict[str, tuple[str, tuple[Any, ...], str]]:
-    """By name: the worker's function, its arguments before those of the caller, and the columns as DDL."""
+def _functions(options: Options, *, by_tasks: bool) -> dict[str, tuple[str, tuple[Any, ...], str]]:
+    """By name: the worker's function, its arguments before those of the caller, and the columns as DDL.
+
+    by_tasks   whether views read `events` in Spark's tasks
+    """
     functions: dict[str, tuple[str, tuple[Any, ...], str]] = {}
     for name in SIGNATURES:
         functions[name] = ("rows", (name, None), ddl(sql_rows.columns(name, options)))
@@ -142,26 +156,51 @@ def _functions(options: Options) -> dict[str, tuple[str, tuple[Any, ...], str]]:
     functions["summary"] = ("summary", (), ddl(sql_rows.columns("summary", options)))
     for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
         functions[name] = (name, (), ddl(columns))
-    functions["live"] = ("live", (), ddl([*SYSTEM_COLUMNS.items(), *options.columns]))
+    rows_ddl = ddl([*SYSTEM_COLUMNS.items(), *options.columns])
+    functions["live"] = ("live", (), rows_ddl)
+    if by_tasks:
+        functions["read"] = ("read", (), rows_ddl)
+        for part in ("events", "history"):
+            functions[f"{part}_files"] = ("files", (part,), ddl(SHARE_COLUMNS))
     return functions
 
 
-def views(name: str, store: Store) -> dict[str, str]:
+def views(spark: SparkSession, name: str, store: Store) -> dict[str, str]:
     """The SQL text of each view, by name. The functions must be registered before the views."""
-    events = f"delta.{quoted(store.spark_path(EVENTS))}"
-    visible = (
-        f"SELECT /*+ BROADCAST(b) */ e.* FROM {events} e LEFT SEMI JOIN {name}_batches() b "
-        "ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
-    )
-    texts = {"events": visible, "history": f"{visible} AND b.part = 'history'"}
+    if _spark_scans(spark, store):
+        texts = _scanned_by_spark(name, store)
+    else:
+        texts = {part: _read_by_tasks(name, part) for part in ("events", "history")}
     texts |= {view: f"SELECT * FROM {name}_{view}()" for view in ("live", "steps", "runs", "summary")}
     return {f"{name}_{view}": text for view, text in texts.items()}
+
+
+def _spark_scans(spark: SparkSession, store: Store) -> bool:
+    """Whether Spark itself can read `events`."""
+    return store.is_local or has_file_system(spark, store.spark_path(EVENTS))
+
+
+def _scanned_by_spark(name: str, store: Store) -> dict[str, str]:
+    """Delta's own scan of `events`, with the batches that are visible."""
+    visible = (
+        f"SELECT /*+ BROADCAST(b) */ e.* FROM delta.{quoted(store.spark_path(EVENTS))} e "
+        f"LEFT SEMI JOIN {name}_batches() b "
+        "ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
+    )
+    return {"events": visible, "history": f"{visible} AND b.part = 'history'"}
+
+
+def _read_by_tasks(name: str, part: str) -> str:
+    """The files of a part, read by tidemark in Spark's tasks."""
+    files = f"SELECT /*+ REPARTITION({_READ_TASKS}, path) */ * FROM {name}_{part}_files()"
+    return f"SELECT * FROM {name}_read(TABLE({files}))"
 
 
 def table_function(address: tuple[Any, ...], function: str, bound: tuple[Any, ...], columns: str) -> Any:
     """A Spark table function that calls the worker's function `function` with the arguments `bound`.
 
-    The function "rows" takes arguments of the caller, too. "live" yields Arrow batches.
+    The function "rows" takes arguments of the caller, too. "live" yields Arrow batches, and so does "read",
+    which takes a table.
     """
     from pyspark.sql.functions import arrow_udtf, udtf
 
@@ -184,10 +223,19 @@ def table_function(address: tuple[Any, ...], function: str, bound: tuple[Any, ..
                 from tidemark.query.sql import spark_worker
             except ImportError as error:
                 raise ImportError(f"{missing}: {error}") from None
-            yield from spark_worker.rows_of_call(address, function)
+            yield from spark_worker.rows_of_call(address, function, *bound)
 
-    if function == "live":
-        return arrow_udtf(SystemTableFunction, returnType=columns)
+    class ReadFunction:
+        def eval(self, shares: Any) -> Iterator[Any]:
+            try:
+                from tidemark.query.sql import spark_worker
+            except ImportError as error:
+                raise ImportError(f"{missing}: {error}") from None
+            yield from spark_worker.rows_of_call(address, function, shares)
+
+    if function in ("live", "read"):
+        cls = SystemTableFunction if function == "live" else ReadFunction
+        return arrow_udtf(cls, returnType=columns)
     # Without Arrow: a call has few rows, which are faster without the conversion.
     return udtf(
         AnswerFunction if function == "rows" else SystemTableFunction, returnType=columns, useArrow=False

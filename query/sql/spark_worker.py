@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pyarrow as pa
 
 from tidemark.query.reader import Reader
 from tidemark.query.sql import sql_rows
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
+from tidemark.warehouse.snapshots.system_tables import rows_of_files
 
 _open_readers: dict[WarehouseAddress, Reader] = {}
 
@@ -28,7 +31,7 @@ class WarehouseAddress:
     """
 
     uri: str
-    storage_options: tuple[tuple[str, str], ...]
+    storage_options: tuple[tuple[str, str], ...] = field(repr=False)
     identity: str | None = None
 
     def open(self) -> Reader:
@@ -86,12 +89,21 @@ def _batches(address: WarehouseAddress) -> Iterator[tuple[Any, ...]]:
     return contents.batches()
 
 
+def _read(address: WarehouseAddress, shares: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The visible rows of the files in the rows of `files`."""
+    contents = address.open().contents()
+    pairs = zip(*(column.to_pylist() for column in shares.columns), strict=True)
+    return rows_of_files(contents.store, contents.columns, pairs)
+
+
 _FUNCTIONS: dict[str, Any] = {
     "describe": _describe,
     "rows": _rows,
     "summary": lambda address: _rows(address, "summary", None, (), {}),
     "live": lambda address: address.open().contents().live_rows(),
     "batches": _batches,
+    "files": lambda address, part: address.open().contents().file_shares(part),
+    "read": _read,
     "steps": lambda address: address.open().contents().step_rows(),
     "runs": lambda address: address.open().contents().run_rows(),
 }

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import DOCS, KINDS, ROOT, blocks, checked, is_shown, run_page, run_shell
+from tests.stores.server import running
 
 PAGES = sorted({*DOCS.rglob("*.md")} - {DOCS / "start.md"})
 ERRORS = DOCS / "troubleshooting.md"
+STORES = DOCS / "guides" / "object_stores.md"  # runs against a server, below
 WHEEL = DOCS / "guides" / "wheel.md"  # tests/jobs/test_wheel.py runs it in an environment of its own
 
 
@@ -21,11 +23,21 @@ def test_the_start_page_runs(started: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page not in (ERRORS, WHEEL) and blocks(page)],
+    [page for page in PAGES if page not in (ERRORS, STORES, WHEEL) and blocks(page)],
     ids=lambda page: page.stem,
 )
 def test_a_page_runs_and_prints_what_it_shows(page: Path, names: dict[str, Any]) -> None:
     run_page(page, names)
+
+
+def test_the_page_on_object_stores_runs_against_a_server(
+    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running() as server:
+        for name, value in server.options.items():
+            monkeypatch.setenv(name, value)  # the page's own exports end with the test
+        run_page(STORES, names)
+        assert not [request for request in server.requests() if request.fault]
 
 
 @pytest.mark.parametrize("page", [*PAGES, DOCS / "start.md", ROOT / "README.md"], ids=lambda page: page.stem)

@@ -9,6 +9,9 @@ error the log is read:
     newer versions of other writers      the race is lost: `LostRace`; the writer re-reads the table
     nothing newer, after several reads   the commit was refused: `CommitFailed`, with the cause
 
+If an object store did not answer, the same commit is made again, with the same id and for the same version.
+If the first one arrives late, one of the two fails, because the version exists; the log then shows the id.
+
 A lost race is retried after a pause that grows exponentially and is partly random (backoff with jitter).
 Whenever one writer loses a race, another one has committed, so the table always makes progress.
 """
@@ -19,7 +22,6 @@ import json
 import logging
 import os
 import random
-import re
 import socket
 import time
 import uuid
@@ -29,6 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 
 from deltalake import DeltaTable
@@ -36,15 +39,14 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import CommitFailed, Contended, DamagedWarehouse
-from tidemark.warehouse.os_errors import as_system_refused, unreadable_file_error
+from tidemark.warehouse.errors import CommitFailed, Contended, DamagedWarehouse, without_secrets
+from tidemark.warehouse.os_errors import as_system_refused, is_store_failure, one_line, unreadable_file_error
 
 T = TypeVar("T")
 Write = Callable[[dict[str, str]], object]  # commits with the given custom metadata
 
 _LOG = logging.getLogger("tidemark.commits")
 _ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
-_SECRET = re.compile(r"(?<=://)[^/\s@]*@|\?[^\s'\")]*")  # user, password and query string of an address
 _MAX_WRITERS = 5  # that an error lists
 
 
@@ -56,6 +58,7 @@ class Patience:
     seconds           the sum of all pauses at most
     first             the first pause in seconds; each further one is twice as long, up to `longest`. Up to
                       half of a pause is left out at random
+    store_tries       the number of tries at most while an object store does not answer
     log_read_pauses   the pauses in seconds between reads of a log that shows no new commit
     pause             sleeps for some seconds; a test replaces it
     jitter            returns a random number from 0 to 1
@@ -65,6 +68,7 @@ class Patience:
     seconds: float = 60.0
     first: float = 0.01
     longest: float = 5.0
+    store_tries: int = 5
     log_read_pauses: tuple[float, ...] = (0.1, 0.4, 1.5)
     pause: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random
@@ -141,19 +145,37 @@ def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] =
     Raises LostRace if another writer committed first, and CommitFailed if the commit was refused.
     """
     planned, metadata = table.version(), commit_metadata()
-    try:
-        write(metadata)
-    except Exception as error:  # of any type: only the log can tell
-        log = _Log(table)
-        if not log.has(planned, metadata[_ID], added, error):
-            if as_system_refused(f"the commit to {log.place}", error):
-                raise  # the caller converts it, see os_errors.py
-            raise CommitFailed(
-                f"the commit to {log.place} was refused: {first_line(error)}. Its log has nothing newer than "
-                f"version {planned}: nothing was changed. Remove the cause (a permission, a property or "
-                "a feature of the table) and run the same again."
-            ) from error
-        _LOG.warning("%s: a commit raised %s, but it is in the log", log.place, type(error).__name__)
+    pauses = _store_pauses()
+    while True:
+        try:
+            write(metadata)
+        except Exception as error:  # of any type: only the log can tell
+            log = _Log(table)
+            if log.has(planned, metadata[_ID], added, error):
+                _LOG.warning("%s: a commit raised %s, but it is in the log", log.place, type(error).__name__)
+                return
+            pause = next(pauses, None) if is_store_failure(error) else None
+            if pause is None:
+                raise _refused(log.place, planned, error) from error
+            PATIENCE.pause(pause)
+        else:
+            return
+
+
+def _store_pauses() -> Iterator[float]:
+    """The pauses between the tries of a commit while an object store does not answer."""
+    return islice(PATIENCE.pauses(), PATIENCE.store_tries - 1)
+
+
+def _refused(place: str, planned: int, error: Exception) -> Exception:
+    """The error to raise for a commit that is not in the log."""
+    if not is_store_failure(error) and as_system_refused(f"the commit to {place}", error):
+        return error  # the caller converts it, see os_errors.py
+    return CommitFailed(
+        f"the commit to {place} was refused: {first_line(error)}. Its log has nothing newer than "
+        f"version {planned}: nothing was changed. Remove the cause (a permission, a property or "
+        "a feature of the table) and run the same again."
+    )
 
 
 def _becomes_true(condition: Callable[[], bool]) -> bool:
@@ -180,19 +202,29 @@ def create_and_confirm(make: Write, exists: Callable[[], bool], name: str) -> No
 
     Raises CommitFailed if it does not exist.
     """
-    try:
-        make(commit_metadata())
-    except Exception as error:  # of any type, as above
-        is_there = False
-        with suppress(OSError, DeltaError):  # the table cannot be read either
-            is_there = _becomes_true(exists)
-        if not is_there:
-            if as_system_refused(f"the creation of the table {name}", error):
-                raise
-            raise CommitFailed(
-                f"the table {name} could not be created: {first_line(error)}. Nothing was changed. "
-                "Remove the cause and run the same again."
-            ) from error
+    pauses = _store_pauses()
+    while True:
+        try:
+            make(commit_metadata())
+        except Exception as error:  # of any type, as above
+            is_there = False
+            with suppress(OSError, DeltaError):  # the table cannot be read either
+                is_there = _becomes_true(exists)
+            if is_there:
+                return
+            pause = next(pauses, None) if is_store_failure(error) else None
+            if pause is None:
+                if not is_store_failure(error) and as_system_refused(
+                    f"the creation of the table {name}", error
+                ):
+                    raise
+                raise CommitFailed(
+                    f"the table {name} could not be created: {first_line(error)}. Nothing was changed. "
+                    "Remove the cause and run the same again."
+                ) from error
+            PATIENCE.pause(pause)
+        else:
+            return
 
 
 class _Log:
@@ -324,11 +356,8 @@ def _when(commit: Commit) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's text, without secrets in addresses."""
-    lines = str(error).splitlines()
-    return without_secrets(lines[0]) if lines else type(error).__name__
-
-
-def without_secrets(text: str) -> str:
-    """The text without the users, passwords and query strings of its addresses."""
-    return _SECRET.sub("", text)
+    """The first line of an error's text, or all lines of a store's; without secrets in addresses."""
+    text = str(error)
+    if is_store_failure(error):
+        return one_line(text)
+    return without_secrets(text.splitlines()[0]) if text else type(error).__name__

@@ -8,16 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from pyarrow import fs
 
 from tidemark.warehouse.delta import containment
+from tidemark.warehouse.delta.addresses import located
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.sizes import DEFAULT, Tuning, tuning_of
-
-# delta-rs decodes or refuses these in a local path.
-_UNSUPPORTED = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")
 
 EVENTS = "events"
 STEPS = "steps"
@@ -38,12 +35,12 @@ class Store:
     """A warehouse's folder: a plain value that is sent to Spark's tasks.
 
     uri               an absolute path, or an address of an object store in the form of delta-rs
-    storage_options   the options of the object store, as delta-rs defines them
+    storage_options   the options of the object store, as delta-rs defines them: credentials, so never shown
     tuning            the sizes of the current call
     """
 
     uri: str
-    storage_options: tuple[tuple[str, str], ...] = ()
+    storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @classmethod
@@ -53,22 +50,9 @@ class Store:
         storage_options: dict[str, str] | None = None,
         tuning: Tuning | None = None,
     ) -> Store:
-        """The store at a path or address; a relative path starts at the working directory."""
-        tuning = tuning_of(tuning)
-        text = os.fspath(uri)
-        parsed = urlparse(text)
-        if parsed.scheme == "file":
-            text = unquote(parsed.path)
-        elif parsed.scheme in {"s3a", "s3n"}:
-            text = "s3" + text[3:]
-        if "://" not in text:
-            text = str(Path(text).absolute())
-            unsupported = _UNSUPPORTED.search(text)
-            if unsupported:
-                raise InputError(
-                    f"a local path cannot hold {unsupported[0]!r}, got {text!r}. Choose another."
-                )
-        return cls(text.rstrip("/") or "/", tuple(sorted((storage_options or {}).items())), tuning)
+        """The store at a path, an address or a name in a catalog: see addresses.py."""
+        address, options = located(uri, storage_options)
+        return cls(address, tuple(sorted(options.items())), tuning_of(tuning))
 
     @property
     def is_local(self) -> bool:

@@ -97,10 +97,11 @@ class DecodedRows:
 def files_of_batches(table: DeltaTable, batches: Iterable[BatchRange]) -> list[DataFile]:
     """The files of `events` that may contain rows of the batches, by their statistics."""
     ranges = list(batches)
-    return [file for file in list_files(table) if any(_may_contain(file, wanted) for wanted in ranges)]
+    return [file for file in list_files(table) if any(may_contain(file, wanted) for wanted in ranges)]
 
 
-def _may_contain(file: DataFile, batches: BatchRange) -> bool:
+def may_contain(file: DataFile, batches: BatchRange) -> bool:
+    """Whether the file may contain rows of the batches, by its statistics."""
     first, last = file.stats.get("min._batch"), file.stats.get("max._batch")
     if first is not None and last is not None and (last < batches.first or first > batches.last):
         return False

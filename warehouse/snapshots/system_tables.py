@@ -8,16 +8,24 @@ to the ledger leaves rows in `events` whose batch is not visible yet. So rows ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.containment import check_paths
 from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
 from tidemark.warehouse.delta.tables import DataFile
-from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
+from tidemark.warehouse.events.reader import (
+    BatchRange,
+    EventRowGroups,
+    files_of_batches,
+    may_contain,
+    read_event_rows,
+)
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
@@ -72,24 +80,47 @@ class Contents:
 
         `part` is "history", "live", or "events" for both.
         """
-        ranges = {"history": self.history, "live": self.live, "events": self.history + self.live}[part]
-        files = files_of_batches(tables.open_table(self.store, EVENTS), ranges)
+        files = files_of_batches(tables.open_table(self.store, EVENTS), self._ranges(part))
         paths = [f"{EVENTS}/{file.path}" for file in files]
         for path in paths:
             self.store.check_links(path)
         return paths
+
+    def file_shares(self, part: str) -> Iterator[tuple[str, str]]:
+        """Each file of `event_paths`, with the ranges of the part's batches that it may hold, as JSON.
+
+        `rows_of_files` reads them, in any process and at any later time, as they are now.
+        """
+        ranges = self._ranges(part)
+        for file in files_of_batches(tables.open_table(self.store, EVENTS), ranges):
+            held = [astuple(batches) for batches in ranges if may_contain(file, batches)]
+            yield f"{EVENTS}/{file.path}", json.dumps(held)
 
     def live_rows(self) -> Iterator[pa.RecordBatch]:
         """The rows of the live batches, with all columns, in record batches of at most 65,536 rows.
 
         Files without live rows are not opened.
         """
-        filesystem = self.store.filesystem()
-        files = files_of_batches(tables.open_table(self.store, EVENTS), self.live)
-        for rows in read_event_rows(
-            filesystem, map(EventRowGroups.whole_file, files), self.columns, self.live
-        ):
-            yield from rows.select(list(self.columns)).to_batches(max_chunksize=_PIECE_ROWS)
+        return rows_of_files(self.store, self.columns, self.file_shares("live"))
+
+    def _ranges(self, part: str) -> tuple[BatchRange, ...]:
+        return {"history": self.history, "live": self.live, "events": self.history + self.live}[part]
+
+
+def rows_of_files(
+    store: Store, columns: Iterable[str], shares: Iterable[tuple[str, str]]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of `Contents.file_shares` with these columns, in record batches of at most 65,536 rows.
+
+    DamagedWarehouse if a path is not a plain path below `events`.
+    """
+    names, filesystem = list(columns), store.filesystem()
+    for path, ranges in shares:
+        check_paths(store.table(EVENTS), pa.chunked_array([[path.removeprefix(f"{EVENTS}/")]]))
+        batches = [BatchRange(*batch_range) for batch_range in json.loads(ranges)]
+        share = EventRowGroups(path, None, -1)
+        for rows in read_event_rows(filesystem, [share], names, batches):
+            yield from rows.select(names).to_batches(max_chunksize=_PIECE_ROWS)
 
 
 def rejected_counts(store: Store) -> dict[str, int]:
@@ -101,13 +132,14 @@ def rejected_counts(store: Store) -> dict[str, int]:
     return counts
 
 
-# The columns of the tuples that `batches`, `step_rows` and `run_rows` yield, with their SQL types.
+# The columns of the tuples that the methods of `Contents` yield, with their SQL types.
 BATCH_COLUMNS = (
     ("source", "string"),
     ("first_batch", "bigint"),
     ("last_batch", "bigint"),
     ("part", "string"),
 )
+SHARE_COLUMNS = (("path", "string"), ("batches", "string"))
 STEP_COLUMNS = (
     ("step", "bigint"),
     *BATCH_COLUMNS[:3],

@@ -1,0 +1,139 @@
+"""What callers write for a warehouse's place, made into a path or an address that delta-rs understands.
+
+    flights, ./flights, /data/flights, file:///data/flights    a folder of this machine
+    s3://bucket/flights, s3a://, s3n://                        S3 and its like
+    gs://bucket/flights                                        Google Cloud Storage
+    abfss://container@account.dfs.core.windows.net/flights     Azure; also abfs://, az://, azure://, adl://
+    main.sales.flights                                         a name in a catalog: see `use_catalog`
+
+The options of a store are those that the caller passes, then those of a catalog, then the variables of the
+environment that delta-rs reads. They are collected here, once, in the process of the caller: tasks on other
+machines have other environments.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from tidemark.warehouse.errors import InputError, without_secrets
+
+# Returns the address of a catalog's table and the storage options for it.
+Resolver = Callable[[str], tuple[str, Mapping[str, str]]]
+
+_SAME_AS = {"s3a": "s3", "s3n": "s3"}
+_STORES = {"s3", "gs", "az", "azure", "adl", "abfs", "abfss"}
+_WRITE_INSTEAD = {
+    "gcs": "gs://bucket/folder",
+    "wasb": "abfss://container@account.dfs.core.windows.net/folder",
+    "wasbs": "abfss://container@account.dfs.core.windows.net/folder",
+    "dbfs": "the address of the store below it, or the path /dbfs/... where it is mounted",
+    "http": "the store's own form, such as s3://bucket/folder, and the endpoint in the storage options",
+    "https": "the store's own form, such as s3://bucket/folder, and the endpoint in the storage options",
+}
+_ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_CATALOG_NAME = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*){1,2}")
+_PARTS_OF_A_TABLE = 3  # catalog.schema.table
+# delta-rs decodes or refuses these in a local path.
+_UNSUPPORTED = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")
+
+_resolver: list[Resolver] = []  # at most one
+
+
+def use_catalog(resolve: Resolver | None) -> None:
+    """Names such as main.sales.flights are from now on looked up by this function, in this process.
+
+    resolve   gets a name of two or three parts; returns the address and the storage options of the store. It
+              is called once for each opening or job, so credentials have to last as long as that. None: names
+              of three parts are refused again. A folder of that name, if there is one, comes first
+    """
+    _resolver[:] = [] if resolve is None else [resolve]
+
+
+def located(
+    place: str | os.PathLike[str], storage_options: Mapping[str, str] | None
+) -> tuple[str, dict[str, str]]:
+    """The absolute path or the address of a place, and the storage options for it.
+
+    Raises InputError for a place or options that are not understood; it never shows the value of an option.
+    """
+    given = _checked_options(storage_options)
+    text = os.fspath(place)
+    if isinstance(place, str) and _CATALOG_NAME.fullmatch(text) and not Path(text).exists():
+        text, found = _looked_up(text)
+        given = {**_checked_options(found), **given}
+    scheme = _SCHEME.match(text)
+    if scheme is None or scheme[1].lower() == "file":
+        return _local_path(text), given
+    address = _store_address(text, scheme[1].lower())
+    return address, {**_from_environment(given), **given}
+
+
+def _looked_up(name: str) -> tuple[str, Mapping[str, str]]:
+    if _resolver:
+        return _resolver[0](name)
+    if name.count(".") + 1 < _PARTS_OF_A_TABLE:
+        return name, {}
+    raise InputError(
+        f"{name!r} looks like a table of a catalog, and no catalog is known here. Give the address of the "
+        f"warehouse, register a function that finds it (warehouse.use_catalog), or write ./{name} for a "
+        "folder."
+    )
+
+
+def _local_path(text: str) -> str:
+    parsed = urlparse(text)
+    path = str(Path(unquote(parsed.path) if parsed.scheme == "file" else text).absolute())
+    unsupported = _UNSUPPORTED.search(path)
+    if unsupported:
+        raise InputError(f"a local path cannot hold {unsupported[0]!r}, got {path!r}. Choose another.")
+    return path.rstrip("/") or "/"
+
+
+def _store_address(text: str, scheme: str) -> str:
+    scheme = _SAME_AS.get(scheme, scheme)
+    shown = without_secrets(text)
+    if scheme not in _STORES:
+        instead = _WRITE_INSTEAD.get(scheme, f"one of {', '.join(f'{name}://' for name in sorted(_STORES))}")
+        raise InputError(f"warehouses are not read at {scheme}:, got {shown!r}. Write {instead}; or a path.")
+    match = re.fullmatch(r"[^:]+://([^/?#]+)(/[^?#]*)?", text)
+    if match is None:
+        raise InputError(
+            f"{shown!r} is no address of a store. Write {scheme}://, then the bucket, then the folder."
+        )
+    return f"{scheme}://{match[1]}{match[2] or ''}".rstrip("/")
+
+
+def _checked_options(options: Mapping[str, str] | None) -> dict[str, str]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise InputError(
+            f"storage_options must be a dict of names and values, got {type(options).__name__}. "
+            "Example: {'AWS_REGION': 'eu-central-1'}."
+        )
+    for name, value in options.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InputError(
+                f"storage_options must have text as names and values; the value of {name!r} is of type "
+                f"{type(value).__name__}. Write it as text, such as 'true'."
+            )
+    return dict(options)
+
+
+def _from_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """The variables that delta-rs reads, without those that the caller gives in any spelling."""
+    spelled = {_plain(name) for name in given}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_ENVIRONMENT) and _plain(name) not in spelled
+    }
+
+
+def _plain(name: str) -> str:
+    return re.sub("^(aws|azure|google)_", "", name.lower())

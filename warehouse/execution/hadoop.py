@@ -1,0 +1,56 @@
+"""Whether Spark can reach an address: its own file systems are Hadoop's, which delta-rs does not need.
+
+tidemark reads and writes through delta-rs alone. Spark's own file system is needed where Spark itself writes,
+which is the checkpoint of a stream, and is used for views of `events` if it is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
+
+from tidemark.warehouse.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MISSING = {
+    "s3a": "--packages org.apache.hadoop:hadoop-aws:{version}, and the settings "
+    "spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key; for a store other than AWS also "
+    "spark.hadoop.fs.s3a.endpoint and spark.hadoop.fs.s3a.path.style.access=true",
+    "abfss": "--packages org.apache.hadoop:hadoop-azure:{version}, and the settings "
+    "spark.hadoop.fs.azure.account.*",
+    "gs": "the jar of Google's gcs-connector, and the settings spark.hadoop.fs.gs.*",
+}
+
+
+def has_file_system(spark: SparkSession, uri: str) -> bool:
+    """Whether Spark has a file system for the address; False for a session of Spark Connect."""
+    scheme = urlparse(uri).scheme
+    if not scheme:
+        return True
+    try:
+        jvm: Any = spark._jvm  # noqa: SLF001  Hadoop is not in the Python API
+        conf = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+    except Exception:  # noqa: BLE001  Java's, or that of a session of Spark Connect, which has no Java here
+        return False
+    return True
+
+
+def check_checkpoint(spark: SparkSession, checkpoint: str) -> None:
+    """InputError if Spark cannot write to the checkpoint; the message has the settings that are missing."""
+    if has_file_system(spark, checkpoint):
+        return
+    scheme = urlparse(checkpoint).scheme
+    if scheme == "s3":
+        raise InputError(
+            f"a checkpoint in S3 is written as s3a://, got {checkpoint!r}. Write s3a{checkpoint[2:]}."
+        )
+    version = spark._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]  # noqa: SLF001
+    missing = _MISSING.get(scheme, f"the jar and the settings of Hadoop's file system for {scheme}")
+    raise InputError(
+        f"Spark writes the checkpoint of a stream itself, and has no file system for {checkpoint!r}. Nothing "
+        f"was started. Give spark-submit {missing.format(version=version)}; or name a checkpoint on a disk "
+        "that every start of the stream sees (checkpoint=, --checkpoint)."
+    )
