@@ -1,6 +1,7 @@
 """Randomised waves of keys: both forms against plain lists, what they promise, and the printed query."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 
 from tests.sketches.distinct_streams import PlainWave, Stream, counter_of, streams
 from tidemark.sketches import digest
-from tidemark.sketches.distinct import MedianOf, RandomizedWave
+from tidemark.sketches.distinct import MedianOf, RandomizedWave, StochasticAverage
 from tidemark.sketches.distinct.arrivals import NEVER
 from tidemark.sketches.distinct.mixing import mix, salt_of
+from tidemark.sketches.distinct.newest_times import NewestTimes
 from tidemark.sketches.distinct.randomized_wave import WaveLists
 from tidemark.sketches.distinct.recent_list import RecentList
 
@@ -152,3 +154,39 @@ def test_a_higher_list_may_have_dropped_what_the_level_has() -> None:
         assert own <= level
         missed.append(own < level)
     assert 0.02 < np.mean(missed) < 0.5
+
+
+def test_questions_cost_pcsa_all_cells_and_rw_at_most_a_step_an_update(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So PCSA pays where updates per question are many: not where they are few, as the conclusion has it."""
+    steps = {"read": 0, "moved": 0}
+    live, cut_at = NewestTimes.live, RecentList._cut_at
+
+    def counted_live(self: NewestTimes, since: int) -> Any:
+        steps["read"] += len(self.times)
+        return live(self, since)
+
+    def counted_cut_at(self: RecentList, since: int) -> None:
+        before = len(self._current)
+        cut_at(self, since)
+        steps["moved"] += abs(len(self._current) - before)
+
+    monkeypatch.setattr(NewestTimes, "live", counted_live)
+    monkeypatch.setattr(RecentList, "_cut_at", counted_cut_at)
+    updates = 3000
+    keys, read, moved = np.arange(updates, dtype=np.uint64), [], []
+    for ratio in (1, 100, 1000):
+        steps.update(read=0, moved=0)
+        pcsa = StochasticAverage(kind="PCSA", groups=16)
+        wave = RandomizedWave(capacity=100, lists="disjoint")
+        for i in range(0, updates, ratio):
+            for sketch in (pcsa, wave):
+                sketch.update(keys[i : i + ratio], np.arange(i, i + ratio))
+                sketch.distinct(since=i + ratio - 500)
+        read.append(steps["read"] / updates)
+        moved.append(steps["moved"] / updates)
+    assert read == [16 * 32, 16 * 32 / 100, 16 * 32 / 1000]
+    assert max(moved) <= 1
+    assert read[0] > 100 * moved[0]
+    assert moved[0] > 0

@@ -299,6 +299,53 @@ def test_the_printed_rule_estimates_more_slots_than_the_window_has(monkeypatch: 
     assert most[0] <= 100 < most[1]
 
 
+def test_without_n_the_limit_of_lemma_2_reports_every_tracked_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T = (1 - eps2) * (alpha + 1 - 1 / tau), as printed there, is below the estimate of any item."""
+    promise = promised(slots=1000, alpha=0.3, eps=0.05, sites=1, sliding=False)
+    plan = replace(thesis_plan(promise), instances=1)
+    rows = regular(200, range(900, 905))
+    for is_printed in (False, True):
+        if is_printed:
+            printed = (1 - plan.eps2) * (promise.alpha + 1 - 1 / plan.rate)
+            monkeypatch.setattr(
+                Plan, "needed", lambda self, late, limit=printed: limit - np.minimum(1 / self.rate, late)
+            )
+        tracker = SampledItems(plan)
+        rows.feed([tracker], 1)
+        assert tracker.tracked > 50
+        assert len(tracker.persistent()) == (tracker.tracked if is_printed else 0)
+
+
+def test_items_tracked_grow_with_the_instances_which_theorems_3_and_4_leave_out() -> None:
+    """2,000 items of one slot: tau * P are tracked by each instance, not by all together."""
+    promise = promised(slots=1000, alpha=0.3, eps=0.05, delta=0.001, sites=1)
+    plan = thesis_plan(promise)
+    assert plan.instances == 4
+    tracker = SampledItems(plan)
+    regular(2000, [500]).feed([tracker], 1)
+    for_one = plan.rate * 2000
+    deviation = math.sqrt(4 * for_one * (1 - plan.rate))
+    assert abs(tracker.tracked - 4 * for_one) < 4 * deviation
+    assert tracker.tracked > 3 * for_one
+
+
+@pytest.mark.parametrize("delta", [math.exp(-2), 0.01, 0.001])
+def test_one_instance_keeps_a_quarter_of_the_slots_of_the_thesis_form(delta: float) -> None:
+    """Items tracked times the slots of a sample: less than a quarter of those of all instances together."""
+    promise = promised(slots=10**9, alpha=0.3, eps=0.05, delta=delta)
+    thesis, single = thesis_plan(promise), one_instance_plan(promise)
+    slots = thesis.instances * thesis.rate * thesis.sample_size
+    assert single.rate * single.sample_size < 0.25 * slots
+
+
+def test_a_rate_above_a_half_needs_whole_numbers_of_slots() -> None:
+    """(1 - tau)**(2 / tau) is then too small for the probability of G > 2 / tau; e**-2 bounds it even so."""
+    rates = np.arange(0.001, 1, 0.001)
+    right = (1 - rates) ** np.floor(2 / rates)
+    assert (right <= math.exp(-2)).all()
+    assert (right > 2 * (1 - rates) ** (2 / rates)).any()
+
+
 @pytest.mark.parametrize("plan_of", PLANS.values(), ids=PLANS)
 def test_nothing_one_and_all_equal(plan_of: Callable[[Promise], Plan]) -> None:
     promise = promised(slots=10, alpha=0.1, eps=0.05)

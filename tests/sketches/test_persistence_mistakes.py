@@ -16,10 +16,12 @@ from tests.sketches.persistence_world import (
     mixed_rows,
 )
 from tidemark.sketches import SketchError
+from tidemark.sketches.hashing.row_hashes import Digests
 from tidemark.sketches.persistence import all_items, coordinator, plans, slot_sample
 from tidemark.sketches.persistence.all_items import AllItems
 from tidemark.sketches.persistence.coordinator import Coordinator
 from tidemark.sketches.persistence.messages import SlotLists, Tracked
+from tidemark.sketches.persistence.pair_hashes import pair_hashes
 from tidemark.sketches.persistence.plans import Plan
 from tidemark.sketches.persistence.promise import Promise
 from tidemark.sketches.persistence.sampled_items import SampledItems
@@ -79,6 +81,18 @@ def receive_with_a_new_sample(self: Site, message: Tracked, start: int) -> None:
     self._track(message.digest, message.slot).slots.insert(message.slot, start)
 
 
+def observe_as_printed(self: Site, digests: Digests, slot: int, start: int) -> list[Tracked]:
+    """Looks for (d, t) among the items, where it never is: so each row is one of an item not tracked yet."""
+    outgoing = []
+    sampled = pair_hashes(digests, np.array([slot]), self._salt) < self._rate
+    for digest in digests[sampled].tolist():
+        item = self._track(digest, slot)
+        item.slots.insert(slot, start)
+        item.sampled = slot
+        outgoing.append(Tracked(digest, slot))
+    return outgoing
+
+
 def renew_nothing(self: Site, start: int) -> list[Tracked]:
     self._undecided += [digest for digest, told in self.told().items() if told < start]
     return []
@@ -94,6 +108,9 @@ def smallest_of_all(self: Sampling, digest: int, slots: Ints) -> Ints:
 
 
 MISTAKES: dict[str, list[Patch]] = {
+    "(d, t) is looked for among the items, as algorithm 5 is printed": [
+        (Site, "observe", observe_as_printed),
+    ],
     "nothing is ever untracked": [
         (Site, "forget", lambda *_: None),
         (Coordinator, "forget", lambda *_: None),
