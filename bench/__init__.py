@@ -5,6 +5,8 @@
     load_cost  part `load`: what a load costs, against a plain Delta write of the same rows
     accuracy   part `accuracy`: the error at equal memory, against sketches of the whole stream
     frequencies  part `sketches`: size, error and throughput of the frequency sketches
+    distinct_sketches  part `distinct-sketches`: the experiments of a thesis about distinct keys in windows
+    persistence_sketches  part `persistence-sketches`: its experiments about persistent items
     report     figures beside their targets, and docs/bench/report.md, a section a part
 
 Answers are asserted before they are timed. Targets are ratios within one run, where that is possible.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -12,11 +13,13 @@ from bench import (
     accuracy,
     command,
     distinct,
+    distinct_sketches,
     frequencies,
     groups,
     key_latency,
     latency,
     load_cost,
+    persistence_sketches,
     report,
     sql,
     streaming,
@@ -24,6 +27,18 @@ from bench import (
 from bench.engines import start_spark
 
 QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
+# The parts that measure sketches by themselves, without a warehouse.
+SKETCHES: dict[str, Callable[[argparse.Namespace], report.Section]] = {
+    "sketches": lambda asked: frequencies.run(
+        asked.out, QUICK_FREQUENCIES if asked.quick else frequencies.Sizes()
+    ),
+    "distinct-sketches": lambda asked: distinct_sketches.run(
+        asked.out, distinct_sketches.QUICK if asked.quick else distinct_sketches.Sizes()
+    ),
+    "persistence-sketches": lambda asked: persistence_sketches.run(
+        asked.out, persistence_sketches.QUICK if asked.quick else persistence_sketches.Sizes()
+    ),
+}
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
 
 
@@ -34,10 +49,9 @@ def main() -> None:
         work = Path(folder)
         parts = asked.parts or [part for part in report.PARTS if part != "billion" or asked.quick]
         report.say(f"parts {' '.join(parts)}, work in {work}, report in {asked.out}")
-        if "sketches" in parts:  # before there is a Spark beside it
-            section = frequencies.run(asked.out, QUICK_FREQUENCIES if asked.quick else frequencies.Sizes())
-            report.say(f"wrote {report.write(section, asked.out)}")
-        with_spark = [part for part in parts if part != "sketches"]
+        for part in (part for part in parts if part in SKETCHES):  # before there is a Spark beside them
+            report.say(f"wrote {report.write(SKETCHES[part](asked), asked.out)}")
+        with_spark = [part for part in parts if part not in SKETCHES]
         if not with_spark:
             return
         spark = start_spark(work)

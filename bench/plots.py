@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.ticker import FuncFormatter
 
 COLOURS = {
     "quick": "#4c9f70",
@@ -101,4 +104,75 @@ def plot_sketches(path: Path, series: Mapping[str, Sequence[tuple[float, float]]
     axis.set_title("Point queries: error by size", fontsize=11)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line of a panel: points (x, y); a y that is NaN is left out. is_peer: drawn dashed."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    is_peer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Lines over one pair of axes, both logarithmic unless `is_linear`."""
+
+    title: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    is_linear: bool = False
+
+
+def _plain(digits: str, value: float, _: int) -> str:
+    """A number without powers of ten if its first digit is one of `digits`, else nothing."""
+    return f"{value:g}" if f"{value:e}"[0] in digits else ""
+
+
+def plot_panels(path: Path, panels: Sequence[Panel], title: str) -> None:
+    """Panels beside each other, two in a line; a name has the same colour and mark in all of them."""
+    columns = min(2, len(panels))
+    lines = -(-len(panels) // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(4.6 * columns, 3.1 * lines), squeeze=False)
+    names = list(dict.fromkeys(one.name for panel in panels for one in panel.series))
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        for one in panel.series:
+            place = names.index(one.name)
+            axis.plot(
+                [x for x, _ in one.points],
+                [y for _, y in one.points],
+                marker="os^Dvx*P"[place % 8],
+                markersize=4,
+                linewidth=1.4,
+                linestyle="--" if one.is_peer else "-",
+                color=f"C{place % 10}",
+                label=one.name,
+            )
+        if not panel.is_linear:
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+            for line, (low, high) in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim())):
+                # The wider the axis, the fewer numbers between powers of ten have room.
+                digits = "2345678" if high < 8 * low else "25" if high < 300 * low else ""
+                line.set_major_formatter(FuncFormatter(partial(_plain, "1")))
+                line.set_minor_formatter(FuncFormatter(partial(_plain, digits)))
+        axis.set_title(panel.title, fontsize=9)
+        axis.set_xlabel(panel.x, fontsize=8)
+        axis.set_ylabel(panel.y, fontsize=8)
+        axis.tick_params(labelsize=7, which="both")
+        axis.grid(visible=True, which="both", alpha=0.25)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    marks = {
+        label: mark
+        for axis in axes.flat
+        for mark, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.suptitle(title, fontsize=10)
+    figure.tight_layout(rect=(0, 0.06 / lines + 0.02, 1, 1))
+    figure.legend(marks.values(), marks, loc="lower center", ncols=min(5, len(marks)), fontsize=7)
+    figure.savefig(path, dpi=90)
     plt.close(figure)

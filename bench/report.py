@@ -25,6 +25,8 @@ PARTS = (
     "stream",
     "accuracy",
     "sketches",
+    "distinct-sketches",
+    "persistence-sketches",
 )
 
 
@@ -123,7 +125,7 @@ def write(section: Section, folder: Path) -> Path:
 
 
 def _sections(text: str) -> dict[str, str]:
-    return dict(re.findall(r"<!-- part: (\w+) -->\n(.*?)<!-- end -->", text, re.DOTALL))
+    return dict(re.findall(r"<!-- part: ([\w-]+) -->\n(.*?)<!-- end -->", text, re.DOTALL))
 
 
 def machine() -> str:

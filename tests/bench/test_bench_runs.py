@@ -23,19 +23,31 @@ def test_every_part_asserts_its_answers_and_writes_its_section(tmp_path: Path) -
     text = (out / "report.md").read_text()
     for part in report.PARTS:
         assert f"<!-- part: {part} -->" in text
-    for picture in ("latency.png", "accuracy.png", "sketches.png"):
+    pictures = (
+        "latency.png",
+        "accuracy.png",
+        "sketches.png",
+        "distinct-space.png",
+        "distinct-choices.png",
+        "distinct-cost.png",
+        "persistence-lists.png",
+        "persistence-bitmaps.png",
+        "persistence-forgetting.png",
+    )
+    for picture in pictures:
         assert (out / picture).stat().st_size > 10_000
         assert f"({picture})" in text
     assert not list(work.iterdir())
 
 
 def test_a_part_that_is_run_again_leaves_the_others_sections(tmp_path: Path) -> None:
-    for part, value in (("query", 1.0), ("accuracy", 2.0), ("query", 3.0)):
+    for part, value in (("query", 1.0), ("accuracy", 2.0), ("distinct-sketches", 4.0), ("query", 3.0)):
         section = report.Section(part, f"about {part}")
         section.add(f"figure of {part}", value, "x", 2.5)
         report.write(section, tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert text.index("figure of query") < text.index("figure of accuracy")
+    assert text.index("figure of accuracy") < text.index("figure of distinct-sketches")
     assert ("3 x | **missed**" in text, "2 x | met" in text, "| 1 x |" in text) == (True, True, False)
 
 
