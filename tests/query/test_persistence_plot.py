@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -26,6 +28,9 @@ def wh(tmp_path_factory: pytest.TempPathFactory) -> query.Warehouse:
     return query.open(world.uri)
 
 
+to_days: Callable[[datetime], float] = dates.date2num  # published without types
+
+
 def bars(axes: Any) -> dict[str, list[tuple[int, float, float]]]:
     """By label: the row, the first and the last day of each bar."""
     return {
@@ -40,7 +45,7 @@ def bars(axes: Any) -> dict[str, list[tuple[int, float, float]]]:
 def expected(answers: Any, field: str) -> list[tuple[int, float, float]]:
     """The slots of the answers in days since 1970."""
     return sorted(
-        (row, float(dates.date2num(start)), float(dates.date2num(end)))
+        (row, to_days(start), to_days(end))
         for row, answer in enumerate(answers)
         for start, end in getattr(answer, field)
     )
