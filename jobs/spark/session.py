@@ -118,8 +118,13 @@ def _raise_interrupt(*_: object) -> NoReturn:
 
     Java ends with this process; the next run of the job recovers its unfinished work.
     """
-    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # py4j would log the interrupt as well
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # py4j would log the interrupt as well,
+    logging.getLogger().addFilter(_is_not_of_py4j)  # also with the root logger
     raise KeyboardInterrupt
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _check_java() -> None:

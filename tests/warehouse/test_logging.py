@@ -113,3 +113,7 @@ def test_control_c_in_a_process_with_spark_leaves_the_loggers_of_others_alone() 
         _raise_interrupt()
     assert logging.getLogger("tidemark.commits").isEnabledFor(logging.WARNING)
     assert not logging.getLogger("py4j.clientserver").isEnabledFor(logging.CRITICAL)
+    root = logging.getLogger()
+    for path, shown in (("/lib/py4j/java_gateway.py", False), ("/home/py4j.py", True)):
+        record = logging.LogRecord("root", logging.ERROR, path, 1, "interrupted", (), None)
+        assert bool(root.filter(record)) == shown
