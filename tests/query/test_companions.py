@@ -253,6 +253,25 @@ def test_a_kind_that_fails_stops_a_batch_before_anything_is_committed(tmp_path: 
     assert check(world.open(), world, None) == 0
 
 
+@pytest.mark.parametrize("joined", [None, "text", b""])
+def test_a_kind_that_joins_to_something_else_is_named(joined: Any, tmp_path: Path) -> None:
+    """The cascade joins cells of a streamed batch; `to_bytes` cannot write what the kind's join returned."""
+
+    class Broken(Tally):
+        def join(self, parts: Any) -> Any:  # noqa: ARG002  of the protocol
+            return joined
+
+    world = world_of(tmp_path, [(False, rows_of(5)), (False, rows_of(5))])
+    warehouse.register_companion(Broken())
+    message = refusal(lambda: world.add(rows_of(5), load=False))
+    assert "to_bytes of the kind of companions 'tally' failed for a summary of type " in message
+    assert type(joined).__name__ in message
+    warehouse.register_companion(Tally())
+    assert check(world.open(), world, None) == 0
+    world.add(rows_of(5), load=False)
+    assert check(world.open(), world, None) == 0
+
+
 def test_a_kind_that_cannot_read_what_was_stored_is_named(tmp_path: Path) -> None:
     class Other(Tally):
         def from_bytes(self, data: bytes) -> Any:
