@@ -161,6 +161,15 @@ def test_a_warehouse_without_time_counts_steps(tmp_path: Path) -> None:
     assert answer.summary.times == Counter({None: 17})
 
 
+def test_a_window_that_is_open_on_both_sides_leaves_rows_without_a_time_out(tmp_path: Path) -> None:
+    world = world_of(tmp_path, [(True, [*rows_of(5), (None, "a", 1, 1.0, None)])])
+    wh = world.open()
+    assert check(wh, world, (None, None)) == 0
+    for answer in (wh.companion("origins", between=(None, None)), wh.quantile(0.5, between=(None, None))):
+        assert "all rows with a time: N = 5 " in str(answer)
+    assert "all rows: N = 6 " in str(wh.companion("origins"))
+
+
 def refusal(call: Any) -> str:
     with pytest.raises(InputError) as refused:
         call()
