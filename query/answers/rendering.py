@@ -32,6 +32,8 @@ def window_text(window: tuple[Any, Any] | None) -> str:
     if window is None:
         return "all rows"
     start, end = window
+    if start is None and end is None:
+        return "all rows with a time"
     if start is None or end is None:
         return f"before {text_of(end)}" if start is None else f"from {text_of(start)}"
     return f"from {text_of(start)} to before {text_of(end)}"

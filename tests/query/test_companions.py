@@ -161,6 +161,15 @@ def test_a_warehouse_without_time_counts_steps(tmp_path: Path) -> None:
     assert answer.summary.times == Counter({None: 17})
 
 
+def test_a_window_that_is_open_on_both_sides_leaves_rows_without_a_time_out(tmp_path: Path) -> None:
+    world = world_of(tmp_path, [(True, [*rows_of(5), (None, "a", 1, 1.0, None)])])
+    wh = world.open()
+    assert check(wh, world, (None, None)) == 0
+    for answer in (wh.companion("origins", between=(None, None)), wh.quantile(0.5, between=(None, None))):
+        assert "all rows with a time: N = 5 " in str(answer)
+    assert "all rows: N = 6 " in str(wh.companion("origins"))
+
+
 def refusal(call: Any) -> str:
     with pytest.raises(InputError) as refused:
         call()
@@ -250,6 +259,25 @@ def test_a_kind_that_fails_stops_a_batch_before_anything_is_committed(tmp_path: 
     warehouse.register_companion(Tally())
     world.load_live()
     world.rows += rows
+    assert check(world.open(), world, None) == 0
+
+
+@pytest.mark.parametrize("joined", [None, "text", b""])
+def test_a_kind_that_joins_to_something_else_is_named(joined: Any, tmp_path: Path) -> None:
+    """The cascade joins cells of a streamed batch; `to_bytes` cannot write what the kind's join returned."""
+
+    class Broken(Tally):
+        def join(self, parts: Any) -> Any:  # noqa: ARG002  of the protocol
+            return joined
+
+    world = world_of(tmp_path, [(False, rows_of(5)), (False, rows_of(5))])
+    warehouse.register_companion(Broken())
+    message = refusal(lambda: world.add(rows_of(5), load=False))
+    assert "to_bytes of the kind of companions 'tally' failed for a summary of type " in message
+    assert type(joined).__name__ in message
+    warehouse.register_companion(Tally())
+    assert check(world.open(), world, None) == 0
+    world.add(rows_of(5), load=False)
     assert check(world.open(), world, None) == 0
 
 

@@ -36,6 +36,10 @@ def catalog() -> Iterator[None]:
         ("az://c/w", "az://c/w"),
         ("file:///data/w", "/data/w"),
         ("file:///data/a%20b", "/data/a b"),
+        ("file:///data/a%23b%3F", "/data/a#b?"),
+        ("file://localhost/data/w", "/data/w"),
+        ("FILE:/data/w", "/data/w"),
+        ("/data/a#b?", "/data/a#b?"),
         ("/data/main.sales.web", "/data/main.sales.web"),
         ("/data/w/", "/data/w"),
     ],
@@ -55,6 +59,10 @@ def test_a_spelling_is_understood(given: str, address: str) -> None:
         ("s3:/b/w", "Write s3://, then the bucket"),
         ("s3://", "then the bucket"),
         ("s3:///w", "then the bucket"),
+        ("file://data/w", "Write file:///data/flights"),
+        ("file:///data/a#b", "%23 for #"),
+        ("file:///data/a?b", "%3F for [?]"),
+        ("file://[w", "Write file:///data/flights"),
         ("main.sales.web", r"table of a catalog.*write ./main.sales.web for a folder"),
     ],
 )
@@ -98,6 +106,28 @@ def test_options_that_are_no_text_are_refused_without_their_values(options: Any)
     with pytest.raises(InputError, match="storage_options must") as refused:
         query.open("s3://b/w", options)
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "address", [f"s3://key:{SECRET}@b/w", f"gs://u@b/{SECRET}", f"abfss://c:{SECRET}@a/w"]
+)
+def test_addresses_have_no_credentials(address: str) -> None:
+    """Addresses are shown in errors and logs. A secret may have a slash, so it is not cut out but refused."""
+    for given in (address, address.replace("nobody-", "nobody/")):
+        with pytest.raises(InputError, match="pass credentials in the storage options") as refused:
+            Store.from_uri(given)
+        assert "sees-this" not in str(refused.value)
+
+
+def test_what_is_no_place_is_refused() -> None:
+    for place in (None, 3, b"w"):
+        with pytest.raises(InputError, match="is text or a Path, got"):
+            Store.from_uri(place)  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_too_long_for_the_disk_is_still_a_place() -> None:
+    name = "a." + 300 * "b"
+    assert Store.from_uri(name).uri == str(Path(name).absolute())
 
 
 def test_the_environment_is_below_what_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:

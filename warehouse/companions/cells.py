@@ -99,13 +99,12 @@ def summarise(kind_name: str, tick: int, column: pa.Array, times: NDArray[np.int
     kind = kind_named(kind_name)
     try:
         summary = kind.summarise(column, times.view("datetime64[us]"))
-        data = _checked_bytes(kind, summary)
     except Exception as error:
         raise InputError(
             f"the kind of companions {kind_name!r} failed to summarise {len(column)} rows of tick {tick}: "
             f"{error!r}. Nothing was written."
         ) from error
-    return Cell(kind_name, tick, tick, rows, nulls, data)
+    return Cell(kind_name, tick, tick, rows, nulls, _checked_bytes(kind, summary))
 
 
 def join_cells(cells: Sequence[Cell]) -> Cell:
@@ -144,7 +143,13 @@ def joined_summary(cells: Iterable[Cell]) -> Any:
 
 
 def _checked_bytes(kind: CompanionKind[Any], summary: Any) -> bytes:
-    data = kind.to_bytes(summary)
+    try:
+        data = kind.to_bytes(summary)
+    except Exception as error:
+        raise InputError(
+            f"to_bytes of the kind of companions {kind.name!r} failed for a summary of type "
+            f"{type(summary).__name__}: {error!r}. Nothing was written."
+        ) from error
     if not isinstance(data, bytes) or not data:
         raise InputError(
             f"to_bytes of the kind of companions {kind.name!r} returned {type(data).__name__}, expected "

@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote
 
 from tidemark.warehouse.errors import InputError, without_secrets
 
@@ -26,6 +26,7 @@ Resolver = Callable[[str], tuple[str, Mapping[str, str]]]
 
 _SAME_AS = {"s3a": "s3", "s3n": "s3"}
 _STORES = {"s3", "gs", "az", "azure", "adl", "abfs", "abfss"}
+_WITHOUT_USERS = {"s3", "gs"}  # Azure writes container@account
 _WRITE_INSTEAD = {
     "gcs": "gs://bucket/folder",
     "wasb": "abfss://container@account.dfs.core.windows.net/folder",
@@ -36,6 +37,7 @@ _WRITE_INSTEAD = {
 }
 _ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_FILE = re.compile("file:(?://([^/]*))?(.*)", re.IGNORECASE | re.DOTALL)  # the host and the path
 _CATALOG_NAME = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*){1,2}")
 _PARTS_OF_A_TABLE = 3  # catalog.schema.table
 # delta-rs decodes or refuses these in a local path.
@@ -62,8 +64,10 @@ def located(
     Raises InputError for a place or options that are not understood; it never shows the value of an option.
     """
     given = _checked_options(storage_options)
-    text = os.fspath(place)
-    if isinstance(place, str) and _CATALOG_NAME.fullmatch(text) and not Path(text).exists():
+    text = os.fspath(place) if isinstance(place, str | os.PathLike) else place
+    if not isinstance(text, str):
+        raise InputError(f"the place of a warehouse is text or a Path, got {type(place).__name__}.")
+    if isinstance(place, str) and _CATALOG_NAME.fullmatch(text) and not os.path.exists(text):  # noqa: PTH110
         text, found = _looked_up(text)
         given = {**_checked_options(found), **given}
     scheme = _SCHEME.match(text)
@@ -86,8 +90,15 @@ def _looked_up(name: str) -> tuple[str, Mapping[str, str]]:
 
 
 def _local_path(text: str) -> str:
-    parsed = urlparse(text)
-    path = str(Path(unquote(parsed.path) if parsed.scheme == "file" else text).absolute())
+    file = _FILE.fullmatch(text)
+    if file is not None:
+        if (file[1] or "localhost") != "localhost" or re.search("[?#]", text):
+            raise InputError(
+                f"{without_secrets(text)!r} is no folder of this machine. Write file:///data/flights, with "
+                "%3F for ? and %23 for #; or the path."
+            )
+        text = unquote(file[2])
+    path = str(Path(text).absolute())
     unsupported = _UNSUPPORTED.search(path)
     if unsupported:
         raise InputError(f"a local path cannot hold {unsupported[0]!r}, got {path!r}. Choose another.")
@@ -101,6 +112,11 @@ def _store_address(text: str, scheme: str) -> str:
         instead = _WRITE_INSTEAD.get(scheme, f"one of {', '.join(f'{name}://' for name in sorted(_STORES))}")
         raise InputError(f"warehouses are not read at {scheme}:, got {shown!r}. Write {instead}; or a path.")
     match = re.fullmatch(r"[^:]+://([^/?#]+)(/[^?#]*)?", text)
+    if match is not None and (":" in match[1] or ("@" in match[1] and scheme in _WITHOUT_USERS)):
+        raise InputError(  # without the address: what is before the first / may be half of a password
+            f"an address {scheme}:// has a user or a password. Write {scheme}://, then the bucket, then the "
+            "folder, and pass credentials in the storage options."
+        )
     if match is None:
         raise InputError(
             f"{shown!r} is no address of a store. Write {scheme}://, then the bucket, then the folder."
