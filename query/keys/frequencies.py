@@ -226,7 +226,8 @@ def least_of_share(share: Any, n: int, name: str, example: str) -> int:
     name, example: of the parameter, for the error.
     """
     number = isinstance(share, (int, float, Fraction, Decimal)) and not isinstance(share, bool)
-    if not number or not math.isfinite(share) or not 0 < share <= 1:
+    # Not as floats: a number may be too large for them. Decimals that are not numbers cannot be compared.
+    if not number or (isinstance(share, Decimal) and share.is_nan()) or not 0 < share <= 1:
         raise InputError(f"{name} must lie in (0, 1], got {share!r}. Give {example}.")
     return max(1, math.ceil(Fraction(str(share)) * n))
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -339,6 +340,11 @@ def test_an_empty_warehouse_has_no_slots(tmp_path: Path) -> None:
     [
         (lambda wh: wh.persistent(0), "alpha must lie in (0, 1], got 0"),
         (lambda wh: wh.persistent(True), "alpha must lie in (0, 1]"),
+        (lambda wh: wh.persistent(10**400), "alpha must lie in (0, 1]"),
+        (lambda wh: wh.persistent(Fraction(10**400)), "alpha must lie in (0, 1]"),
+        (lambda wh: wh.persistent(Decimal("NaN")), "alpha must lie in (0, 1]"),
+        (lambda wh: wh.persistent(Decimal("sNaN")), "alpha must lie in (0, 1]"),
+        (lambda wh: wh.persistent(math.nan), "alpha must lie in (0, 1]"),
         (lambda wh: wh.persistent(0.5, most=0), "most must be a whole number of rows"),
         (lambda wh: wh.persistent(0.5, most=2.5), "most must be a whole number of rows"),
         (lambda wh: wh.persistent(0.5, slot="90 minutes"), "slot='90 minutes' is not a multiple of the tick"),
