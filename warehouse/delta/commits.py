@@ -144,38 +144,55 @@ def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] =
 
     Raises LostRace if another writer committed first, and CommitFailed if the commit was refused.
     """
-    planned, metadata = table.version(), commit_metadata()
-    pauses = _store_pauses()
+    planned, metadata, place = table.version(), commit_metadata(), _place_of(table)
+
+    def is_there(error: Exception) -> bool:
+        known = _Log(table).has(planned, metadata[_ID], added, error)
+        if known:
+            _LOG.warning("%s: a commit raised %s, but it is in the log", place, type(error).__name__)
+        return known
+
+    _write_and_confirm(
+        lambda: write(metadata),
+        is_there,
+        operation=f"the commit to {place}",
+        failed=f"the commit to {place} was refused",
+        remedy=f"Its log has nothing newer than version {planned}: nothing was changed. Remove the cause (a "
+        "permission, a property or a feature of the table) and run the same again.",
+    )
+
+
+def _write_and_confirm(
+    write: Callable[[], object],
+    is_there: Callable[[Exception], bool],
+    *,
+    operation: str,
+    failed: str,
+    remedy: str,
+) -> None:
+    """Writes; returns only if the write is certainly there, also where its answer was lost.
+
+    is_there   looks for the write after an error
+    operation   names the write where the operating system refused it
+    failed, remedy   the beginning and the end of the message of CommitFailed
+
+    A write that is not there is made again a few times while an object store does not answer.
+    """
+    pauses = islice(PATIENCE.pauses(), PATIENCE.store_tries - 1)
     while True:
         try:
-            write(metadata)
-        except Exception as error:  # of any type: only the log can tell
-            log = _Log(table)
-            if log.has(planned, metadata[_ID], added, error):
-                _LOG.warning("%s: a commit raised %s, but it is in the log", log.place, type(error).__name__)
+            write()
+        except Exception as error:  # of any type: only a look can tell
+            if is_there(error):
                 return
             pause = next(pauses, None) if is_store_failure(error) else None
             if pause is None:
-                raise _refused(log.place, planned, error) from error
+                if not is_store_failure(error) and as_system_refused(operation, error):
+                    raise  # the caller converts it, see os_errors.py
+                raise CommitFailed(f"{failed}: {first_line(error)}. {remedy}") from error
             PATIENCE.pause(pause)
         else:
             return
-
-
-def _store_pauses() -> Iterator[float]:
-    """The pauses between the tries of a commit while an object store does not answer."""
-    return islice(PATIENCE.pauses(), PATIENCE.store_tries - 1)
-
-
-def _refused(place: str, planned: int, error: Exception) -> Exception:
-    """The error to raise for a commit that is not in the log."""
-    if not is_store_failure(error) and as_system_refused(f"the commit to {place}", error):
-        return error  # the caller converts it, see os_errors.py
-    return CommitFailed(
-        f"the commit to {place} was refused: {first_line(error)}. Its log has nothing newer than "
-        f"version {planned}: nothing was changed. Remove the cause (a permission, a property or "
-        "a feature of the table) and run the same again."
-    )
 
 
 def _becomes_true(condition: Callable[[], bool]) -> bool:
@@ -202,29 +219,24 @@ def create_and_confirm(make: Write, exists: Callable[[], bool], name: str) -> No
 
     Raises CommitFailed if it does not exist.
     """
-    pauses = _store_pauses()
-    while True:
-        try:
-            make(commit_metadata())
-        except Exception as error:  # of any type, as above
-            is_there = False
-            with suppress(OSError, DeltaError):  # the table cannot be read either
-                is_there = _becomes_true(exists)
-            if is_there:
-                return
-            pause = next(pauses, None) if is_store_failure(error) else None
-            if pause is None:
-                if not is_store_failure(error) and as_system_refused(
-                    f"the creation of the table {name}", error
-                ):
-                    raise
-                raise CommitFailed(
-                    f"the table {name} could not be created: {first_line(error)}. Nothing was changed. "
-                    "Remove the cause and run the same again."
-                ) from error
-            PATIENCE.pause(pause)
-        else:
-            return
+
+    def is_there(_: Exception) -> bool:
+        with suppress(OSError, DeltaError):  # the table cannot be read either
+            return _becomes_true(exists)
+        return False
+
+    _write_and_confirm(
+        lambda: make(commit_metadata()),
+        is_there,
+        operation=f"the creation of the table {name}",
+        failed=f"the table {name} could not be created",
+        remedy="Nothing was changed. Remove the cause and run the same again.",
+    )
+
+
+def _place_of(table: DeltaTable) -> str:
+    """The address of a table, for messages."""
+    return without_secrets(table.table_uri.rstrip("/"))
 
 
 class _Log:
@@ -234,7 +246,7 @@ class _Log:
         self._options = table._storage_options  # noqa: SLF001  there is no public way to them
         self._uri = table.table_uri
         self._files = Store.from_uri(self._uri, self._options).filesystem()
-        self.place = without_secrets(self._uri.rstrip("/"))
+        self.place = _place_of(table)
 
     def has(self, planned: int, commit_id: str, added: Collection[str], error: Exception) -> bool:
         """Whether the commit is in the log; False if the log has no newer commit.
