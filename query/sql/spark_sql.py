@@ -209,33 +209,23 @@ def table_function(address: tuple[Any, ...], function: str, bound: tuple[Any, ..
         "spark-submit --py-files with the zip of `make dist`"
     )
 
+    def rows(*args: Any) -> Iterator[Any]:
+        try:
+            from tidemark.query.sql import spark_worker
+        except ImportError as error:
+            raise ImportError(f"{missing}: {error}") from None
+        yield from spark_worker.rows_of_call(address, function, *bound, *args)
+
     class AnswerFunction:
         def eval(self, *args: Any, **named: Any) -> Iterator[Any]:
-            try:
-                from tidemark.query.sql import spark_worker
-            except ImportError as error:
-                raise ImportError(f"{missing}: {error}") from None
-            yield from spark_worker.rows_of_call(address, function, *bound, args, named)
+            yield from rows(args, named)
 
     class SystemTableFunction:
-        def eval(self) -> Iterator[Any]:
-            try:
-                from tidemark.query.sql import spark_worker
-            except ImportError as error:
-                raise ImportError(f"{missing}: {error}") from None
-            yield from spark_worker.rows_of_call(address, function, *bound)
-
-    class ReadFunction:
-        def eval(self, shares: Any) -> Iterator[Any]:
-            try:
-                from tidemark.query.sql import spark_worker
-            except ImportError as error:
-                raise ImportError(f"{missing}: {error}") from None
-            yield from spark_worker.rows_of_call(address, function, shares)
+        def eval(self, *table: Any) -> Iterator[Any]:
+            yield from rows(*table)
 
     if function in ("live", "read"):
-        cls = SystemTableFunction if function == "live" else ReadFunction
-        return arrow_udtf(cls, returnType=columns)
+        return arrow_udtf(SystemTableFunction, returnType=columns)
     # Without Arrow: a call has few rows, which are faster without the conversion.
     return udtf(
         AnswerFunction if function == "rows" else SystemTableFunction, returnType=columns, useArrow=False
