@@ -34,6 +34,7 @@ from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.sketches.hashing.row_hashes import splitmix
 from tidemark.sketches.sampling import ALL, KeySample
 from tidemark.sketches.sampling.key_sample import Hashes, below
+from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, read_samples
@@ -198,6 +199,11 @@ class _Sources:
         )
 
 
+def name_hashes(names: Names) -> Hashes:
+    """The hashes by which samples know keys, shape (names,)."""
+    return splitmix(name_words(names)) if len(names) else _NO_HASHES
+
+
 def union(parts: Sequence[Hashes]) -> Hashes:
     """The different hashes of all parts, ascending; fast where the parts ascend."""
     hashes = np.concatenate([_NO_HASHES, *parts])
@@ -274,11 +280,9 @@ class KeySamples:
             distinct = marks.distinct()
             if distinct is not None:
                 return RunKeys.of(marks.totals.ticks, distinct, 0)
-            collector, last = DistinctCollector(marks.totals.ticks), None
+            collector = DistinctCollector(marks.totals.ticks)
             for rows in run_rows(self._blocks, view, marks):
-                first = rows.sort_key(0)[0]
-                collector.add(rows, continues=first == last)
-                last = rows.sort_key(len(rows) - 1)[0]
+                collector.add(rows)
             return RunKeys.of(marks.totals.ticks, collector.finish(), marks.rows)
 
         key = "keys of a run", view.root, marks.files[0].path
@@ -390,7 +394,7 @@ def _add_rows(sources: _Sources, pieces: Iterator[KeyRows]) -> None:
     """Adds all live rows of the window."""
     hashes, rows = [], 0
     for piece in pieces:
-        hashes.append(np.sort(splitmix(name_words(piece.names))))
+        hashes.append(np.sort(name_hashes(piece.names)))
         rows += int(piece.counts.sum())
     certain = union(hashes)
     sources.rows_read += rows

@@ -21,15 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.keys.key_samples import entries_within
+from tidemark.query.keys.key_samples import entries_within, name_hashes
 from tidemark.query.keys.key_windows import PartialTick
 from tidemark.query.keys.live_keys import LivePart, LiveSide
 from tidemark.query.keys.slots import Slots
-from tidemark.sketches.hashing.row_hashes import splitmix
 from tidemark.sketches.sampling import ALL, KeySample
 from tidemark.sketches.sampling.key_sample import Hashes
 from tidemark.warehouse.columns.keys import Names
-from tidemark.warehouse.integrity.digests import name_words
 
 ABSENT, MAYBE, PRESENT = 0, 1, 2
 States = NDArray[np.uint8]
@@ -94,7 +92,7 @@ class LiveSlots:
         """The most slots of each name, shape (names,), and of any key that is not among the names."""
         ticks = np.array([self.side.parts[number].live.tick for number in self.undecided], np.int64)
         undecided = len(np.unique(self.slots.of(ticks)))
-        hashes = _hashes(names)
+        hashes = name_hashes(names)
         pairs = np.flatnonzero(self.known != ABSENT)
         pairs = pairs[np.lexsort([self.places[pairs], self.hashes[pairs]])]
         keys, places = self.hashes[pairs], self.places[pairs]
@@ -108,7 +106,7 @@ class LiveSlots:
 
     def fill(self, states: States, columns: NDArray[np.int64], names: Names) -> None:
         """Raises states (names, columns) to what the ledger says; `columns` are slots, which ascend."""
-        hashes = _hashes(names)
+        hashes = name_hashes(names)
         first, last = self.hashes.searchsorted(hashes), self.hashes.searchsorted(hashes, "right")
         lengths = last - first
         index = np.repeat(np.arange(len(hashes)), lengths)
@@ -146,10 +144,6 @@ def _states_of_entries(sample: KeySample, part: LivePart, partial_ticks: Sequenc
     times = sample.times if sample.times is not None else np.empty((0, 2), np.int64)
     inside, between = entries_within(sample, times, partial)
     return np.where(inside, PRESENT, np.where(between, MAYBE, ABSENT)).astype(np.uint8)
-
-
-def _hashes(names: Names) -> Hashes:
-    return splitmix(name_words(names)) if len(names) else np.empty(0, np.uint64)
 
 
 def _below(hashes: Hashes, threshold: int) -> NDArray[np.bool_]:

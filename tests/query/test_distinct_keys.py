@@ -146,7 +146,7 @@ def drawn_run(
     tick = random.integers(0, ticks, len(names))
     ones = np.ones(len(names), np.int64)
     collector = DistinctCollector(np.arange(ticks))
-    collector.add(KeyRows(names, np.arange(len(names)), tick, ones), continues=False)
+    collector.add(KeyRows(names, np.arange(len(names)), tick, ones))
     distinct = collector.finish()
     run = RunKeys.of(np.arange(ticks), distinct, 0)
     return run, set(names[tick < ticks // 2].tolist())

@@ -106,8 +106,9 @@ def forgets_shared_keys(parts: Any, _: int, ticks: int) -> DistinctKeys:
 class CountsPieces(DistinctCollector):
     """Counts a key again in each piece of rows."""
 
-    def add(self, rows: Any, *, continues: bool, cells: Any = None) -> None:  # noqa: ARG002
-        super().add(rows, continues=False, cells=cells)
+    def add(self, rows: Any, cells: Any = None) -> None:
+        self._last = None
+        super().add(rows, cells)
 
 
 @pytest.mark.parametrize(

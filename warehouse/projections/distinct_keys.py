@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tidemark.sketches import SketchError
 from tidemark.sketches.sampling import KeySample, SampleBuilder, SampleSize, merge_samples
+from tidemark.warehouse.columns.keys import Name, name_at
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.digests import name_words
@@ -50,13 +51,15 @@ class DistinctCollector:
     def __init__(self, ticks: NDArray[np.int64]) -> None:
         self.ticks, self._by_tick = ticks, np.zeros(len(ticks), np.int64)
         self._sample, self._keys = SampleBuilder(RUN_SAMPLE), 0
+        self._last: Name | None = None  # the last key, which may have more rows
 
-    def add(self, rows: KeyRows, *, continues: bool, cells: NDArray[np.int64] | None = None) -> None:
-        """Adds the next rows; `continues` says whether the first key already has rows before these.
+    def add(self, rows: KeyRows, cells: NDArray[np.int64] | None = None) -> None:
+        """Adds the next rows, at least one.
 
         cells: the index of each row's tick; they are looked up where none are given.
         """
-        self._keys += len(rows.names) - continues
+        self._keys += len(rows.names) - (self._last == name_at(rows.names, 0))
+        self._last = name_at(rows.names, len(rows.names) - 1)
         if cells is None:
             cells = self.ticks.searchsorted(rows.ticks)
         self._by_tick += np.bincount(cells, minlength=len(self.ticks))

@@ -77,9 +77,8 @@ class KeyMarkCollector:
             known = self.ranges.get(name, (low, high))
             self.ranges[name] = min(low, known[0]), max(high, known[1])
         if self.distinct is not None and self.persistent is not None:
-            continues = self.current is not None and self.current[0] == name_at(piece.names, 0)
             cells = self.distinct.ticks.searchsorted(piece.ticks)
-            self.distinct.add(piece, continues=continues, cells=cells)
+            self.distinct.add(piece, cells)
             self.persistent.add(piece, cells)
         self._add_keys(piece)
         if self.heavy is not None:

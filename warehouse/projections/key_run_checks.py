@@ -55,10 +55,8 @@ class KeyChecker:
     def add(self, rows: KeyRows) -> None:
         """Adds the rows of the next block."""
         self.collector.add(rows, _FIRST_ROW)
-        current = self.heavy.current
-        continues = current is not None and current[0] == name_at(rows.names, 0)
         self.heavy.add(rows)
-        self.distinct.add(rows, continues=continues)
+        self.distinct.add(rows)
         self.persistent.add(rows)
 
     def finish(self) -> None:

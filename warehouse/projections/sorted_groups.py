@@ -45,7 +45,7 @@ from tidemark.warehouse.columns.value_encoding import (
     single_array,
 )
 from tidemark.warehouse.delta.store import group_marks_table, group_runs_table
-from tidemark.warehouse.integrity.digests import PRIME, ColumnsByName, hash_sum, text_hashes
+from tidemark.warehouse.integrity.digests import PRIME, ColumnsByName, hash_sum, name_words
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks
 from tidemark.warehouse.projections.group_rows import (
@@ -284,7 +284,7 @@ class SortedGroups(Projection[GroupRows]):
         with np.errstate(over="ignore"):
             words = np.zeros(len(rows.groups[0]), np.uint64)
             for names in rows.groups:
-                hashes = names.view(np.uint64) if isinstance(names, np.ndarray) else text_hashes(names)
+                hashes = name_words(names)
                 words = splitmix(words + PRIME) + hashes
             mixed = splitmix(words)[rows.codes] + rows.values.view(np.uint64)
             return hash_sum(splitmix(mixed) + rows.kinds.view(np.uint64), rows.ticks)
