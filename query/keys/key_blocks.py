@@ -22,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, in_parallel
+from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import (
     Key,
     Name,
@@ -159,9 +160,8 @@ def _find_in_block(
             in_chunk = find_names(as_names(in_block), take_names(names, wanted))
             places, searched = wanted[in_chunk >= 0], in_chunk[in_chunk >= 0]
         starts, stops = (codes.searchsorted(cast("Ints", searched), side) for side in _SIDES)
-        lengths = stops - starts
-        index.append(np.repeat(places, lengths))
-        row = np.arange(int(lengths.sum())) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+        owners, row = expand_ranges(starts, stops)
+        index.append(places[owners])
         rows.append(row + first)
         first += len(codes)
     row = np.concatenate(rows)

@@ -27,6 +27,7 @@ from tidemark.query.keys.key_scan import run_rows
 from tidemark.query.keys.slots import Slots
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.memory_cache import LRUCache
+from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import Names, find_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.key_marks import KeyMarks
@@ -131,10 +132,8 @@ class Source:
         """
         places = find_names(self.rows.names, names)
         known = np.flatnonzero(places >= 0)
-        first, last = self.starts[places[known]], self.starts[places[known] + 1]
-        lengths = last - first
-        index = np.repeat(known, lengths)
-        row = np.arange(len(index)) + np.repeat(first - np.cumsum(lengths) + lengths, lengths)
+        owners, row = expand_ranges(self.starts[places[known]], self.starts[places[known] + 1])
+        index = known[owners]
         inside = window.holds(self.rows.ticks[row])
         whole = np.full(len(names), self.slack == 0)
         whole[known] |= self.whole[places[known]]

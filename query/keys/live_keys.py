@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_windows import KeyWindow, PartialTick, overlapping_rows
 from tidemark.sketches import ECM, FrequencyBounds, combine_frequencies
 from tidemark.sketches.bounds.count_bounds import exact
+from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import Key, Names, find_names, no_names, unify_names
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
@@ -179,22 +180,24 @@ class LiveSide:
         if self.combined is None or not len(names):
             return LiveCounts(zero.astype(np.float64), zero, zero, zero)
         hashed = digests(names)
-        least, most = self.by_part(names)
+        least, most = self.by_part(names, hashed)
         low, high = least.sum(axis=0), most.sum(axis=0)
         sketched = self.combined.points(hashed)
         return LiveCounts(np.clip(sketched.estimate, low, high), low, high, np.clip(sketched.lo, low, high))
 
-    def by_part(self, names: Names, parts: Ints | None = None) -> tuple[Ints, Ints]:
+    def by_part(
+        self, names: Names, hashed: NDArray[np.uint64], parts: Ints | None = None
+    ) -> tuple[Ints, Ints]:
         """Certain bounds (least, most) of the rows of names, which ascend, in each part: (parts, names).
 
-        parts: the parts in question, ascending; None for all.
+        hashed: the digests of the names. parts: the parts in question, ascending; None for all.
         """
         chosen = np.arange(len(self.parts)) if parts is None else parts
         if self.combined is None or not len(chosen):
             none = np.zeros((0, len(names)), np.int64)
             return none, none
-        cells = self.combined.hashes.cells_of(digests(names))
-        highest = self.highest[chosen][:, cells].min(axis=1)
+        cells = self.combined.hashes.cells_of(hashed)
+        highest = self.highest[chosen[:, None, None], cells].min(axis=1)
         most, least = np.minimum(highest, (self.floors[chosen] - 1)[:, None]), np.zeros_like(highest)
         entries, column = self._entries_of(names)
         place = np.full(len(self.parts), -1)
@@ -209,7 +212,5 @@ class LiveSide:
         """The indices of all listing entries of the names, and the index of the name of each entry."""
         places = find_names(self.names, names)
         listed = np.flatnonzero(places >= 0)
-        first, last = self.starts[places[listed]], self.starts[places[listed] + 1]
-        lengths = last - first
-        within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return np.repeat(first, lengths) + within, np.repeat(listed, lengths)
+        owners, entries = expand_ranges(self.starts[places[listed]], self.starts[places[listed] + 1])
+        return entries, listed[owners]

@@ -27,7 +27,9 @@ from tidemark.query.keys.live_keys import LivePart, LiveSide
 from tidemark.query.keys.slots import Slots
 from tidemark.sketches.sampling import ALL, KeySample
 from tidemark.sketches.sampling.key_sample import Hashes
+from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import Names
+from tidemark.warehouse.ledger.key_summaries import digests
 
 ABSENT, MAYBE, PRESENT = 0, 1, 2
 States = NDArray[np.uint8]
@@ -108,12 +110,12 @@ class LiveSlots:
         """Raises states (names, columns) to what the ledger says; `columns` are slots, which ascend."""
         hashes = name_hashes(names)
         first, last = self.hashes.searchsorted(hashes), self.hashes.searchsorted(hashes, "right")
-        lengths = last - first
-        index = np.repeat(np.arange(len(hashes)), lengths)
-        entry = np.arange(len(index)) + np.repeat(first - np.cumsum(lengths) + lengths, lengths)
+        index, entry = expand_ranges(first, last)
         cells = index, columns.searchsorted(self.places[entry])
         np.maximum.at(states, cells, self.known[entry])
-        least, most = self.side.by_part(names, np.array([*self.undecided], np.int64))
+        if not self.undecided:
+            return
+        least, most = self.side.by_part(names, digests(names), np.array([*self.undecided], np.int64))
         for i, (number, sample) in enumerate(self.undecided.items()):
             part = self.side.parts[number]
             found = np.where(least[i] > 0, PRESENT, np.where(most[i] > 0, MAYBE, ABSENT))

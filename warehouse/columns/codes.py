@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,19 @@ def unique_codes(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
         return low + np.arange(high - low + 1), numbers - low  # arange(low, high + 1) might overflow int64
     unique, codes = np.unique(numbers, return_inverse=True)
     return unique, codes
+
+
+def expand_ranges(
+    starts: NDArray[np.integer[Any]], stops: NDArray[np.integer[Any]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All indices of several ranges: for each the number of its range, and the index itself.
+
+    starts, stops: where each range starts and ends, the end exclusive. The ranges (3, 5) and (7, 8) have the
+    numbers (0, 0, 1) and the indices (3, 4, 7).
+    """
+    lengths = stops - starts
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    return owners, np.arange(len(owners)) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
 
 
 def stable_order(codes: NDArray[np.int64]) -> NDArray[np.intp]:
