@@ -23,11 +23,11 @@ from tidemark.query.answers.info import Info
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
-from tidemark.query.reading.memory_cache import parse_bytes
 from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
+from tidemark.warehouse.memory_cache import parse_bytes
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 
 VARIABLE = "TIDEMARK_WAREHOUSE"

@@ -24,7 +24,7 @@ FLOORS = {
     ],
     "warehouse": [
         "cascade errors",
-        "columns os_errors sizes",
+        "columns memory_cache os_errors sizes",
         "companions execution integrity",
         "delta",
         "events runs",

@@ -105,7 +105,9 @@ def _ask(
 
 def newest_keys_view(session: Session, key: Any = None) -> KeysView:
     """The newest view of a key."""
-    return session.newest_view(lambda snapshot: snapshot.keys_view(key))
+    return session.newest_view(
+        lambda snapshot: snapshot.keys_view(key), lambda options: options.key_count(key)
+    )
 
 
 def _windows(session: Session, request: KeyRequest, view: KeysView) -> list[KeyWindow]:

@@ -32,6 +32,7 @@ from tidemark.query.reading.windows import (
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
 
 M = TypeVar("M", bound=MeasureScope)
@@ -100,13 +101,20 @@ def _ask_all_rows(
         _check_rows(questions, view, window, options.tick_us)
         return [answer(question) for question in questions]
 
-    lists = session.answer_from(lambda: newest_view(session, request.measure), answers)
+    def newest() -> View:
+        return newest_view(session, request.measure, live_rows=mode != "quick")
+
+    lists = session.answer_from(newest, answers)
     return Asked(lists, windows=request.every is not None)
 
 
-def newest_view(session: Session, measure: str | None) -> View:
-    """The newest view of a measure."""
-    return session.newest_view(lambda snapshot: snapshot.view(measure))
+def newest_view(session: Session, measure: str | None, *, live_rows: bool = False) -> View:
+    """The newest view of a measure; `live_rows` for a question that may read live rows."""
+    return session.newest_view(
+        lambda snapshot: snapshot.view(measure),
+        lambda options: SortedValues(options.measure(measure)),
+        live_rows=live_rows,
+    )
 
 
 def _ask_groups(

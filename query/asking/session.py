@@ -18,14 +18,15 @@ from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
+from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.snapshot_reader import Needed, SnapshotReader
 
 T = TypeVar("T")
 V = TypeVar("V", View, KeysView, GroupView)
@@ -39,6 +40,7 @@ class Session:
 
     memory: the budget of `memory`, the cache of decoded rows, in bytes.
     progress: called with the share of a scan that is done, from 0 to 1; None shows it where a person looks.
+    max_staleness: for how many seconds what was seen of the tables is taken for the newest.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class Session:
         snapshot: SnapshotReader | Snapshot,
         memory: int,
         progress: Callable[[float], None] | None = None,
+        max_staleness: float = 0.0,
     ) -> None:
-        self.snapshot, self.progress = snapshot, progress
+        self.snapshot, self.progress, self._max_staleness = snapshot, progress, max_staleness
         self.blocks = BlockReader(snapshot.store)
         spans = SpanCache()
         self.bounds = WindowBoundsCache(spans)
@@ -73,13 +76,22 @@ class Session:
     def newest(self, part: Callable[[SnapshotReader | Snapshot], T]) -> T:
         """A part of the snapshot after a refresh, of one moment."""
         with self._lock:
-            self.snapshot.refresh()
+            self._refresh()
             return part(self.snapshot)
 
-    def newest_view(self, view_of: Callable[[SnapshotReader | Snapshot], V]) -> V:
-        """A view after a refresh; files of older table versions are closed."""
+    def _refresh(self, needed: Needed | None = None, *, live_rows: bool = False) -> None:
+        self.snapshot.refresh(needed, live_rows=live_rows, max_age=self._max_staleness)
+
+    def newest_view(
+        self,
+        view_of: Callable[[SnapshotReader | Snapshot], V],
+        needed: Callable[[Options], Projection[Any]],
+        *,
+        live_rows: bool = False,
+    ) -> V:
+        """A view of a projection after a refresh; files of older table versions are closed."""
         with self._lock:
-            self.snapshot.refresh()
+            self._refresh(lambda options: [needed(options)], live_rows=live_rows)
             view = view_of(self.snapshot)
             self.blocks.use_version(view.root, view.versions["runs"])
             return view
@@ -88,11 +100,15 @@ class Session:
         self, projection: SortedGroups, *, with_key: bool
     ) -> tuple[GroupView, KeysView | None]:
         """The view of a measure by group after a refresh; `with_key` also that of its key up to its step."""
+        columns = [part.name for part in projection.keys]
+
+        def needed(options: Options) -> list[Projection[Any]]:
+            return [projection, options.key_count(columns)] if with_key else [projection]
+
         with self._lock:
-            self.snapshot.refresh()
+            self._refresh(needed, live_rows=True)
             view, key = self.snapshot.group_view(projection), None
             if with_key:
-                columns = [part.name for part in projection.keys]
                 key = self.snapshot.keys_view(columns, last_step=view.last_step)
             for one in (view, key):
                 if one is not None:

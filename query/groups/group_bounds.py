@@ -32,10 +32,10 @@ from tidemark.query.groups.group_slices import (
 from tidemark.query.quantiles.history_ranks import History
 from tidemark.query.quantiles.window_bounds import CACHED_VALUES, Counts, LiveBounds, WindowBounds
 from tidemark.query.reading.live_cache import LiveCache
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.reading.row_counts import SortedNumbers
 from tidemark.warehouse.columns.tick_counts import rows_by_window
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.group_rows import NULL, NUMBER, GroupRows
 from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors

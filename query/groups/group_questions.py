@@ -17,10 +17,10 @@ from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.reading.row_counts import SortedNumbers
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.snapshots.snapshot import GroupView, Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 

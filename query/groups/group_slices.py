@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 
 from tidemark.query.quantiles.window_bounds import SpanCache
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.reading.row_ranges import RowsWanted, read_row_ranges
 from tidemark.warehouse.columns.keys import Name, Names, count_less, name_at, unify_names
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import DecodedColumn
 from tidemark.warehouse.integrity.digests import ColumnsByName
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.group_rows import NAN, NULL, NUMBER, GroupRows
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.span_marks import SpanMarks

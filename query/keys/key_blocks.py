@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, in_parallel
+from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import (
     Key,
@@ -293,13 +293,18 @@ def _map_blocks(
         for i in range(0, len(groups), GROUPS_PER_TASK)
     ]
 
-    def work(task: tuple[int, RunFile, Mapping[int, int]]) -> list[T]:
-        run, file, groups = task
-        columns = COLUMNS_WITHOUT_TICKS if without_ticks and history.shares[run].whole else COLUMNS
-        decoded = history.blocks.read(root, file, list(groups), columns, KeyCounts(key).dictionaries)
-        return [process((run, number), block) for number, block in zip(groups.values(), decoded, strict=True)]
+    def columns(run: int) -> tuple[str, ...]:
+        return COLUMNS_WITHOUT_TICKS if without_ticks and history.shares[run].whole else COLUMNS
 
-    return [result for results in in_parallel(work, tasks, history.blocks.threads) for result in results]
+    results = []
+    for run, file, groups in history.blocks.fetched(
+        root, tasks, lambda task: (task[1], [*task[2]], columns(task[0]))
+    ):
+        decoded = history.blocks.read(root, file, list(groups), columns(run), KeyCounts(key).dictionaries)
+        results += [
+            process((run, number), block) for number, block in zip(groups.values(), decoded, strict=True)
+        ]
+    return results
 
 
 def _locate_block(marks: KeyMarks, block: int) -> tuple[RunFile, int]:

@@ -11,12 +11,12 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.listed_keys import ListedKeys, listed_names
 from tidemark.query.keys.live_keys import LivePart, LiveSide, LiveTotals, live_parts
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.sketches import ECM
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, read_sketch
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.snapshots.snapshot import KeysView
 
 CACHED_WINDOWS = 32  # windows per cache

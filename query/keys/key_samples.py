@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_scan import run_rows
 from tidemark.query.keys.key_windows import KeyWindow, PartialTick, overlapping_rows
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.sketches.hashing.row_hashes import splitmix
 from tidemark.sketches.sampling import ALL, KeySample
 from tidemark.sketches.sampling.key_sample import Hashes, below
@@ -38,6 +37,7 @@ from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, read_samples
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows

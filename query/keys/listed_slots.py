@@ -26,10 +26,10 @@ from tidemark.query.keys.key_blocks import KeyShare
 from tidemark.query.keys.key_scan import run_rows
 from tidemark.query.keys.slots import Slots
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import Names, find_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.projections.persistent_keys import (

@@ -20,10 +20,10 @@ import numpy as np
 from tidemark.query.quantiles.combined_bounds import CombinedBounds, combine_or_empty, combine_sides
 from tidemark.query.quantiles.history_ranks import History
 from tidemark.query.quantiles.likely_ranks import SketchGaps
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.reading.row_counts import RowCounts
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors, Spans
 from tidemark.warehouse.projections.value_marks import ValueMarks

@@ -2,8 +2,11 @@
 
 A run file never changes and its path is never reused. So each footer is parsed once per process, and a local
 file stays mapped until a newer version of its table is read or too many files are mapped. Mapped pages count
-as memory of this process, so they are released after every MAPPED_GROUPS row groups. Blocks are not cached:
-reading one takes a fraction of a millisecond. Every error names the file.
+as memory of this process, so they are released after every MAPPED_GROUPS row groups. Local blocks are not
+cached: reading one takes a fraction of a millisecond. Every error names the file.
+
+On an object store the marks have the footers, so a block is one range of a file. The blocks of a question are
+fetched in one round, or in several that hold ROUND_BYTES each, and stay in the cache of remote_files.py.
 
 Doubles that are stored plain and uncompressed (run_files.py) are taken out of the mapped file, which takes a
 fifth of the time of decoding their row group. Their place follows from the footer, and their digest proves
@@ -12,13 +15,13 @@ that it was right. If it was not, they are decoded as all other columns are.
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cache
+from itertools import groupby
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,24 +29,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tidemark.query.reading.memory_cache import LRUCache
+from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest, columns_by_name
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.marks import RunFile
 
-# Concurrent requests to an object store. A local block is read faster than a thread wakes up.
-THREADS = 8
+ROUND_BYTES = 2**24  # of the blocks that are fetched from an object store at once
+TAIL_BYTES = 2**16  # of a file in which its footer is looked for, if the marks do not have it
 FOOTER_BYTES = 2**24  # of serialized footers; about 1,200 files of 100 row groups, or a billion rows
 MAPPED_GROUPS = 64  # row groups whose pages stay in memory, about 128 KB each
 MAPPED_FILES = 256  # files that are mapped at once
-# Threads share a long range of rows; a short range opens its file once.
-GROUPS_PER_TASK = 4
+GROUPS_PER_TASK = 4  # row groups that are decoded at a time
 # A page of doubles begins with a header, its levels and no more; Parquet gives no length of the header alone.
 PAGE_HEAD = 256
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,20 +77,75 @@ class Footer:
             self._plain_ends[group, name] = end
         return end
 
+    def bytes_of(self, group: int, columns: Sequence[str]) -> tuple[int, int]:
+        """The bytes of the file that have these columns of a row group, the end exclusive."""
+        row_group = self.metadata.row_group(group)
+        chunks = [row_group.column(self.columns[name]) for name in columns]
+        # Without a dictionary page its offset is None, or 0 in files of some writers.
+        starts = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
+        stops = [start + chunk.total_compressed_size for start, chunk in zip(starts, chunks, strict=True)]
+        return min(starts), max(stops)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OpenFile:
-    """An open file.
+    """An open local file.
 
-    mapped: its memory map; None on an object store.
-    identity: inode, size and modification time of a local file, to notice a replaced file. Empty on an object
-        store, where paths are immutable.
+    mapped: its memory map; None if all columns are decoded by Arrow.
+    identity: inode, size and modification time, to notice a replaced file.
     """
 
     file: pq.ParquetFile
     mapped: mmap.mmap | None
     footer: Footer
     identity: tuple[int, ...]
+
+
+class _PartOfFile(io.RawIOBase):
+    """A file of which only the bytes from `start` on are at hand; reads of others raise ValueError."""
+
+    def __init__(self, content: bytes, start: int, size: int) -> None:
+        super().__init__()
+        self._content, self._start, self._size, self._position = memoryview(content), start, size, 0
+
+    def readable(self) -> bool:
+        """Whether it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Whether it has positions."""
+        return True
+
+    def tell(self) -> int:
+        """The position in the file."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Sets the position in the file."""
+        self._position = (
+            offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        )
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        first = self._position - self._start
+        stop = len(self._content) if size < 0 else first + size
+        if not 0 <= first <= stop <= len(self._content):
+            raise ValueError(f"the bytes {self._position} to {self._start + stop} are not those of the block")
+        self._position = self._start + stop
+        return bytes(self._content[first:stop])
+
+
+def _tail(path: str, file: RunFile, size: int) -> ByteRange:
+    return ByteRange(path, max(0, file.size - size), None)
+
+
+def _whole_footer(remote: RemoteFiles, path: str, file: RunFile) -> bytes:
+    """The end of a file that has its footer; one round, two if the footer is longer than TAIL_BYTES."""
+    content = remote.read(_tail(path, file, TAIL_BYTES))
+    length = int.from_bytes(content[-8:-4], "little") + 8
+    return content if length <= len(content) else remote.read(_tail(path, file, length))
 
 
 def _footer_bytes(footer: Footer) -> int:
@@ -100,37 +157,12 @@ def _footer_bytes(footer: Footer) -> int:
 _shared_footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
 
 
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="tidemark-blocks")
-
-
-# A forked child inherits the pool object but none of its threads.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
-def in_parallel(work: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
-    """work(item) for every item, in order; the calling thread processes one share of the items itself."""
-    shares = min(threads, len(items))
-
-    def work_share(share: int) -> list[R]:
-        return [work(item) for item in items[share::shares]]
-
-    others = [_pool().submit(work_share, share) for share in range(1, shares)]
-    results: list[Any] = [None] * len(items)
-    for share in range(shares):
-        results[share::shares] = work_share(share) if share == 0 else others[share - 1].result()
-    return results
-
-
 class BlockReader:
     """Reads the row groups of a warehouse's run files; safe to share between threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._filesystem = None if store.is_local else store.filesystem()
-        self.threads = 1 if store.is_local else THREADS
+        self._remote = None if store.is_local else store.files
         self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
         self._versions: dict[str, int] = {}
         self._open_files: dict[tuple[str, tuple[str, ...]], _OpenFile] = {}  # by path and dictionaries
@@ -158,12 +190,43 @@ class BlockReader:
     def footer(self, root: str, file: RunFile) -> Footer:
         """The file's footer. Raises DamagedWarehouse if it is missing, damaged, or its row count is wrong."""
         path = f"{root}/{file.path}"
-        return self._footers.get(path, lambda: self._verified_footer(path, file.rows))
+        return self._footers.get(path, lambda: self._verified_footer(path, file))
 
     def fetch_footers(self, root: str, files: Sequence[RunFile]) -> None:
-        """Reads the footers that are not cached, concurrently on an object store."""
-        missing = [file for file in files if f"{root}/{file.path}" not in self._footers]
-        in_parallel(lambda file: self.footer(root, file), missing, self.threads)
+        """Fetches the footers that neither the marks nor the cache have, on an object store; in one round."""
+        if self._remote is not None:
+            paths = ((f"{root}/{file.path}", file) for file in files if file.footer is None)
+            missing = [_tail(path, file, TAIL_BYTES) for path, file in paths if path not in self._footers]
+            self._remote.fetch(missing)
+
+    def fetched(
+        self,
+        root: str,
+        tasks: Sequence[T],
+        needs: Callable[[T], tuple[RunFile, Sequence[int], Sequence[str]]],
+    ) -> Iterator[T]:
+        """The tasks, in order. On an object store their blocks are fetched before, many at once.
+
+        needs: the file, the row groups and the columns that a task will read.
+        """
+        if self._remote is None:
+            yield from tasks
+            return
+        wanted = [self._ranges(root, *needs(task)) for task in tasks]
+        sizes = np.cumsum([sum(one.size for one in ranges) for ranges in wanted], dtype=np.int64)
+        for _, share in groupby(range(len(tasks)), lambda i: sizes[i] // ROUND_BYTES):
+            numbers = list(share)
+            self._remote.fetch(one for i in numbers for one in wanted[i])
+            yield from (tasks[i] for i in numbers)
+
+    def _ranges(
+        self, root: str, file: RunFile, groups: Sequence[int], columns: Sequence[str]
+    ) -> list[ByteRange]:
+        """The byte range of each row group that has these columns."""
+        path = f"{root}/{file.path}"
+        with self._reading(path):
+            footer = self.footer(root, file)
+            return [ByteRange(path, *footer.bytes_of(group, columns)) for group in groups]
 
     def read(
         self,
@@ -185,6 +248,8 @@ class BlockReader:
         marks. Cost: one read per row group.
         """
         path = f"{root}/{file.path}"
+        if self._remote is not None:
+            return self._read_remote(self._remote, root, file, groups, columns, dictionaries)
         key = path, tuple(dictionaries)
         open_files = self._open_files  # `_close` on another thread replaces the dict
         with self._reading(path):
@@ -199,6 +264,26 @@ class BlockReader:
         self._groups_read += len(groups)
         if self._groups_read > MAPPED_GROUPS:
             self._release_pages(open_files)
+        return blocks
+
+    def _read_remote(
+        self,
+        remote: RemoteFiles,
+        root: str,
+        file: RunFile,
+        groups: Sequence[int],
+        columns: Sequence[str],
+        dictionaries: Sequence[str],
+    ) -> list[ColumnsByName]:
+        """As `read`; row groups that were not fetched are fetched in one round."""
+        ranges = self._ranges(root, file, groups, columns)
+        remote.fetch(ranges)
+        footer, blocks = self.footer(root, file), []
+        with self._reading(f"{root}/{file.path}"):
+            for group, wanted in zip(groups, ranges, strict=True):
+                source = pa.PythonFile(_PartOfFile(remote.read(wanted), wanted.start, file.size), mode="r")
+                opened = pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=list(dictionaries))
+                blocks.append(_decode_block(opened, footer, file, group, columns))
         return blocks
 
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
@@ -216,40 +301,40 @@ class BlockReader:
             return statistics.min, statistics.max
 
     def _identity(self, path: str) -> tuple[int, ...]:
-        if self._filesystem is not None:
+        if self._remote is not None:
             return ()
         status = os.stat(f"{self._store.uri}/{path}")  # noqa: PTH116  Path's takes five times as long
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     def _open(
         self, path: str, footer: Footer | None = None, dictionaries: Sequence[str] = ()
-    ) -> tuple[pq.ParquetFile, mmap.mmap | None]:
-        options: dict[str, Any] = {
-            "metadata": footer and footer.metadata,
-            "read_dictionary": list(dictionaries),
-        }
-        if self._filesystem is None:
-            self._store.check_links(path)
-            # Mapped, because Arrow reads a file through its own threads, which is slower than the read.
-            file = os.open(f"{self._store.uri}/{path}", os.O_RDONLY)
-            try:
-                mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
-            finally:
-                os.close(file)
-            return pq.ParquetFile(pa.BufferReader(pa.py_buffer(mapped)), **options), mapped
-        return pq.ParquetFile(path, filesystem=self._filesystem, **options), None
+    ) -> tuple[pq.ParquetFile, mmap.mmap]:
+        """Maps a local file; Arrow reads a file through its own threads, which is slower than the read."""
+        self._store.check_links(path)
+        file = os.open(f"{self._store.uri}/{path}", os.O_RDONLY)
+        try:
+            mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
+        finally:
+            os.close(file)
+        source = pa.BufferReader(pa.py_buffer(mapped))
+        metadata = footer and footer.metadata
+        return pq.ParquetFile(source, metadata=metadata, read_dictionary=list(dictionaries)), mapped
 
-    def _verified_footer(self, path: str, rows: int) -> Footer:
+    def _verified_footer(self, path: str, file: RunFile) -> Footer:
         with self._reading(path):
             cache_key = self._store.uri, path, self._identity(path)
-            footer = _shared_footers.get(cache_key, lambda: self._read_footer(path))
-            if footer.edges[-1] != rows:
-                raise ValueError(f"it holds {footer.edges[-1]} rows, its marks say {rows}")
+            footer = _shared_footers.get(cache_key, lambda: self._read_footer(path, file))
+            if footer.edges[-1] != file.rows:
+                raise ValueError(f"it holds {footer.edges[-1]} rows, its marks say {file.rows}")
             return footer
 
-    def _read_footer(self, path: str) -> Footer:
-        with self._open(path)[0] as opened:
-            metadata = opened.metadata
+    def _read_footer(self, path: str, file: RunFile) -> Footer:
+        if self._remote is not None:
+            content = file.footer or _whole_footer(self._remote, path, file)
+            metadata = pq.read_metadata(pa.BufferReader(content))
+        else:
+            with self._open(path)[0] as opened:
+                metadata = opened.metadata
         groups = range(metadata.num_row_groups)
         edges = np.cumsum([0, *(metadata.row_group(g).num_rows for g in groups)], dtype=np.int64)
         columns = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
@@ -270,14 +355,20 @@ def _read_block(
             block[name] = values
     if len(block) == len(columns):
         return block
-    indices = [opened.footer.columns[name] for name in columns if name not in block]
+    missing = [name for name in columns if name not in block]
+    return {**block, **_decode_block(opened.file, opened.footer, file, group, missing)}
+
+
+def _decode_block(
+    opened: pq.ParquetFile, footer: Footer, file: RunFile, group: int, columns: Sequence[str]
+) -> ColumnsByName:
+    """The columns of a row group, decoded by Arrow; ValueError if they are not what was written."""
+    indices = [footer.columns[name] for name in columns]
     # ParquetFile.read_row_group looks up the columns by name each time, a fifth of a block's cost.
-    decoded = columns_by_name(
-        opened.file.reader.read_row_group(group, column_indices=indices, use_threads=False)
-    )
+    decoded = columns_by_name(opened.reader.read_row_group(group, column_indices=indices, use_threads=False))
     if file.digests is not None:
         file.digests.check_block(group, decoded)
-    return {**block, **decoded}
+    return decoded
 
 
 def _plain_doubles(

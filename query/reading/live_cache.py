@@ -17,10 +17,10 @@ from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
 
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.runs.projection import Projection, Rows
 from tidemark.warehouse.snapshots.live_rows import check_live_rows, read_projection_rows

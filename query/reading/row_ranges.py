@@ -1,4 +1,4 @@
-"""Reads ranges of rows of runs: each row group that any range needs is read once, a few in each thread."""
+"""Reads ranges of rows of runs: each row group that any range needs is read once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer, in_parallel
+from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.runs.marks import RunFile
 
@@ -48,8 +45,7 @@ def read_row_ranges(
     dictionaries: the columns to decode as dictionaries.
     copy: False if `process` keeps nothing of a row group but copies, see `BlockReader.read`.
 
-    `process` runs in several threads on an object store. Raises DamagedWarehouse if a file is missing or does
-    not match its marks.
+    Raises DamagedWarehouse if a file is missing or does not match its marks.
     """
     by_file: dict[tuple[RunFile, tuple[str, ...]], list[int]] = {}
     for i, rows in enumerate(wanted):
@@ -68,15 +64,13 @@ def read_row_ranges(
             share = {group: by_group[group] for group in groups[first : first + GROUPS_PER_TASK]}
             tasks.append((file, columns, footer.edges, share))
 
-    def work(task: tuple[RunFile, tuple[str, ...], NDArray[np.int64], dict[int, list[int]]]) -> list[T]:
-        file, columns, edges, share = task
+    results: list[T] = []
+    for file, columns, edges, share in blocks.fetched(
+        root, tasks, lambda task: (task[0], [*task[3]], task[1])
+    ):
         decoded = blocks.read(root, file, list(share), columns, dictionaries, copy=copy)
-        results: list[T] = []
         for (group, ranges), block in zip(share.items(), decoded, strict=True):
             results += process(block, file.first + int(edges[group]), ranges)
-        return results
-
-    results = [result for part in in_parallel(work, tasks, blocks.threads) for result in part]
     return results, sum(len(share) for *_, share in tasks)
 
 

@@ -29,7 +29,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.query.reader import Reader
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.sql import sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.spark_sql import checked_name
@@ -37,6 +36,7 @@ from tidemark.query.sql.sql_types import duckdb_type
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
 from tidemark.warehouse.errors import InputError, without_secrets
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS

@@ -13,6 +13,7 @@ from tests.query.answers import single
 from tests.query.worlds import HandMade, World, open_world
 from tidemark.query.reading.block_reader import BlockReader, Footer
 from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.runs.marks import RunFile
 
 ROWS = tuple((float(i), 0) for i in range(1000))
 WORLD = World((ROWS, ROWS[:700]), eps=0.3)
@@ -67,9 +68,9 @@ def test_a_footer_is_parsed_once_for_all_readers_and_anew_where_the_file_is_anot
     parsed: list[str] = []
     real = BlockReader._read_footer
 
-    def read_footer(self: BlockReader, path: str) -> Footer:
+    def read_footer(self: BlockReader, path: str, file: RunFile) -> Footer:
         parsed.append(path)
-        return real(self, path)
+        return real(self, path, file)
 
     monkeypatch.setattr(BlockReader, "_read_footer", read_footer)
     assert single(HandMade(wh.snapshot, wh.world).rank(450.5)).rank == 902

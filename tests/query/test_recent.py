@@ -10,7 +10,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.query.reading.memory_cache import LRUCache
+from tidemark.warehouse.memory_cache import LRUCache
 
 
 @given(st.integers(0, 20), st.lists(st.integers(0, 9)))

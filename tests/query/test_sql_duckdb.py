@@ -24,10 +24,10 @@ from tidemark.query.keys import key_cache, listed_keys
 from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.reader import Reader
-from tidemark.query.reading.memory_cache import LRUCache
 from tidemark.query.sql import duckdb_sql
 from tidemark.warehouse import InputError
 from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.memory_cache import LRUCache
 
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
 OLD, NEW = set(HISTORY.keys()), set(LIVE.keys())

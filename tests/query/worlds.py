@@ -131,7 +131,7 @@ class FakeSnapshot:
     def __init__(self, folder: Path, options: Options, views: list[View]) -> None:
         self.store, self.options, self.views = Store.from_uri(folder), options, views
 
-    def refresh(self) -> bool:
+    def refresh(self, *_: Any, **__: Any) -> bool:
         return False
 
     def view(self, measure: str | None) -> View:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pyarrow import fs
 
 from tidemark.warehouse.delta import containment
 from tidemark.warehouse.delta.addresses import located
+from tidemark.warehouse.delta.remote_files import RemoteFiles, remote_files
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.sizes import DEFAULT, Tuning, tuning_of
 
@@ -102,10 +102,12 @@ class Store:
         """A file system whose root is the warehouse's folder; it refuses symbolic links below it."""
         if self.is_local:
             return containment.ContainedFileSystem(self.uri)
-        from deltalake.fs import DeltaStorageHandler
+        return self.files.filesystem
 
-        handler: Any = DeltaStorageHandler(self.uri, self.options)
-        return fs.PyFileSystem(handler)
+    @property
+    def files(self) -> RemoteFiles:
+        """The files of a warehouse in an object store."""
+        return remote_files(self.uri, self.storage_options)
 
 
 def folder_name(column: str) -> str:

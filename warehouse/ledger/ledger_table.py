@@ -276,10 +276,9 @@ def ranges_by_file(
     cached = cache if cache is not None else {}
     ranges = {}
     for file in tables.list_files(table):
-        least, most = tuple(map(file.stats.get, _LEAST)), tuple(map(file.stats.get, _MOST))
-        source, first, last = least
-        if source is not None and first is not None and last is not None and least == most:
-            ranges[file.path] = [BatchRange(source, first, last)]
+        stated = _stated_range(file)
+        if stated is not None:
+            ranges[file.path] = [stated]
         else:
             if file.path not in cached:
                 rows = tables.read_file(store, LEDGER, file.path, RANGE_COLUMNS)
@@ -288,6 +287,21 @@ def ranges_by_file(
     for path in set(cached) - set(ranges):
         del cached[path]
     return ranges
+
+
+def files_without_stated_range(table: DeltaTable, cache: RangeCache) -> list[str]:
+    """The files that `ranges_by_file` has to read."""
+    files = tables.list_files(table)
+    return [file.path for file in files if _stated_range(file) is None and file.path not in cache]
+
+
+def _stated_range(file: tables.DataFile) -> BatchRange | None:
+    """The range of a file by its statistics; None if it has several."""
+    least, most = tuple(map(file.stats.get, _LEAST)), tuple(map(file.stats.get, _MOST))
+    source, first, last = least
+    if source is None or first is None or last is None or least != most:
+        return None
+    return BatchRange(source, first, last)
 
 
 def read_rows(

@@ -10,6 +10,8 @@ in the column `file`, and its `FileDigests` as bytes in the column `content`:
     8 bytes     for each column and each block (by column, then block): the digest of the decoded values
 
 The last column is `STATISTICS_COLUMN`: digests of each block's minimum and maximum in the Parquet footer.
+The engine also adds the row group `footers`: `content` is the Parquet footer of the file, as a file without
+data. So a reader of an object store knows where a block lies before it has read anything of the file.
 All numbers are little-endian. Runs of earlier versions have no row group `digests`; they are read without
 these checks.
 """
@@ -41,6 +43,7 @@ from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
     SPANS_GROUP,
     COMPANIONS_GROUP,
     DIGESTS_GROUP,
+    FOOTERS_GROUP,
 ) = (
     "header",
     "marks",
@@ -50,6 +53,7 @@ from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
     "spans",
     "companions",
     "digests",
+    "footers",
 )
 UNNAMED_GROUPS = (HEADER_GROUP, MARKS_GROUP, HEAVY_GROUP)
 CONTENT_FIELD = pa.field("content", pa.binary())
@@ -102,13 +106,16 @@ NO_DIGESTS = FileDigests(0, end_to_end=False, blocks={})
 class RunFile:
     """One data file of a run: the run's rows `first` to `first + rows` (exclusive).
 
-    `path` is relative to the table. `digests` is None if a version without digests wrote the run.
+    `path` is relative to the table, `size` is in bytes. `digests` is None if a version without digests wrote
+    the run. `footer` is the file's Parquet footer, if the run lies in an object store and its marks have it.
     """
 
     path: str
     first: int
     rows: int
     digests: FileDigests | None = field(default=None, compare=False, repr=False)
+    size: int = field(default=0, compare=False, repr=False)
+    footer: bytes | None = field(default=None, compare=False, repr=False)
 
 
 def statistics_digest(group: pq.RowGroupMetaData) -> int:

@@ -19,7 +19,7 @@ To add a projection, implement `Projection` and add it to `Options.projections`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -78,7 +78,7 @@ class MarkedFile:
     The file stores `rows` rows, which represent `count` rows of `events`; `size` is in bytes. Mark i is at
     row `positions[i]` of the file; `sort_keys` are the columns of the marks' sort keys. `stats` are the
     statistics for Delta. `extra` is other data that the projection needs for the run's marks.
-    `write_rows` fills in `digests`, the digests of the rows and blocks.
+    `write_rows` fills in `digests`, the digests of the rows and blocks, and `footer`, that of the file.
     """
 
     path: str
@@ -90,6 +90,7 @@ class MarkedFile:
     stats: dict[str, Any]
     extra: Any
     digests: FileDigests = NO_DIGESTS
+    footer: bytes = field(default=b"", repr=False)
 
 
 class Marks(Protocol):

@@ -139,7 +139,10 @@ def write_rows(
     by_column[STATISTICS_COLUMN] = [statistics_digest(footers[0].row_group(group)) for group in groups]
     blocks = {name: np.array(digests, np.uint64) for name, digests in by_column.items()}
     file_digests = FileDigests(row_digest % 2**64, end_to_end=True, blocks=blocks)
-    return replace(collector.finish(path, filesystem.get_file_info(path).size), digests=file_digests)
+    footer = pa.BufferOutputStream()
+    footers[0].write_metadata_file(footer)
+    marked = collector.finish(path, filesystem.get_file_info(path).size)
+    return replace(marked, digests=file_digests, footer=footer.getvalue().to_pybytes())
 
 
 def _encoding(projection: Projection[R], schema: pa.Schema, sample: R) -> dict[str, Any]:

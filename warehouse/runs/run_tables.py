@@ -9,7 +9,7 @@ files that no snapshot of the runs table lists; readers never open them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from tidemark.warehouse.runs.levels import Layout, Merge, Run
 from tidemark.warehouse.runs.marks import (
     CONTENT_FIELD,
     DIGESTS_GROUP,
+    FOOTERS_GROUP,
     STATISTICS_COLUMN,
     UNNAMED_GROUPS,
     FileDigests,
@@ -83,14 +84,18 @@ def read_layout(table: DeltaTable) -> Layout:
     return Layout.of(files_by_run(tables.list_files(table)))
 
 
+def marks_path(projection: Projection[Any], run: Run, files: Sequence[DataFile]) -> str:
+    """The path of a run's marks, relative to the warehouse; `files` as in `read_marks`."""
+    return f"{projection.marks_table}/run={run.name}/{attempt_name(files[0].path)}.parquet"
+
+
 def read_marks(store: Store, projection: Projection[Any], run: Run, files: Sequence[DataFile]) -> Any:
     """Reads the marks of a run; `files` are its files in the snapshot of the runs table.
 
     Large row groups are read when they are first used. Raises DamagedWarehouse if the marks and the snapshot
     list different files.
     """
-    path = f"{projection.marks_table}/run={run.name}/{attempt_name(files[0].path)}.parquet"
-    filesystem = store.filesystem()
+    path, filesystem = marks_path(projection, run, files), store.filesystem()
 
     def reopen_marks(read: Callable[[SealedFile], Any]) -> Any:
         with open_sealed(filesystem, path, names=UNNAMED_GROUPS) as file:
@@ -98,25 +103,37 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, files: Seque
                 raise ValueError("it has no seal, but was written by a version that seals its files")
             return read(file)
 
-    def read_with_digests(file: SealedFile) -> Any:
+    def read_completely(file: SealedFile) -> Any:
         marks: Any = projection.read_marks(run, file, reopen_marks)
         digests = _read_digests(projection, file)
-        with_digests = (replace(run_file, digests=digests.get(run_file.path)) for run_file in marks.files)
-        return replace(marks, files=tuple(with_digests))
+        footers = {} if store.is_local else _contents_by_file(file, FOOTERS_GROUP)
+        completed = (
+            replace(
+                one, digests=digests.get(one.path), size=sizes.get(one.path, 0), footer=footers.get(one.path)
+            )
+            for one in marks.files
+        )
+        return replace(marks, files=tuple(completed))
 
-    result: Any = reopen_marks(read_with_digests)
+    sizes = {file.path: file.size for file in files}
+    result: Any = reopen_marks(read_completely)
     _check_same_files(run, files, result.files)
     return result
 
 
 def _read_digests(projection: Projection[Any], file: SealedFile) -> dict[str, FileDigests]:
     """The digests of a run's files by path; empty if a version without digests wrote the run."""
-    if DIGESTS_GROUP not in file.names:
-        return {}
     columns = [*(name for name in projection.runs_schema.names if name != "run"), STATISTICS_COLUMN]
-    rows = file.read(DIGESTS_GROUP, columns=["file", CONTENT_FIELD.name])
-    stored = zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True)
-    return {path: FileDigests.from_bytes(content, columns) for path, content in stored}
+    stored = _contents_by_file(file, DIGESTS_GROUP)
+    return {path: FileDigests.from_bytes(content, columns) for path, content in stored.items()}
+
+
+def _contents_by_file(file: SealedFile, group: str) -> dict[str, bytes]:
+    """The contents of a row group of the marks by file of the run; empty if an earlier version wrote them."""
+    if group not in file.names:
+        return {}
+    rows = file.read(group, columns=["file", CONTENT_FIELD.name])
+    return dict(zip(*(rows.column(name).to_pylist() for name in ("file", CONTENT_FIELD.name)), strict=True))
 
 
 def _check_same_files(run: Run, in_table: Sequence[DataFile], in_marks: Sequence[RunFile]) -> None:
@@ -167,11 +184,16 @@ def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None
     name = projection.marks_table
     path = f"run={new.run.name}/{new.attempt}.parquet"
     files = [file for file in new.files if file.rows]
-    digests = {
-        "file": pa.array([path_in_table(file.path) for file in files], pa.string()),
-        CONTENT_FIELD.name: pa.array([file.digests.to_bytes() for file in files], CONTENT_FIELD.type),
+    paths = pa.array([path_in_table(file.path) for file in files], pa.string())
+
+    def by_file(contents: Iterable[bytes]) -> pa.Table:
+        return pa.table({"file": paths, CONTENT_FIELD.name: pa.array(list(contents), CONTENT_FIELD.type)})
+
+    groups = {
+        **new.marks,
+        DIGESTS_GROUP: by_file(file.digests.to_bytes() for file in files),
+        FOOTERS_GROUP: by_file(file.footer for file in files),
     }
-    groups = {**new.marks, DIGESTS_GROUP: pa.table(digests)}
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT_FIELD])
     row_groups = {group: _with_all_columns(schema, rows) for group, rows in groups.items()}
     action = tables.write_file(store, name, row_groups, path)

@@ -13,8 +13,6 @@ from tidemark.warehouse.columns.keys import Key, KeyColumn
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure, epoch_micros
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS
 from tidemark.warehouse.events.reader import (
     BatchRange,
     DecodedRows,
@@ -77,7 +75,7 @@ def _pieces(
     if not batches:
         return
     filesystem = snapshot.store.filesystem()
-    files = files_of_batches(tables.open_table(snapshot.store, EVENTS), batches)
+    files = files_of_batches(snapshot.newest_events(batches), batches)
     yield from read_decoded_rows(filesystem, map(EventRowGroups.whole_file, files), measures, batches, [key])
 
 
@@ -87,7 +85,7 @@ def read_projection_rows(
     """The rows of a projection in the batches, as `Projection.decode` returns them, in bounded pieces."""
     if not batches:
         return
-    files = files_of_batches(tables.open_table(snapshot.store, EVENTS), batches)
+    files = files_of_batches(snapshot.newest_events(batches), batches)
     shares, filesystem = map(EventRowGroups.whole_file, files), snapshot.store.filesystem()
     for rows in read_event_rows(filesystem, shares, projection.columns, batches, projection.texts):
         yield projection.decode(rows)

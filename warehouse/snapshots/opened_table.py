@@ -10,7 +10,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
+from tidemark.warehouse.delta.log_copy import LogCopy
+from tidemark.warehouse.delta.remote_files import Rounds
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import DamagedWarehouse
 
 _LISTING_SECONDS = 60.0  # log cleanup can delete the commit that we look for: list the log this often
@@ -21,7 +23,7 @@ class OpenedTable:
     """A table of the warehouse at the version of the last update.
 
     `table` is None while the table does not exist. `cache` holds rows of its files, by path. `listed` is
-    when its log was last listed, in seconds of time.monotonic().
+    when its log was last listed, and `checked` when the last update began, in seconds of time.monotonic().
     """
 
     store: Store
@@ -29,6 +31,8 @@ class OpenedTable:
     table: DeltaTable | None = None
     cache: dict[str, pa.Table] = field(default_factory=dict)
     listed: float = 0.0
+    checked: float = float("-inf")
+    _copy: LogCopy | None = None
 
     @property
     def version(self) -> int:
@@ -43,8 +47,8 @@ class OpenedTable:
         return self.table
 
     def update(self) -> bool:
-        """Moves to the newest version; returns whether the version changed."""
-        before = self.version
+        """Moves to the newest version, on a local disk; returns whether the version changed."""
+        self.checked, before = time.monotonic(), self.version
         if self.table is None:
             self.table = tables.open_table(self.store, self.name) if self._exists() else None
         elif self._may_be_newer():
@@ -52,17 +56,32 @@ class OpenedTable:
             self.listed = time.monotonic()
         return self.version != before
 
+    def catch_up(self) -> Rounds[bool]:
+        """Moves to the newest version, in an object store; returns whether the version changed."""
+        began = time.monotonic()
+        if self._copy is None:
+            self._copy = LogCopy(self.store, self.name)
+        changed = yield from self._copy.catch_up()
+        self.table = self._copy.table
+        if self.table is None and self.name in _ALWAYS_THERE:
+            tables.open_table(self.store, self.name)  # raises the error
+        self.checked = began
+        return changed
+
     def _exists(self) -> bool:
         # A warehouse that was created without a schema gets its runs tables with the first batch.
-        return self.name in (STEPS, LEDGER) or tables.exists(self.store, self.name)
+        return self.name in _ALWAYS_THERE or tables.exists(self.store, self.name)
 
     def _may_be_newer(self) -> bool:
         """Whether there may be a newer version.
 
-        On a local disk this looks only for the file of the next commit, which is far cheaper than listing the
-        log. The log is listed once _LISTING_SECONDS have passed since the last time.
+        This looks only for the file of the next commit, which is far cheaper than listing the log. The log is
+        listed once _LISTING_SECONDS have passed since the last time.
         """
-        if not self.store.is_local or time.monotonic() - self.listed > _LISTING_SECONDS:
+        if time.monotonic() - self.listed > _LISTING_SECONDS:
             return True
         commit = f"{self.store.table(self.name)}/_delta_log/{self.version + 1:020d}.json"
         return os.path.exists(commit)  # noqa: PTH110  pathlib's exists takes longer than the rest of a refresh
+
+
+_ALWAYS_THERE = (EVENTS, STEPS, LEDGER)

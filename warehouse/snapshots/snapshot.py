@@ -7,10 +7,12 @@ exactly one of the two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
+
+from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
@@ -147,6 +149,7 @@ class Snapshot:
     older_keys    views of keys up to a step, where a measure by group lacks newer ones
     system_tables what `contents` returns
     facts         what `info` returns
+    newest_events what `SnapshotReader.newest_events` returns
     """
 
     store: Store
@@ -158,8 +161,9 @@ class Snapshot:
     older_keys: Mapping[tuple[KeyCounts, int], KeysView | InputError]
     system_tables: Contents
     facts: Mapping[str, Any]
+    newest_events: Callable[[Iterable[BatchRange]], DeltaTable]
 
-    def refresh(self) -> bool:
+    def refresh(self, *_: Any, **__: Any) -> bool:
         """Does nothing and returns False: a snapshot is immutable."""
         return False
 

@@ -7,11 +7,19 @@ was loaded. So no batch is missing and none is counted twice.
 
 Cost. A refresh that finds nothing new looks for one file per table. A view reads only the marks and ledger
 rows of runs and batches that the previous views did not have.
+
+On an object store the tables are read at the same time. Then every table is looked at again that comes after
+one that changed, until none has changed. So each table was looked at after the last change of all tables
+before it: the result is that of the order above. What the views will read is fetched in the same rounds
+(remote_files.py).
 """
 
 from __future__ import annotations
 
 import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -20,9 +28,10 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, fetching, in_rounds
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
 from tidemark.warehouse.ledger import ledger_table, live_summaries
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
@@ -37,6 +46,12 @@ from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.snapshots.opened_table import OpenedTable
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
 from tidemark.warehouse.snapshots.system_tables import Contents, rejected_counts
+
+EVENTS_SECONDS = 60.0  # other tools rewrite `events`, and its old files stay for the grace
+PREFETCHED_BYTES = 2**23  # of the live rows' files, at most
+
+# The projections that a question needs. They depend on the options: the first batch may fix the columns.
+Needed = Callable[[Options], Sequence[Projection[Any]]]
 
 
 @dataclass(slots=True)
@@ -79,22 +94,55 @@ class SnapshotReader:
         self.store = store
         self._opened: dict[str, OpenedTable] = {}
         self._current, self._reused = _Current(), _Reused()
-        self._read_options()
-        self.refresh()
+        self._prefetched: frozenset[BatchRange] = frozenset()
+        self.events = OpenedTable(store, EVENTS)
+        self._events_lock = threading.Lock()  # questions read live rows outside of the lock of their session
+        if store.is_local:
+            self.events.update()
+            self._read_options()
+            self.refresh()
+        else:  # runs tables are opened when a question needs them
+            self._catch_up([EVENTS, STEPS, LEDGER])
+            self._read_options()
 
     @property
     def identity(self) -> str:
         """The id of the table `events`: it differs from that of another warehouse at the same place."""
-        return str(self._events.metadata().id)
+        return str(self.events.existing.metadata().id)
 
-    def refresh(self) -> bool:
-        """Looks for newer versions of the tables; returns whether there were any."""
+    def refresh(self, needed: Needed | None = None, *, live_rows: bool = False, max_age: float = 0.0) -> bool:
+        """Looks for newer versions of the tables; returns whether there were any.
+
+        needed      the projections whose tables are looked at, beside steps and ledger; None: all
+        live_rows   whether the question reads live rows
+        max_age     a table that was looked at less than so many seconds ago is not looked at again
+        """
         if not self.options.columns:  # the first batch may have fixed the columns meanwhile
+            self._move(self.events)
             self._read_options()
-        changed = [self._update(name) for name in [*self._runs_tables, STEPS, LEDGER]]
-        if any(changed):
+        names = [*self._needed_tables(needed), STEPS, LEDGER]
+        latest = time.monotonic() - max_age
+        if max_age and all(name in self._opened and self._opened[name].checked >= latest for name in names):
+            return False
+        if not self.store.is_local:
+            with report_os_errors("looking for newer data"):
+                return self._refresh_remote(names, lambda: self._prefetch(needed, live_rows=live_rows))
+        changed = [name for name in names if self._update(name)]
+        if changed:
             self._current = _Current()
-        return any(changed)
+        return bool(changed)
+
+    def newest_events(self, batches: Iterable[BatchRange]) -> DeltaTable:
+        """The table `events` at a version that has these batches, the newest one of a local warehouse."""
+        events = self.events
+        if self.store.is_local:
+            return tables.open_table(self.store, EVENTS)
+        with self._events_lock:
+            table = events.existing
+            known = all(tables.has_transaction(table, one.source, one.last) for one in batches)
+            if not known or time.monotonic() - events.checked > EVENTS_SECONDS:
+                self._move(events)
+            return events.existing
 
     def table(self, name: str) -> DeltaTable | None:
         """A runs table, the steps or the ledger as of the last refresh; None if it does not exist."""
@@ -107,6 +155,7 @@ class SnapshotReader:
         InputError for an unknown name.
         """
         column = self.options.measure(measure)
+        self._need(SortedValues(column))
         if column.name not in self._current.views:
             self._current.views[column.name] = self._read_view(column)
         return self._current.views[column.name]
@@ -116,6 +165,7 @@ class SnapshotReader:
 
         InputError if steps were loaded before the group was declared.
         """
+        self._need(projection)
         if projection not in self._current.group_views:
             self._current.group_views[projection] = self._read_group_view(projection)
         return self._current.group_views[projection]
@@ -130,6 +180,7 @@ class SnapshotReader:
         loaded.
         """
         projection = self.options.key_count(columns)
+        self._need(projection)
         runs, known = self._runs(projection)[0].runs, self._current.keys
         newest = runs[-1].last if runs else -1
         if last_step is None or any(run.first <= last_step < run.last for run in runs):  # merged already
@@ -141,6 +192,7 @@ class SnapshotReader:
 
     def pinned(self) -> Snapshot:
         """The whole state as of the last refresh; the same object until a refresh finds something new."""
+        self._need(*self.options.projections)
         if self._current.snapshot is None:
             keys: dict[KeyCounts, KeysView | InputError] = {}
             for counts in self.options.key_counts:
@@ -175,11 +227,13 @@ class SnapshotReader:
                 older_keys,
                 self.contents(),
                 self.info(),
+                self.newest_events,
             )
         return self._current.snapshot
 
     def marks(self, projection: Projection[Any]) -> tuple[Any, ...]:
         """The marks of every run of the projection as of the last refresh; only new runs' marks are read."""
+        self._need(projection)
         layout, files = self._runs(projection)
         root = projection.runs_table
         previous, current = self._reused.marks.get(root, {}), {}
@@ -196,6 +250,7 @@ class SnapshotReader:
         While a load commits a step to one projection after the other, the first measure decides whether the
         step is in history.
         """
+        self._need(*self.options.projections)
         first, steps = SortedValues(self.options.measure()), self._opened[STEPS]
         layout, plans = self._runs(first)[0], self._plans()
         return Contents(
@@ -212,6 +267,7 @@ class SnapshotReader:
 
     def info(self) -> dict[str, Any]:
         """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
+        self._need(*self.options.projections)
         measures = self.options.measures
         newest = max(
             measures, key=lambda measure: self._runs(SortedValues(measure))[0].last_step, default=None
@@ -256,14 +312,107 @@ class SnapshotReader:
         }
 
     def _read_options(self) -> None:
-        self._events = tables.open_table(self.store, EVENTS)
-        self.options: Options = read_options(self.store, self._events)
-        # Keys last: those of a group have at least the steps of the group, as a load commits them first.
-        projections = sorted(self.options.projections, key=lambda one: isinstance(one, KeyCounts))
-        self._runs_tables = [projection.runs_table for projection in projections]
+        self.options: Options = read_options(self.store, self.events.existing)
+
+    def _needed_tables(self, needed: Needed | None) -> list[str]:
+        """The runs tables of the projections, in the order in which they are read.
+
+        The first measure comes first, because a load commits a step to it first: see `_check_loaded`. Keys
+        come last: those of a group have at least the steps of the group, as a load commits them first.
+        """
+        options = self.options
+        projections = options.projections if needed is None else needed(options)
+        if any(not isinstance(one, SortedValues) for one in projections):
+            projections = [SortedValues(options.measures[0]), *projections]
+        ordered = sorted(projections, key=lambda one: isinstance(one, KeyCounts))
+        return list(dict.fromkeys(one.runs_table for one in ordered))
+
+    def _need(self, *projections: Projection[Any]) -> None:
+        """Opens the tables of projections that no refresh has looked at yet."""
+        if any(name not in self._opened for name in self._needed_tables(lambda _: projections)):
+            self.refresh(lambda _: projections)
+
+    def _refresh_remote(self, names: Sequence[str], prefetch: Callable[[], Rounds[None]]) -> bool:
+        """Moves tables in an object store to their newest versions, as if they were read in this order."""
+        changed = self._catch_up(names)
+        found = bool(changed)
+        while changed:
+            after = names[names.index(changed[0]) + 1 :]
+            changed = self._catch_up(after, prefetch())
+        return found
 
     def _update(self, name: str) -> bool:
-        return self._opened.setdefault(name, OpenedTable(self.store, name)).update()
+        return self._open(name).update()
+
+    def _open(self, name: str) -> OpenedTable:
+        return self.events if name == EVENTS else self._opened.setdefault(name, OpenedTable(self.store, name))
+
+    def _move(self, opened: OpenedTable) -> None:
+        """Moves a table to its newest version."""
+        if self.store.is_local:
+            opened.update()
+        else:
+            in_rounds(self.store.files, [opened.catch_up()])
+
+    def _catch_up(self, names: Sequence[str], *others: Rounds[None]) -> list[str]:
+        """Moves tables in an object store to their newest versions; returns which of them changed."""
+
+        def reading(name: str) -> Rounds[bool]:
+            opened = self._open(name)
+            changed = yield from opened.catch_up()
+            if name == STEPS:
+                new = (
+                    file.path for file in tables.list_files(opened.existing) if file.path not in opened.cache
+                )
+                yield from fetching(self.store.files, [ByteRange(f"{STEPS}/{path}") for path in new])
+            return changed
+
+        results = in_rounds(self.store.files, [*map(reading, names), *others])
+        changed = [name for name, has_changed in zip(names, results, strict=False) if has_changed]
+        if changed:
+            self._current = _Current()
+        return changed
+
+    def _prefetch(self, needed: Needed | None, *, live_rows: bool) -> Rounds[None]:
+        """Fetches what the views of the projections will read that no view before has read."""
+        files, ledger = self.store.files, self._opened[LEDGER].existing
+        unstated = ledger_table.files_without_stated_range(ledger, self._reused.ranges)
+        yield from fetching(files, [ByteRange(f"{LEDGER}/{path}") for path in unstated])
+        wanted: list[ByteRange] = []
+        for projection in self.options.projections if needed is None else needed(self.options):
+            wanted += self._unread_marks(projection)
+            batches = self._live_batches(self._runs(projection)[0].last_step)
+            wanted += self._unread_ledger(projection, batches)
+            if live_rows:
+                wanted += self._unread_events(batches)
+        yield from fetching(files, wanted)
+
+    def _unread_marks(self, projection: Projection[Any]) -> Iterator[ByteRange]:
+        layout, files = self._runs(projection)
+        known = self._reused.marks.get(projection.runs_table, {})
+        for run in layout.runs:
+            if files[run][0].path not in known:
+                yield ByteRange(run_tables.marks_path(projection, run, files[run]), 0, None)
+
+    def _unread_ledger(
+        self, projection: Projection[Any], batches: Sequence[BatchRange]
+    ) -> Iterator[ByteRange]:
+        reused, new = self._reused, set(batches)
+        if isinstance(projection, KeyCounts):
+            new -= reused.keys.get(projection.ledger_field, {}).keys()
+        elif isinstance(projection, (SortedValues, SortedGroups)):
+            new -= reused.rows.get(projection.measure.name, {}).keys()
+        for path, ranges in self._ledger_ranges().items():
+            if not new.isdisjoint(ranges):
+                yield ByteRange(f"{LEDGER}/{path}")
+
+    def _unread_events(self, batches: Sequence[BatchRange]) -> list[ByteRange]:
+        new = [one for one in batches if one not in self._prefetched]
+        self._prefetched = frozenset(batches)
+        with self._events_lock:
+            files = files_of_batches(self.events.existing, new)
+        fits = sum(file.size for file in files) <= PREFETCHED_BYTES
+        return [ByteRange(f"{EVENTS}/{file.path}") for file in files] if fits else []
 
     def _plans(self) -> list[StepPlan]:
         steps = self._opened[STEPS]

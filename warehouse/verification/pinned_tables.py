@@ -87,6 +87,7 @@ class PinnedTables:
 def pin_tables(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> PinnedTables:
     """Pins all tables to their newest versions; NotAWarehouse if there is no warehouse at `uri`."""
     snapshot = open_snapshot(uri, storage_options)
+    snapshot.refresh()
     marks_tables = [projection.marks_table for projection in snapshot.options.projections]
     names = (STEPS, *marks_tables, REJECTED, EVENTS)
     return PinnedTables(snapshot, {name: _open(snapshot.store, name) for name in names})

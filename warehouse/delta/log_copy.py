@@ -1,0 +1,167 @@
+"""The log of a table in an object store, copied to a local folder and read there by delta-rs.
+
+delta-rs needs about twelve rounds of requests to open a table with a checkpoint. A copy needs two or three:
+
+    1. _last_checkpoint, which names the version of the newest checkpoint
+    2. the checkpoint, the commit of its version, and the next AHEAD commits, whether they exist or not
+    3. the commits after these, if all of them exist
+
+Once open, a copy asks for the next commit: one request. Nothing is listed, so it must be certain that no
+commit is missing because the log was cleaned. Cleaning removes only commits that are older than the log's
+retention. So a copy is trusted if its newest commit is younger than that by TRUST_MARGIN_US. Otherwise, and
+for checkpoints of several parts, delta-rs opens the table itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import weakref
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tidemark.warehouse.columns.ticks import DAY_US
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.remote_files import ByteRange, Rounds
+from tidemark.warehouse.delta.retention import retention_us
+from tidemark.warehouse.delta.store import Store
+
+AHEAD = 12  # commits that are asked for at once
+MORE_AHEAD = 32
+TRUST_MARGIN_US = DAY_US
+_LAST_CHECKPOINT = "_last_checkpoint"
+
+
+class LogCopy:
+    """A table in an object store at the version of the last `catch_up`; `table` is None until it exists.
+
+    The table's files are not below the folder of `table`: it serves for its log alone. It must not be shared
+    between threads without a lock.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store, self._name = store, name
+        self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
+        self._checked = 0.0
+        self.table: DeltaTable | None = None
+
+    def catch_up(self) -> Rounds[bool]:
+        """Moves to the newest version; returns whether the version changed."""
+        before, began = self._version, time.monotonic()
+        if self.table is not None and (began - self._checked) * 1e6 < TRUST_MARGIN_US:
+            yield from self._follow(self.table)
+        else:
+            yield from self._open()
+        self._checked = began
+        return self._version != before
+
+    @property
+    def _version(self) -> int:
+        return -1 if self.table is None else self.table.version()
+
+    def _open(self) -> Rounds[None]:
+        (hint,) = yield [self._log(_LAST_CHECKPOINT)]
+        checkpoint = _classic_checkpoint(hint)
+        if checkpoint is None:
+            self._open_directly()
+            return
+        first, names = max(checkpoint, 0), [_commit(max(checkpoint, 0) + i) for i in range(AHEAD)]
+        if checkpoint >= 0:
+            names.append(f"{checkpoint:020d}.checkpoint.parquet")
+        contents = dict(zip(names, (yield [self._log(name) for name in names]), strict=True))
+        if contents[names[0]] is None or (contents[names[-1]] is None and checkpoint >= 0):
+            self._open_directly()  # there is no table, or its log was cleaned, or changed meanwhile
+            return
+        folder = self._folder = Path(mkdtemp(prefix="tidemark-log-"))
+        weakref.finalize(self, rmtree, folder, ignore_errors=True)
+        (folder / "_delta_log").mkdir()
+        if checkpoint >= 0:
+            _write(folder, {_LAST_CHECKPOINT: hint, names[-1]: contents.pop(names[-1])})
+        newest = _write(folder, contents)
+        if len(newest) == AHEAD:
+            newest += yield from self._commits_from(folder, first + AHEAD)
+        self.table = DeltaTable(folder)
+        if not _is_trusted(self.table, newest[-1]):
+            self._open_directly()
+
+    def _follow(self, table: DeltaTable) -> Rounds[None]:
+        version = table.version() + 1
+        (content,) = yield [self._log(_commit(version))]
+        if content is None and _kept_us(table) > TRUST_MARGIN_US:
+            return
+        if self._folder is not None:
+            _write(self._folder, {_commit(version): content})
+            yield from self._commits_from(self._folder, version + 1)
+        table.update_incremental()
+
+    def _commits_from(self, folder: Path, version: int) -> Rounds[list[bytes]]:
+        """Copies all commits from this version on; returns their contents."""
+        found: list[bytes] = []
+        ahead = AHEAD
+        while True:
+            names = [_commit(version + len(found) + i) for i in range(ahead)]
+            contents = yield [self._log(name) for name in names]
+            new = _write(folder, dict(zip(names, contents, strict=True)))
+            found += new
+            if len(new) < ahead:
+                return found
+            ahead = MORE_AHEAD
+
+    def _open_directly(self) -> None:
+        exists = tables.exists(self._store, self._name)
+        self._folder, self.table = None, tables.open_table(self._store, self._name) if exists else None
+
+    def _log(self, name: str) -> ByteRange:
+        return ByteRange(f"{self._name}/_delta_log/{name}")
+
+
+def _write(folder: Path, contents: dict[str, bytes | None]) -> list[bytes]:
+    """Writes log files up to the first that does not exist; returns their contents."""
+    written = []
+    for name, content in contents.items():
+        if content is None:
+            break
+        (folder / "_delta_log" / name).write_bytes(content)
+        written.append(content)
+    return written
+
+
+def _is_trusted(table: DeltaTable, newest: bytes) -> bool:
+    """Whether no commit after the newest one that was found can have been cleaned."""
+    committed_ms = _time_of(newest)
+    return committed_ms is not None and time.time() * 1e6 - committed_ms * 1e3 < _kept_us(table)
+
+
+def _kept_us(table: DeltaTable) -> int:
+    """For how long a table's commits are certainly in its log, in microseconds."""
+    return retention_us(table.metadata().configuration) - TRUST_MARGIN_US
+
+
+def _commit(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def _classic_checkpoint(hint: bytes | None) -> int | None:
+    """The version of the newest checkpoint, -1 if there is none; None if it is not one file."""
+    if hint is None:
+        return -1
+    try:
+        content: Any = json.loads(hint)
+        is_one_file = "version" in content and not content.get("parts") and "v2Checkpoint" not in content
+        return int(content["version"]) if is_one_file else None
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def _time_of(commit: bytes) -> int | None:
+    """When a commit was made, in milliseconds since 1970; None if it does not say so."""
+    try:
+        actions = [json.loads(line) for line in commit.splitlines() if line.strip()]
+        times = [action["commitInfo"]["timestamp"] for action in actions if "commitInfo" in action]
+        return int(times[0]) if times else None
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,197 @@
+"""Files of an object store: byte ranges are read in rounds, and kept in a bounded memory.
+
+A store answers a request after tens of milliseconds, however few bytes it asks for, and takes many requests
+at once. So a reader's time is the number of its *rounds*: requests that wait for requests before them. What
+is needed next is collected, and asked for in one round (`in_rounds`).
+
+Files of a warehouse never change, and their names are never used again, with the exception of
+`_last_checkpoint`. So `fetch` keeps what it read, and `RemoteFileSystem` opens a file that was fetched as a
+whole from memory: the code that reads files does not know of rounds. A file that was not fetched is read from
+the store as it is used.
+
+The requests are those of delta-rs, with its options and its ways to find credentials. It asks for the size of
+a file before it reads it, unless it is told the size. So it is told a size that no file has: a store answers
+a range that ends behind the file with the bytes up to its end.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
+
+from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.os_errors import report_os_errors
+
+T = TypeVar("T")
+
+CACHED_BYTES = 2**26  # of the files of one warehouse
+REQUESTS = 64  # at once
+_NO_FILE_SIZE = 2**40
+_KNOWN_PATHS = 2**14  # of one client of delta-rs
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Bytes start..stop (stop exclusive) of a file; without `stop` all to its end.
+
+    `path` is relative to the warehouse.
+    """
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of bytes; 0 if that is not known."""
+        return 0 if self.stop is None else self.stop - self.start
+
+
+# A reading that needs several rounds: it yields the ranges that it needs next, and gets their bytes, None for
+# a file that does not exist.
+Rounds = Generator[Sequence[ByteRange], Sequence[bytes | None], T]
+
+
+class RemoteFiles:
+    """The files of one warehouse in an object store. Safe to share between threads."""
+
+    def __init__(self, uri: str, options: dict[str, str] | None) -> None:
+        self._uri, self._options = uri, options
+        self._lock = threading.Lock()
+        self._known: set[str] = set()
+        self._client = _client(uri, options, ())
+        self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES, len)
+        self.filesystem = fs.PyFileSystem(RemoteFileSystem(self))
+
+    @property
+    def location(self) -> tuple[str, dict[str, str] | None]:
+        """The address of the warehouse and its storage options."""
+        return self._uri, self._options
+
+    def get(self, ranges: Sequence[ByteRange]) -> list[bytes | None]:
+        """The bytes of the ranges, None for files that do not exist, in one round; nothing is kept."""
+        if not ranges:
+            return []
+        client = self._client_for({wanted.path for wanted in ranges})
+        if len(ranges) == 1:
+            return [_read(client, ranges[0])]
+        return list(_pool().map(lambda wanted: _read(client, wanted), ranges))
+
+    def fetch(self, ranges: Iterable[ByteRange]) -> None:
+        """Reads the ranges that are not in memory, in one round, and keeps those of files that exist."""
+        missing = self.missing(ranges)
+        with report_os_errors(f"reading files of the warehouse {self._uri}"):
+            self.keep(missing, self.get(missing))
+
+    def missing(self, ranges: Iterable[ByteRange]) -> list[ByteRange]:
+        """The ranges that are not in memory, each once."""
+        return [wanted for wanted in dict.fromkeys(ranges) if wanted not in self._cache]
+
+    def keep(self, ranges: Iterable[ByteRange], contents: Iterable[bytes | None]) -> None:
+        """Keeps the bytes of ranges, as many as the budget allows."""
+        for wanted, content in zip(ranges, contents, strict=True):
+            if content is not None:
+                self._cache.put(wanted, content)
+
+    def read(self, wanted: ByteRange) -> bytes:
+        """The bytes of a range, from memory if it was fetched; FileNotFoundError if there is no such file."""
+        content = self._cache.peek(wanted)
+        if content is None:
+            (content,) = self.get([wanted])
+            if content is None:
+                raise FileNotFoundError(wanted.path)
+            self._cache.put(wanted, content)
+        return content
+
+    def whole(self, path: str) -> bytes | None:
+        """The bytes of a file that was fetched as a whole, else None."""
+        return self._cache.peek(ByteRange(path))
+
+    def expect(self, paths: Iterable[str]) -> None:
+        """Tells that these paths will be read, so that one client serves them with its open connections."""
+        self._client_for(set(paths))
+
+    def _client_for(self, paths: set[str]) -> Any:
+        """A client that reads these paths without asking for their sizes."""
+        with self._lock:
+            if not paths <= self._known:
+                self._known = paths if len(self._known) > _KNOWN_PATHS else self._known | paths
+                self._client = _client(self._uri, self._options, self._known)
+            return self._client
+
+
+class RemoteFileSystem(DeltaStorageHandler):
+    """The warehouse's folder as a file system of pyarrow: that of delta-rs, and files that were fetched."""
+
+    def __init__(self, files: RemoteFiles) -> None:
+        super().__init__(*files.location)
+        self._files = files
+
+    def open_input_file(self, path: str) -> Any:
+        """Opens a file for reading at any position."""
+        content = self._files.whole(path)
+        return super().open_input_file(path) if content is None else pa.BufferReader(content)
+
+
+def in_rounds(files: RemoteFiles, readings: Iterable[Rounds[T]]) -> list[T]:
+    """The results of readings that run side by side: what all of them need next is one round."""
+    running = dict(enumerate(readings))
+    answers: dict[int, Sequence[bytes | None] | None] = dict.fromkeys(running)
+    results: dict[int, T] = {}
+    while running:
+        wanted: dict[int, Sequence[ByteRange]] = {}
+        for number, reading in list(running.items()):
+            try:
+                wanted[number] = reading.send(answers[number])  # type: ignore[arg-type]  # None starts it
+            except StopIteration as finished:
+                results[number] = finished.value
+                del running[number]
+        contents = iter(files.get([one for ranges in wanted.values() for one in ranges]))
+        answers = {number: [next(contents) for _ in ranges] for number, ranges in wanted.items()}
+    return [results[number] for number in sorted(results)]
+
+
+def fetching(files: RemoteFiles, ranges: Iterable[ByteRange]) -> Rounds[None]:
+    """A reading that keeps the ranges in memory: of one round, or none if they are there."""
+    if missing := files.missing(ranges):
+        files.keep(missing, (yield missing))
+
+
+def _client(uri: str, options: dict[str, str] | None, paths: Iterable[str]) -> Any:
+    # Below the handler, because a file of pyarrow allocates as many bytes as it is asked for.
+    return DeltaStorageHandler(uri, options, dict.fromkeys(paths, _NO_FILE_SIZE))._handler  # noqa: SLF001
+
+
+def _read(client: Any, wanted: ByteRange) -> bytes | None:
+    try:
+        file = client.open_input_file(wanted.path)
+        file.seek(wanted.start)
+        return bytes(file.read(None if wanted.stop is None else wanted.stop - wanted.start))
+    except FileNotFoundError:
+        return None
+
+
+@cache
+def remote_files(uri: str, options: tuple[tuple[str, str], ...]) -> RemoteFiles:
+    """The files of a warehouse; all calls of a process share one object."""
+    return RemoteFiles(uri, dict(options) or None)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(REQUESTS, thread_name_prefix="tidemark-requests")
+
+
+# A forked child inherits the objects but none of their threads and connections.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=remote_files.cache_clear)
