@@ -3,7 +3,7 @@
 delta-rs needs about twelve rounds of requests to open a table with a checkpoint. A copy needs two or three:
 
     1. _last_checkpoint, which names the version of the newest checkpoint
-    2. the checkpoint, the commit of its version, and the next AHEAD commits, whether they exist or not
+    2. the checkpoint, the commit of its version, and the next few commits, whether they exist or not
     3. the commits after these, if all of them exist
 
 Once open, a copy asks for the next commit: one request. Nothing is listed, so it must be certain that no
@@ -30,8 +30,8 @@ from tidemark.warehouse.delta.remote_files import ByteRange, Rounds
 from tidemark.warehouse.delta.retention import retention_us
 from tidemark.warehouse.delta.store import Store
 
-AHEAD = 12  # commits that are asked for at once
 MORE_AHEAD = 32
+EXPECTED_COMMITS = 64
 TRUST_MARGIN_US = DAY_US
 _LAST_CHECKPOINT = "_last_checkpoint"
 
@@ -45,8 +45,11 @@ class LogCopy:
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name
+        # Where there are more commits after the checkpoint, they take another round.
+        self._ahead = min(tables.commits_between_checkpoints(name) + 1, 12)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
         self._checked = 0.0
+        self._expected = 0  # the requests for the commits before this version are prepared
         self.table: DeltaTable | None = None
 
     def catch_up(self) -> Rounds[bool]:
@@ -69,7 +72,7 @@ class LogCopy:
         if checkpoint is None:
             self._open_directly()
             return
-        first, names = max(checkpoint, 0), [_commit(max(checkpoint, 0) + i) for i in range(AHEAD)]
+        first, names = max(checkpoint, 0), [_commit(max(checkpoint, 0) + i) for i in range(self._ahead)]
         if checkpoint >= 0:
             names.append(f"{checkpoint:020d}.checkpoint.parquet")
         contents = dict(zip(names, (yield [self._log(name) for name in names]), strict=True))
@@ -82,14 +85,18 @@ class LogCopy:
         if checkpoint >= 0:
             _write(folder, {_LAST_CHECKPOINT: hint, names[-1]: contents.pop(names[-1])})
         newest = _write(folder, contents)
-        if len(newest) == AHEAD:
-            newest += yield from self._commits_from(folder, first + AHEAD)
+        if len(newest) == self._ahead:
+            newest += yield from self._commits_from(folder, first + self._ahead)
         self.table = DeltaTable(folder)
         if not _is_trusted(self.table, newest[-1]):
             self._open_directly()
 
     def _follow(self, table: DeltaTable) -> Rounds[None]:
         version = table.version() + 1
+        if version >= self._expected:
+            self._expected = version + EXPECTED_COMMITS
+            names = map(_commit, range(version, self._expected))
+            self._store.files.expect(self._log(name).path for name in names)
         (content,) = yield [self._log(_commit(version))]
         if content is None and _kept_us(table) > TRUST_MARGIN_US:
             return
@@ -101,7 +108,7 @@ class LogCopy:
     def _commits_from(self, folder: Path, version: int) -> Rounds[list[bytes]]:
         """Copies all commits from this version on; returns their contents."""
         found: list[bytes] = []
-        ahead = AHEAD
+        ahead = self._ahead
         while True:
             names = [_commit(version + len(found) + i) for i in range(ahead)]
             contents = yield [self._log(name) for name in names]
@@ -109,7 +116,7 @@ class LogCopy:
             found += new
             if len(new) < ahead:
                 return found
-            ahead = MORE_AHEAD
+            ahead = min(4 * ahead, MORE_AHEAD)
 
     def _open_directly(self) -> None:
         exists = tables.exists(self._store, self._name)

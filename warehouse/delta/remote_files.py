@@ -21,7 +21,7 @@ import threading
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -68,7 +68,8 @@ class RemoteFiles:
         self._uri, self._options = uri, options
         self._lock = threading.Lock()
         self._known: set[str] = set()
-        self._client = _client(uri, options, ())
+        self._expected: set[str] = set()
+        self._client: Any = None
         self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES, len)
         self.filesystem = fs.PyFileSystem(RemoteFileSystem(self))
 
@@ -117,14 +118,16 @@ class RemoteFiles:
         return self._cache.peek(ByteRange(path))
 
     def expect(self, paths: Iterable[str]) -> None:
-        """Tells that these paths will be read, so that one client serves them with its open connections."""
-        self._client_for(set(paths))
+        """Tells that these paths will be read, so that the next client that is made serves them, too."""
+        with self._lock:
+            self._expected.update(paths)
 
     def _client_for(self, paths: set[str]) -> Any:
         """A client that reads these paths without asking for their sizes."""
         with self._lock:
             if not paths <= self._known:
-                self._known = paths if len(self._known) > _KNOWN_PATHS else self._known | paths
+                known = set() if len(self._known) > _KNOWN_PATHS else self._known
+                self._known, self._expected = known | paths | self._expected, set()
                 self._client = _client(self._uri, self._options, self._known)
             return self._client
 
@@ -133,8 +136,11 @@ class RemoteFileSystem(DeltaStorageHandler):
     """The warehouse's folder as a file system of pyarrow: that of delta-rs, and files that were fetched."""
 
     def __init__(self, files: RemoteFiles) -> None:
-        super().__init__(*files.location)
         self._files = files
+
+    @cached_property
+    def _handler(self) -> Any:  # type: ignore[override]  # what delta-rs makes at once, made when it is used
+        return _client(*self._files.location, ())
 
     def open_input_file(self, path: str) -> Any:
         """Opens a file for reading at any position."""

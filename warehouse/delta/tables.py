@@ -23,13 +23,16 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.delta.containment import check_paths
 from tidemark.warehouse.delta.retention import RETENTION, retention_interval
-from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import NotAWarehouse
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 from tidemark.warehouse.os_errors import as_system_refused
 
-# Opening a table replays the commits since its last checkpoint: at most 20, not delta-rs's 100.
-_CONFIGURATION = {"delta.checkpointInterval": "20"}
+# Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100. In an
+# object store a reader asks for all that may be there (log_copy.py).
+_CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+COMMITS_OF_STREAMS = 20  # between two checkpoints of a table that each batch of a stream commits to
+COMMITS_OF_LOADS = 4
 _BLIND_RETRIES = 10  # by delta-rs, without a pause
 
 LostRace = commits.LostRace  # what `commit` raises
@@ -61,7 +64,11 @@ def create(
 ) -> None:
     """Creates the table unless it exists; its log is kept for longer than the grace."""
     store.check_log(name)
-    configuration = {**_CONFIGURATION, RETENTION: retention_interval(grace_us), **(properties or {})}
+    configuration = {
+        _CHECKPOINT_INTERVAL: str(commits_between_checkpoints(name)),
+        RETENTION: retention_interval(grace_us),
+        **(properties or {}),
+    }
 
     def make(metadata: dict[str, str]) -> None:
         DeltaTable.create(
@@ -76,6 +83,11 @@ def create(
         )
 
     commits.create_and_confirm(make, lambda: exists(store, name), name)
+
+
+def commits_between_checkpoints(name: str) -> int:
+    """After how many commits a table gets a checkpoint."""
+    return COMMITS_OF_STREAMS if name in (EVENTS, LEDGER, REJECTED) else COMMITS_OF_LOADS
 
 
 def exists(store: Store, name: str) -> bool:

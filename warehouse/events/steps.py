@@ -18,7 +18,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import STEPS, Store
 from tidemark.warehouse.events.reader import BatchRange
 
-_MAX_FILES = 16  # of the table `steps`, before the plans are rewritten as one file
+_MAX_FILES = 4  # of the table `steps`, before the plans are rewritten as one file
 
 SCHEMA = pa.schema(
     [

@@ -381,6 +381,8 @@ class SnapshotReader:
         wanted: list[ByteRange] = []
         for projection in self.options.projections if needed is None else needed(self.options):
             wanted += self._unread_marks(projection)
+            runs_files = chain.from_iterable(self._runs(projection)[1].values())
+            files.expect(f"{projection.runs_table}/{file.path}" for file in runs_files)
             batches = self._live_batches(self._runs(projection)[0].last_step)
             wanted += self._unread_ledger(projection, batches)
             if live_rows:
