@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from tidemark.query.answers.companion_answer import CompanionAnswer
@@ -26,6 +27,7 @@ from tidemark.query.answers.persistence_answers import PersistenceAnswer, Persis
 from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
 from tidemark.query.warehouse import Warehouse
+from tidemark.warehouse.columns.ticks import width_us
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
 from tidemark.warehouse.memory_cache import parse_bytes
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
@@ -40,6 +42,7 @@ def open(  # noqa: A001
     *,
     memory: str | int = "256MB",
     progress: Callable[[float], None] | None = None,
+    max_staleness: str | timedelta | None = None,
 ) -> Warehouse:
     """Opens the warehouse at a path or at the address of an object store.
 
@@ -50,10 +53,14 @@ def open(  # noqa: A001
 
     progress: called with the share of a scan that is done, from 0 to 1. By default a long scan shows its
         progress on a terminal and in a notebook.
+    max_staleness: for how long an answer may miss what was committed meanwhile, such as "2s". Within this
+        time questions do not look for newer data, which takes a round of requests on an object store. By
+        default each question looks, and misses nothing that was committed before it was asked.
 
-    Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget.
+    Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget or duration.
     """
-    return Warehouse(open_snapshot(uri, storage_options), parse_bytes(memory), progress)
+    seconds = 0.0 if max_staleness is None else width_us(max_staleness) / 1e6
+    return Warehouse(open_snapshot(uri, storage_options), parse_bytes(memory), progress, seconds)
 
 
 def use(
@@ -61,9 +68,10 @@ def use(
     storage_options: dict[str, str] | None = None,
     *,
     memory: str | int = "256MB",
+    max_staleness: str | timedelta | None = None,
 ) -> Warehouse:
     """Opens a warehouse for the functions of this module, and returns it; parameters as `open`."""
-    _used[""] = open(uri, storage_options, memory=memory)
+    _used[""] = open(uri, storage_options, memory=memory, max_staleness=max_staleness)
     return _used[""]
 
 

@@ -95,7 +95,8 @@ class Reader(KeyReader):
     says how many rows it read, and `declare` which group would answer it without a scan.
 
     All questions raise InputError for invalid arguments, EmptyWindow if a quantile window has no rows, and
-    DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data.
+    DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data, unless that
+    was done less than `max_staleness` seconds ago.
     """
 
     def __init__(
@@ -103,8 +104,9 @@ class Reader(KeyReader):
         snapshot: SnapshotReader | Snapshot,
         memory: int = DEFAULT_MEMORY,
         progress: Callable[[float], None] | None = None,
+        max_staleness: float = 0.0,
     ) -> None:
-        super().__init__(Session(snapshot, memory, progress))
+        super().__init__(Session(snapshot, memory, progress, max_staleness))
 
     @property
     def options(self) -> Options:

@@ -51,8 +51,9 @@ class Warehouse(Reader):
         snapshot: SnapshotReader | Snapshot,
         memory: int = DEFAULT_MEMORY,
         progress: Callable[[float], None] | None = None,
+        max_staleness: float = 0.0,
     ) -> None:
-        super().__init__(snapshot, memory, progress)
+        super().__init__(snapshot, memory, progress, max_staleness)
         self._duck = threading.local()
 
     @property

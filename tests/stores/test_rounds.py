@@ -1,0 +1,169 @@
+"""A reader of a store needs few rounds of requests, and sees one moment whatever is committed meanwhile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.stores.conftest import Place
+from tests.stores.gate import rounds
+from tests.stores.rows import HOW, check, rows
+from tidemark import query, stream, warehouse
+from tidemark.query.reading import block_reader
+from tidemark.warehouse.delta import remote_files
+from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.marks import FOOTERS_GROUP
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+
+# So long that all requests of a round begin before the first ends, however slow the server is.
+LATENCY = 0.3
+
+
+class Filled:
+    """A warehouse in the store, and the rows that were committed to it."""
+
+    def __init__(self, place: Place, loads: int, batches: int) -> None:
+        self.place, self.how = place, {"storage_options": place.options}
+        self.committed: list[pa.Table] = []
+        self.batches = 0
+        warehouse.create(None, place.uri, ["ms"], **{**HOW, "kappa": 30}, **self.how)
+        for _ in range(loads):
+            self.load()
+        for _ in range(batches):
+            self.append()
+
+    def load(self) -> None:
+        """Loads a batch of its own, and with it all that was streamed."""
+        number = len(self.committed)
+        warehouse.load(None, self.place.uri, rows(number), f"night-{number}", **self.how)
+        self.committed.append(rows(number))
+
+    def move(self) -> None:
+        """Moves what was streamed into history."""
+        warehouse.load(None, self.place.uri, **self.how)
+
+    def append(self) -> None:
+        """Streams a batch."""
+        given = rows(len(self.committed))
+        stream.append(None, self.place.uri, given, source="web", batch=self.batches, **self.how)
+        self.committed.append(given)
+        self.batches += 1
+
+    def open(self, **how: Any) -> query.Warehouse:
+        """A reader that has nothing in memory."""
+        remote_files.remote_files.cache_clear()
+        block_reader._shared_footers._entries.clear()
+        return query.open(self.place.uri, self.place.options, **how)
+
+    def rounds_of(self, ask: Callable[[], object]) -> int:
+        """The rounds of requests that something takes."""
+        self.place.server.set(latency=LATENCY)
+        try:
+            ask()
+            return rounds(self.place.server.requests())
+        finally:
+            self.place.server.set()
+
+
+def test_the_rounds_of_answers(place: Place) -> None:
+    filled = Filled(place, 5, 10)
+    opened: list[query.Warehouse] = []
+    cold = filled.rounds_of(lambda: opened.append(filled.open()))
+    (wh,) = opened
+    assert cold + filled.rounds_of(lambda: wh.quantile(0.5)) <= 8
+    assert filled.rounds_of(lambda: wh.quantile([0.05, 0.31, 0.93])) <= 2
+    assert filled.rounds_of(lambda: wh.quantile(0.5, mode="quick")) == 1
+    filled.append()
+    assert filled.rounds_of(lambda: wh.quantile(0.5, mode="quick")) <= 4
+    patient = filled.open(max_staleness="1 hour")
+    patient.quantile(0.5)
+    assert filled.rounds_of(lambda: patient.quantile(0.5, mode="quick")) == 0
+    assert filled.rounds_of(lambda: patient.quantile(0.77)) <= 1
+    keys = filled.open()
+    assert filled.rounds_of(lambda: keys.frequency("/1")) <= 7
+    assert filled.rounds_of(lambda: keys.frequency("/2")) <= 2
+    check(wh, filled.committed)
+
+
+def test_a_reader_may_be_as_old_as_it_was_told(place: Place) -> None:
+    filled = Filled(place, 1, 1)
+    wh, patient = filled.open(), filled.open(max_staleness="1 hour")
+    assert patient.rank(0.0).N == 400
+    filled.append()
+    assert (wh.rank(0.0).N, patient.rank(0.0).N) == (600, 400)
+    assert patient.refresh()
+    assert patient.rank(0.0).N == 600
+
+
+def test_runs_without_footers_in_their_marks(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = run_tables._with_all_columns
+    monkeypatch.setattr(run_tables, "FOOTERS_GROUP", "unknown")
+    monkeypatch.setattr(run_tables, "_with_all_columns", written)
+    filled = Filled(place, 2, 0)
+    monkeypatch.undo()
+    assert FOOTERS_GROUP == run_tables.FOOTERS_GROUP
+    check(filled.open(), filled.committed)
+    monkeypatch.setattr(block_reader, "TAIL_BYTES", 16)  # shorter than any footer
+    check(filled.open(), filled.committed)
+
+
+def test_a_memory_that_holds_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_files, "CACHED_BYTES", 1)
+    filled = Filled(place, 3, 2)
+    check(filled.open(), filled.committed)
+
+
+def one_pass(self: SnapshotReader, names: Sequence[str], _: object) -> bool:
+    """A broken reader: it does not look again at tables that come after one that changed."""
+    return bool(self._catch_up(names))
+
+
+def interrupted_by(filled: Filled, when: int, get: Callable[..., Any]) -> Callable[..., Any]:
+    """`RemoteFiles.get` that reads one file after the other, those of runs last.
+
+    Before its read number `when` of a file of runs, a batch is streamed and moved to history.
+    """
+    reads = count()
+
+    def one_by_one(self: RemoteFiles, ranges: Sequence[ByteRange]) -> list[bytes | None]:
+        answers: dict[int, bytes | None] = {}
+        for i in sorted(range(len(ranges)), key=lambda i: "runs/" in ranges[i].path):
+            if "runs/" in ranges[i].path and next(reads) == when:
+                filled.append()
+                filled.move()
+            (answers[i],) = get(self, [ranges[i]])
+        return [answers[i] for i in range(len(ranges))]
+
+    return one_by_one
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_commits_between_the_requests_of_a_reader(
+    place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """Whatever comes between two requests, an answer is that of one moment."""
+    if is_broken:
+        monkeypatch.setattr(SnapshotReader, "_refresh_remote", one_pass)
+    filled, get, wrong = Filled(place, 1, 1), RemoteFiles.get, 0
+    warm = filled.open()
+    warm.quantile(0.5)
+    for when, is_cold in [(0, False), (0, True), (1, True), (4, True)]:
+        before = len(filled.committed)
+        with monkeypatch.context() as patch:
+            patch.setattr(RemoteFiles, "get", interrupted_by(filled, when, get))
+            answer = (filled.open() if is_cold else warm).quantile(0.5, mode="exact")
+        assert len(filled.committed) == before + 1
+        medians = {}
+        for until in (before, before + 1):
+            values = sorted(pa.concat_tables(filled.committed[:until]).column("ms").to_pylist())
+            medians[len(values)] = values[math.ceil(0.5 * len(values)) - 1]
+        wrong += medians.get(answer.N) != answer.value
+    assert wrong if is_broken else not wrong
+    if not is_broken:
+        check(filled.open(), filled.committed)
