@@ -20,7 +20,7 @@ from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_de
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput
 from tidemark.warehouse.runs.projection import NO_COMPANIONS, MarkedFile, Projection, RunSpec
-from tidemark.warehouse.runs.run_files import merge_slice, write_rows
+from tidemark.warehouse.runs.run_files import merge_slices, write_rows
 from tidemark.warehouse.settings.options import Options
 
 
@@ -148,9 +148,7 @@ class MergeTask:
     def __call__(self) -> MergeResult:
         """Writes the file and returns it."""
         filesystem, digests = self.store.filesystem(), [0] * len(self.inputs)
-        pieces = (
-            merge_slice(filesystem, self.projection, self.inputs, bounds, digests) for bounds in self.slices
-        )
+        pieces = merge_slices(filesystem, self.projection, self.inputs, self.slices, digests)
         file = write_rows(filesystem, _unique_path(self.path), self.projection, pieces, self.spec)
         return MergeResult(file, tuple(digests))
 
