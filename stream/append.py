@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from tidemark.warehouse.execution.arrow_inputs import LocalRows
@@ -90,11 +92,10 @@ def append_batch(
 
     `row_filter` selects the rows to reject. `check` is called before the first commit and may raise.
     """
-    events = tables.open_table(store, EVENTS)
+    events, ledger = tables.at_once(partial(_opened, store, batch.source), (EVENTS, LEDGER))
     options = read_options(store, events)
     options.companions.check_kinds(executor.check_sendable)
     append_rows.check_rows(options, rows, row_filter)
-    ledger = tables.open_table(store, LEDGER)
     place = batch_numbers.state_of(store, events, ledger, batch)
     if place == "known":
         return None
@@ -133,6 +134,13 @@ def append_batch(
         store, options.eps, batch.source, batch.last, done.summaries, *prepared, first=ledger
     )
     return done
+
+
+def _opened(store: Store, source: str, name: str) -> DeltaTable:
+    """The table, which was asked already for the newest batch of the source."""
+    table = tables.open_table(store, name)
+    tables.newest_transaction(table, source)
+    return table
 
 
 def _check_without_rows(store: Store, rows: Input, batch: BatchRange, row_filter: RowFilter) -> None:

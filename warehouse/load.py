@@ -29,7 +29,6 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -64,8 +63,6 @@ if TYPE_CHECKING:
     from tidemark.warehouse.execution.executors import Executor, Input
 
 _LOG = logging.getLogger("tidemark.load")
-
-_OPENED_AT_ONCE = 8  # tables
 
 BULK = "load:"  # prefix of the sources of bulk batches; a stream's name must not start with it
 
@@ -223,14 +220,14 @@ def _plan_bulk(
             return None, options
         known = outcome == "known"  # another load appended this batch first
         progress.reached("appended")
-    events = tables.open_table(store, EVENTS)
+    events, steps = tables.open_tables(store, EVENTS, STEPS)
     options = read_options(store, events)
     if known:
         with progress.phase("check"):
             check_same_rows(executor, store, options, rows, batch)
     with progress.phase("plan"):
         counted = rows_by_batch(store.filesystem(), events, batch).total()
-        step = _plan(store, lambda planned: [(batch, counted)] if batch not in planned else [])
+        step = _plan(store, lambda planned: [(batch, counted)] if batch not in planned else [], steps)
         if step is None:
             step = next(plan.step for plan in _plans(store) if batch in plan.batches)
     progress.reached("planned")
@@ -280,11 +277,16 @@ def _plans(store: Store) -> list[StepPlan]:
     return read_step_plans(store, tables.open_table(store, STEPS))
 
 
-def _plan(store: Store, choose: Callable[[list[BatchRange]], list[tuple[BatchRange, int]]]) -> int | None:
+def _plan(
+    store: Store,
+    choose: Callable[[list[BatchRange]], list[tuple[BatchRange, int]]],
+    first: DeltaTable | None = None,
+) -> int | None:
     """Commits a plan and returns its step; None if there is nothing to plan.
 
     `choose` gets the ranges that are planned already and returns the parts of the new plan, each with its
-    number of rows. It is called again after a lost commit race.
+    number of rows. It is called again after a lost commit race. `first` is `steps`, opened before, for the
+    first try.
     """
 
     def attempt(table: DeltaTable) -> int | None:
@@ -296,7 +298,7 @@ def _plan(store: Store, choose: Callable[[list[BatchRange]], list[tuple[BatchRan
         write_step_plan(store, table, StepPlan(step, tuple(parts)))
         return step
 
-    return tables.retry_lost_races(store, STEPS, attempt)
+    return tables.retry_lost_races(store, STEPS, attempt, first)
 
 
 def _finish_steps(
@@ -304,30 +306,32 @@ def _finish_steps(
 ) -> None:
     """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs."""
     report = progress.report
-    runs = _open_runs(store, options)
-    loaded = min((run_tables.read_layout(table).last_step for table in runs), default=-1)
+    opened = _open_runs(store, options)
+    loaded = min((run_tables.read_layout(table).last_step for _, table in opened), default=-1)
     pending = [plan for plan in _plans(store) if last_step is not None and loaded < plan.step <= last_step]
     if report.outcome == "loaded" and not pending:
         report.outcome = "known"
     for number, plan in enumerate(pending):
-        opened = runs if number == 0 else _open_runs(store, options)
+        opened = _open_runs(store, options) if number else opened
         _load_step(executor, store, options, plan, opened, progress)
         report.step, report.rows = plan.step, report.rows + plan.rows
         report.outcome = "loaded"
-    for projection in options.projections:
-        layout = _merge_levels(executor, store, options, projection, progress)
+    runs = tables.open_tables(store, *(projection.runs_table for projection in options.projections))
+    for projection, table in zip(options.projections, runs, strict=True):
+        layout = _merge_levels(executor, store, options, projection, table, progress)
         report.runs_by_level[projection.title] = layout.levels()
 
 
-def _open_runs(store: Store, options: Options) -> list[DeltaTable]:
-    """The runs table of each projection, all opened at the same time; creates missing ones."""
+def _open_runs(store: Store, options: Options) -> list[tuple[DeltaTable, DeltaTable]]:
+    """The marks table and the runs table of each projection; creates missing ones."""
 
-    def open_one(projection: Projection[Any]) -> DeltaTable:
+    def create(projection: Projection[Any]) -> None:
         run_tables.create_tables(store, projection, options.grace_us)
-        return tables.open_table(store, projection.runs_table)
 
-    with ThreadPoolExecutor(_OPENED_AT_ONCE) as threads:
-        return list(threads.map(open_one, options.projections))
+    tables.at_once(create, options.projections)
+    names = [(projection.marks_table, projection.runs_table) for projection in options.projections]
+    opened = iter(tables.open_tables(store, *chain.from_iterable(names)))
+    return list(zip(opened, opened, strict=True))
 
 
 def _load_step(
@@ -335,24 +339,24 @@ def _load_step(
     store: Store,
     options: Options,
     plan: StepPlan,
-    runs_tables: Sequence[DeltaTable],
+    opened: Sequence[tuple[DeltaTable, DeltaTable]],
     progress: _Progress,
 ) -> None:
     """Loads one step into every projection that does not have it, one commit per projection.
 
-    `runs_tables` are the opened runs tables of the projections.
+    `opened` are the marks table and the runs table of each projection.
     """
     behind = [
-        (projection, table)
-        for projection, table in zip(options.projections, runs_tables, strict=True)
-        if run_tables.read_layout(table).last_step < plan.step
+        (projection, *pair)
+        for projection, pair in zip(options.projections, opened, strict=True)
+        if run_tables.read_layout(pair[1]).last_step < plan.step
     ]
     with progress.phase("sort"):
         runs = run_builder.sort_step(
-            executor, store, options.eps, [projection for projection, _ in behind], plan
+            executor, store, options.eps, [projection for projection, *_ in behind], plan
         )
     progress.reached("sorted")
-    for (projection, table), run in zip(behind, runs, strict=True):
+    for (projection, marks_table, runs_table), run in zip(behind, runs, strict=True):
         rows = run.totals.rows
         if rows != plan.rows:
             reason = (
@@ -361,9 +365,9 @@ def _load_step(
             )
             raise batch_counts.changed_rows_error(store, dict(plan.parts), reason)
         with progress.phase("commit"):
-            run_tables.append_marks(store, projection, run)
+            run_tables.append_marks(store, projection, run, marks_table)
             progress.reached("marked")
-            run_tables.commit_run(store, projection, run, table)
+            run_tables.commit_run(store, projection, run, runs_table)
         progress.reached("committed")
         report = progress.report
         report.bytes_written += sum(file.size for file in run.files)
@@ -374,11 +378,15 @@ def _load_step(
 
 
 def _merge_levels(
-    executor: Executor, store: Store, options: Options, projection: Projection[Any], progress: _Progress
+    executor: Executor,
+    store: Store,
+    options: Options,
+    projection: Projection[Any],
+    table: DeltaTable,
+    progress: _Progress,
 ) -> Layout:
-    """Merges runs until no level holds more than kappa; returns the layout."""
+    """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table."""
     while True:
-        table = tables.open_table(store, projection.runs_table)
         runs = run_tables.files_by_run(tables.list_files(table))
         layout = Layout.of(runs)
         merge = plan_merge(layout, options.kappa)
@@ -395,3 +403,4 @@ def _merge_levels(
                     "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), merged.run.name
                 )
         progress.reached("merged")
+        table = tables.open_table(store, projection.runs_table)

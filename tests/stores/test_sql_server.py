@@ -18,7 +18,6 @@ from tests.stores.rows import HOW, rows
 from tidemark import stream, warehouse
 
 SHOWING = (
-    "SET",
     "SHOW CREATE TABLE stored_events",
     "DESCRIBE TABLE EXTENDED stored_events",
     "EXPLAIN EXTENDED SELECT * FROM stored_events",
@@ -59,7 +58,7 @@ def test_clients_are_answered_and_see_no_secret(
         with pytest.raises(Exception, match="StoreUnavailable") as failed:
             ask("SELECT value FROM stored_quantile(0.5D, mode => 'exact')")
         place.server.set()
-        seen += [str(failed.value), told(failed.value)]  # type: ignore[arg-type]
+        seen += [str(failed.value), told(failed.value)]
         driver.close()
     seen += capfd.readouterr()
     assert all(secret not in str(text) for text in seen)

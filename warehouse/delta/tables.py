@@ -11,6 +11,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ from tidemark.warehouse.errors import NotAWarehouse
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 from tidemark.warehouse.os_errors import as_system_refused
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 # Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100. In an
@@ -42,6 +44,7 @@ _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 COMMITS_OF_STREAMS = 20  # between two checkpoints of a table that each batch of a stream commits to
 COMMITS_OF_LOADS = 4
 _BLIND_RETRIES = 10  # by delta-rs, without a pause
+_AT_ONCE = 8  # requests of `at_once`
 
 LostRace = commits.LostRace  # what `commit` raises
 
@@ -118,6 +121,17 @@ def open_table(store: Store, name: str) -> DeltaTable:
             f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
             f"({str(error).splitlines()[0]}). Create it with warehouse.create or `tidemark create`."
         ) from error
+
+
+def at_once(work: Callable[[A], T], items: Sequence[A]) -> list[T]:
+    """The results of `work` for each item, in order; all wait for the store at the same time."""
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(work, items))
+
+
+def open_tables(store: Store, *names: str) -> list[DeltaTable]:
+    """The tables at their newest versions."""
+    return at_once(lambda name: open_table(store, name), names)
 
 
 def list_files(table: DeltaTable) -> list[DataFile]:
@@ -290,9 +304,16 @@ def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
 
 
 def newest_transaction(table: DeltaTable, application: str) -> int:
-    """The newest version of the application in the table; -1 if there is none."""
-    newest = table.transaction_version(application)
-    return -1 if newest is None else newest
+    """The newest version of the application in the table; -1 if there is none.
+
+    delta-rs reads the log anew for each answer, so the answer is kept with the table, by its version.
+    """
+    known: dict[tuple[int, str], int] = vars(table).setdefault("tidemark_transactions", {})
+    asked = table.version(), application
+    if asked not in known:
+        newest = table.transaction_version(application)
+        known[asked] = -1 if newest is None else newest
+    return known[asked]
 
 
 def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:

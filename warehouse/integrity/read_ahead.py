@@ -28,13 +28,13 @@ class ReadAhead(io.RawIOBase):
         self._file = file
         self._size = file.size()
         self._position = 0
-        self._expected = (0, self._size if self._size <= WHOLE_BYTES else 0)
+        self._whole = self._size <= WHOLE_BYTES
+        self._expected = (0, 0)
         self._start, self._held = 0, b""
 
     def expect(self, start: int, stop: int) -> None:
-        """Says that the bytes from start to stop (exclusive) will be read, from first to last."""
-        if self._size > WHOLE_BYTES:
-            self._expected = (start, stop)
+        """Says that the bytes from start to stop (exclusive) will be read, in this order."""
+        self._expected = (start, stop)
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes; fewer than `size` at the end only."""
@@ -49,10 +49,10 @@ class ReadAhead(io.RawIOBase):
     def _fetch(self, size: int) -> None:
         first, stop = self._expected
         self._start = self._position
-        if first <= self._position < stop:
-            if self._size <= WHOLE_BYTES:
-                self._start = 0
-            size = max(size, min(PIECE_BYTES, stop - self._start))
+        if self._whole:
+            self._start, size = 0, self._size
+        elif first <= self._position < stop:
+            size = max(size, min(PIECE_BYTES, stop - self._position))
         self._held = b""  # frees it before the next one comes
         self._held = self._file.read_at(size, self._start)
 

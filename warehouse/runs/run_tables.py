@@ -181,8 +181,13 @@ def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: N
     return tables.retry_lost_races(store, projection.runs_table, attempt)
 
 
-def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None:
-    """Commits the marks of a run; must come before the commit of the run."""
+def append_marks(
+    store: Store, projection: Projection[Any], new: NewRun, first: DeltaTable | None = None
+) -> None:
+    """Commits the marks of a run; must come before the commit of the run.
+
+    `first` is the marks table, opened before, for the first try.
+    """
     name = projection.marks_table
     path = f"run={new.run.name}/{new.attempt}.parquet"
     files = [file for file in new.files if file.rows]
@@ -199,7 +204,7 @@ def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT_FIELD])
     row_groups = {group: _with_all_columns(schema, rows) for group, rows in groups.items()}
     action = tables.write_file(store, name, row_groups, path)
-    tables.retry_lost_races(store, name, lambda table: tables.commit(table, [action], blind=True))
+    tables.retry_lost_races(store, name, lambda table: tables.commit(table, [action], blind=True), first)
 
 
 def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:
