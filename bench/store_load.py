@@ -38,9 +38,9 @@ class Sizes:
 
     rows: int = 5_000_000
     small: int = 10_000
-    repeats: int = 5
+    repeats: int = 3
     batch_rows: int = 200_000
-    batches: int = 20
+    batches: int = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,10 @@ class Spent:
 
 def measure(spark: SparkSession, server: Server, folder: Path, section: Section, sizes: Sizes) -> None:
     """Adds the figures to the section."""
-    lines = _load(server, section, sizes.rows, 0.0, sizes.repeats, spark)
+    lines = _load(server, section, sizes.rows, 0.0, sizes.repeats)
+    lines += _spark_load(spark, server, folder, section, sizes)
     lines += [
-        line
-        for latency in LATENCIES
-        for line in _load(server, section, sizes.small, latency, sizes.repeats, None)
+        line for latency in LATENCIES for line in _load(server, section, sizes.small, latency, sizes.repeats)
     ]
     head = ["rows", "ms of latency", "what", "seconds, median", "requests", "rounds"]
     section.text("Loads into new warehouses with one measure and no key:\n\n" + table(head, lines))
@@ -69,46 +68,75 @@ def measure(spark: SparkSession, server: Server, folder: Path, section: Section,
     )
 
 
-def _load(
-    server: Server, section: Section, rows: int, latency: float, repeats: int, spark: SparkSession | None
-) -> list[list[Any]]:
-    """New warehouses, each loaded at once. With Spark, once more by its tasks."""
+def _load(server: Server, section: Section, rows: int, latency: float, repeats: int) -> list[list[Any]]:
+    """New warehouses, each loaded at once in this process."""
     say(
         f"stores: loads of {rows:,} rows at {1000 * latency:g} ms, {repeats} times in turn with a plain write"
     )
     parts = year("lognormal", rows, 1, days=30, mixed=True)
-    given, oracle = _arrow(parts[0]), Oracle.of(parts)
-    engines: dict[str, Callable[[str], Any]] = {"load": lambda uri: _load_locally(server, uri, given)}
-    if spark is not None:
-        frame = spark.createDataFrame(given).cache()
-        frame.count()
-        engines["load by Spark"] = lambda uri: warehouse.load(
-            spark, uri, frame, batch="all", storage_options=server.options
-        )
-    found: dict[str, list[Spent]] = {name: [] for name in ("plain write", *engines)}
-    for _ in range(-1, repeats):  # the first turn warms all
-        write = partial(write_deltalake, _new(server), given, storage_options=server.options)
-        found["plain write"].append(_spent(server, latency, write))
-        for name, load in engines.items():
-            uri = _new(server)
-            _create(server, uri, given.schema)
-            found[name].append(_spent(server, latency, partial(load, uri)))
-            _assert_same(server, uri, oracle)
-    say("  answers of every load are right")
-    if spark is not None:
-        frame.unpersist()
+    given = _arrow(parts[0])
+
+    def write(uri: str) -> None:
+        write_deltalake(uri, given, storage_options=server.options)
+
+    def load(uri: str) -> None:
+        warehouse.load(None, uri, given, batch="all", storage_options=server.options)
+
+    found = _in_turn(server, (write, load), given.schema, Oracle.of(parts), latency, repeats)
     size = f"{rows:,} rows, {1000 * latency:g} ms of latency"
-    for name in engines:
-        ratios = [
-            mine.seconds / plain.seconds
-            for mine, plain in zip(found[name][1:], found["plain write"][1:], strict=True)
-        ]
-        section.add(f"whole {name} / plain write, {size}", statistics.median(ratios), "x", 2.6)
-    return [_line(rows, latency, name, spent[1:]) for name, spent in found.items()]
+    section.add(f"whole load / plain write, {size}", _ratio(*found), "x", 2.6)
+    names = ("plain write", "load")
+    return [_line(rows, latency, name, spent) for name, spent in zip(names, found, strict=True)]
 
 
-def _load_locally(server: Server, uri: str, given: pa.Table) -> None:
-    warehouse.load(None, uri, given, batch="all", storage_options=server.options)
+def _spark_load(
+    spark: SparkSession, server: Server, folder: Path, section: Section, sizes: Sizes
+) -> list[list[Any]]:
+    """The same by Spark from Parquet files; the peer's rows go from Spark to delta-rs in this process."""
+    say(f"stores: loads of {sizes.rows:,} rows by Spark")
+    parts = year("lognormal", sizes.rows, 1, days=30, mixed=True)
+    parts[0].write(folder / "source", files=4)
+    frame = spark.read.parquet(str(folder / "source"))
+
+    def write(uri: str) -> None:
+        write_deltalake(uri, frame.toArrow(), storage_options=server.options)
+
+    def load(uri: str) -> None:
+        warehouse.load(spark, uri, frame, batch="all", storage_options=server.options)
+
+    schema = _arrow(parts[0]).schema
+    found = _in_turn(server, (write, load), schema, Oracle.of(parts), 0.0, sizes.repeats)
+    shutil.rmtree(folder)
+    section.add(
+        f"whole load by Spark / plain write of Spark's rows, {sizes.rows:,} rows", _ratio(*found), "x", 2.6
+    )
+    names = ("plain write of Spark's rows", "load by Spark")
+    return [_line(sizes.rows, 0.0, name, spent) for name, spent in zip(names, found, strict=True)]
+
+
+def _in_turn(
+    server: Server,
+    write_and_load: tuple[Callable[[str], None], Callable[[str], None]],
+    schema: pa.Schema,
+    oracle: Oracle,
+    latency: float,
+    repeats: int,
+) -> tuple[list[Spent], list[Spent]]:
+    """Plain writes and loads, each into a new place, without the first of each, which warms both."""
+    plain, mine = [], []
+    for _ in range(-1, repeats):
+        write, load = write_and_load
+        plain.append(_spent(server, latency, partial(write, _new(server))))
+        uri = _new(server)
+        _create(server, uri, schema)
+        mine.append(_spent(server, latency, partial(load, uri)))
+        _assert_same(server, uri, oracle)
+    say("  answers of every load are right")
+    return plain[1:], mine[1:]
+
+
+def _ratio(plain: list[Spent], mine: list[Spent]) -> float:
+    return statistics.median(ours.seconds / theirs.seconds for theirs, ours in zip(plain, mine, strict=True))
 
 
 def _batches(server: Server, section: Section, sizes: Sizes, latency: float) -> list[list[Any]]:
