@@ -3,6 +3,7 @@
     data       the rows: deterministic, so an oracle can make the very same ones again
     latency    part `query`: how long a question takes, against DuckDB and Spark over the same rows
     load_cost  part `load`: what a load costs, against a plain Delta write of the same rows
+    stores     part `stores`: a warehouse in an object store, against plain Delta tables in it
     accuracy   part `accuracy`: the error at equal memory, against sketches of the whole stream
     frequencies  part `sketches`: size, error and throughput of the frequency sketches
     distinct_sketches  part `distinct-sketches`: the experiments of a thesis about distinct keys in windows

@@ -22,6 +22,8 @@ from bench import (
     persistence_sketches,
     report,
     sql,
+    store_load,
+    stores,
     streaming,
 )
 from bench.engines import start_spark
@@ -38,6 +40,12 @@ SKETCHES: dict[str, Callable[[argparse.Namespace], report.Section]] = {
     "persistence-sketches": lambda asked: persistence_sketches.run(
         asked.out, persistence_sketches.QUICK if asked.quick else persistence_sketches.Sizes()
     ),
+}
+# The parts about keys and groups: their rows when quick, and their questions.
+BY_KEY: dict[str, tuple[Callable[[SparkSession, Path, latency.Sizes], report.Section], int, int]] = {
+    "keys": (key_latency.run, 30_000, 200),
+    "groups": (groups.run, 200_000, 100),
+    "distinct": (distinct.run, 200_000, 100),
 }
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
 
@@ -81,15 +89,10 @@ def _run(  # noqa: PLR0911  one return for each part
         return load_cost.run(
             spark, work, rows=rows, repeats=1 if quick else 5, steps=4 if quick else 40, growth=growth
         )
-    if part == "keys":
-        sizes = latency.Sizes(30_000, 3, 2, 10, ()) if quick else latency.Sizes(asked.rows, 25, 10, 200, ())
-        return key_latency.run(spark, work, sizes)
-    if part == "groups":
-        sizes = latency.Sizes(200_000, 3, 2, 10, ()) if quick else latency.Sizes(asked.rows, 25, 10, 100, ())
-        return groups.run(spark, work, sizes)
-    if part == "distinct":
-        sizes = latency.Sizes(200_000, 3, 2, 10, ()) if quick else latency.Sizes(asked.rows, 25, 10, 100, ())
-        return distinct.run(spark, work, sizes)
+    if part in BY_KEY:
+        run, rows, questions = BY_KEY[part]
+        few, many = latency.Sizes(rows, 3, 2, 10, ()), latency.Sizes(asked.rows, 25, 10, questions, ())
+        return run(spark, work, few if quick else many)
     if part == "command":
         rows = 30_000 if quick else asked.rows // 10
         return command.run(
@@ -103,6 +106,9 @@ def _run(  # noqa: PLR0911  one return for each part
     if part == "stream":
         small = streaming.Sizes(2_000, 5, 2, 70, (2, 4))
         return streaming.run(spark, work, small if quick else streaming.Sizes())
+    if part == "stores":
+        tiny = store_load.Sizes(20_000, 1_000, 1, 1_000, 4)
+        return stores.run(spark, work, tiny if quick else store_load.Sizes())
     if quick:
         return accuracy.run(spark, work, asked.out, rows=100_000, step_count=10, budgets=(0.125,))
     budgets = (0.5, 1, 2.5, 5, 10)

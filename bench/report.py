@@ -23,6 +23,7 @@ PARTS = (
     "command",
     "load",
     "stream",
+    "stores",
     "accuracy",
     "sketches",
     "distinct-sketches",

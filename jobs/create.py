@@ -9,6 +9,7 @@ from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import parse_duration
+from tidemark.warehouse.delta.store import UNFINISHED_UPLOADS, Store
 from tidemark.warehouse.errors import NotAWarehouse
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def run(given: argparse.Namespace) -> int:
         print(f"{given.warehouse}: {messages[outcome]}")
         for name, value in _facts(options).items():
             print(f"  {name}: {value}")
+        if outcome == "created" and Store.from_uri(given.warehouse, given.storage_options).keeps_parts:
+            print(UNFINISHED_UPLOADS)
     return DONE
 
 

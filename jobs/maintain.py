@@ -16,7 +16,7 @@ from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.spark.session import spark_session
 from tidemark.warehouse.columns.json_values import json_text
-from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.store import UNFINISHED_UPLOADS, Store
 from tidemark.warehouse.maintain import MaintenanceReport
 
 
@@ -35,7 +35,8 @@ def main(argv: list[str] | None = None) -> int:
 def run(given: argparse.Namespace) -> int:
     """Maintains the warehouse and prints a report."""
     warehouse.open_snapshot(given.warehouse, given.storage_options)
-    Store.from_uri(given.warehouse, given.storage_options).check_place(writing=True)
+    store = Store.from_uri(given.warehouse, given.storage_options)
+    store.check_place(writing=True)
     spark = spark_session("tidemark maintain")
     with show_progress(spark, Console(stderr=True)) as set_phase:
         report = warehouse.maintain(
@@ -49,6 +50,8 @@ def run(given: argparse.Namespace) -> int:
         print(json_text(_facts(report)))
     else:
         _print(report)
+        if store.keeps_parts:
+            print(UNFINISHED_UPLOADS)
     return DONE
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,14 @@ from tidemark.warehouse.ingest.append_rows import Appended
 from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RowFilter
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
-from tidemark.warehouse.load import BULK, next_step
+from tidemark.warehouse.load import BULK, step_tick
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from tidemark.warehouse.execution.arrow_inputs import LocalRows
@@ -90,11 +92,10 @@ def append_batch(
 
     `row_filter` selects the rows to reject. `check` is called before the first commit and may raise.
     """
-    events = tables.open_table(store, EVENTS)
+    events, ledger = tables.at_once(partial(_opened, store, batch.source), (EVENTS, LEDGER))
     options = read_options(store, events)
     options.companions.check_kinds(executor.check_sendable)
     append_rows.check_rows(options, rows, row_filter)
-    ledger = tables.open_table(store, LEDGER)
     place = batch_numbers.state_of(store, events, ledger, batch)
     if place == "known":
         return None
@@ -116,19 +117,35 @@ def append_batch(
 
     eps = ledger_table.level_eps(options.eps, 0)
     done = append_rows.append_rows(
-        store, rows, batch, next_step(store), eps=eps, row_filter=row_filter, check=prepare
+        store,
+        rows,
+        batch,
+        step_tick(store, options),
+        eps=eps,
+        row_filter=row_filter,
+        check=prepare,
+        first=events,
     )
     if done.outcome == "known":  # another process has appended it, or a later one, in the meantime
         return append_batch(executor, store, rows, batch, row_filter=row_filter, check=check)
     if done.after > tables.newest_transaction(ledger, batch.source):
         _finish(executor, store, options, BatchRange(batch.source, done.after, done.after))
-    ledger_table.append_batch(store, options.eps, batch.source, batch.last, done.summaries, *prepared)
+    ledger_table.append_batch(
+        store, options.eps, batch.source, batch.last, done.summaries, *prepared, first=ledger
+    )
     return done
+
+
+def _opened(store: Store, source: str, name: str) -> DeltaTable:
+    """The table, which was asked already for the newest batch of the source."""
+    table = tables.open_table(store, name)
+    tables.newest_transaction(table, source)
+    return table
 
 
 def _check_without_rows(store: Store, rows: Input, batch: BatchRange, row_filter: RowFilter) -> None:
     """InputError if a batch of which nothing is stored comes with rows: later batches are stored already."""
-    trial = append_rows.dry_run(store, rows, batch, next_step(store), row_filter)
+    trial = append_rows.dry_run(store, rows, batch, 0, row_filter)
     recorded = rejected.has_rejected(tables.open_table(store, REJECTED), batch)
     if trial.rows or (trial.rejected and not recorded):
         raise batch_numbers.skipped_number_error(batch, batch_numbers.newest(store, batch.source))

@@ -28,14 +28,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
@@ -57,6 +56,7 @@ from tidemark.warehouse.sizes import Tuning
 if TYPE_CHECKING:
     import os
 
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from tidemark.warehouse.execution.arrow_inputs import LocalRows
@@ -148,13 +148,14 @@ def load(
         )
     store = Store.from_uri(uri, storage_options, tuning)
     executor = executor_for(spark, store.tuning)
-    options = read_options(store)
+    events = tables.open_table(store, EVENTS)
+    options = read_options(store, events)
     options.companions.check_kinds(executor.check_sendable)
     report = LoadReport()
     load_progress = _Progress(report, progress)
     if rows is not None and batch is not None:
-        step = _plan_bulk(executor, store, options, executor.input(rows), bulk_batch(batch), load_progress)
-        options = read_options(store)
+        given, name = executor.input(rows), bulk_batch(batch)
+        step, options = _plan_bulk(executor, store, (events, options), given, name, load_progress)
     else:
         step = _plan_live(store, load_progress)
     _finish_steps(executor, store, options, step, load_progress)
@@ -192,33 +193,45 @@ def bulk_batch(name: str) -> BatchRange:
 
 
 def _plan_bulk(
-    executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange, progress: _Progress
-) -> int | None:
-    """Appends the batch to `events` and plans its step; returns the step, None if the batch has no rows."""
+    executor: Executor,
+    store: Store,
+    opened: tuple[DeltaTable, Options],
+    rows: Input,
+    batch: BatchRange,
+    progress: _Progress,
+) -> tuple[int | None, Options]:
+    """Appends the batch to `events` and plans its step.
+
+    `opened` is `events`, and the options in it. Returns the step, None if the batch has no rows; and the
+    options after the append, which adds the columns to a warehouse without any.
+    """
+    events, options = opened
     with progress.phase("check"):
         append_rows.check_rows(options, rows)
-        known = append_rows.has_batch(store, batch)
+        known = append_rows.has_batch(events, batch)
     if not known:
         with progress.phase("append"):
+            tick = step_tick(store, options)
             outcome = append_rows.append_rows(
-                store, rows, batch, next_step(store), row_filter=ALL_OR_NOTHING
+                store, rows, batch, tick, row_filter=ALL_OR_NOTHING, first=events
             ).outcome
         if outcome == "empty":
             progress.report.outcome = "empty"
-            return None
+            return None, options
         known = outcome == "known"  # another load appended this batch first
         progress.reached("appended")
+    events, steps = tables.open_tables(store, EVENTS, STEPS)
+    options = read_options(store, events)
     if known:
         with progress.phase("check"):
-            check_same_rows(executor, store, read_options(store), rows, batch)
+            check_same_rows(executor, store, options, rows, batch)
     with progress.phase("plan"):
-        step = _plan(
-            store, lambda planned: [(batch, _count_rows(store, batch))] if batch not in planned else []
-        )
+        counted = rows_by_batch(store.filesystem(), events, batch).total()
+        step = _plan(store, lambda planned: [(batch, counted)] if batch not in planned else [], steps)
         if step is None:
             step = next(plan.step for plan in _plans(store) if batch in plan.batches)
     progress.reached("planned")
-    return step
+    return step, options
 
 
 def _plan_live(store: Store, progress: _Progress) -> int | None:
@@ -249,6 +262,11 @@ def _plan_live(store: Store, progress: _Progress) -> int | None:
     return step
 
 
+def step_tick(store: Store, options: Options) -> int:
+    """The tick of new rows in a warehouse without a time column: the step planned next; 0 for others."""
+    return 0 if options.time is not None else next_step(store)
+
+
 def next_step(store: Store) -> int:
     """The number that the next planned step will have."""
     plans = _plans(store)
@@ -259,15 +277,19 @@ def _plans(store: Store) -> list[StepPlan]:
     return read_step_plans(store, tables.open_table(store, STEPS))
 
 
-def _plan(store: Store, choose: Callable[[list[BatchRange]], list[tuple[BatchRange, int]]]) -> int | None:
+def _plan(
+    store: Store,
+    choose: Callable[[list[BatchRange]], list[tuple[BatchRange, int]]],
+    first: DeltaTable | None = None,
+) -> int | None:
     """Commits a plan and returns its step; None if there is nothing to plan.
 
     `choose` gets the ranges that are planned already and returns the parts of the new plan, each with its
-    number of rows. It is called again after a lost commit race.
+    number of rows. It is called again after a lost commit race. `first` is `steps`, opened before, for the
+    first try.
     """
 
-    def attempt() -> int | None:
-        table = tables.open_table(store, STEPS)
+    def attempt(table: DeltaTable) -> int | None:
         plans = read_step_plans(store, table)
         step = plans[-1].step + 1 if plans else 0
         parts = choose(planned_batches(plans, step))
@@ -276,12 +298,7 @@ def _plan(store: Store, choose: Callable[[list[BatchRange]], list[tuple[BatchRan
         write_step_plan(store, table, StepPlan(step, tuple(parts)))
         return step
 
-    return retry_lost_races(STEPS, attempt)
-
-
-def _count_rows(store: Store, batch: BatchRange) -> int:
-    """The number of rows of the batch in `events`."""
-    return rows_by_batch(store.filesystem(), tables.open_table(store, EVENTS), batch).total()
+    return tables.retry_lost_races(store, STEPS, attempt, first)
 
 
 def _finish_steps(
@@ -289,36 +306,57 @@ def _finish_steps(
 ) -> None:
     """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs."""
     report = progress.report
-    for projection in options.projections:
-        run_tables.create_tables(store, projection, options.grace_us)
-    loaded = min((_layout(store, projection).last_step for projection in options.projections), default=-1)
+    opened = _open_runs(store, options)
+    loaded = min((run_tables.read_layout(table).last_step for _, table in opened), default=-1)
     pending = [plan for plan in _plans(store) if last_step is not None and loaded < plan.step <= last_step]
     if report.outcome == "loaded" and not pending:
         report.outcome = "known"
-    for plan in pending:
-        _load_step(executor, store, options, plan, progress)
+    for number, plan in enumerate(pending):
+        opened = _open_runs(store, options) if number else opened
+        _load_step(executor, store, options, plan, opened, progress)
         report.step, report.rows = plan.step, report.rows + plan.rows
         report.outcome = "loaded"
-    for projection in options.projections:
-        _merge_levels(executor, store, options, projection, progress)
-        report.runs_by_level[projection.title] = _layout(store, projection).levels()
+    runs = tables.open_tables(store, *(projection.runs_table for projection in options.projections))
+    for projection, table in zip(options.projections, runs, strict=True):
+        layout = _merge_levels(executor, store, options, projection, table, progress)
+        report.runs_by_level[projection.title] = layout.levels()
 
 
-def _layout(store: Store, projection: Projection[Any]) -> Layout:
-    return run_tables.read_layout(tables.open_table(store, projection.runs_table))
+def _open_runs(store: Store, options: Options) -> list[tuple[DeltaTable, DeltaTable]]:
+    """The marks table and the runs table of each projection; creates missing ones."""
+
+    def create(projection: Projection[Any]) -> None:
+        run_tables.create_tables(store, projection, options.grace_us)
+
+    tables.at_once(create, options.projections)
+    names = [(projection.marks_table, projection.runs_table) for projection in options.projections]
+    opened = iter(tables.open_tables(store, *chain.from_iterable(names)))
+    return list(zip(opened, opened, strict=True))
 
 
 def _load_step(
-    executor: Executor, store: Store, options: Options, plan: StepPlan, progress: _Progress
+    executor: Executor,
+    store: Store,
+    options: Options,
+    plan: StepPlan,
+    opened: Sequence[tuple[DeltaTable, DeltaTable]],
+    progress: _Progress,
 ) -> None:
-    """Loads one step into every projection that does not have it, one commit per projection."""
+    """Loads one step into every projection that does not have it, one commit per projection.
+
+    `opened` are the marks table and the runs table of each projection.
+    """
     behind = [
-        projection for projection in options.projections if _layout(store, projection).last_step < plan.step
+        (projection, *pair)
+        for projection, pair in zip(options.projections, opened, strict=True)
+        if run_tables.read_layout(pair[1]).last_step < plan.step
     ]
     with progress.phase("sort"):
-        runs = run_builder.sort_step(executor, store, options.eps, behind, plan)
+        runs = run_builder.sort_step(
+            executor, store, options.eps, [projection for projection, *_ in behind], plan
+        )
     progress.reached("sorted")
-    for projection, run in zip(behind, runs, strict=True):
+    for (projection, marks_table, runs_table), run in zip(behind, runs, strict=True):
         rows = run.totals.rows
         if rows != plan.rows:
             reason = (
@@ -327,9 +365,9 @@ def _load_step(
             )
             raise batch_counts.changed_rows_error(store, dict(plan.parts), reason)
         with progress.phase("commit"):
-            run_tables.append_marks(store, projection, run)
+            run_tables.append_marks(store, projection, run, marks_table)
             progress.reached("marked")
-            run_tables.commit_run(store, projection, run)
+            run_tables.commit_run(store, projection, run, runs_table)
         progress.reached("committed")
         report = progress.report
         report.bytes_written += sum(file.size for file in run.files)
@@ -340,15 +378,20 @@ def _load_step(
 
 
 def _merge_levels(
-    executor: Executor, store: Store, options: Options, projection: Projection[Any], progress: _Progress
-) -> None:
-    """Merges runs until no level holds more than kappa."""
+    executor: Executor,
+    store: Store,
+    options: Options,
+    projection: Projection[Any],
+    table: DeltaTable,
+    progress: _Progress,
+) -> Layout:
+    """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table."""
     while True:
-        table = tables.open_table(store, projection.runs_table)
         runs = run_tables.files_by_run(tables.list_files(table))
-        merge = plan_merge(Layout.of(runs), options.kappa)
+        layout = Layout.of(runs)
+        merge = plan_merge(layout, options.kappa)
         if merge is None:
-            return
+            return layout
         with progress.phase("merge"):
             merged = run_builder.merge_runs(executor, store, options.eps, projection, merge, runs)
             progress.reached("merge sorted")
@@ -360,3 +403,4 @@ def _merge_levels(
                     "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), merged.run.name
                 )
         progress.reached("merged")
+        table = tables.open_table(store, projection.runs_table)

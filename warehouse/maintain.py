@@ -92,6 +92,9 @@ def maintain(
     progress  called with a text at the start of each part
     tuning    sizes of joined files' row groups; None: the defaults of `Tuning`
 
+    In an object store, parts of uploads that a kill left unfinished are not deleted: no library here can list
+    them. A lifecycle rule of the bucket aborts them, see docs/guides/object_stores.md.
+
     The retention of a table's log is lengthened if it is shorter than the grace. Raises DamagedWarehouse,
     before anything is changed, if a path of a table leads out of the warehouse's folder.
     """

@@ -44,9 +44,11 @@ def serving(folder: Path, line: Sequence[object], **changed: str) -> Iterator[Se
         text=True,
     ) as started:
         assert started.stdout is not None
-        yield Server(started, json.loads(started.stdout.readline())["url"], folder)
-        if started.poll() is None:
-            started.send_signal(signal.SIGTERM)
+        try:
+            yield Server(started, json.loads(started.stdout.readline())["url"], folder)
+        finally:
+            if started.poll() is None:
+                started.send_signal(signal.SIGTERM)
 
 
 @dataclass(frozen=True)

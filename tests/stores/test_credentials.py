@@ -18,7 +18,7 @@ from tidemark import query, stream, warehouse
 from tidemark.jobs import load_batch
 from tidemark.jobs.cli.main import main
 from tidemark.query.sql.spark_worker import WarehouseAddress
-from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.store import UNFINISHED_UPLOADS, Store
 from tidemark.warehouse.errors import StoreUnavailable, TidemarkError
 
 
@@ -125,6 +125,7 @@ def test_the_nightly_job_twice_by_its_command(
         assert main([*command, *at]) == 0, command
     assert main(["freq", "/1", *at]) == 0
     after = capfd.readouterr()
+    assert after.out.count(UNFINISHED_UPLOADS) == 1  # by maintain
     for text in (said.out, said.err, after.out, after.err):
         assert secret not in text
     assert query.open(place.uri, secretly).quantile(0.5).N == 200
@@ -137,7 +138,9 @@ def test_the_environment_serves_the_command(
         monkeypatch.setenv(name, value)
     assert main(["create", "-w", place.uri, "--measure", "ms"]) == 0
     assert query.open(place.uri).info()["live_rows"] == 0
-    assert secretly["AWS_SECRET_ACCESS_KEY"] not in "".join(capfd.readouterr())
+    said = capfd.readouterr()
+    assert UNFINISHED_UPLOADS in said.out
+    assert secretly["AWS_SECRET_ACCESS_KEY"] not in "".join(said)
 
 
 @pytest.mark.parametrize("text", ["hidden", "=hidden"])

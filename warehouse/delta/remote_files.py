@@ -28,6 +28,7 @@ import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
+from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
 
@@ -133,7 +134,10 @@ class RemoteFiles:
 
 
 class RemoteFileSystem(DeltaStorageHandler):
-    """The warehouse's folder as a file system of pyarrow: that of delta-rs, and files that were fetched."""
+    """The warehouse's folder as a file system of pyarrow: that of delta-rs, and files that were fetched.
+
+    New files go up in a thread (write_behind.py).
+    """
 
     def __init__(self, files: RemoteFiles) -> None:
         self._files = files
@@ -146,6 +150,10 @@ class RemoteFileSystem(DeltaStorageHandler):
         """Opens a file for reading at any position."""
         content = self._files.whole(path)
         return super().open_input_file(path) if content is None else pa.BufferReader(content)
+
+    def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:
+        """Opens a new file, which is there once it is closed; its parts go up while more is written."""
+        return pa.PythonFile(WriteBehind(self._handler.open_output_stream(path, metadata)), mode="w")
 
 
 def in_rounds(files: RemoteFiles, readings: Iterable[Rounds[T]]) -> list[T]:

@@ -26,6 +26,10 @@ GROUP_RUNS = "group_runs"
 GROUP_MARKS = "group_marks"
 MORE_KEYS = "more_keys"
 MORE_KEY_MARKS = "more_key_marks"
+UNFINISHED_UPLOADS = (
+    "Uploads that a kill leaves unfinished stay in the bucket, and maintenance cannot see them: let a "
+    "lifecycle rule abort them (docs/guides/object_stores.md)."
+)
 # The folders of the projections' tables.
 PARENTS = ("runs", "marks", KEYS, KEY_MARKS, MORE_KEYS, MORE_KEY_MARKS, GROUP_RUNS, GROUP_MARKS)
 
@@ -58,6 +62,11 @@ class Store:
     def is_local(self) -> bool:
         """Whether the folder is in a file system of this machine."""
         return "://" not in self.uri
+
+    @property
+    def keeps_parts(self) -> bool:
+        """Whether the store keeps the parts of unfinished uploads until somebody aborts them."""
+        return self.uri.startswith(("s3://", "gs://"))
 
     def check_place(self, *, writing: bool = False) -> None:
         """NotAWarehouse if a local path is a file; InputError without permission for its folder."""

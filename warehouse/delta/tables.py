@@ -11,14 +11,21 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
+from deltalake.transaction import (
+    AddAction,
+    CommitProperties,
+    PostCommitHookProperties,
+    RemoveAction,
+    Transaction,
+)
 
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.delta.containment import check_paths
@@ -28,12 +35,16 @@ from tidemark.warehouse.errors import NotAWarehouse
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 from tidemark.warehouse.os_errors import as_system_refused
 
+A = TypeVar("A")
+T = TypeVar("T")
+
 # Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100. In an
 # object store a reader asks for all that may be there (log_copy.py).
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 COMMITS_OF_STREAMS = 20  # between two checkpoints of a table that each batch of a stream commits to
 COMMITS_OF_LOADS = 4
 _BLIND_RETRIES = 10  # by delta-rs, without a pause
+_AT_ONCE = 8  # requests of `at_once`
 
 LostRace = commits.LostRace  # what `commit` raises
 
@@ -63,7 +74,8 @@ def create(
     grace_us: int = 0,
 ) -> None:
     """Creates the table unless it exists; its log is kept for longer than the grace."""
-    store.check_log(name)
+    if exists(store, name):
+        return
     configuration = {
         _CHECKPOINT_INTERVAL: str(commits_between_checkpoints(name)),
         RETENTION: retention_interval(grace_us),
@@ -109,6 +121,17 @@ def open_table(store: Store, name: str) -> DeltaTable:
             f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
             f"({str(error).splitlines()[0]}). Create it with warehouse.create or `tidemark create`."
         ) from error
+
+
+def at_once(work: Callable[[A], T], items: Sequence[A]) -> list[T]:
+    """The results of `work` for each item, in order; all wait for the store at the same time."""
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(work, items))
+
+
+def open_tables(store: Store, *names: str) -> list[DeltaTable]:
+    """The tables at their newest versions."""
+    return at_once(lambda name: open_table(store, name), names)
 
 
 def list_files(table: DeltaTable) -> list[DataFile]:
@@ -168,7 +191,7 @@ def write_file(
         for group, rows in parts.items():
             writer.write(rows, group)
     count = sum(rows.num_rows for rows in parts.values())
-    return add_action(path, filesystem.get_file_info(full).size, count, stats)
+    return add_action(path, writer.size, count, stats)
 
 
 def add_action(
@@ -222,10 +245,18 @@ def commit(
                 max_commit_retries=_BLIND_RETRIES if blind else 0,
                 app_transactions=[transaction] if transaction else None,
             ),
+            post_commithook_properties=_cleanup_at_checkpoints(table),
         )
 
     added = [action.path for action in all_actions if isinstance(action, AddAction)]
     commits.commit_and_confirm(table, write, added)
+
+
+def _cleanup_at_checkpoints(table: DeltaTable) -> PostCommitHookProperties:
+    """Looks for expired log entries with a new checkpoint only, as Spark does: it lists the whole log."""
+    interval = int(table.metadata().configuration.get(_CHECKPOINT_INTERVAL, COMMITS_OF_STREAMS))
+    due = (table.version() + 1) % interval == 0
+    return PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=None if due else False)
 
 
 def commit_once(
@@ -236,22 +267,35 @@ def commit_once(
     actions: Callable[[DeltaTable], Sequence[AddAction]],
     *,
     known: Callable[[DeltaTable], bool] = lambda _: True,
+    first: DeltaTable | None = None,
 ) -> bool:
     """Commits and returns True, unless the table has this version of the application: then returns False.
 
     actions   makes the actions for a snapshot; called again for each retry
     known     whether the table has this version if it has a later one
+    first     the opened table for the first try
     """
 
-    def attempt() -> bool:
-        table = open_table(store, name)
+    def attempt(table: DeltaTable) -> bool:
         if has_transaction(table, application, version) and known(table):
             return False
         newest = max(version, newest_transaction(table, application))
         commit(table, actions(table), transaction=Transaction(application, newest))
         return True
 
-    return commits.retry_lost_races(name, attempt)
+    return retry_lost_races(store, name, attempt, first)
+
+
+def retry_lost_races(
+    store: Store, name: str, attempt: Callable[[DeltaTable], T], first: DeltaTable | None = None
+) -> T:
+    """Calls `attempt` with the opened table until it does not raise LostRace.
+
+    first   the table for the first try, opened before; each further try opens the newest version. A commit on
+            top of an old version loses the race, so an old snapshot costs a try and changes nothing else
+    """
+    opened = iter(() if first is None else (first,))
+    return commits.retry_lost_races(name, lambda: attempt(next(opened, None) or open_table(store, name)))
 
 
 def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
@@ -260,9 +304,16 @@ def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
 
 
 def newest_transaction(table: DeltaTable, application: str) -> int:
-    """The newest version of the application in the table; -1 if there is none."""
-    newest = table.transaction_version(application)
-    return -1 if newest is None else newest
+    """The newest version of the application in the table; -1 if there is none.
+
+    delta-rs reads the log anew for each answer, so the answer is kept with the table, by its version.
+    """
+    known: dict[tuple[int, str], int] = vars(table).setdefault("tidemark_transactions", {})
+    asked = table.version(), application
+    if asked not in known:
+        newest = table.transaction_version(application)
+        known[asked] = -1 if newest is None else newest
+    return known[asked]
 
 
 def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:

@@ -55,6 +55,10 @@ class Executor(Protocol):
     def cores(self) -> int:
         """The number of tasks that run at the same time."""
 
+    @property
+    def in_process(self) -> bool:
+        """Whether all tasks run in this process."""
+
     def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         """The results of the tasks, in order. A task may run more than once."""
 
@@ -80,6 +84,11 @@ class LocalExecutor:
     def cores(self) -> int:
         """One."""
         return 1
+
+    @property
+    def in_process(self) -> bool:
+        """Yes."""
+        return True
 
     def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         """Calls each task once."""
@@ -121,6 +130,11 @@ class SparkExecutor:
             return int(self.spark.sparkContext.defaultParallelism)
         except Exception:  # noqa: BLE001  a Spark Connect session has no context
             return 8
+
+    @property
+    def in_process(self) -> bool:
+        """No."""
+        return False
 
     def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         """Runs each task in a Spark task; a TidemarkError of a task is raised here with the same class."""

@@ -21,7 +21,6 @@ from deltalake.transaction import AddAction
 
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import Input
@@ -63,6 +62,7 @@ def append_rows(
     eps: float | None = None,
     row_filter: RowFilter = DEFAULT_FILTER,
     check: Callable[[Appended], None] = lambda _: None,
+    first: DeltaTable | None = None,
 ) -> Appended:
     """Appends the rows as a batch, unless `events` has it or a later batch of its source already.
 
@@ -73,12 +73,12 @@ def append_rows(
                 are written, and its number is committed even if there are no rows; None for a bulk load
     row_filter  decides which rows are taken; the others are added to `rejected`, once
     check       called before the commits with the result they will have; an error that it raises stops them
+    first       `events`, opened before, for the first try
 
     Raises InputError for rows that do not fit the warehouse's columns.
     """
 
-    def attempt() -> Appended:
-        events = tables.open_table(store, EVENTS)
+    def attempt(events: DeltaTable) -> Appended:
         options = read_options(store, events)
         check_rows(options, rows, row_filter)
         new_fields = [] if options.columns else _user_fields(rows, row_filter)
@@ -93,11 +93,11 @@ def append_rows(
             return appended
         if new_fields and files:
             tables.add_columns(events, new_fields)  # loses the race if another first batch added its columns
-        if not _commit(store, batch, files, appended):
+        if not _commit(store, batch, files, appended, None if new_fields else events):
             appended.outcome = "known"
         return appended
 
-    return retry_lost_races(EVENTS, attempt)
+    return tables.retry_lost_races(store, EVENTS, attempt, first)
 
 
 def dry_run(store: Store, rows: Input, batch: BatchRange, step: int, row_filter: RowFilter) -> Appended:
@@ -107,14 +107,16 @@ def dry_run(store: Store, rows: Input, batch: BatchRange, step: int, row_filter:
     return _write(store, read_options(store, events), schema, rows, batch, step, None, row_filter)[0]
 
 
-def _commit(store: Store, batch: BatchRange, files: list[AddAction], appended: Appended) -> bool:
+def _commit(
+    store: Store, batch: BatchRange, files: list[AddAction], appended: Appended, first: DeltaTable | None
+) -> bool:
     """Commits the batch and sets `appended.after`; returns False if `events` has the batch already."""
 
     def actions(table: DeltaTable) -> list[AddAction]:
         appended.after = tables.newest_transaction(table, batch.source)
         return files
 
-    return tables.commit_once(store, EVENTS, batch.source, batch.first, actions)
+    return tables.commit_once(store, EVENTS, batch.source, batch.first, actions, first=first)
 
 
 def _reject(store: Store, batch: BatchRange, files: list[AddAction]) -> None:
@@ -160,6 +162,6 @@ def check_rows(options: Options, rows: Input, row_filter: RowFilter = DEFAULT_FI
     check_columns(options, _user_fields(rows, row_filter))
 
 
-def has_batch(store: Store, batch: BatchRange) -> bool:
+def has_batch(events: DeltaTable, batch: BatchRange) -> bool:
     """Whether `events` has the batch."""
-    return tables.has_transaction(tables.open_table(store, EVENTS), batch.source, batch.first)
+    return tables.has_transaction(events, batch.source, batch.first)

@@ -132,7 +132,7 @@ class RowFile:
     """A new file of `events`, written row group by row group; it is created with the first row group."""
 
     def __init__(self, store: Store, schema: pa.Schema) -> None:
-        self.rows = 0
+        self.rows, self._size = 0, 0
         self._filesystem = store.filesystem()
         self._group_rows, self._group_bytes = store.tuning.group_rows, store.tuning.group_bytes
         self._schema = schema
@@ -151,6 +151,7 @@ class RowFile:
             self._flush()
         if self._writer is not None:
             self._writer.close()
+            self._size = self._writer.size
 
     def write(self, table: pa.Table) -> None:
         """Adds rows of the file's schema."""
@@ -188,9 +189,8 @@ class RowFile:
 
     def written(self) -> NewFile:
         """The file for its add action, with statistics. It must be closed and have rows."""
-        size = self._filesystem.get_file_info(f"{EVENTS}/{self._path}").size
         stats = json.dumps(statistics(self._footers[0], self._schema, self._floats))
-        return NewFile(self._path, size, self.rows, stats, json.dumps(+self._nulls))
+        return NewFile(self._path, self._size, self.rows, stats, json.dumps(+self._nulls))
 
 
 @dataclass(slots=True)

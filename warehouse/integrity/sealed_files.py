@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -28,6 +28,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.integrity.digests import column_digest
+from tidemark.warehouse.integrity.read_ahead import ReadAhead, is_remote
 from tidemark.warehouse.os_errors import report_unreadable_file
 
 SEAL = b"tidemark.seal"
@@ -51,9 +52,11 @@ class SealedWriter:
     def __init__(
         self, filesystem: fs.FileSystem, path: str, schema: pa.Schema, **parquet_options: Any
     ) -> None:
+        self.size = 0  # of the file in bytes, once it is closed
+        self._file = filesystem.open_output_stream(path)
         # Metadata of the file that the schema came from must not get into this footer.
         self._writer = pq.ParquetWriter(
-            path, schema.remove_metadata(), filesystem=filesystem, write_page_checksum=True, **parquet_options
+            self._file, schema.remove_metadata(), write_page_checksum=True, **parquet_options
         )
         self._groups: list[dict[str, Any]] = []
 
@@ -68,6 +71,8 @@ class SealedWriter:
         text = json.dumps(self._groups).encode()
         self._writer.add_key_value_metadata({SEAL: xxhash.xxh3_64_hexdigest(text).encode() + text})
         self._writer.close()
+        self.size = self._file.tell()
+        self._file.close()
 
     def __enter__(self) -> SealedWriter:
         return self
@@ -81,12 +86,15 @@ class SealedWriter:
 class SealedFile:
     """An open file. Reads raise ValueError where the rows differ from the rows that were written.
 
-    `names` names the row groups of a file without a seal, in their order.
+    `names` names the row groups of a file without a seal, in their order. `remote` reads the file's bytes if
+    it is in an object store.
     """
 
-    def __init__(self, file: pq.ParquetFile, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, file: pq.ParquetFile, names: Sequence[str] = (), remote: ReadAhead | None = None
+    ) -> None:
         self.metadata = file.metadata
-        self._file = file
+        self._file, self._remote = file, remote
         self._seal = _read_seal(file.metadata)
         self.is_sealed = self._seal is not None
         self.names = tuple(names if self._seal is None else (group.name for group in self._seal))
@@ -97,6 +105,16 @@ class SealedFile:
         tables = [self.read_group(i, columns) for i in numbers if not names or self._name(i) in names]
         # Without row groups the result still has the columns.
         return pa.concat_tables(tables) if tables else self._file.read_row_groups([], _as_list(columns))
+
+    def expect(self, first: int, stop: int) -> None:
+        """Says that all columns of the row groups from first to stop (exclusive) will be read, in order.
+
+        The columns of an object are then read in few requests.
+        """
+        if self._remote is not None and first < stop:
+            ends = (_byte_range(self.metadata.row_group(group)) for group in (first, stop - 1))
+            (start, _), (_, end) = ends
+            self._remote.expect(start, end)
 
     def read_group(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of the row group with this number, counted from 0."""
@@ -125,17 +143,31 @@ def open_sealed(
     default, are read as microseconds to cover the same years as others. `display_name` replaces the path in
     errors.
     """
-    with (
-        report_unreadable_file(display_name or path),
-        pq.ParquetFile(
-            path,
-            filesystem=filesystem,
+    with report_unreadable_file(display_name or path), ExitStack() as opened:
+        remote = None
+        if is_remote(filesystem):
+            remote = opened.enter_context(ReadAhead(filesystem.open_input_file(path)))
+        file = pq.ParquetFile(
+            path if remote is None else remote,
+            filesystem=filesystem if remote is None else None,
             read_dictionary=list(texts),
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=checksums,
-        ) as file,
-    ):
-        yield SealedFile(file, names)
+        )
+        yield SealedFile(opened.enter_context(file), names, remote)
+
+
+def _byte_range(group: pq.RowGroupMetaData) -> tuple[int, int]:
+    """The first byte of a row group's columns, and the end of the last one."""
+    columns = [group.column(i) for i in range(group.num_columns)]
+    starts = [
+        column.data_page_offset
+        if column.dictionary_page_offset is None
+        else min(column.dictionary_page_offset, column.data_page_offset)
+        for column in columns
+    ]
+    ends = [start + column.total_compressed_size for start, column in zip(starts, columns, strict=True)]
+    return min(starts), max(ends)
 
 
 def _as_list(columns: Sequence[str] | None) -> list[str] | None:

@@ -131,11 +131,13 @@ def append_batch(
     batch: int,
     summaries: Sequence[TickSummary],
     prepared: Prepared | None = None,
+    *,
+    first: DeltaTable | None = None,
 ) -> bool:
     """Adds the rows of the batch and of every range that it completes, in one commit.
 
     `prepared` are the rows from `prepare` for the same batch; they are written again if they do not fit the
-    ledger any more.
+    ledger any more. `first` is the ledger, opened before, for the first try.
     Returns False if the ledger or a plan has the batch already.
     """
     batches = BatchRange(source, batch, batch)
@@ -149,7 +151,7 @@ def append_batch(
     def known(table: DeltaTable) -> bool:
         return bool(ranges_containing(store, table, batches))
 
-    return tables.commit_once(store, LEDGER, source, batch, actions, known=known)
+    return tables.commit_once(store, LEDGER, source, batch, actions, known=known, first=first)
 
 
 def ranges_containing(store: Store, table: DeltaTable, batches: BatchRange) -> list[BatchRange]:

@@ -24,13 +24,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt to write `run`; `name` is unique, `eps` is the warehouse's."""
+    """One attempt to write `run`; `name` is unique, `eps` is the warehouse's.
+
+    `chunk_store` is where sorted chunks are written; a merge of runs writes none.
+    """
 
     executor: Executor
     store: Store
     eps: float
     run: Run
     name: str
+    chunk_store: Store
 
     def file_path(self, projection: Projection[Any], number: int) -> str:
         """The path of the run's file with this number."""
@@ -42,7 +46,7 @@ class Attempt:
 
     def delete_chunks(self, projection: Projection[Any]) -> None:
         """Deletes the chunks after they were merged."""
-        self.store.filesystem().delete_dir(self._chunks_folder(projection))
+        self.chunk_store.filesystem().delete_dir(self._chunks_folder(projection))
 
     @property
     def slice_rows(self) -> int:

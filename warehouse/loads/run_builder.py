@@ -6,8 +6,10 @@ tasks write sorted chunks, and a second job merges the chunks in the same way as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
@@ -35,7 +37,24 @@ def sort_step(
     executor: Executor, store: Store, eps: float, projections: Sequence[Projection[Any]], plan: StepPlan
 ) -> list[NewRun]:
     """Writes the step's run of each projection and commits nothing; returns the runs in the same order."""
-    attempt = Attempt(executor, store, eps, Run(plan.step, plan.step, 0), tables.unique_name())
+    with _chunk_store(executor, store) as chunk_store:
+        run, name = Run(plan.step, plan.step, 0), tables.unique_name()
+        return _sort_step(Attempt(executor, store, eps, run, name, chunk_store), projections, plan)
+
+
+@contextmanager
+def _chunk_store(executor: Executor, store: Store) -> Iterator[Store]:
+    """Where sorted chunks are written: the store, or a folder of this machine if all tasks run here."""
+    if store.is_local or not executor.in_process:
+        yield store
+        return
+    with TemporaryDirectory(prefix="tidemark-chunks-") as folder:
+        yield Store(folder, tuning=store.tuning)
+
+
+def _sort_step(attempt: Attempt, projections: Sequence[Projection[Any]], plan: StepPlan) -> list[NewRun]:
+    """As `sort_step`, in this attempt."""
+    executor, store = attempt.executor, attempt.store
     event_files = files_of_batches(tables.open_table(store, EVENTS), plan.batches)
     groups = _task_groups(projections)
     tasks_by_group = [_sort_tasks(attempt, group, plan, event_files) for group in groups]
@@ -58,12 +77,12 @@ def merge_runs(
     files: Mapping[Run, Sequence[DataFile]],
 ) -> NewRun:
     """Writes the output run of the merge and commits nothing; `files` are the files of each input run."""
-    attempt = Attempt(executor, store, eps, merge.output, tables.unique_name())
+    attempt = Attempt(executor, store, eps, merge.output, tables.unique_name(), store)
     marks_of_inputs = [run_tables.read_marks(store, projection, run, files[run]) for run in merge.inputs]
     inputs = [SortedInput.of_run(projection.runs_table, marks) for marks in marks_of_inputs]
     totals = sum_tick_counts([marks.totals for marks in marks_of_inputs])
     cells = [marks.cells() for marks in marks_of_inputs] if projection.companions else []
-    return _new_run(attempt, projection, _merge(attempt, projection, inputs, totals), totals, cells)
+    return _new_run(attempt, projection, _merge(attempt, projection, inputs, totals, store), totals, cells)
 
 
 def _task_groups(projections: Sequence[Projection[Any]]) -> list[list[Projection[Any]]]:
@@ -99,6 +118,7 @@ def _sort_tasks(
             tuple(share),
             tuple(output(projection, number) for projection in projections),
             attempt.eps,
+            attempt.chunk_store,
         )
         for number, share in enumerate(shares or [[]])
     ]
@@ -110,7 +130,8 @@ def _finish_sort(attempt: Attempt, projection: Projection[Any], parts: Sequence[
     files = [file for part in parts for file in part.files]
     _check_conserved(attempt, projection, sum(part.digest for part in parts), files)
     if not all(part.is_run for part in parts):
-        files = _merge(attempt, projection, [SortedInput.of_chunk(file) for file in files], totals)
+        chunks = [SortedInput.of_chunk(file) for file in files]
+        files = _merge(attempt, projection, chunks, totals, attempt.chunk_store)
         attempt.delete_chunks(projection)
     return _new_run(attempt, projection, files, totals, [part.cells for part in parts])
 
@@ -130,9 +151,16 @@ def _new_run(
 
 
 def _merge(
-    attempt: Attempt, projection: Projection[Any], inputs: Sequence[SortedInput], totals: TickCounts
+    attempt: Attempt,
+    projection: Projection[Any],
+    inputs: Sequence[SortedInput],
+    totals: TickCounts,
+    input_store: Store,
 ) -> list[MarkedFile]:
-    """Merges sorted inputs into the files of a run: one task per file, one bounded slice at a time."""
+    """Merges sorted inputs into the files of a run: one task per file, one bounded slice at a time.
+
+    The inputs are in `input_store`.
+    """
     rows, min_block_cost = sum(source.rows for source in inputs), projection.min_block_cost
     slices = plan_slices(
         inputs,
@@ -143,7 +171,13 @@ def _merge(
     spec = RunSpec(rows, totals, attempt.eps)
     merge_tasks = [
         tasks.MergeTask(
-            attempt.store, projection, tuple(inputs), file_slices, attempt.file_path(projection, number), spec
+            attempt.store,
+            input_store,
+            projection,
+            tuple(inputs),
+            file_slices,
+            attempt.file_path(projection, number),
+            spec,
         )
         for number, file_slices in enumerate(attempt.group_by_file(slices, rows))
     ]

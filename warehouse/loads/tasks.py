@@ -20,7 +20,7 @@ from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_de
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput
 from tidemark.warehouse.runs.projection import NO_COMPANIONS, MarkedFile, Projection, RunSpec
-from tidemark.warehouse.runs.run_files import merge_slice, write_rows
+from tidemark.warehouse.runs.run_files import merge_slices, write_rows
 from tidemark.warehouse.settings.options import Options
 
 
@@ -63,7 +63,8 @@ class SortOutput:
 class SortTask:
     """Sorts the batches' rows in some row groups of `events`, for several projections.
 
-    Writes the run's file if all its rows are in this task and fit into memory, and chunks otherwise.
+    Writes the run's file if all its rows are in this task and fit into memory, and otherwise chunks into
+    `chunk_store`.
     """
 
     store: Store
@@ -71,12 +72,14 @@ class SortTask:
     row_groups: tuple[EventRowGroups, ...]
     outputs: tuple[SortOutput, ...]
     eps: float
+    chunk_store: Store
 
     def __call__(self) -> list[SortResult]:
         """Returns a result for each output, in order."""
         filesystem = self.store.filesystem()
         buffer_bytes = self.store.tuning.held_bytes
-        sorters = [_Sorter(filesystem, output, self.eps, buffer_bytes) for output in self.outputs]
+        chunks = self.chunk_store.filesystem()
+        sorters = [_Sorter(filesystem, chunks, output, self.eps, buffer_bytes) for output in self.outputs]
         projections = [output.projection for output in self.outputs]
         columns = [name for each in projections for name in (*each.columns, *each.companions.columns)]
         texts = [name for output in self.outputs for name in output.projection.texts]
@@ -91,8 +94,16 @@ class SortTask:
 class _Sorter:
     """Sorts the rows of one projection. Writes a chunk when the sorted buffer is more than half full."""
 
-    def __init__(self, filesystem: fs.FileSystem, output: SortOutput, eps: float, buffer_bytes: int) -> None:
-        self.filesystem, self.output, self.eps, self.buffer_bytes = filesystem, output, eps, buffer_bytes
+    def __init__(
+        self,
+        filesystem: fs.FileSystem,
+        chunks: fs.FileSystem,
+        output: SortOutput,
+        eps: float,
+        buffer_bytes: int,
+    ) -> None:
+        self.filesystem, self.chunks = filesystem, chunks
+        self.output, self.eps, self.buffer_bytes = output, eps, buffer_bytes
         self.buffer: list[Any] = []
         self.totals: list[TickCounts] = []
         self.files: list[MarkedFile] = []
@@ -131,14 +142,16 @@ class _Sorter:
         """Writes a file of the run; a chunk if `spec` is None."""
         pieces = iter([rows])
         unique_path = _unique_path(path)
-        self.files.append(write_rows(self.filesystem, unique_path, self.output.projection, pieces, spec))
+        filesystem = self.chunks if spec is None else self.filesystem
+        self.files.append(write_rows(filesystem, unique_path, self.output.projection, pieces, spec))
 
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """Merges neighbouring slices of sorted inputs into one file of a run."""
+    """Merges neighbouring slices of sorted inputs, which are in `source`, into one file of a run."""
 
     store: Store
+    source: Store
     projection: Projection[Any]
     inputs: tuple[SortedInput, ...]
     slices: tuple[MergeSlice, ...]
@@ -148,9 +161,7 @@ class MergeTask:
     def __call__(self) -> MergeResult:
         """Writes the file and returns it."""
         filesystem, digests = self.store.filesystem(), [0] * len(self.inputs)
-        pieces = (
-            merge_slice(filesystem, self.projection, self.inputs, bounds, digests) for bounds in self.slices
-        )
+        pieces = merge_slices(self.source.filesystem(), self.projection, self.inputs, self.slices, digests)
         file = write_rows(filesystem, _unique_path(self.path), self.projection, pieces, self.spec)
         return MergeResult(file, tuple(digests))
 

@@ -8,8 +8,8 @@ Doubles that LZ4 makes hardly smaller are not compressed; readers take them from
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -23,6 +23,7 @@ from pyarrow import fs
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.integrity.digests import column_digest, columns_by_name
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
+from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.cuts import InputRange, MergeSlice, SortedInput, clip_to_slice
 from tidemark.warehouse.runs.marks import STATISTICS_COLUMN, FileDigests, RunFile, statistics_digest
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, R, RunSpec
@@ -32,47 +33,76 @@ WRITE_BLOCKS = 64  # blocks handed to the Parquet writer at a time
 SAMPLES, SAMPLE_ROWS, LEAST_SAVING = 8, 2**12, 0.05
 
 
-def merge_slice(
+def merge_slices(
     filesystem: fs.FileSystem,
     projection: Projection[R],
     inputs: Sequence[SortedInput],
-    slice_plan: MergeSlice,
+    slices: Iterable[MergeSlice],
     digests_read: list[int],
-) -> R:
-    """Reads the rows of a slice from all inputs and merges them.
+) -> Iterator[R]:
+    """Reads the rows of each slice from all inputs and merges them.
 
     `digests_read[j]` is increased by the digest of the rows that were read of input j.
     """
-    parts: list[R] = []
-    for source, sorted_input in enumerate(inputs):
-        input_range = slice_plan.input_ranges[source]
-        offset = input_range.start
-        for table in _read_range(filesystem, sorted_input, input_range, projection.dictionaries):
-            for rows in projection.from_stored(columns_by_name(table)):
-                parts.append(clip_to_slice(rows, offset, source, slice_plan))
-                digests_read[source] += projection.digest(parts[-1])
-                offset += len(rows)
-    return projection.merge(parts)
+    with ExitStack() as opened:
+        readers = [
+            opened.enter_context(_InputReader(filesystem, source, projection.dictionaries))
+            for source in inputs
+        ]
+        for slice_plan in slices:
+            parts: list[R] = []
+            for source, reader in enumerate(readers):
+                input_range = slice_plan.input_ranges[source]
+                offset = input_range.start
+                for table in reader.read(input_range):
+                    for rows in projection.from_stored(columns_by_name(table)):
+                        parts.append(clip_to_slice(rows, offset, source, slice_plan))
+                        digests_read[source] += projection.digest(parts[-1])
+                        offset += len(rows)
+            yield projection.merge(parts)
 
 
-def _read_range(
-    filesystem: fs.FileSystem, sorted_input: SortedInput, rows: InputRange, dictionaries: Sequence[str]
-) -> Iterator[pa.Table]:
-    """Reads a range of a sorted input: a table for each file that has rows of it.
+class _InputReader:
+    """Reads ranges of a sorted input, in ascending order; the last file stays open for the next range.
 
-    Only row groups with rows of the range are read. The columns `dictionaries` are dictionary-encoded.
+    The columns `dictionaries` are dictionary-encoded.
     """
-    for file in sorted_input.files:
-        low, high = max(rows.start - file.first, 0), min(rows.stop - file.first, file.rows)
-        if low < high:
-            with _open_run_file(filesystem, file, dictionaries) as opened:
-                groups = range(opened.metadata.num_row_groups)
-                edges = np.cumsum([0, *(opened.metadata.row_group(group).num_rows for group in groups)])
-                first = int(np.searchsorted(edges, low, side="right")) - 1
-                until = int(np.searchsorted(edges, high, side="left"))
-                blocks = [_read_block(opened, file, block) for block in range(first, until)]
-                table = pa.concat_tables(blocks).slice(low - int(edges[first]), high - low)
-            yield table
+
+    def __init__(
+        self, filesystem: fs.FileSystem, sorted_input: SortedInput, dictionaries: Sequence[str]
+    ) -> None:
+        self._filesystem, self._input, self._dictionaries = filesystem, sorted_input, dictionaries
+        self._open: tuple[RunFile, SealedFile] | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _InputReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def read(self, rows: InputRange) -> Iterator[pa.Table]:
+        """Reads the range: a table for each file that has rows of it. Only row groups of it are read."""
+        for file in self._input.files:
+            low, high = max(rows.start - file.first, 0), min(rows.stop - file.first, file.rows)
+            if low < high:
+                with report_unreadable_file(file.path):
+                    opened = self._opened(file)
+                    groups = range(opened.metadata.num_row_groups)
+                    edges = np.cumsum([0, *(opened.metadata.row_group(group).num_rows for group in groups)])
+                    first = int(np.searchsorted(edges, low, side="right")) - 1
+                    until = int(np.searchsorted(edges, high, side="left"))
+                    opened.expect(first, until)
+                    blocks = [_read_block(opened, file, block) for block in range(first, until)]
+                    table = pa.concat_tables(blocks).slice(low - int(edges[first]), high - low)
+                yield table
+
+    def _opened(self, file: RunFile) -> SealedFile:
+        if self._open is None or self._open[0] is not file:
+            self._stack.close()
+            entered = self._stack.enter_context(_open_run_file(self._filesystem, file, self._dictionaries))
+            self._open = file, entered
+        return self._open[1]
 
 
 def read_blocks(
@@ -81,6 +111,7 @@ def read_blocks(
     """Reads all rows of a run's file of the table `root`, a block at a time."""
     in_warehouse = replace(file, path=f"{root}/{file.path}")
     with _open_run_file(filesystem, in_warehouse, projection.dictionaries) as opened:
+        opened.expect(0, opened.metadata.num_row_groups)
         for block in range(opened.metadata.num_row_groups):
             yield from projection.from_stored(columns_by_name(_read_block(opened, file, block)))
 
@@ -121,7 +152,7 @@ def write_rows(
     first = next(blocks_of_rows, None)
     sample = projection.merge([]) if first is None else first[0]
     options = {**_encoding(projection, schema, sample), "metadata_collector": footers}
-    with pq.ParquetWriter(path, schema, filesystem=filesystem, **options) as writer:
+    with filesystem.open_output_stream(path) as file, pq.ParquetWriter(file, schema, **options) as writer:
         for rows, edges in chain([] if first is None else [first], blocks_of_rows):
             row_digest += projection.digest(rows)
             for start, stop, block_rows in _write_ranges(
@@ -134,6 +165,8 @@ def write_rows(
                     for digests, column in zip(column_digests, block.columns, strict=True):
                         digests.append(column_digest(column))
             collector.add(rows, np.array(edges[:-1]))
+        writer.close()
+        size = file.tell()
     groups = range(footers[0].num_row_groups)
     by_column = dict(zip(schema.names, column_digests, strict=True))
     by_column[STATISTICS_COLUMN] = [statistics_digest(footers[0].row_group(group)) for group in groups]
@@ -141,7 +174,7 @@ def write_rows(
     file_digests = FileDigests(row_digest % 2**64, end_to_end=True, blocks=blocks)
     footer = pa.BufferOutputStream()
     footers[0].write_metadata_file(footer)
-    marked = collector.finish(path, filesystem.get_file_info(path).size)
+    marked = collector.finish(path, size)
     return replace(marked, digests=file_digests, footer=footer.getvalue().to_pybytes())
 
 

@@ -18,7 +18,6 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -146,11 +145,15 @@ def _check_same_files(run: Run, in_table: Sequence[DataFile], in_marks: Sequence
         )
 
 
-def commit_run(store: Store, projection: Projection[Any], new: NewRun) -> bool:
-    """Adds the run of the next step in one commit; False if history already has the step."""
+def commit_run(
+    store: Store, projection: Projection[Any], new: NewRun, first: DeltaTable | None = None
+) -> bool:
+    """Adds the run of the next step in one commit; False if history already has the step.
 
-    def attempt() -> bool:
-        table = tables.open_table(store, projection.runs_table)
+    `first` is the runs table, opened before, for the first try.
+    """
+
+    def attempt(table: DeltaTable) -> bool:
         layout = read_layout(table)
         if layout.last_step >= new.run.last:
             return False
@@ -161,14 +164,13 @@ def commit_run(store: Store, projection: Projection[Any], new: NewRun) -> bool:
         tables.commit(table, _add_actions(new))
         return True
 
-    return retry_lost_races(projection.runs_table, attempt)
+    return tables.retry_lost_races(store, projection.runs_table, attempt, first)
 
 
 def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: NewRun) -> bool:
     """Replaces the merge's inputs by its output in one commit; False if an input has gone from the layout."""
 
-    def attempt() -> bool:
-        table = tables.open_table(store, projection.runs_table)
+    def attempt(table: DeltaTable) -> bool:
         runs = files_by_run(tables.list_files(table))
         if not Layout.of(runs).allows(merge):
             return False
@@ -176,11 +178,16 @@ def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: N
         tables.commit(table, [*removed, *_add_actions(new)])
         return True
 
-    return retry_lost_races(projection.runs_table, attempt)
+    return tables.retry_lost_races(store, projection.runs_table, attempt)
 
 
-def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None:
-    """Commits the marks of a run; must come before the commit of the run."""
+def append_marks(
+    store: Store, projection: Projection[Any], new: NewRun, first: DeltaTable | None = None
+) -> None:
+    """Commits the marks of a run; must come before the commit of the run.
+
+    `first` is the marks table, opened before, for the first try.
+    """
     name = projection.marks_table
     path = f"run={new.run.name}/{new.attempt}.parquet"
     files = [file for file in new.files if file.rows]
@@ -197,7 +204,7 @@ def append_marks(store: Store, projection: Projection[Any], new: NewRun) -> None
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT_FIELD])
     row_groups = {group: _with_all_columns(schema, rows) for group, rows in groups.items()}
     action = tables.write_file(store, name, row_groups, path)
-    retry_lost_races(name, lambda: tables.commit(tables.open_table(store, name), [action], blind=True))
+    tables.retry_lost_races(store, name, lambda table: tables.commit(table, [action], blind=True), first)
 
 
 def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:

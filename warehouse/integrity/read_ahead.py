@@ -1,0 +1,81 @@
+"""Reads of an object in few requests: a small one whole, and a range that will be read in large pieces.
+
+A Parquet reader asks for the end of a file, for its footer and for each column of a row group, one after the
+other. In an object store each of these is a request that waits for the one before it.
+"""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+from pyarrow import fs
+
+WHOLE_BYTES = 2**20  # an object of at most this size is read at once
+PIECE_BYTES = 2**23  # of a range that will be read
+
+
+def is_remote(filesystem: fs.FileSystem) -> bool:
+    """Whether the file system is that of an object store."""
+    return isinstance(filesystem, fs.PyFileSystem)
+
+
+class ReadAhead(io.RawIOBase):
+    """An open object. It holds the piece that was read last, at most PIECE_BYTES or one read."""
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        super().__init__()
+        self._file = file
+        self._size = file.size()
+        self._position = 0
+        self._whole = self._size <= WHOLE_BYTES
+        self._expected = (0, 0)
+        self._start, self._held = 0, b""
+
+    def expect(self, start: int, stop: int) -> None:
+        """Says that the bytes from start to stop (exclusive) will be read, in this order."""
+        self._expected = (start, stop)
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes; fewer than `size` at the end only."""
+        left = self._size - self._position
+        size = left if size < 0 else min(size, left)
+        if not self._start <= self._position <= self._position + size <= self._start + len(self._held):
+            self._fetch(size)
+        offset = self._position - self._start
+        self._position += size
+        return self._held[offset : offset + size]
+
+    def _fetch(self, size: int) -> None:
+        first, stop = self._expected
+        self._start = self._position
+        if self._whole:
+            self._start, size = 0, self._size
+        elif first <= self._position < stop:
+            size = max(size, min(PIECE_BYTES, stop - self._position))
+        self._held = b""  # frees it before the next one comes
+        self._held = self._file.read_at(size, self._start)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Moves to an offset from the start, from the position or from the end."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def close(self) -> None:
+        """Forgets what it holds."""
+        self._held = b""
+        self._file.close()
+        super().close()
