@@ -23,6 +23,7 @@ from bench import (
     report,
     sql,
     store_load,
+    store_questions,
     stores,
     streaming,
 )
@@ -107,8 +108,9 @@ def _run(  # noqa: PLR0911  one return for each part
         small = streaming.Sizes(2_000, 5, 2, 70, (2, 4))
         return streaming.run(spark, work, small if quick else streaming.Sizes())
     if part == "stores":
-        tiny = store_load.Sizes(20_000, 1_000, 1, 1_000, 4)
-        return stores.run(spark, work, tiny if quick else store_load.Sizes())
+        asked_of_it = store_questions.Sizes(2_000, 3, 500, 2, 2) if quick else store_questions.Sizes()
+        loads = store_load.Sizes(20_000, 1_000, 1, 1_000, 4) if quick else store_load.Sizes()
+        return stores.run(spark, work, loads, asked_of_it)
     if quick:
         return accuracy.run(spark, work, asked.out, rows=100_000, step_count=10, budgets=(0.125,))
     budgets = (0.5, 1, 2.5, 5, 10)

@@ -11,14 +11,17 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench import store_load
+from bench import store_load, store_questions
 from bench.report import Section
 from tests.stores.server import running
 
 
-def run(spark: SparkSession, work: Path, loads: store_load.Sizes) -> Section:
+def run(
+    spark: SparkSession, work: Path, loads: store_load.Sizes, questions: store_questions.Sizes
+) -> Section:
     """Measures and returns the section."""
-    section = Section("stores", "Object stores: loads and streams")
+    section = Section("stores", "Object stores: questions, loads and streams")
     with running() as server:
+        store_questions.measure(server, section, questions)
         store_load.measure(spark, server, work / "stores", section, loads)
     return section

@@ -52,7 +52,7 @@ class World:
             return bytes(stream.read())
 
     def write(self, name: str, content: bytes) -> None:
-        client = DeltaStorageHandler(self.store.uri, self.options)._handler
+        client: Any = DeltaStorageHandler(self.store.uri, self.options)._handler
         stream = client.open_output_stream(f"{LOG}/{name}", None)
         stream.write(content)
         stream.close()
