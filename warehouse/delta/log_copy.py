@@ -49,6 +49,7 @@ class LogCopy:
         self._ahead = min(tables.commits_between_checkpoints(name) + 1, 12)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
         self._checked = 0.0
+        self._hint: bytes | None = None
         self._expected = 0  # the requests for the commits before this version are prepared
         self.table: DeltaTable | None = None
 
@@ -66,8 +67,14 @@ class LogCopy:
     def _version(self) -> int:
         return -1 if self.table is None else self.table.version()
 
+    def prepare(self) -> Rounds[None]:
+        """Reads ahead what `catch_up` asks for first. If it is old by then, that costs requests at most."""
+        (self._hint,) = yield [self._log(_LAST_CHECKPOINT)]
+
     def _open(self) -> Rounds[None]:
-        (hint,) = yield [self._log(_LAST_CHECKPOINT)]
+        hint, self._hint = self._hint, None
+        if hint is None:
+            (hint,) = yield [self._log(_LAST_CHECKPOINT)]
         checkpoint = _classic_checkpoint(hint)
         if checkpoint is None:
             self._open_directly()

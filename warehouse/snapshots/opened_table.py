@@ -58,15 +58,22 @@ class OpenedTable:
 
     def catch_up(self) -> Rounds[bool]:
         """Moves to the newest version, in an object store; returns whether the version changed."""
-        began = time.monotonic()
-        if self._copy is None:
-            self._copy = LogCopy(self.store, self.name)
-        changed = yield from self._copy.catch_up()
-        self.table = self._copy.table
+        began, copy = time.monotonic(), self._log_copy()
+        changed = yield from copy.catch_up()
+        self.table = copy.table
         if self.table is None and self.name in _ALWAYS_THERE:
             tables.open_table(self.store, self.name)  # raises the error
         self.checked = began
         return changed
+
+    def prepare(self) -> Rounds[None]:
+        """Reads ahead for the first `catch_up`."""
+        yield from self._log_copy().prepare()
+
+    def _log_copy(self) -> LogCopy:
+        if self._copy is None:
+            self._copy = LogCopy(self.store, self.name)
+        return self._copy
 
     def _exists(self) -> bool:
         # A warehouse that was created without a schema gets its runs tables with the first batch.

@@ -93,6 +93,7 @@ class SnapshotReader:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._opened: dict[str, OpenedTable] = {}
+        self._prepared: dict[str, OpenedTable] = {}
         self._current, self._reused = _Current(), _Reused()
         self._prefetched: frozenset[BatchRange] = frozenset()
         self.events = OpenedTable(store, EVENTS)
@@ -102,7 +103,7 @@ class SnapshotReader:
             self._read_options()
             self.refresh()
         else:  # runs tables are opened when a question needs them
-            self._catch_up([EVENTS, STEPS, LEDGER])
+            self._catch_up([EVENTS, STEPS, LEDGER], self._prepare_first_measure())
             self._read_options()
 
     @property
@@ -345,7 +346,11 @@ class SnapshotReader:
         return self._open(name).update()
 
     def _open(self, name: str) -> OpenedTable:
-        return self.events if name == EVENTS else self._opened.setdefault(name, OpenedTable(self.store, name))
+        if name == EVENTS:
+            return self.events
+        if name not in self._opened:
+            self._opened[name] = self._prepared.pop(name, OpenedTable(self.store, name))
+        return self._opened[name]
 
     def _move(self, opened: OpenedTable) -> None:
         """Moves a table to its newest version."""
@@ -372,6 +377,14 @@ class SnapshotReader:
         if changed:
             self._current = _Current()
         return changed
+
+    def _prepare_first_measure(self) -> Rounds[None]:
+        """Reads ahead for the question that most readers ask first."""
+        while self.events.table is None:  # the options are there with the table
+            yield []
+        for measure in read_options(self.store, self.events.table).measures[:1]:
+            table = SortedValues(measure).runs_table
+            yield from self._prepared.setdefault(table, OpenedTable(self.store, table)).prepare()
 
     def _prefetch(self, needed: Needed | None, *, live_rows: bool) -> Rounds[None]:
         """Fetches what the views of the projections will read that no view before has read."""
