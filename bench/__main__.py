@@ -109,7 +109,7 @@ def _run(  # noqa: PLR0911  one return for each part
         return streaming.run(spark, work, small if quick else streaming.Sizes())
     if part == "stores":
         asked_of_it = store_questions.Sizes(2_000, 3, 500, 2, 2) if quick else store_questions.Sizes()
-        loads = store_load.Sizes(20_000, 1_000, 1, 1_000, 4) if quick else store_load.Sizes()
+        loads = store_load.Sizes(20_000, 1_000, 1, 1_000, 4) if quick else store_load.Sizes(asked.rows // 20)
         return stores.run(spark, work, loads, asked_of_it)
     if quick:
         return accuracy.run(spark, work, asked.out, rows=100_000, step_count=10, budgets=(0.125,))

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
@@ -36,7 +37,7 @@ LATENCIES = (0.0, 0.025)  # seconds that the gate adds to each request
 class Sizes:
     """Rows of a bulk load and of a small one, turns of each; rows of a batch, and batches."""
 
-    rows: int = 5_000_000
+    rows: int
     small: int = 10_000
     repeats: int = 3
     batch_rows: int = 200_000
@@ -45,9 +46,14 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What something took: seconds, requests, and rounds."""
+    """What something took: seconds, processor time of this process and of the server, requests, rounds.
+
+    The processor time of Spark's processes is not in it.
+    """
 
     seconds: float
+    own: float
+    servers: float
     requests: int
     rounds: int
 
@@ -59,7 +65,16 @@ def measure(spark: SparkSession, server: Server, folder: Path, section: Section,
     lines += [
         line for latency in LATENCIES for line in _load(server, section, sizes.small, latency, sizes.repeats)
     ]
-    head = ["rows", "ms of latency", "what", "seconds, median", "requests", "rounds"]
+    head = [
+        "rows",
+        "ms of latency",
+        "what",
+        "seconds, median",
+        "processor: own",
+        "server's",
+        "requests",
+        "rounds",
+    ]
     section.text("Loads into new warehouses with one measure and no key:\n\n" + table(head, lines))
     lines = [line for latency in LATENCIES for line in _batches(server, section, sizes, latency)]
     lines += _spark_stream(spark, server, folder, section, sizes)
@@ -206,7 +221,7 @@ def _spark_stream(
     name = "events a second of a stream of Spark / of plain appends in it"
     section.add(name, medians[0] / medians[1], "x", 0.7, at_least=True)
     return [
-        [f"{sizes.batch_rows:,}", 0, name, f"{median:.3g}", "", ""]
+        [f"{sizes.batch_rows:,}", 0, name, f"{median:.3g}", "", "", "", ""]
         for name, median in zip(("plain append in Spark", "stream of Spark"), medians, strict=True)
     ]
 
@@ -240,21 +255,31 @@ def _create(server: Server, uri: str, schema: pa.Schema, key: str | None = None)
 
 def _spent(server: Server, latency: float, work: Callable[[], Any]) -> Spent:
     server.set(latency=latency)
-    began = time.perf_counter()
+    processes = psutil.Process(), psutil.Process(server.process)
+    began, before = time.perf_counter(), [_processor(process) for process in processes]
     work()
     taken = time.perf_counter() - began
+    own, servers = (_processor(process) - spent for process, spent in zip(processes, before, strict=True))
     requests = server.requests()
     server.set()
-    return Spent(taken, len(requests), rounds(requests))
+    return Spent(taken, own, servers, len(requests), rounds(requests))
+
+
+def _processor(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def _line(rows: int, latency: float, name: str, found: list[Spent]) -> list[Any]:
-    median = statistics.median(one.seconds for one in found)
+    medians = [
+        statistics.median(seconds)
+        for seconds in zip(*((one.seconds, one.own, one.servers) for one in found), strict=True)
+    ]
     return [
         f"{rows:,}",
         f"{1000 * latency:g}",
         name,
-        number(median),
+        *map(number, medians),
         found[-1].requests,
         found[-1].rounds,
     ]

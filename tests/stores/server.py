@@ -38,9 +38,10 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: its URL, and the storage options with which it is reached."""
+    """A running server: its URL and its process, and the storage options with which it is reached."""
 
     url: str
+    process: int
     user: str = "WRITER"
     secret: str = field(default="not-a-secret", repr=False)
 
@@ -85,7 +86,7 @@ def running() -> Iterator[Server]:
         url = process.stdout.readline().strip()
         assert url, "the S3 server did not start"
         try:
-            yield Server(url)
+            yield Server(url, process.pid)
         finally:
             process.terminate()
 

@@ -62,4 +62,4 @@ def test_clients_are_answered_and_see_no_secret(
         driver.close()
     seen += capfd.readouterr()
     assert all(secret not in str(text) for text in seen)
-    assert any(place.uri in str(text) for text in seen)
+    assert any("stored_events" in str(text) for text in seen)  # there was something to see
