@@ -19,7 +19,13 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import KEY_MARKS, MORE_KEY_MARKS, Store
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.projections.spans import Spans
-from tidemark.warehouse.runs.marks import CONTENT_FIELD, DIGESTS_GROUP, SPANS_GROUP, UNNAMED_GROUPS
+from tidemark.warehouse.runs.marks import (
+    CONTENT_FIELD,
+    DIGESTS_GROUP,
+    FOOTERS_GROUP,
+    SPANS_GROUP,
+    UNNAMED_GROUPS,
+)
 
 
 def table_names(uri: str | os.PathLike[str]) -> list[str]:
@@ -92,7 +98,9 @@ def rewrite_file(
     with open_sealed(store.filesystem(), f"{name}/{path}") as file:
         groups = file.names or tuple(map(str, range(file.metadata.num_row_groups)))
         parts = {group: file.read_group(at) for at, group in enumerate(groups)}
-    kept = {group: parts.pop(group) for group in (SPANS_GROUP, DIGESTS_GROUP) if group in parts}
+    kept = {
+        group: parts.pop(group) for group in (SPANS_GROUP, DIGESTS_GROUP, FOOTERS_GROUP) if group in parts
+    }
     if packed is not None:
         kept[packed] = change(kept[packed])
         return tables.write_file(store, name, parts | kept, path)
