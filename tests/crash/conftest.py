@@ -110,9 +110,9 @@ class Attacked:
         self.truth.coming(number)
         return self._job(append=(self.uri, source, at, str(write_batch(self.inputs, number))), then=then)
 
-    def maintain_job(self) -> Job:
+    def maintain_job(self, grace: str | None = None) -> Job:
         """The job that maintains the warehouse."""
-        return self._job(maintain=self.uri)
+        return self._job(maintain=self.uri, grace=grace)
 
     def _job(self, **what: Any) -> Job:
         return Job(Path(self.uri).name, tries=TRIES if self.is_stored else 1, **what)

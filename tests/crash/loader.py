@@ -42,13 +42,15 @@ class Job:
     """Something to do, held when it reaches `hold` for the `nth` time; `then` are jobs that follow.
 
     `argv` are load_batch's arguments; `append` is (warehouse, source, number, rows) of a stream's batch;
-    `maintain` is a warehouse. A job that fails is run again, as by a scheduler, `tries` times in all.
+    `maintain` is a warehouse, to be maintained with `grace`. A job that fails is run again, as by a
+    scheduler, `tries` times in all.
     """
 
     name: str
     argv: tuple[str, ...] = ()
     append: tuple[str, str, int, str] | None = None
     maintain: str = ""
+    grace: str | None = None
     hold: str = ""
     nth: int = 1
     then: tuple[Job, ...] = ()
@@ -162,7 +164,7 @@ class Loader:
         return DONE
 
     def maintain(self, progress: Callable[[str], None], given: argparse.Namespace) -> int:
-        warehouse.maintain(self.spark, given.job.maintain, progress=progress)
+        warehouse.maintain(self.spark, given.job.maintain, grace=given.job.grace, progress=progress)
         return DONE
 
     def reached(self, name: str, job: Job, point: str, times: int) -> None:

@@ -26,7 +26,7 @@ import pytest
 from tests import soak
 from tests.crash.attacks import kill_at_random
 from tests.crash.conftest import Attacked, Stage, loaded_twice
-from tests.crash.loader import Job
+from tests.crash.loader import Job, Kill
 from tests.crash.processes import (
     PATIENCE,
     ROOT,
@@ -101,9 +101,22 @@ def test_processes_killed_at_random_moments_lose_nothing(
         "minutes": round((time.monotonic() - began) / 60),
     }
     assert figures["requests that went wrong"] > 100
+    for at, one in enumerate(attacked):
+        kill_in_sweep(one, loaders(), at)
     if SOAK_KILLS:
         soak.write_section("Kills beside an object store that fails", ABOUT, figures)
     print(soak.table(figures))
+
+
+def kill_in_sweep(one: Attacked, process: LoaderProcess, seed: int) -> None:
+    """Kills a maintenance that deletes all that is not needed any more; the next one ends what it began."""
+    moments = random.Random(seed)
+    when = Kill(points=moments.randrange(2, 8), delay=moments.uniform(0, 0.4))
+    sweep = one.maintain_job("0 s")
+    process.die(when, replace(sweep, then=(sweep,) * 9))
+    assert process.foreign_errors() == []
+    warehouse.maintain(None, one.uri, grace="0 s")
+    one.check()
 
 
 def test_loaders_streams_maintenance_and_a_reader_at_once(

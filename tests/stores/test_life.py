@@ -1,4 +1,4 @@
-"""A warehouse in the store has each row once, whatever happens to requests. For kills and races: tests/crash."""
+"""A warehouse in the store has each row once, whatever happens to requests; kills and races: tests/crash."""
 
 from __future__ import annotations
 

@@ -6,12 +6,11 @@ never write the same file. Maintenance deletes the files of attempts that were n
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidemark.warehouse.delta.deletes import delete_folder
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.os_errors import is_store_failure, one_line
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.runs.run_tables import run_path
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from tidemark.warehouse.execution.executors import Executor
 
 T = TypeVar("T")
-
-_LOG = logging.getLogger("tidemark.load")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +42,8 @@ class Attempt:
         return f"{self._chunks_folder(projection)}/{number:05d}.parquet"
 
     def delete_chunks(self, projection: Projection[Any]) -> None:
-        """Deletes the chunks after they were merged. Those that a store does not delete, maintenance will."""
-        folder = self._chunks_folder(projection)
-        try:
-            self.store.filesystem().delete_dir(folder)
-        except OSError as error:
-            if not is_store_failure(error):
-                raise
-            _LOG.info("%s: not deleted, maintenance will: %s", folder, one_line(str(error)))
+        """Deletes the chunks after they were merged."""
+        delete_folder(self.store.filesystem(), self._chunks_folder(projection))
 
     @property
     def slice_rows(self) -> int:
