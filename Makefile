@@ -57,7 +57,7 @@ notebooks: $(READY) ## execute the notebooks of the documentation anew
 
 soak: $(CLASSES) ## hundreds of kills, thousands of damaged files, a stream from Kafka under mixed faults
 	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 TIDEMARK_SOAK_FLIPS=3000 .venv/bin/python -m pytest -s \
-		tests/crash/test_kills.py tests/crash/test_flips.py tests/stream/test_kafka.py -k random
+		tests/crash/test_kills.py tests/crash/test_store.py tests/crash/test_flips.py tests/stream/test_kafka.py -k random
 
 bench: $(READY) ## measure against other engines on this machine
 	@.venv/bin/python -m bench

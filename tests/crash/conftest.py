@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.crash.loader import Job
@@ -19,56 +20,71 @@ from tests.crash.truth import (
     GROUPED,
     MEASURES,
     OPTIONS,
-    SCHEMA,
     Truth,
+    batch_rows,
     problems,
     rows_of,
     write_batch,
     wrong_at_rest,
 )
+from tests.stores.faults import TRIES, insist
 from tidemark import stream, warehouse
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import TidemarkError
+
+if TYPE_CHECKING:
+    from tests.stores.server import Server
 
 collect_ignore = (
-    [] if sys.platform == "linux" else ["test_kills.py", "test_races.py"]
+    [] if sys.platform == "linux" else ["test_kills.py", "test_races.py", "test_store.py"]
 )  # /proc names the processes
 
 
 @dataclass
 class Attacked:
-    """A warehouse, the truth about it, and the means to go on with it."""
+    """A warehouse, the truth about it, and the means to go on with it.
 
-    spark: SparkSession
+    It lies on a disk or in an object store; the environment has the store's options.
+    """
+
+    spark: SparkSession | None
     uri: str
     truth: Truth
     inputs: Path
     streamed: int = 0  # how many batches the stream 'web' has brought
     turn: int = 0  # loads and batches of this process take turns: by Spark, and without
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether it lies in an object store."""
+        return "://" in self.uri
+
     def rows(self, number: int) -> DataFrame:
+        assert self.spark is not None
         return self.spark.read.parquet(str(write_batch(self.inputs, number)))
 
     def load(self, number: int, **options: Any) -> None:
         """Loads a batch in this very process."""
         self.truth.coming(number)
-        warehouse.load(*self._next(number), f"b{number}", **options)
+        insist(lambda: warehouse.load(*self._next(number), f"b{number}", **options))
         self.truth.have_arrived(number)
 
     def load_live(self) -> None:
         """Loads in this very process what the stream brought."""
         self.turn += 1
-        warehouse.load(self.spark if self.turn % 2 else None, self.uri)
+        insist(lambda: warehouse.load(self.spark if self.turn % 2 else None, self.uri))
 
     def _next(self, number: int) -> tuple[SparkSession | None, str, DataFrame | Path]:
         """The session, the warehouse and the rows of a batch."""
         self.turn += 1
-        if self.turn % 2:
+        if self.spark and self.turn % 2:
             return self.spark, self.uri, self.rows(number)
         return None, self.uri, write_batch(self.inputs, number)
 
     def stream(self, number: int) -> None:
         """Brings a batch as the stream's next."""
         self.truth.coming(number)
-        stream.append(*self._next(number), source="web", batch=self.streamed)
+        insist(lambda: stream.append(*self._next(number), source="web", batch=self.streamed))
         self.streamed += 1
         self.truth.have_arrived(number)
 
@@ -83,51 +99,77 @@ class Attacked:
             "--batch",
             f"b{number}",
         )
-        return Job(Path(self.uri).name, argv, hold=hold, nth=nth, then=then)
+        return self._job(argv=argv, hold=hold, nth=nth, then=then)
 
     def stream_job(self, *, hold: str = "", nth: int = 1, then: tuple[Job, ...] = ()) -> Job:
         """The job that loads what the stream brought."""
-        return Job(
-            Path(self.uri).name, ("--warehouse", self.uri, "--from-stream"), hold=hold, nth=nth, then=then
-        )
+        return self._job(argv=("--warehouse", self.uri, "--from-stream"), hold=hold, nth=nth, then=then)
 
-    def append_job(self, number: int, at: int, *, then: tuple[Job, ...] = ()) -> Job:
-        """The job that brings a batch as number `at` of the stream."""
+    def append_job(self, number: int, at: int, *, source: str = "web", then: tuple[Job, ...] = ()) -> Job:
+        """The job that brings a batch as number `at` of a stream."""
         self.truth.coming(number)
-        return Job(
-            Path(self.uri).name,
-            append=(self.uri, "web", at, str(write_batch(self.inputs, number))),
-            then=then,
-        )
+        return self._job(append=(self.uri, source, at, str(write_batch(self.inputs, number))), then=then)
+
+    def maintain_job(self, grace: str | None = None) -> Job:
+        """The job that maintains the warehouse."""
+        return self._job(maintain=self.uri, grace=grace)
+
+    def _job(self, **what: Any) -> Job:
+        return Job(Path(self.uri).name, tries=TRIES if self.is_stored else 1, **what)
 
     def check(self) -> None:
         """The warehouse at rest is what was sent to it."""
-        assert wrong_at_rest(self.uri, self.truth) == []
+        assert insist(lambda: wrong_at_rest(self.uri, self.truth)) == []
+
+    def what_is_wrong(self) -> list[str]:
+        """What the checks say of it at rest, or the error that it now answers with."""
+        try:
+            return wrong_at_rest(self.uri, self.truth)
+        except (TidemarkError, OSError) as error:
+            return [str(error)]
 
 
 @dataclass
 class Stage:
-    """Where warehouses come from: each is a copy of one that was loaded once."""
+    """Where warehouses come from: each is a copy of one that was loaded once.
 
-    spark: SparkSession
+    models   by name, warehouses on a disk
+    server   that of the object store in which the copies lie; None: they lie in `folder`
+    faults   how many requests to the store went wrong
+    """
+
+    spark: SparkSession | None
     folder: Path
     reader: ReaderProcess
-    shallow: Attacked  # two steps, three keys and two groups: the next load merges
-    deep: Attacked  # eight steps and two live batches: the next load merges two levels
+    models: dict[str, Attacked]
+    server: Server | None = None
     names: Iterator[int] = field(default_factory=itertools.count)
     looks: int = 0
+    faults: int = 0
 
     def copy(self, what: str) -> Attacked:
         """A new warehouse, watched from now on."""
-        of: Attacked = getattr(self, what)
+        of = self.models[what]
         number = next(self.names)
-        uri = self.folder / f"{what}-{number}"
-        shutil.copytree(of.uri, uri)
-        self.reader.watch(str(uri))
-        return Attacked(self.spark, str(uri), of.truth.copy(), of.inputs, of.streamed, number // 2)
+        name = f"{what}-{number}"
+        if self.server is None:
+            uri = str(self.folder / name)
+            shutil.copytree(of.uri, uri)
+        else:
+            uri = self.server.address(name)
+            fs.copy_files(of.uri, "", destination_filesystem=Store.from_uri(uri).filesystem())
+        self.reader.watch(uri)
+        return Attacked(self.spark, uri, of.truth.copy(), of.inputs, of.streamed, number // 2)
+
+    def calm(self) -> None:
+        """The store answers every request from now on."""
+        if self.server is not None:
+            self.faults += sum(bool(request.fault) for request in self.server.requests())
+            self.server.set()
 
     def leave(self, *attacked: Attacked) -> None:
         """The warehouses are right at rest, and were at every moment that the reader looked."""
+        self.calm()
         for one in attacked:
             rounds, journal = self.reader.collect(one.uri)
             self.looks += rounds
@@ -136,14 +178,15 @@ class Stage:
             true = {rows_of(one.truth.arrived)}
             assert {final[measure] for measure in MEASURES} == true
             one.check()
-            shutil.rmtree(one.uri)
+            if not one.is_stored:
+                shutil.rmtree(one.uri)
 
 
 def new_warehouse(
-    spark: SparkSession, folder: Path, name: str, options: dict[str, Any] = OPTIONS
+    spark: SparkSession | None, folder: Path, name: str, options: dict[str, Any] = OPTIONS
 ) -> Attacked:
     uri = folder / name
-    warehouse.create(spark, uri, list(MEASURES), schema=SCHEMA, **options)
+    warehouse.create(spark, uri, list(MEASURES), schema=batch_rows(0).schema, **options)
     return Attacked(spark, str(uri), Truth(), folder / "inputs")
 
 
@@ -151,19 +194,19 @@ def new_warehouse(
 def stage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("crash")
     reader = ReaderProcess(folder)
+    # Eight steps and two live batches: the next load merges two levels.
     deep = new_warehouse(spark, folder, "loaded")
     reader.connect()
     reader.watch(deep.uri)
-    shallow = new_warehouse(spark, folder, "loaded-two", GROUPED)
-    for number in range(2):
-        shallow.load(number)
+    # Two steps, three keys and two groups: the next load merges.
+    shallow = loaded_twice(spark, folder, GROUPED)
     for number in range(7):
         deep.load(number)
     deep.stream(7)
     deep.load_live()
     deep.stream(8)
     deep.stream(9)
-    built = Stage(spark, folder, reader, shallow, deep)
+    built = Stage(spark, folder, reader, {"shallow": shallow, "deep": deep})
     _, journal = reader.collect(deep.uri)
     assert problems(journal, deep.truth) == []
     deep.check()
@@ -173,13 +216,22 @@ def stage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     reader.end()
 
 
+def loaded_twice(spark: SparkSession | None, folder: Path, options: dict[str, Any]) -> Attacked:
+    """A new warehouse with two steps."""
+    loaded = new_warehouse(spark, folder, "loaded-two", options)
+    for number in range(2):
+        loaded.load(number)
+    return loaded
+
+
 @pytest.fixture
 def loaders(stage: Stage) -> Iterator[Callable[..., LoaderProcess]]:
     """Starts loader processes; all are dead when the test ends."""
     started: list[LoaderProcess] = []
 
     def start(*, submitted: bool = False) -> LoaderProcess:
-        started.append(LoaderProcess(stage.folder, f"loader-{next(stage.names)}", submitted=submitted))
+        name, engine = f"loader-{next(stage.names)}", "spark" if stage.spark else "local"
+        started.append(LoaderProcess(stage.folder, name, submitted=submitted, engine=engine))
         return started[-1]
 
     yield start

@@ -1,6 +1,8 @@
-"""A loader: a Spark driver of its own that runs jobs, stops where it is told to, and kills itself.
+"""A loader: a process of its own that runs jobs, stops where it is told to, and kills itself.
 
-    spark-submit loader.py SOCKET      or      python loader.py SOCKET
+    spark-submit loader.py spark SOCKET      or      python loader.py ENGINE SOCKET
+
+With the engine `spark` it is a Spark driver; with `local` it does all itself.
 
 It connects to the socket and obeys `Job`s, each in a thread of its own, so that one process can be in the
 middle of many loads of many warehouses. It tells every point that a job reaches. A job may be held at a point
@@ -10,6 +12,7 @@ process kills all of its session (Java, Python workers) and itself with SIGKILL.
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
@@ -17,13 +20,19 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tidemark import stream
+from tidemark import stream, warehouse
 from tidemark.jobs import load_batch
+from tidemark.jobs.cli.exit_codes import DONE, FAILED, run_job
 from tidemark.jobs.spark.session import spark_session
 from tidemark.warehouse import sizes
 
@@ -32,15 +41,20 @@ from tidemark.warehouse import sizes
 class Job:
     """Something to do, held when it reaches `hold` for the `nth` time; `then` are jobs that follow.
 
-    `argv` are load_batch's arguments; `append` is (warehouse, source, number, rows) of a stream's batch.
+    `argv` are load_batch's arguments; `append` is (warehouse, source, number, rows) of a stream's batch;
+    `maintain` is a warehouse, to be maintained with `grace`. A job that fails is run again, as by a
+    scheduler, `tries` times in all.
     """
 
     name: str
     argv: tuple[str, ...] = ()
     append: tuple[str, str, int, str] | None = None
+    maintain: str = ""
+    grace: str | None = None
     hold: str = ""
     nth: int = 1
     then: tuple[Job, ...] = ()
+    tries: int = 1
 
 
 @dataclass(frozen=True)
@@ -85,8 +99,8 @@ def kill_session() -> None:
 class Loader:
     """Runs jobs in threads and keeps count of what they reached."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: Connection, spark: SparkSession | None) -> None:
+        self.connection, self.spark = connection, spark
         self.lock = threading.Lock()
         self.kill = Kill()
         self.held = 0
@@ -122,7 +136,9 @@ class Loader:
                 self.reached(job.name, one, point, times[point])
 
             try:
-                code = self.append(one, progress) if one.append else load_batch.main(list(one.argv), progress)
+                code = self.work(one, progress)
+                for _ in range(one.tries - 1):
+                    code = self.work(one, progress) if code == FAILED else code
             except BaseException:  # noqa: BLE001 - whatever it is, the test wants to read it
                 self.tell("done", job.name, traceback.format_exc())
                 return
@@ -131,14 +147,25 @@ class Loader:
                 return
         self.tell("done", job.name, 0)
 
-    def append(self, job: Job, progress: Callable[[str], None]) -> int:
-        assert job.append is not None
-        uri, source, number, path = job.append
+    def work(self, job: Job, progress: Callable[[str], None]) -> int:
+        """Does the job as a command does, and returns its exit code."""
+        if job.argv:
+            engine = () if self.spark else ("--engine", "local")
+            return load_batch.main([*job.argv, *engine], progress)
+        do = self.append if job.append else self.maintain
+        return run_job(partial(do, progress), argparse.Namespace(job=job))
+
+    def append(self, progress: Callable[[str], None], given: argparse.Namespace) -> int:
+        uri, source, number, path = given.job.append
         progress("append batch")
-        rows = spark_session("loader").read.parquet(path)
-        stream.append(spark_session("loader"), uri, rows, source=source, batch=number)
+        rows = self.spark.read.parquet(path) if self.spark else path
+        stream.append(self.spark, uri, rows, source=source, batch=number)
         progress("batch appended")
-        return 0
+        return DONE
+
+    def maintain(self, progress: Callable[[str], None], given: argparse.Namespace) -> int:
+        warehouse.maintain(self.spark, given.job.maintain, grace=given.job.grace, progress=progress)
+        return DONE
 
     def reached(self, name: str, job: Job, point: str, times: int) -> None:
         with self.lock:
@@ -155,25 +182,24 @@ class Loader:
             self.gates[name].wait()
 
 
-def main(address: str) -> None:
+def main(engine: str, address: str) -> None:
     # Small shares, so that a few thousand rows are sorted in chunks and merged in slices and files.
     sizes.DEFAULT = sizes.Tuning(sort_rows=1000, slice_rows=1000, file_rows=(1000, 2000), key_block_rows=100)
-    spark = spark_session(
-        "loader",
-        **{
-            "spark.master": "local[2]",
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": "2",
-        },
-    )
+    settings = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    spark = spark_session("loader", **settings) if engine == "spark" else None
     with Client(address, family="AF_UNIX") as connection:
-        connection.send(("ready", os.getpid(), spark.sparkContext.master))
-        Loader(connection).serve()
-    spark.stop()
+        connection.send(("ready",))
+        Loader(connection, spark).serve()
+    if spark:
+        spark.stop()
 
 
 if __name__ == "__main__":
     # Threads and pickles name this module as the tests do.
     from tests.crash import loader
 
-    loader.main(sys.argv[1])
+    loader.main(*sys.argv[1:])

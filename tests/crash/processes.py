@@ -15,11 +15,12 @@ from typing import Any
 
 from tests.crash.loader import Go, Job, Kill, session_members
 from tests.crash.truth import Seen
+from tidemark.warehouse.os_errors import is_store_failure
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 PATIENCE = 300  # seconds after which a process that says nothing has failed the test
-_SUBMIT = shutil.which("spark-submit", path=str(Path(sys.executable).parent)) or "spark-submit"
+SUBMIT = shutil.which("spark-submit", path=str(Path(sys.executable).parent)) or "spark-submit"
 _CONF = [
     "--master",
     "local[2]",
@@ -30,7 +31,7 @@ _CONF = [
 
 def submit(script: Path, *argv: str) -> list[str]:
     """The command line of a spark-submit of a script."""
-    return [_SUBMIT, *_CONF, "--conf", "spark.sql.shuffle.partitions=2", str(script), *argv]
+    return [SUBMIT, *_CONF, "--conf", "spark.sql.shuffle.partitions=2", str(script), *argv]
 
 
 def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
@@ -48,6 +49,13 @@ def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command, cwd=log.parent, env=environment, stdout=out, stderr=out, start_new_session=True
         )
+
+
+def is_foreign(line: str) -> bool:
+    """Whether a line of a log tells of an error that is no failure of an object store."""
+    if line.startswith("error: "):
+        return not is_store_failure(Exception(line))
+    return "Traceback" in line or "panicked" in line
 
 
 def let_go(processes: Sequence[subprocess.Popen[str]]) -> None:
@@ -128,11 +136,12 @@ class Talk:
 
 
 class LoaderProcess(Talk):
-    """A loader (see loader.py) by spark-submit, or as a plain Python driver."""
+    """A loader (see loader.py): a Spark driver by spark-submit or by Python, or one without Spark."""
 
-    def __init__(self, folder: Path, name: str, *, submitted: bool) -> None:
+    def __init__(self, folder: Path, name: str, *, submitted: bool = False, engine: str = "spark") -> None:
         script = HERE / "loader.py"
-        super().__init__(submit(script) if submitted else [sys.executable, str(script)], folder, name)
+        command = submit(script) if submitted else [sys.executable, str(script)]
+        super().__init__([*command, engine], folder, name)
         self.points: list[tuple[str, str]] = []
         self.ended: dict[str, Any] = {}
         self.held: dict[str, str] = {}
@@ -170,6 +179,11 @@ class LoaderProcess(Talk):
         kill(self.process)
         assert self.process.wait(PATIENCE) != 0
         return dict(self.points)
+
+    def foreign_errors(self) -> list[str]:
+        """What it told on stderr that is no failure of an object store."""
+        lines = self.log.read_text().splitlines()
+        return [line for line in lines if is_foreign(line)]
 
     def _take(self, message: Any) -> None:
         assert message is not None, self.failed("died")

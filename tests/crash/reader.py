@@ -3,7 +3,8 @@
     python reader.py SOCKET
 
 The journal of a warehouse has an entry for each error and for each change of versions; a change is asked
-about in all three modes. While the versions stay, the answers must.
+about in all three modes. While the versions stay, the answers must. An object store may fail to answer, even
+after retries: then nothing was seen.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.crash.truth import MEASURES, PHIS, Seen, look
 from tidemark import query
 from tidemark.warehouse import open_snapshot
+from tidemark.warehouse.errors import StoreUnavailable
 
 # After a round it rests for so many times as long as the round took: the processes that it watches have more
 # to do. Niceness would not do, as a session of its own has a share of the processors of its own. A soak asks
@@ -37,26 +39,31 @@ class Watched:
     uri: str
     warehouse: Any = None
     rounds: int = 0
+    unanswered: int = 0
     journal: list[Seen] = field(default_factory=list)
     last: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     def look(self) -> None:
         """One question on each measure."""
         self.rounds += 1
-        if self.warehouse is None:
-            self.warehouse = query.open(self.uri)
         for measure in MEASURES:
             try:
                 self._ask(measure)
+            except StoreUnavailable:
+                self.unanswered += 1
             except Exception:  # noqa: BLE001 - no error is legal, so each goes into the journal
                 self.journal.append(Seen(measure, None, error=traceback.format_exc()))
         if self.rounds % _OPEN_EVERY == 0:
             try:
                 self.journal += [look(open_snapshot(self.uri), measure, fresh=True) for measure in MEASURES]
+            except StoreUnavailable:
+                self.unanswered += 1
             except Exception:  # noqa: BLE001
                 self.journal.append(Seen("", None, error=traceback.format_exc()))
 
     def _ask(self, measure: str) -> None:
+        if self.warehouse is None:
+            self.warehouse = query.open(self.uri)
         seen = self._answered(measure, "accurate")
         versions, said = self.last.get(measure, (None, None))
         if seen.answers and versions == seen.answers[0].as_of:
@@ -95,7 +102,7 @@ def main(address: str) -> None:
                 elif order == "collect":
                     one = watched.pop(uri)
                     one.look()
-                    connection.send((one.rounds, one.journal))
+                    connection.send((one.rounds - one.unanswered, one.journal))
             began = time.monotonic()
             for one in list(watched.values()):
                 one.look()

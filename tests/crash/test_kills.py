@@ -13,17 +13,15 @@ import random
 import signal
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
 from pathlib import Path
 
 import pytest
 
 from tests import soak
+from tests.crash.attacks import kill_at_random
 from tests.crash.conftest import Attacked, Stage, load_batch_script, new_warehouse
-from tests.crash.loader import Job, Kill
+from tests.crash.loader import Kill
 from tests.crash.processes import PATIENCE, LoaderProcess, kill, start, submit
 from tests.crash.truth import rows_of
 from tidemark import warehouse
@@ -109,25 +107,9 @@ def test_a_driver_killed_at_random_moments_loses_nothing(
 
     The next driver starts with what the last one may have left undone, and is killed in its turn.
     """
-    moments = random.Random(4)
     attacked = [stage.copy("deep" if i % 2 else "shallow") for i in range(AT_ONCE)]
-    coming = loaders(submitted=True)
-    figures, began, looks = Counter[str](), time.monotonic(), stage.looks
-    for round_ in range(-(-KILLS // AT_ONCE)):
-        driver, coming = coming, loaders(submitted=bool(moments.getrandbits(1)))
-        numbers = [20 + 2 * round_, 21 + 2 * round_]
-        jobs = [work(one, round_, numbers) for one in attacked]
-        when = Kill(points=moments.randrange(1, 28 * AT_ONCE), delay=moments.uniform(0, 0.4))
-        reached = driver.die(when, *jobs)
-        driver.end()
-        figures["drivers killed"] += 1
-        figures["loads and batches that a kill cut off"] += len(jobs)
-        figures["of them while files were sorted, committed or merged"] += sum(
-            point in {name for name, _ in POINTS[3:]} for point in reached.values()
-        )
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(finish, attacked, repeat(numbers)))
-        figures["whole warehouses held against the truth"] += len(attacked)
+    began, looks = time.monotonic(), stage.looks
+    figures = kill_at_random(loaders, attacked, -(-KILLS // AT_ONCE), points=28 * AT_ONCE)
     rows = sum(rows_of(one.truth.arrived) for one in attacked)
     stage.leave(*attacked)
     figures |= {
@@ -138,27 +120,6 @@ def test_a_driver_killed_at_random_moments_loses_nothing(
     if SOAK_KILLS:
         soak.write_section("Loads that are killed", ABOUT, figures)
     print(soak.table(figures))
-
-
-def work(one: Attacked, round_: int, numbers: list[int]) -> Job:
-    """A bulk batch, a batch of the stream, and a load of it; in an order that differs from round to round."""
-    bulk, append = one.load_job(numbers[0]), one.append_job(numbers[1], one.streamed)
-    jobs = [
-        [bulk, append, one.stream_job()],
-        [append, one.stream_job(), bulk],
-        [append, bulk, one.stream_job()],
-    ][round_ % 3]
-    again = one.load_job(numbers[0])
-    # There is always more to do, so the driver is killed in the middle of something.
-    return Job(jobs[0].name, jobs[0].argv, jobs[0].append, then=(*jobs[1:], *([again] * 50)))
-
-
-def finish(one: Attacked, numbers: list[int]) -> None:
-    """What the killed driver was told to do, again; then all is there, once."""
-    one.load(numbers[0])
-    one.stream(numbers[1])
-    one.load_live()
-    one.check()
 
 
 def test_a_creation_killed_before_its_first_commit_is_mended_by_the_next(stage: Stage) -> None:

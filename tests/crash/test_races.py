@@ -149,7 +149,10 @@ def test_two_loaders_that_create_the_same_warehouse_at_once_create_one(
     """Both bring the first batch of a warehouse that is not there yet, the same one or different ones."""
     for round_ in range(4):
         one = Attacked(
-            stage.spark, str(stage.folder / f"new-{next(stage.names)}"), Truth(), stage.shallow.inputs
+            stage.spark,
+            str(stage.folder / f"new-{next(stage.names)}"),
+            Truth(),
+            stage.models["shallow"].inputs,
         )
         options = (
             "--measure",

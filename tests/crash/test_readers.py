@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.conftest import Attacked, Stage
-from tests.crash.truth import MEASURES, Seen, Truth, batch_rows, look, problems, wrong_at_rest
+from tests.crash.truth import MEASURES, Seen, Truth, batch_rows, look, problems
 from tidemark import warehouse
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, STEPS, runs_table
@@ -158,14 +158,6 @@ def small(spark: SparkSession, stage: Stage) -> Attacked:
     return replace(one, spark=spark)
 
 
-def broken(one: Attacked) -> list[str]:
-    """What the checks say of a warehouse at rest, or the error that it now answers with."""
-    try:
-        return wrong_at_rest(one.uri, one.truth)
-    except (TidemarkError, OSError) as error:
-        return [str(error)]
-
-
 def test_commits_without_compare_and_swap_are_caught(
     spark: SparkSession, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +178,7 @@ def test_commits_without_compare_and_swap_are_caught(
         with pytest.raises(Crash):
             one.load(30, progress=crash_at("merge"))
     one.truth.have_arrived(30)
-    assert broken(one) != []
+    assert one.what_is_wrong() != []
 
 
 def test_a_load_that_plans_anew_after_a_crash_is_caught(
@@ -207,7 +199,7 @@ def test_a_load_that_plans_anew_after_a_crash_is_caught(
             warehouse.load(one.spark, one.uri, progress=crash_at("committed"))
     one.stream(30)
     warehouse.load(one.spark, one.uri)
-    assert broken(one) != []
+    assert one.what_is_wrong() != []
 
 
 def test_a_merge_that_leaves_an_input_is_caught(
@@ -226,7 +218,7 @@ def test_a_merge_that_leaves_an_input_is_caught(
         with suppress(TidemarkError):
             one.load(30)
     one.truth.have_arrived(30)
-    assert broken(one) != []
+    assert one.what_is_wrong() != []
 
 
 def test_rows_that_are_appended_again_after_a_crash_are_caught(
@@ -242,7 +234,7 @@ def test_rows_that_are_appended_again_after_a_crash_are_caught(
         patch.setattr(tables, "has_transaction", lambda *_: False)
         warehouse.load(one.spark, one.uri, one.rows(30), "b30")
     one.truth.have_arrived(30)
-    assert broken(one) != []
+    assert one.what_is_wrong() != []
 
 
 def test_a_run_that_is_committed_before_its_marks_is_caught(

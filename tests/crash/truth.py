@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, lru_cache, reduce
@@ -29,7 +29,6 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
 
 MEASURES = ("delay", "size")
-SCHEMA = "delay double, size bigint, time timestamp, page string, kind string"
 PAIR = ("kind", "page")  # a key and a group
 OPTIONS: dict[str, Any] = {
     "key": "page",
@@ -106,11 +105,17 @@ class Truth:
         new = set(numbers) - self.arrived
         for count in range(len(new) + 1):
             for some in itertools.combinations(sorted(new), count):
-                batches = self.arrived | set(some)
-                total = rows_of(batches)
-                assert self.legal.setdefault(total, batches) == batches, (
-                    "two sets of batches have equally many rows"
-                )
+                self._may_be_seen(self.arrived | set(some))
+
+    def coming_in_order(self, *sequences: Sequence[int]) -> None:
+        """From now on these batches may be seen; each as a whole, after those before it in its sequence."""
+        for counts in itertools.product(*(range(len(sequence) + 1) for sequence in sequences)):
+            some = (sequence[:count] for sequence, count in zip(sequences, counts, strict=True))
+            self._may_be_seen(self.arrived.union(*some))
+
+    def _may_be_seen(self, batches: frozenset[int]) -> None:
+        known = self.legal.setdefault(rows_of(batches), batches)
+        assert known == batches, "two sets of batches have equally many rows"
 
     def have_arrived(self, *numbers: int) -> None:
         """From now on these batches must be seen."""

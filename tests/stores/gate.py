@@ -15,11 +15,12 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-Kind = Literal["500", "503", "403", "reset", "timeout", "lost"]
+Kind = Literal["500", "503", "403", "reset", "timeout", "lost", "meet"]
 
 WRITES = "PUT|POST|DELETE"
 _ANSWERS = {
@@ -37,7 +38,8 @@ class Fault:
 
     kind     '500', '503', '403': an answer with that status. 'reset': the connection is reset, and nothing is
              done. 'timeout': nothing is done, and nothing is answered for `seconds`. 'lost': the request is
-             done, and the connection is reset instead of the answer
+             done, and the connection is reset instead of the answer. 'meet': it waits until `times` requests
+             have come, at most `seconds`; then all are done
     method   a regular expression of the whole method
     path     a regular expression that is searched for in the path with the query
     user     the access key that signed the request; empty: any
@@ -97,6 +99,7 @@ class Gate:
         with self._state:
             self._settings = settings
             self._times = [fault.times for fault in settings.faults]
+            self._meetings = {f: threading.Barrier(f.times) for f in settings.faults if f.kind == "meet"}
             self._random = random.Random(_SEED)
             self.requests: list[Request] = []
 
@@ -110,7 +113,10 @@ class Gate:
         fault = self._choose_fault(method, path, _user(environ))
         time.sleep(settings.latency)
         answer: Iterable[bytes] = ()
-        if fault is None:
+        if fault is not None and fault.kind == "meet":
+            with suppress(threading.BrokenBarrierError):  # nobody else came
+                self._meetings[fault].wait(fault.seconds)
+        if fault is None or fault.kind == "meet":
             answer = self._forward(settings, environ, start_response)
         elif fault.kind == "lost":
             self._forward(settings, environ, lambda *_: None)
@@ -119,7 +125,7 @@ class Gate:
         with self._state:
             kind = "" if fault is None else fault.kind
             self.requests.append(Request(method, path, began, time.monotonic(), kind))
-        if fault is None:
+        if fault is None or fault.kind == "meet":
             return answer
         if fault.kind not in _ANSWERS:
             environ["werkzeug.socket"].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)

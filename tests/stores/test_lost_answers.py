@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from tests.stores.conftest import Place
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream, warehouse
+from tidemark.warehouse import sizes
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.errors import CommitFailed, StoreUnavailable
 
+SMALL = sizes.Tuning(sort_rows=100, group_rows=100)  # rows are sorted in chunks
 COMMIT = r"_delta_log/\d{20}\.json"
 
 
@@ -41,6 +44,29 @@ def test_without_a_look_at_the_log_the_load_fails(place: Place, monkeypatch: pyt
     place.server.set(Fault("lost", "PUT", COMMIT))
     with pytest.raises(CommitFailed, match="nothing was changed"):
         warehouse.load(None, place.uri, rows(0), "night-0", **how)
+
+
+@pytest.mark.parametrize("kind", ["lost", pytest.param("reset", marks=pytest.mark.slow)])
+def test_a_delete_that_gets_no_answer_is_made_again(
+    place: Place, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of old files, and of sorted chunks. Without a second try maintenance is stopped."""
+    how: dict[str, Any] = {"storage_options": place.options}
+    warehouse.create(None, place.uri, ["ms"], **HOW, **how)
+    place.server.set(Fault(kind, "POST", r"\?delete", times=2))
+    for number in range(3):
+        load = (rows(number), f"night-{number}")
+        warehouse.load(None, place.uri, *load, tuning=SMALL, **how)
+    assert sum(bool(request.fault) for request in place.server.requests()) == 2
+    place.server.set(Fault(kind, "POST", r"\?delete", times=3))
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "PATIENCE", replace(commits.PATIENCE, store_tries=1))
+        with pytest.raises(StoreUnavailable):
+            warehouse.maintain(None, place.uri, grace="0 s", **how)
+    assert sum(warehouse.maintain(None, place.uri, grace="0 s", **how).swept.values()) > 0
+    assert sum(bool(request.fault) for request in place.server.requests()) == 3
+    check(query.open(place.uri, place.options), map(rows, range(3)))
+    assert warehouse.verify(place.uri, **how).ok
 
 
 def test_a_store_that_never_takes_a_commit_is_an_error_that_says_what_happened(place: Place) -> None:

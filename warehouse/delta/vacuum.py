@@ -17,6 +17,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import retry_lost_races
+from tidemark.warehouse.delta.deletes import delete_file
 from tidemark.warehouse.delta.retention import RETENTION, expired, retention_interval, retention_us
 from tidemark.warehouse.delta.store import Store
 
@@ -64,7 +65,7 @@ def vacuum_table(store: Store, name: str, grace_us: int) -> VacuumResult:
         else:
             to_delete += sorted(unreferenced - removed)
     for path in to_delete:
-        filesystem.delete_file(f"{name}/{path}")
+        delete_file(filesystem, f"{name}/{path}")
     result.files = len(to_delete)
     table.create_checkpoint()
     table.cleanup_metadata()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidemark.warehouse.delta.deletes import delete_folder
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
@@ -46,7 +47,7 @@ class Attempt:
 
     def delete_chunks(self, projection: Projection[Any]) -> None:
         """Deletes the chunks after they were merged."""
-        self.chunk_store.filesystem().delete_dir(self._chunks_folder(projection))
+        delete_folder(self.chunk_store.filesystem(), self._chunks_folder(projection))
 
     @property
     def slice_rows(self) -> int:
