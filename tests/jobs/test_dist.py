@@ -23,7 +23,7 @@ from tidemark import query
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("tidemark", "warehouse", "stream", "query", "sketches", "jobs")  # folders of the tree
-BY_SPARK = {"pandas", "delta-spark"}  # what Spark imports, and what goes with Delta's jars
+BY_SPARK = {"pandas"}  # Spark imports it
 IN_THE_TREE = {"jobs/demo.py"}  # runs with the project's data, and with all that `make setup` brings
 
 
