@@ -23,7 +23,6 @@ from tidemark import query
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("tidemark", "warehouse", "stream", "query", "sketches", "jobs")  # folders of the tree
-BY_SPARK = {"pandas"}  # Spark imports it
 IN_THE_TREE = {"jobs/demo.py"}  # runs with the project's data, and with all that `make setup` brings
 
 
@@ -98,7 +97,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported(installed
     told = map(Requirement, metadata(installed.wheel).get_all("Requires-Dist", []))
     extras = {one.name for one in told} - needed
     assert undeclared(needed, extras) == set()
-    assert needed - BY_SPARK == needed & {top for name in modules() for top, _ in strangers(ROOT / name)}
+    assert needed == needed & {top for name in modules() for top, _ in strangers(ROOT / name)}
     # One that is forgotten is caught, also where it is an extra's.
     assert "sketches/hashing/key_digests.py imports xxhash" in undeclared(needed - {"xxhash"}, extras)
     assert any("imports numpy" in one for one in undeclared(needed - {"numpy"}, extras | {"numpy"}))

@@ -45,7 +45,7 @@ def test_every_call_that_uses_spark_refuses_an_older_one_and_changes_nothing(
     rows = spark.createDataFrame([(1.0,)], "x double")
     warehouse.create(spark, uri, ["x"], schema=rows)
     before = query.open(uri).info()
-    monkeypatch.setattr(type(spark), "version", "3.5.8")
+    monkeypatch.setattr(spark, "version", "3.5.8")
     calls: list[Callable[[], object]] = [
         lambda: warehouse.load(spark, uri, rows, "1"),
         lambda: warehouse.maintain(spark, uri),
