@@ -114,6 +114,13 @@ def test_what_is_tested_with_is_what_the_wheel_asks_for(installed: Installed) ->
     assert {one.name for one in required(installed.wheel)} <= set(listed)
 
 
+def test_the_page_on_clusters_names_the_packages_that_the_zip_needs(installed: Installed) -> None:
+    """With their versions; pyspark is the cluster's own."""
+    page = (ROOT / "docs" / "guides" / "clusters.md").read_text()
+    named = {str(Requirement(one)) for one in re.findall(r"`([a-z]+[<>]=[^`]+)`", page)}
+    assert named == {str(one) for one in required(installed.wheel) if one.name != "pyspark"}
+
+
 def ran(installed: Installed, folder: Path, *line: object) -> str:
     """A program of the environment, started where nothing of the tree is found."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK_"))}
