@@ -182,6 +182,10 @@ def _spark_scans(spark: SparkSession, store: Store) -> bool:
     events = store.spark_path(EVENTS)
     if not store.is_local and not has_file_system(spark, events):
         return False
+    # Asked first, because pyspark prints each statement that fails. Databricks sets the second alone.
+    settings = (spark.conf.get("spark.sql.extensions", ""), spark.conf.get("spark.sql.sources.default", ""))
+    if "delta" not in "".join(filter(None, settings)).lower():
+        return False
     try:
         return bool(spark.sql(f"SELECT * FROM delta.{quoted(events)}").columns)
     except Exception:  # noqa: BLE001  for whatever reason Spark cannot: its tasks can, and read the same rows
