@@ -15,7 +15,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast coverage hooks check types docs notebooks soak bench dist wheels clean
+.PHONY: help setup demo test test-fast coverage hooks check types docs notebooks soak matrix bench dist wheels clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ notebooks: $(READY) ## execute the notebooks of the documentation anew
 soak: $(CLASSES) ## hundreds of kills, thousands of damaged files, a stream from Kafka under mixed faults
 	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 TIDEMARK_SOAK_FLIPS=3000 .venv/bin/python -m pytest -s \
 		tests/crash/test_kills.py tests/crash/test_store.py tests/crash/test_flips.py tests/stream/test_kafka.py -k random
+
+matrix: $(READY) ## run the tests of Spark with each version of Spark that the wheel is for
+	@.venv/bin/python -m tests.versions
 
 bench: $(READY) ## measure against other engines on this machine
 	@.venv/bin/python -m bench

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from tidemark.jobs.spark.session import DELTA_PACKAGE
+
 TITLE = "# Benchmarks\n\nMade by `python -m bench`; each part is written anew when it is run.\n"
 PARTS = (
     "query",
@@ -132,8 +134,8 @@ def _sections(text: str) -> dict[str, str]:
 def machine() -> str:
     """When and on what this was measured."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    names = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow", "numpy", "numba", "datasketches")
-    packages = ", ".join(f"{name} {version(name)}" for name in names)
+    names = ("pyspark", "deltalake", "duckdb", "pyarrow", "numpy", "numba", "datasketches")
+    packages = ", ".join([f"{name} {version(name)}" for name in names] + [DELTA_PACKAGE.split(":", 1)[1]])
     return (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, {memory:.0f} GiB, {_processor()}, "
         f"{platform.system()}, Python {sys.version.split()[0]}; {packages}."

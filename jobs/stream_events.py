@@ -162,14 +162,21 @@ def _behind(progress: dict[str, Any]) -> str:
     return "unknown"
 
 
+def _read_delta(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
+    reader = spark.readStream.format("delta")
+    if given.max_per_batch:
+        reader = reader.option("maxFilesPerTrigger", given.max_per_batch)
+    try:
+        return reader.load(given.path)
+    except Exception as error:  # Java's own where Spark has no such source
+        raise as_input_error(error, given.path) from error
+
+
 def _read(spark: SparkSession, given: argparse.Namespace, options: Options) -> DataFrame:
     """The streaming DataFrame of the source, in the form that `stream.start` expects."""
     columns = given.columns.split(",") if given.columns else None
     if given.source == "delta":
-        reader = spark.readStream.format("delta")
-        if given.max_per_batch:
-            reader = reader.option("maxFilesPerTrigger", given.max_per_batch)
-        return reader.load(given.path)
+        return _read_delta(spark, given)
     if given.source == "kafka":
         reader = (
             spark.readStream.format("kafka")

@@ -6,7 +6,7 @@ Spark's reader converts it to columns. A record that the first check refuses nev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from deltalake import Schema
@@ -14,12 +14,11 @@ from deltalake import Schema
 from tidemark.stream.strict_text import StrictParser
 from tidemark.warehouse.columns.schema import ddl, delta_fields, quoted
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.execution.spark_versions import column_function
 from tidemark.warehouse.ingest.rejected import RECORD, RECORD_COLUMNS
 from tidemark.warehouse.settings.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import Column, DataFrame
 
 _CORRUPT = "_corrupt"
@@ -54,7 +53,7 @@ def parse(
     checked = records.select(
         F.col("value").alias("_raw"),
         *(F.col(name).alias(f"_{name}") for name in source_columns),
-        _reasons_of(strict)(F.col("value").cast("binary")).alias("_wrong"),
+        column_function(strict, pa.binary(), "string")(F.col("value").cast("binary")).alias("_wrong"),
     )
     # A line break at the end belongs to the producer's framing, not to the last field.
     text = F.regexp_replace(F.col("_raw").cast("string"), r"\r?\n\z", "")
@@ -75,18 +74,6 @@ def _strict_parser(
     kinds = [field.type for field in pa.schema(Schema(fields))]
     columns = tuple((name, kind, type_name) for (name, type_name), kind in zip(named, kinds, strict=True))
     return StrictParser(form, columns)
-
-
-def _reasons_of(strict: StrictParser) -> Callable[[Column], Column]:
-    """A Spark function from binary records to reasons, NULL for accepted records."""
-    from pyspark.sql.pandas.functions import arrow_udf
-
-    def reasons(batch: pa.Array) -> pa.Array:
-        return strict(batch)
-
-    untyped_udf: Any = arrow_udf  # its published types match no call
-    udf: Callable[[Column], Column] = untyped_udf(reasons, "string")
-    return udf
 
 
 def _reason(strict: StrictParser) -> Column:

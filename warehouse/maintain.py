@@ -99,6 +99,7 @@ def maintain(
     before anything is changed, if a path of a table leads out of the warehouse's folder.
     """
     store = Store.from_uri(uri, storage_options, tuning)
+    executor = executor_for(spark, store.tuning)
     options = read_options(store)
     grace_us = options.grace_us if grace is None else parse_grace(grace)
     report_progress = progress or (lambda _: None)
@@ -125,7 +126,7 @@ def maintain(
     for name in (LEDGER, STEPS, REJECTED):
         _sweep(store, name, grace_us, report)
     report_progress("events")
-    _compact_events(executor_for(spark, store.tuning), store, report)
+    _compact_events(executor, store, report)
     _sweep(store, EVENTS, grace_us, report)
     _LOG.info(
         "%s: maintained: %d files swept, %d ledger rows and %d marks expired, compacted: %s",

@@ -151,6 +151,10 @@ def check_in_range(counts: Mapping[str, int]) -> None:
 def as_input_error(error: Exception, path: str) -> Exception:
     """An InputError if Spark could not find or parse the input; otherwise the same error."""
     text = str(error)
+    if re.search(r"data source: `?delta\b", text):
+        from tidemark.jobs.spark.session import DELTA_REMEDY
+
+        return InputError(f"this Spark cannot read Delta tables: it has no jar of Delta's. {DELTA_REMEDY}")
     if isinstance(error, TidemarkError) or not _UNREADABLE.search(text):
         return error
     reason = next((line for line in text.splitlines() if _UNREADABLE.search(line)), text).strip()

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the JAVA_HOME for Spark 4.2. Usage: java_home.sh VENV
+# Prints the JAVA_HOME for Spark 4. Usage: java_home.sh VENV
 #
 # It selects the first Java of version 17 or 21 among $JAVA_HOME, the java on PATH, and the one that `make
 # setup` installed in VENV. Spark starts Java with --add-modules=jdk.incubator.vector, for linear algebra that
@@ -24,7 +24,7 @@ find_java() {
             return
         fi
     done
-    echo "Spark 4.2 needs Java 17 or 21, and neither JAVA_HOME nor PATH leads to one. Run 'make setup', which installs one." >&2
+    echo "Spark 4 needs Java 17 or 21, and neither JAVA_HOME nor PATH leads to one. Run 'make setup', which installs one." >&2
     return 1
 }
 

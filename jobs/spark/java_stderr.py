@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -43,14 +43,11 @@ class StartOutput:
 
 
 @contextmanager
-def hold_back(on_line: Callable[[str], None]) -> Iterator[StartOutput]:
-    """Holds back Java's standard error while the `with` block starts Java; an error in the block prints it.
-
-    on_line: called with each line that is held back.
-    """
+def hold_back() -> Iterator[StartOutput]:
+    """Holds back Java's standard error while the `with` block starts Java; an error there prints it."""
     source, sink = os.pipe()
     output = StartOutput(sink)
-    threading.Thread(target=_read, args=(source, output, on_line), daemon=True).start()
+    threading.Thread(target=_read, args=(source, output), daemon=True).start()
     try:
         yield output
         output.drop()
@@ -61,7 +58,7 @@ def hold_back(on_line: Callable[[str], None]) -> Iterator[StartOutput]:
         os.close(sink)
 
 
-def _read(source: int, output: StartOutput, on_line: Callable[[str], None]) -> None:
+def _read(source: int, output: StartOutput) -> None:
     with os.fdopen(source, "rb") as stderr:
         for line in stderr:
             if output.ended.is_set():
@@ -73,7 +70,6 @@ def _read(source: int, output: StartOutput, on_line: Callable[[str], None]) -> N
                 output.ended.set()
             else:
                 output.lines.append(line)
-                on_line(line.decode(errors="replace").rstrip())
 
 
 def _pass_on(text: bytes) -> None:

@@ -1,9 +1,9 @@
-"""Prepares the Spark of this environment: its Java, its Python, Delta's jars and the log level.
+"""Prepares the Spark of this environment: its Java, its Python, the log level, and Delta's jars.
 
 `make setup` runs it; users of the wheel run `python -m tidemark.jobs.spark.prepare_spark`. It writes:
 
-* pyspark/jars: Delta's jars, resolved once by Spark itself. The setting spark.jars.packages would resolve
-  them, and print so, at each start of a job, and `--packages` on a command line would replace the setting;
+* pyspark/jars: Delta's jars, resolved once by Spark itself. They are optional: Spark then reads Delta tables
+  that are inputs. The setting spark.jars.packages would resolve them, and print so, at each start of a job;
 * pyspark/conf/spark-env.sh: the Java and the Python to use, however Spark is started;
 * pyspark/conf/log4j2.properties: errors only;
 * bin/spark-submit of the environment: the script that comes with pyspark finds Spark through the python3 on
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyspark
 
-from tidemark.jobs.spark.session import spark_session
+from tidemark.jobs.spark.session import DELTA_PACKAGE, SessionError, spark_session
 
 SPARK_HOME = Path(pyspark.__file__).resolve().parent
 ENVIRONMENT = Path(sys.prefix)
@@ -30,6 +30,9 @@ SPARK_ENV = """\
 JAVA_HOME=$(sh {java_home} {environment}) || exit 1
 : "${{PYSPARK_PYTHON:={python}}}"
 """
+
+# Spark has these in its own version; without the exclusion they would be most of the download.
+ALREADY_IN_SPARK = "org.apache.hadoop:*,org.apache.parquet:*,org.apache.logging.log4j:*,org.slf4j:*"
 
 # The gateway's logger is listed because otherwise Spark sets its level itself and prints a message.
 LOG4J2 = """\
@@ -70,13 +73,22 @@ def main() -> None:
     submit.chmod(0o755)
     jars = SPARK_HOME / "jars"
     if not any(jars.glob("*delta-spark*.jar")):
-        add_missing(resolve_delta(ENVIRONMENT / "ivy"), jars)
+        try:
+            resolved = resolve_delta(ENVIRONMENT / "ivy")
+        except SessionError as error:
+            sys.exit(f"error: {error} All but Delta's jars is prepared.")
+        add_missing(resolved, jars)
 
 
 def resolve_delta(ivy: Path) -> list[Path]:
     """Lets Spark's resolver fetch Delta's jar and its dependencies into `ivy`; returns the jars."""
-    spark = spark_session("prepare", **{"spark.master": "local[1]", "spark.jars.ivy": str(ivy)})
-    spark.stop()
+    settings = {
+        "spark.master": "local[1]",
+        "spark.jars.ivy": str(ivy),
+        "spark.jars.packages": DELTA_PACKAGE,
+        "spark.jars.excludes": ALREADY_IN_SPARK,
+    }
+    spark_session("prepare", **settings).stop()
     return sorted((ivy / "jars").glob("*.jar"))
 
 

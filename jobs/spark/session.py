@@ -1,29 +1,27 @@
-"""Spark sessions that read and write Delta, for the jobs, the demo and the tests.
+"""Spark sessions for the jobs, the demo and the tests.
 
 Precedence of settings. Under spark-submit: its `--conf`, then the arguments of `spark_session`. Started from
 Python: the arguments of `spark_session`, then spark-defaults.conf. The defaults below always come last.
 
-Delta's jars must be on the class path when Spark's Java process starts. `make setup` puts them beside Spark's
-own (jobs/spark/prepare_spark.py). Otherwise a session started from Python lets Spark's resolver fetch them,
-once. Under spark-submit Java already runs and spark.jars.packages is no longer read: missing jars raise a
-SessionError that says which option to pass.
+Delta's jar is optional: tidemark reads and writes its tables itself. Where the jar is on the class path when
+Java starts, the session has Delta's extension and catalog. Then Spark can read Delta tables that are inputs,
+and scans `events` for the views. `make setup` puts the jar beside Spark's own (jobs/spark/prepare_spark.py).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import shlex
 import shutil
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.find_spark_home import _find_spark_home
@@ -32,26 +30,28 @@ from pyspark.sql import SparkSession
 
 from tidemark.jobs.spark.java_stderr import StartOutput, hold_back
 from tidemark.warehouse.errors import TidemarkError
+from tidemark.warehouse.execution.spark_versions import check_version
 
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-# Spark has these in its own version; without the exclusion they would be most of the download.
-ALREADY_IN_SPARK = "org.apache.hadoop:*,org.apache.parquet:*,org.apache.logging.log4j:*,org.slf4j:*"
+_SPARK = ".".join(pyspark.__version__.split(".")[:2])
+DELTA_PACKAGE = f"io.delta:delta-spark_{_SPARK}_2.13:4.4.0"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 JAVA_REMEDY = (
-    "Spark 4.2 needs Java 17 or 21: install one, set JAVA_HOME to its folder, or run `make setup`, "
+    "Spark 4 needs Java 17 or 21: install one, set JAVA_HOME to its folder, or run `make setup`, "
     "which installs one. Queries need no Java."
 )
 FETCH_REMEDY = (
     "Spark's resolver needs a Maven repository (spark.jars.repositories and spark.jars.ivySettings name "
     "others) and a folder that it may write (spark.jars.ivy)."
 )
+DELTA_REMEDY = (
+    f"Give spark-submit --packages {DELTA_PACKAGE}, or run `python -m tidemark.jobs.spark.prepare_spark` "
+    "once, which puts the jar beside Spark's own."
+)
 
 DEFAULTS = {
     "spark.master": "local[*]",
-    "spark.sql.extensions": DELTA_EXTENSION,
-    "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
     "spark.sql.session.timeZone": "UTC",
     # The default, INT96, has no statistics, so files and row groups could not be skipped by time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -62,6 +62,11 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
+}
+
+DELTA_DEFAULTS = {
+    "spark.sql.extensions": DELTA_EXTENSION,
+    "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
 }
 
 LOCAL_DEFAULTS = {
@@ -85,25 +90,27 @@ NEEDED_AT_START = (
 
 
 class SessionError(TidemarkError, RuntimeError):
-    """Spark did not start, or runs without Delta."""
+    """Spark did not start."""
 
 
 def spark_session(app_name: str, **conf: str) -> SparkSession:
-    """Returns the active session unchanged, or starts one with Delta.
+    """Returns the active session unchanged, or starts one, with Delta if its jar is there.
 
     conf: settings by their full names, `**{"spark.master": "local[2]"}`. They override the defaults, but not
-    the options of spark-submit. Raises SessionError if Java does not start or Spark runs without Delta.
+    the options of spark-submit. Raises SessionError if Java does not start, and InputError if this Spark is
+    too old.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    check_version(pyspark.__version__)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Without these two, Spark treats a start from Python as a shell and sets both itself.
     conf = {"spark.app.name": app_name, "spark.ui.showConsoleProgress": "false", **conf}
-    with hold_back(_announce_fetch) as output:
+    with hold_back() as output:
         user = _start_java(conf, output)
         explicit = {**conf, **user} if "PYSPARK_GATEWAY_PORT" in os.environ else {**user, **conf}
-        settings = {**DEFAULTS, **explicit}
+        settings = {**DEFAULTS, **(DELTA_DEFAULTS if _has_delta() else {}), **explicit}
         if settings["spark.master"].startswith("local"):
             settings = {**LOCAL_DEFAULTS, **settings}
         builder: SparkSession.Builder = SparkSession.builder
@@ -146,8 +153,6 @@ def _start_java(conf: dict[str, str], output: StartOutput) -> dict[str, str]:
     for name, value in conf.items():
         if name.startswith(NEEDED_AT_START):
             launch.set(name, value)
-    if not _has_delta_jar():
-        _request_delta(launch)
     # The user's settings can be read only when Java runs, and pyspark has no public call to start it.
     try:
         with _defer_control_c():
@@ -158,14 +163,8 @@ def _start_java(conf: dict[str, str], output: StartOutput) -> dict[str, str]:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         if "MavenUtils" in output.show():
-            raise SessionError(f"{DELTA_PACKAGE} could not be fetched, see above. {FETCH_REMEDY}") from None
+            raise SessionError(f"Spark could not fetch packages, see above. {FETCH_REMEDY}") from None
         raise SessionError(f"Spark's Java process did not start, see above. {JAVA_REMEDY}") from None
-    java = SparkContext._jvm  # noqa: SLF001
-    if java is None or not java.org.apache.spark.util.Utils.classIsLoadable(DELTA_EXTENSION):
-        raise SessionError(
-            f"Spark was started without Delta Lake: {DELTA_EXTENSION} is not on its class path. "
-            f"Use the spark-submit of an environment made by `make setup`, or pass --packages {DELTA_PACKAGE}"
-        )
     return dict(SparkConf().getAll())
 
 
@@ -185,27 +184,7 @@ def _defer_control_c() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _request_delta(launch: SparkConf) -> None:
-    """Adds Delta to the packages that Java starts with, in addition to those that the user names."""
-    wanted = {"spark.jars.packages": DELTA_PACKAGE, "spark.jars.excludes": ALREADY_IN_SPARK}
-    for name, value in wanted.items():
-        launch.set(name, ",".join(filter(None, [value, launch.get(name, "")])))
-    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    if "delta-spark" not in arguments:  # packages on a command line replace those of a setting
-        prefixes = ("--packages=", "--conf=spark.jars.packages=", "spark.jars.packages=")
-        words = [
-            f"{word},{DELTA_PACKAGE}" if previous == "--packages" or word.startswith(prefixes) else word
-            for previous, word in pairwise(["", *shlex.split(arguments)])
-        ]
-        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(words or ["pyspark-shell"])
-
-
-def _announce_fetch(line: str) -> None:
-    """Prints a message if the resolver's line names a cache folder without Delta: the download is slow."""
-    _, matched, folder = line.partition("The jars for the packages stored in: ")
-    if matched and not Path(folder, "{}_{}-{}.jar".format(*DELTA_PACKAGE.split(":"))).exists():
-        print(f"Fetching {DELTA_PACKAGE} for Spark, once.", file=sys.stderr, flush=True)
-
-
-def _has_delta_jar() -> bool:
-    return any((Path(_find_spark_home()) / "jars").glob("*delta-spark*.jar"))
+def _has_delta() -> bool:
+    """Whether Delta's classes are on the class path of Java."""
+    java: Any = SparkContext._jvm  # noqa: SLF001
+    return bool(java.org.apache.spark.util.Utils.classIsLoadable(DELTA_EXTENSION))

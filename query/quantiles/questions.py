@@ -141,7 +141,7 @@ def is_sequence(argument: Any) -> bool:
     """Whether the argument holds several values: it is iterable, but not text, bytes or a 0-d array."""
     return (
         isinstance(argument, Iterable)
-        and not isinstance(argument, (str, bytes))
+        and not isinstance(argument, (str, bytes, bytearray, memoryview))
         and getattr(argument, "ndim", 1) > 0
     )
 

@@ -27,6 +27,7 @@ from tidemark.warehouse.columns.schema import ddl, quoted
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.execution.hadoop import has_file_system
+from tidemark.warehouse.execution.spark_versions import arrow_table_function, check_version
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import (
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTINGS = "spark.tidemark."
-# Of a view on a store for which Spark has no file system. Without a number Spark merges small partitions.
+# Of a view that is read by tasks. Without a number Spark merges small partitions.
 _READ_TASKS = 16
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -59,9 +60,9 @@ def register_views(
     uri: the warehouse. Without it all warehouses of the session's settings spark.tidemark.NAME are
         registered.
     name: an identifier; by default the name of the folder.
-    storage_options: what the workers open the warehouse with, see `query.open`. On a store for which Spark
-        has a file system (s3a ...), Spark reads `events` itself, with its own settings; else its tasks
-        read it with these options.
+    storage_options: what the workers open the warehouse with, see `query.open`. Where Spark has Delta's
+        jar, and a file system for the store (s3a ...), Spark reads `events` itself, with its own settings;
+        else its tasks read it with these options.
 
     Returns the names of the warehouses. Registering a name again replaces its functions and views.
 
@@ -114,6 +115,7 @@ def name_of(uri: str | os.PathLike[str], name: str | None = None) -> str:
 
 def register_functions(spark: SparkSession, name: str, store: Store) -> list[str]:
     """Registers the functions, without views, in the session; returns their names."""
+    check_version(spark.version)
     options, address = _describe(spark, store)
     defined = _functions(options, by_tasks=not _spark_scans(spark, store))
     functions = {f"{name}_{suffix}": definition for suffix, definition in defined.items()}
@@ -176,8 +178,18 @@ def views(spark: SparkSession, name: str, store: Store) -> dict[str, str]:
 
 
 def _spark_scans(spark: SparkSession, store: Store) -> bool:
-    """Whether Spark itself can read `events`."""
-    return store.is_local or has_file_system(spark, store.spark_path(EVENTS))
+    """Whether Spark itself can read `events`: it has a file system for the address, and Delta."""
+    events = store.spark_path(EVENTS)
+    if not store.is_local and not has_file_system(spark, events):
+        return False
+    # Asked first, because pyspark prints each statement that fails. Databricks sets the second alone.
+    settings = (spark.conf.get("spark.sql.extensions", ""), spark.conf.get("spark.sql.sources.default", ""))
+    if "delta" not in "".join(filter(None, settings)).lower():
+        return False
+    try:
+        return bool(spark.sql(f"SELECT * FROM delta.{quoted(events)}").columns)
+    except Exception:  # noqa: BLE001  for whatever reason Spark cannot: its tasks can, and read the same rows
+        return False
 
 
 def _scanned_by_spark(name: str, store: Store) -> dict[str, str]:
@@ -202,7 +214,7 @@ def table_function(address: tuple[Any, ...], function: str, bound: tuple[Any, ..
     The function "rows" takes arguments of the caller, too. "live" yields Arrow batches, and so does "read",
     which takes a table.
     """
-    from pyspark.sql.functions import arrow_udtf, udtf
+    from pyspark.sql.functions import udtf
 
     missing = (
         "tidemark cannot be imported by Spark's Python workers. Install it in their environment, or give "
@@ -225,7 +237,7 @@ def table_function(address: tuple[Any, ...], function: str, bound: tuple[Any, ..
             yield from rows(*table)
 
     if function in ("live", "read"):
-        return arrow_udtf(SystemTableFunction, returnType=columns)
+        return arrow_table_function(SystemTableFunction, columns)
     # Without Arrow: a call has few rows, which are faster without the conversion.
     return udtf(
         AnswerFunction if function == "rows" else SystemTableFunction, returnType=columns, useArrow=False

@@ -20,10 +20,14 @@ from tests.warehouse.limits import no_bytes
 from tidemark import query, stream, warehouse
 from tidemark.jobs import load_batch, stream_events
 from tidemark.jobs.cli import main
+from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark import session
+from tidemark.warehouse.execution.spark_versions import check_version
 
 SECTIONS = re.compile(r"^### (.+?)\n\n```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 QUOTED: dict[str, str] = dict(SECTIONS.findall((DOCS / "troubleshooting.md").read_text()))
+
+NO_DELTA = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure the provider name ..."
 
 Names = dict[str, Any]
 PROVOKED: dict[str, Callable[[Names], object]] = {
@@ -49,9 +53,10 @@ PROVOKED: dict[str, Callable[[Names], object]] = {
     "Not a measure": lambda at: warehouse.create(at["spark"], "new", "origin", schema=at["flights"]),
     "No such input": lambda _: load_batch.main(["-w", "flights", "--input", "2001.csv", "--batch", "x"]),
     "A batch without a name": lambda _: load_batch.main(["-w", "flights", "--input", "docs/data"]),
-    "Spark without Delta": lambda _: _told_by(session.__file__, "Spark was started", vars(session)),
-    "Jars that cannot be fetched": lambda _: _told_by(
-        session.__file__, "{DELTA_PACKAGE} could", vars(session)
+    "A Spark that is too old": lambda _: check_version("3.5.8"),
+    "Spark without Delta": lambda _: str(as_input_error(Exception(NO_DELTA), "table")),
+    "Packages that cannot be fetched": lambda _: _told_by(
+        session.__file__, "Spark could not fetch", vars(session)
     ),
     "No Kafka source": lambda _: stream_events.main(
         ["-w", "flights", "--source", "kafka", "--bootstrap", "localhost:9", "--topic", "flights"]

@@ -39,12 +39,18 @@ def install(folder: Path) -> Installed:
     """
     sdist, wheel, zipped = dist.build(folder / "dist")
     venv = folder / "venv"
-    _run(sys.executable, "-m", "venv", "--without-pip", venv)
-    (site,) = venv.glob("lib/python3*/site-packages")
-    pip = [sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "--disable-pip-version-check"]
+    python = bare(venv)
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
     _run(*pip, "install", "-q", "--no-deps", "--no-index", wheel)
-    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return Installed(sdist, wheel, zipped, venv)
+
+
+def bare(folder: Path) -> Path:
+    """The Python of an environment that has the other packages, and not tidemark."""
+    _run(sys.executable, "-m", "venv", "--without-pip", folder)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "python"
 
 
 def metadata(wheel: Path) -> Message:

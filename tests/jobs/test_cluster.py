@@ -1,11 +1,19 @@
-"""A load on a cluster of two workers, with the code from the zip alone, answers as a local load does."""
+"""On a cluster of two workers, with the code from the zip and the warehouse in an object store.
+
+The lines are those of the guide. The answers are those of a local warehouse of the same rows, and of the
+sorted rows themselves.
+"""
 
 from __future__ import annotations
 
 import json
-import shutil
+import math
+import re
+import shlex
 import subprocess
-import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,91 +21,159 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.jobs.cluster import cluster, submit
-from tests.jobs.conftest import FLIGHTS
-from tests.jobs.installed import Installed
+from tests.crash.processes import kill
+from tests.docs.pages import DOCS, blocks
+from tests.jobs.cluster import Cluster, cluster, succeeded, wait_for
+from tests.jobs.conftest import FLIGHTS, ROOT
+from tests.jobs.installed import Installed, bare
+from tests.stores.server import Server, running
 from tests.warehouse.disk import rows_of
-from tidemark import query, warehouse
+from tidemark import query, stream, warehouse
 from tidemark.jobs import load_batch
 
-OPTIONS = ["--measure", "delay", "--time", "time", "--eps", "0.01", "--kappa", "2"]
+pytestmark = pytest.mark.spark
 
-# The job, and where its code came from in the driver and in the tasks of both workers.
-ENTRY = """
-import json, os, sys
+_, EXPORT, *LINES = (
+    next(block.text for block in blocks(DOCS / "guides" / "clusters.md") if block.kind == "shell")
+    .replace("\\\n", "")
+    .splitlines()
+)
+JANUARY, FEBRUARY, STREAM, FROM_STREAM, MAINTAIN = LINES
+KAPPA = 2
+PARQUET = re.compile(r"/killed/events/.*\.parquet")
+
+# Where the code comes from in the driver and in the tasks of both workers.
+WHERE = """
+import json, os, sys, time
 from tidemark.jobs import load_batch
-code = load_batch.main(sys.argv[2:])
 from tidemark.jobs.spark.session import spark_session
 spark = spark_session("where")
 def where(_):
-    import time
     from tidemark import warehouse
     time.sleep(0.5)
     return [(os.environ.get("SPARK_EXECUTOR_ID") or os.getcwd(), warehouse.__file__)]
 tasks = spark.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect()
-json.dump({"driver": load_batch.__file__, "tasks": tasks}, open(sys.argv[1], "w"))
-sys.exit(code)
+print(json.dumps({"driver": load_batch.__file__, "tasks": tasks}))
 """
 
 
-def bare(installed: Installed, folder: Path) -> Path:
-    """An environment like the installed one, without tidemark: only the zip can bring it."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    (theirs,) = installed.folder.glob("lib/python3*/site-packages/others.pth")
-    (site,) = folder.glob("lib/python3*/site-packages")
-    shutil.copy(theirs, site)
-    return folder / "bin" / "python"
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with running() as started:
+        yield started
 
 
-@pytest.mark.usefixtures("spark")
-def test_two_workers_load_from_the_zip_as_a_local_load_does(installed: Installed, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def place(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A running cluster; in its folder are the zip, the jobs and the inputs of the guide's lines."""
+    folder = tmp_path_factory.mktemp("cluster")
+    python = bare(folder / "bare")
+    probe = [str(python), "-c", "from tidemark import warehouse"]
+    assert subprocess.run(probe, cwd=folder, env={}, capture_output=True, check=False).returncode != 0
+    (folder / "dist").symlink_to(installed.zipped.parent)
+    (folder / "jobs").symlink_to(ROOT / "jobs")
+    data = folder / "data"
+    (data / "incoming").mkdir(parents=True)
+    pq.write_table(month(1), data / "january.parquet")
+    pq.write_table(month(2), data / "february.parquet")
+    for i in range(2):
+        rows = month(3).slice(i * 1000, 1000)
+        (data / "incoming" / f"{i}.json").write_text(as_lines(rows))
+    with cluster(folder / "spark", 2, python) as started:
+        yield started
+
+
+def month(number: int) -> pa.Table:
     rows = pq.read_table(FLIGHTS)
-    pq.write_table(_repeated(rows), tmp_path / "in.parquet")
-    python = bare(installed, tmp_path / "bare")
-    probe = subprocess.run(
-        [python, "-c", "from tidemark import warehouse"],
-        cwd=tmp_path,
-        env={},
-        capture_output=True,
-        check=False,
+    return rows.filter(pc.equal(pc.month(rows.column("time")), number))
+
+
+def as_lines(rows: pa.Table) -> str:
+    """JSON lines."""
+    return "".join(
+        json.dumps({**row, "time": f"{row['time'].replace(tzinfo=None).isoformat()}Z"}) + "\n"
+        for row in rows.to_pylist()
     )
-    assert probe.returncode != 0
-    (tmp_path / "entry.py").write_text(ENTRY)
-    job = ["--input", tmp_path / "in.parquet", "--batch", "b", "--batch-every", "45 days", *OPTIONS]
-    conf = ["--conf", "spark.executor.memory=512m", "--conf", "spark.sql.shuffle.partitions=2"]
-    told = tmp_path / "told.json"
-    with cluster(tmp_path / "cluster", workers=2) as address:
-        line = [
-            *conf,
-            "--py-files",
-            installed.zipped,
-            tmp_path / "entry.py",
-            told,
-            "--warehouse",
-            tmp_path / "far",
-        ]
-        done = submit(address, python, *line, *job)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count(": loaded") == 2
-    where = json.loads(told.read_text())
-    files = [where["driver"], *(file for _, file in where["tasks"])]
-    assert all(f"{installed.zipped.name}/" in file for file in files), files
-    assert len({worker for worker, _ in where["tasks"]}) == 2
-    assert load_batch.main(list(map(str, ["--warehouse", tmp_path / "near", *job]))) == 0
-    far, near = query.open(tmp_path / "far"), query.open(tmp_path / "near")
-    assert warehouse.verify(tmp_path / "far").ok
+
+
+def here(line: str, place: Cluster, uri: str = "s3://warehouses/flights") -> str:
+    """A line of the guide, for this cluster and this folder."""
+    line = line.replace("spark://master:7077", place.address).replace("s3://warehouses/flights", uri)
+    for name in ("dist/", "jobs/", "/data/"):
+        line = line.replace(f" {name}", f" {place.folder.parent}/{name.strip('/')}/")
+    return line
+
+
+def locally(line: str) -> None:
+    """A line that loads, by the local engine of this process."""
+    assert load_batch.main([*shlex.split(line.split("load_batch.py")[1]), "--engine", "local"]) == 0
+
+
+def check(wh: query.Warehouse, rows: pa.Table) -> None:
+    """AssertionError unless the warehouse has exactly these rows, by its exact answers."""
+    delays = sorted(rows.column("delay").drop_null().to_pylist())
+    for phi in (0.01, 0.5, 0.99):
+        answer = wh.quantile(phi, mode="exact")
+        assert (answer.N, answer.value) == (len(delays), delays[math.ceil(phi * len(delays)) - 1])
+    for origin, count in Counter(rows.column("origin").to_pylist()).most_common(20):
+        assert wh.frequency(origin, mode="exact").count == count
+
+
+def test_the_code_is_of_the_zip_in_the_driver_and_on_both_workers(place: Cluster) -> None:
+    (place.folder / "where.py").write_text(WHERE)
+    said = json.loads(place.run(here(JANUARY.split(" jobs/")[0], place) + " where.py"))
+    files = [said["driver"], *(file for _, file in said["tasks"])]
+    assert all(".zip/tidemark/" in file for file in files), files
+    assert len({worker for worker, _ in said["tasks"]}) == 2
+
+
+def test_the_lines_of_the_guide_answer_as_a_local_warehouse_does(
+    place: Cluster, server: Server, tmp_path: Path
+) -> None:
+    """Several loads, so that a level overflows; a stream; a load of what streamed; maintenance."""
+    server.set()
+    for line in LINES:
+        place.run(here(line, place), **server.options)
+    january, february, march = month(1), month(2), month(3).slice(0, 2000)
+    far = query.open("s3://warehouses/flights", server.options)
+    check(far, pa.concat_tables([january, february, march]))
+    assert warehouse.verify("s3://warehouses/flights", storage_options=server.options).ok
+
+    near_uri = tmp_path / "near"
+    for line in (JANUARY, FEBRUARY):
+        locally(here(line, place, str(near_uri)))
+    stream.append(None, near_uri, march, source="incoming", batch=0)
+    warehouse.load(None, near_uri)
+    near = query.open(near_uri)
     phis = [i / 100 for i in range(101)]
     for last in (None, "14d"):
-        assert _values(far, phis, last) == _values(near, phis, last)
-    assert rows_of(tmp_path / "far", "steps").num_rows == rows_of(tmp_path / "near", "steps").num_rows
+        answers = [wh.quantile(phis, last=last) for wh in (far, near)]
+        values = [[(one.N, one.value, one.error_bound) for one in each] for each in answers]
+        assert values[0] == values[1]
+    steps = rows_of(near_uri, "steps").num_rows
+    assert far.info()["steps"] == near.info()["steps"]
+    assert steps > KAPPA + 1, "no level has overflowed"
 
 
-def _values(wh: query.Warehouse, phis: list[float], last: str | None) -> list[object]:
-    answers = wh.quantile(phis, last=last)
-    return [answers[0].N, *((one.value, one.error_bound) for one in answers)]
-
-
-def _repeated(rows: pa.Table) -> pa.Table:
-    """The flights three times, so that each worker has a share."""
-    more = [rows.set_column(1, "delay", pc.add(rows.column("delay"), shift)) for shift in (0, 1, 2)]
-    return pa.concat_tables(more).cast(rows.schema)
+def test_a_worker_that_is_killed_in_the_middle_of_a_load_costs_no_row_and_counts_none_twice(
+    place: Cluster, server: Server
+) -> None:
+    """The worker and its executor are gone; the other one does their work."""
+    uri = "s3://warehouses/killed"
+    server.set(latency=0.05)
+    loading = place.start(here(JANUARY, place, uri), **server.options)
+    while not [one for one in server.requests() if one.method == "PUT" and PARQUET.search(one.path)]:
+        assert loading.poll() is None, succeeded(loading)
+        time.sleep(0.1)
+    kill(place.workers[0])
+    assert loading.poll() is None, "it was over before"
+    server.set()
+    loading.communicate(timeout=240)
+    if loading.returncode:
+        place.run(here(JANUARY, place, uri), **server.options)
+    wait_for(place.folder / "master" / "log", "Removing worker")
+    wh = query.open(uri, server.options)
+    check(wh, month(1))
+    assert warehouse.verify(uri, storage_options=server.options).ok
+    again = warehouse.load(None, uri, month(1), "2001-01", storage_options=server.options)
+    assert (again.outcome, wh.info()["steps"]) == ("known", 1)

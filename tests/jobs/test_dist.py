@@ -23,7 +23,6 @@ from tidemark import query
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("tidemark", "warehouse", "stream", "query", "sketches", "jobs")  # folders of the tree
-BY_SPARK = {"pandas", "delta-spark"}  # what Spark imports, and what goes with Delta's jars
 IN_THE_TREE = {"jobs/demo.py"}  # runs with the project's data, and with all that `make setup` brings
 
 
@@ -98,7 +97,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported(installed
     told = map(Requirement, metadata(installed.wheel).get_all("Requires-Dist", []))
     extras = {one.name for one in told} - needed
     assert undeclared(needed, extras) == set()
-    assert needed - BY_SPARK == needed & {top for name in modules() for top, _ in strangers(ROOT / name)}
+    assert needed == needed & {top for name in modules() for top, _ in strangers(ROOT / name)}
     # One that is forgotten is caught, also where it is an extra's.
     assert "sketches/hashing/key_digests.py imports xxhash" in undeclared(needed - {"xxhash"}, extras)
     assert any("imports numpy" in one for one in undeclared(needed - {"numpy"}, extras | {"numpy"}))
@@ -113,6 +112,13 @@ def test_what_is_tested_with_is_what_the_wheel_asks_for(installed: Installed) ->
         assert one.specifier.contains(pins[one.name]), one
     listed = re.findall(r"^([a-z][a-z0-9-]*)", (ROOT / "requirements.in").read_text(), re.MULTILINE)
     assert {one.name for one in required(installed.wheel)} <= set(listed)
+
+
+def test_the_page_on_clusters_names_the_packages_that_the_zip_needs(installed: Installed) -> None:
+    """With their versions; pyspark is the cluster's own."""
+    page = (ROOT / "docs" / "guides" / "clusters.md").read_text()
+    named = {str(Requirement(one)) for one in re.findall(r"`([a-z]+[<>]=[^`]+)`", page)}
+    assert named == {str(one) for one in required(installed.wheel) if one.name != "pyspark"}
 
 
 def ran(installed: Installed, folder: Path, *line: object) -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkConf
 
-from tidemark.jobs.spark import session
 from tidemark.jobs.spark.java_stderr import StartOutput, hold_back
 from tidemark.jobs.spark.session import SessionError
 
@@ -58,11 +56,9 @@ def java() -> Iterator[Java]:
 
 def check_a_start(holding: Any, java: Java, capfd: pytest.CaptureFixture[str]) -> None:
     """It says nothing, and all that is said after it is there."""
-    heard: list[str] = []
-    with holding(heard.append) as said:
+    with holding() as said:
         java.start(said)
     assert capfd.readouterr().err == ""
-    assert heard == [f"noise {i}" for i in range(1, COUNT + 1)]
     java.end()
     assert capfd.readouterr().err == ERRORS
 
@@ -72,7 +68,7 @@ def test_a_start_is_quiet_and_errors_after_it_are_told(java: Java, capfd: pytest
 
 
 def fails(java: Java, error: BaseException) -> None:
-    with hold_back(lambda _: None) as said:
+    with hold_back() as said:
         java.start(said)
         if isinstance(error, SessionError):
             assert said.show() == NOISE
@@ -102,15 +98,13 @@ def test_a_start_that_shows_or_swallows_what_is_said_is_caught(
     """As pyspark starts Java, with this process's standard error; and with a file that nobody reads."""
 
     @contextmanager
-    def shown(_: object) -> Iterator[StartOutput]:
+    def shown() -> Iterator[StartOutput]:
         yield StartOutput(2)
 
     @contextmanager
-    def swallowed(hear: Callable[[str], None]) -> Iterator[StartOutput]:
+    def swallowed() -> Iterator[StartOutput]:
         with Path(os.devnull).open("wb") as nobody:
             yield StartOutput(nobody.fileno())
-        for i in range(1, COUNT + 1):
-            hear(f"noise {i}")
 
     with pytest.raises(AssertionError, match="noise 1"):
         check_a_start(shown, java, capfd)
@@ -118,39 +112,3 @@ def test_a_start_that_shows_or_swallows_what_is_said_is_caught(
     capfd.readouterr()
     with pytest.raises(AssertionError, match="an error"):
         check_a_start(swallowed, java, capfd)
-
-
-STORED = "The jars for the packages stored in: {}"
-
-
-def test_only_a_first_fetch_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for line in ("found io.delta#delta-storage;4.4.0 in central", STORED.format(tmp_path)):
-        session._announce_fetch(line)
-    assert capsys.readouterr().err == f"Fetching {session.DELTA_PACKAGE} for Spark, once.\n"
-    (tmp_path / "io.delta_delta-spark_4.2_2.13-4.4.0.jar").touch()
-    session._announce_fetch(STORED.format(tmp_path))
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("typed", "becomes"),
-    [
-        ("", "pyspark-shell"),
-        ("--master local[1] pyspark-shell", "--master 'local[1]' pyspark-shell"),
-        ("--packages a:b:1 pyspark-shell", "--packages a:b:1,DELTA pyspark-shell"),
-        ("--packages=a:b:1 pyspark-shell", "--packages=a:b:1,DELTA pyspark-shell"),
-        ("--conf spark.jars.packages=a:b:1 --name x", "--conf spark.jars.packages=a:b:1,DELTA --name x"),
-        ("--conf=spark.jars.packages=a:b:1", "--conf=spark.jars.packages=a:b:1,DELTA"),
-        ("--packages a:b:1,io.delta:delta-spark_2.13:9", "--packages a:b:1,io.delta:delta-spark_2.13:9"),
-    ],
-)
-def test_packages_of_the_command_line_do_not_put_deltas_aside(
-    typed: str, becomes: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", typed)
-    for _ in range(2):  # a second session of the process finds what the first has left
-        launch = SparkConf(loadDefaults=False).set("spark.jars.packages", "c:d:2")
-        session._request_delta(launch)
-        assert launch.get("spark.jars.packages") == f"{session.DELTA_PACKAGE},c:d:2"
-        found = os.environ["PYSPARK_SUBMIT_ARGS"]
-        assert found == becomes.replace("DELTA", session.DELTA_PACKAGE)

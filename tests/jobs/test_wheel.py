@@ -24,7 +24,7 @@ from tests.docs.pages import DOCS, VERSION, Block, blocks, is_shown
 from tests.java import SHORT_LIVED, java_home
 from tests.jobs.conftest import FLIGHTS
 from tests.jobs.installed import Installed, required
-from tidemark.jobs.spark.session import DELTA_PACKAGE, FETCH_REMEDY
+from tidemark.jobs.spark.session import DELTA_REMEDY, FETCH_REMEDY
 
 pytestmark = pytest.mark.spark
 
@@ -234,23 +234,32 @@ NOWHERE = """
 """
 
 
-def test_jars_that_cannot_be_fetched_are_told_with_what_the_resolver_said(alone: Place) -> None:
+def test_packages_that_cannot_be_fetched_are_told_with_what_the_resolver_said(alone: Place) -> None:
     (alone.folder / "nowhere.xml").write_text(NOWHERE)
-    elsewhere = "--conf spark.jars.ivySettings=nowhere.xml pyspark-shell"
+    elsewhere = "--packages of:nobody:1 --conf spark.jars.ivySettings=nowhere.xml pyspark-shell"
     done = alone.activated(LOAD, PYSPARK_SUBMIT_ARGS=elsewhere)
     assert done.returncode == 1
     assert "unresolved dependency" in done.stderr
-    words = f"error: {DELTA_PACKAGE} could not be fetched, see above. {FETCH_REMEDY}"
+    words = f"error: Spark could not fetch packages, see above. {FETCH_REMEDY}"
     assert done.stderr.splitlines()[-1] == words
     assert not (alone.folder / "nightly").exists()
 
 
-def test_the_first_load_says_in_a_line_that_it_fetches(
+def test_the_first_load_fetches_nothing_and_is_quiet(
     alone: Place, first_load: subprocess.CompletedProcess[str]
 ) -> None:
     assert is_shown(below(LOAD), said(first_load))
-    assert first_load.stderr == f"Fetching {DELTA_PACKAGE} for Spark, once.\n"
+    assert first_load.stderr == ""
     assert not list((alone.folder / "home").iterdir())
+    assert not list((alone.folder / "java").rglob("*.jar"))
+
+
+def test_a_delta_table_as_input_is_refused_with_what_to_do(loaded: Place) -> None:
+    words = f"this Spark cannot read Delta tables: it has no jar of Delta's. {DELTA_REMEDY}"
+    done = loaded.activated("tidemark load -w nightly --input nightly/events --batch x")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {words}\n")
+    done = loaded.activated("tidemark stream -w nightly --source delta --path nightly/events --once")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {words}\n")
 
 
 ALL_FORMATS = """

@@ -122,7 +122,7 @@ def test_groups_and_windows_are_asked_for_by_name(ask: Callable[[str], list[Row]
         both = [*BOTH.where(origin="ATL").rows, *BOTH.where(origin="ORD").rows]
         truth = Rows([row for row in both if str(row["time"].date()) == day.day]).oracle()
         assert (day.value, day.rows) == (truth.quantile(0.5), truth.n)
-    scanned = ask("SELECT * FROM flights_rank(0, where => 'destination LIKE ''S%'' AND distance > 500')")
+    scanned = ask("SELECT * FROM flights_rank(0, where => \"destination LIKE 'S%' AND distance > 500\")")
     rows = Rows(
         [row for row in BOTH.rows if (row["destination"] or "").startswith("S") and row["distance"] > 500]
     )

@@ -137,6 +137,13 @@ def test_points_and_keys_are_taken_in_their_own_types(spark: SparkSession) -> No
     assert (bytes(key.value), key["count"]) == (b"\x00\xff\x01", 15)
 
 
+def test_a_binary_key_may_be_given_as_any_bytes(uri: Path) -> None:
+    """Spark 4.0 hands it over as a bytearray."""
+    wh = query.open(uri)
+    for kind in (bytes, bytearray, memoryview):
+        assert wh.frequency(kind(b"\x00\xff\x01"), mode="exact").count == 15
+
+
 KINDS = [
     "byte",
     "short",

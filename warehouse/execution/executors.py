@@ -23,6 +23,7 @@ from deltalake import Field
 from tidemark.warehouse.columns.schema import delta_fields, quoted
 from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, arrow_rows
+from tidemark.warehouse.execution.spark_versions import check_version
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 if TYPE_CHECKING:
@@ -70,8 +71,11 @@ class Executor(Protocol):
 
 
 def executor_for(spark: SparkSession | None, tuning: Tuning = DEFAULT) -> Executor:
-    """A Spark executor for a session, a local one for None."""
-    return LocalExecutor(tuning) if spark is None else SparkExecutor(spark)
+    """A Spark executor for a session, a local one for None; InputError for a Spark that is too old."""
+    if spark is None:
+        return LocalExecutor(tuning)
+    check_version(spark.version)
+    return SparkExecutor(spark)
 
 
 @dataclass(frozen=True, slots=True)
