@@ -51,9 +51,9 @@ class OpenedTable:
         self.checked, before = time.monotonic(), self.version
         if self.table is None:
             self.table = tables.open_table(self.store, self.name) if self._exists() else None
-        elif self._may_be_newer():
+        elif self._may_be_newer(before + 1):
             self.table.update_incremental()
-            self.listed = time.monotonic()
+            self.listed = self.checked
         return self.version != before
 
     def catch_up(self) -> Rounds[bool]:
@@ -79,15 +79,15 @@ class OpenedTable:
         # A warehouse that was created without a schema gets its runs tables with the first batch.
         return self.name in _ALWAYS_THERE or tables.exists(self.store, self.name)
 
-    def _may_be_newer(self) -> bool:
-        """Whether there may be a newer version.
+    def _may_be_newer(self, version: int) -> bool:
+        """Whether there may be a newer version, `version` or a later one.
 
         This looks only for the file of the next commit, which is far cheaper than listing the log. The log is
         listed once _LISTING_SECONDS have passed since the last time.
         """
-        if time.monotonic() - self.listed > _LISTING_SECONDS:
+        if self.checked - self.listed > _LISTING_SECONDS:
             return True
-        commit = f"{self.store.table(self.name)}/_delta_log/{self.version + 1:020d}.json"
+        commit = f"{self.store.table(self.name)}/_delta_log/{version:020d}.json"
         return os.path.exists(commit)  # noqa: PTH110  pathlib's exists takes longer than the rest of a refresh
 
 

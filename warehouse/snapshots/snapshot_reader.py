@@ -122,8 +122,7 @@ class SnapshotReader:
             self._move(self.events)
             self._read_options()
         names = [*self._needed_tables(needed), STEPS, LEDGER]
-        latest = time.monotonic() - max_age
-        if max_age and all(name in self._opened and self._opened[name].checked >= latest for name in names):
+        if max_age and self._checked_since(names, time.monotonic() - max_age):
             return False
         if not self.store.is_local:
             with report_os_errors("looking for newer data"):
@@ -132,6 +131,9 @@ class SnapshotReader:
         if changed:
             self._current = _Current()
         return bool(changed)
+
+    def _checked_since(self, names: Sequence[str], moment: float) -> bool:
+        return all(name in self._opened and self._opened[name].checked >= moment for name in names)
 
     def newest_events(self, batches: Iterable[BatchRange]) -> DeltaTable:
         """The table `events` at a version that has these batches, the newest one of a local warehouse."""
@@ -323,14 +325,18 @@ class SnapshotReader:
         """
         options = self.options
         projections = options.projections if needed is None else needed(options)
+        if len(projections) == 1 and isinstance(projections[0], SortedValues):
+            return [projections[0].runs_table]
         if any(not isinstance(one, SortedValues) for one in projections):
             projections = [SortedValues(options.measures[0]), *projections]
         ordered = sorted(projections, key=lambda one: isinstance(one, KeyCounts))
         return list(dict.fromkeys(one.runs_table for one in ordered))
 
     def _need(self, *projections: Projection[Any]) -> None:
-        """Opens the tables of projections that no refresh has looked at yet."""
-        if any(name not in self._opened for name in self._needed_tables(lambda _: projections)):
+        """Opens the tables of projections that no refresh has looked at; local readers open all at once."""
+        if not self.store.is_local and any(
+            name not in self._opened for name in self._needed_tables(lambda _: projections)
+        ):
             self.refresh(lambda _: projections)
 
     def _refresh_remote(self, names: Sequence[str], prefetch: Callable[[], Rounds[None]]) -> bool:
