@@ -28,6 +28,7 @@ from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.ticks import width_us
+from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
 from tidemark.warehouse.memory_cache import parse_bytes
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
@@ -43,6 +44,8 @@ def open(  # noqa: A001
     memory: str | int = "256MB",
     progress: Callable[[float], None] | None = None,
     max_staleness: str | timedelta | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: str | int = "4 GiB",
 ) -> Warehouse:
     """Opens the warehouse at a path or at the address of an object store.
 
@@ -57,10 +60,15 @@ def open(  # noqa: A001
         time questions do not look for newer data, which takes a round of requests on an object store. By
         default each question looks, and misses nothing that was committed before it was asked.
 
-    Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget or duration.
+    cache, cache_size: a folder on this machine that keeps what was read of an object store, for this process
+        and later ones, and how many bytes it may have. A local warehouse needs none.
+
+    Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget or duration, and for a
+    cache folder that cannot be made.
     """
     seconds = 0.0 if max_staleness is None else width_us(max_staleness) / 1e6
-    return Warehouse(open_snapshot(uri, storage_options), parse_bytes(memory), progress, seconds)
+    kept = None if cache is None else DiskCache(cache, parse_bytes(cache_size))
+    return Warehouse(open_snapshot(uri, storage_options, kept), parse_bytes(memory), progress, seconds)
 
 
 def use(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any, TypedDict
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tidemark import query, stream, warehouse
 from tidemark.query.reading import block_reader
 from tidemark.warehouse.delta import remote_files
 from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles
+from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
@@ -169,3 +171,23 @@ def test_commits_between_the_requests_of_a_reader(
     assert wrong if is_broken else not wrong
     if not is_broken:
         check(filled.open(), filled.committed)
+
+
+def test_a_folder_that_keeps_what_was_read(place: Place, tmp_path: Path) -> None:
+    filled, folder = Filled(place, 2, 1), tmp_path / "a" / "cache"
+    check(filled.open(cache=folder), filled.committed)
+    place.server.set()
+    check(filled.open(cache=folder), filled.committed)
+    read = {
+        request.path.split("/flights/")[1]
+        for request in place.server.requests()
+        if "/flights/" in request.path
+    }
+    assert all("_delta_log/" in path for path in read)
+    for entry in folder.iterdir():
+        content = bytearray(entry.read_bytes())
+        content[len(content) // 2] ^= 1
+        entry.write_bytes(content)
+    check(filled.open(cache=folder), filled.committed)
+    with pytest.raises(InputError, match="cannot be made"):
+        filled.open(cache=next(folder.iterdir()))

@@ -28,6 +28,7 @@ import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
+from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
@@ -71,6 +72,7 @@ class RemoteFiles:
         self._known: set[str] = set()
         self._expected: set[str] = set()
         self._client: Any = None
+        self._disk: DiskCache | None = None
         self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES, len)
         self.filesystem = fs.PyFileSystem(RemoteFileSystem(self))
 
@@ -94,15 +96,31 @@ class RemoteFiles:
         with report_os_errors(f"reading files of the warehouse {self._uri}"):
             self.keep(missing, self.get(missing))
 
+    def keep_on_disk(self, cache: DiskCache) -> None:
+        """From now on keeps what is fetched in a folder, too."""
+        self._disk = cache
+
     def missing(self, ranges: Iterable[ByteRange]) -> list[ByteRange]:
-        """The ranges that are not in memory, each once."""
-        return [wanted for wanted in dict.fromkeys(ranges) if wanted not in self._cache]
+        """The ranges that are neither in memory nor on disk, each once; those on disk are in memory then."""
+        missing = [wanted for wanted in dict.fromkeys(ranges) if wanted not in self._cache]
+        if self._disk is None:
+            return missing
+        found = [(wanted, self._disk.get(self._key(wanted))) for wanted in missing]
+        for wanted, content in found:
+            if content is not None:
+                self._cache.put(wanted, content)
+        return [wanted for wanted, content in found if content is None]
 
     def keep(self, ranges: Iterable[ByteRange], contents: Iterable[bytes | None]) -> None:
-        """Keeps the bytes of ranges, as many as the budget allows."""
+        """Keeps the bytes of ranges, as many as the budgets allow."""
         for wanted, content in zip(ranges, contents, strict=True):
             if content is not None:
                 self._cache.put(wanted, content)
+                if self._disk is not None:
+                    self._disk.put(self._key(wanted), content)
+
+    def _key(self, wanted: ByteRange) -> str:
+        return f"{self._uri}/{wanted.path} {wanted.start} {wanted.stop}"
 
     def read(self, wanted: ByteRange) -> bytes:
         """The bytes of a range, from memory if it was fetched; FileNotFoundError if there is no such file."""

@@ -28,6 +28,7 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, fetching, in_rounds
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import InputError
@@ -543,9 +544,17 @@ class SnapshotReader:
 
 @report_os_errors("opening")
 def open_snapshot(
-    uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None
+    uri: str | os.PathLike[str],
+    storage_options: dict[str, str] | None = None,
+    cache: DiskCache | None = None,
 ) -> SnapshotReader:
-    """Opens a warehouse for reading; NotAWarehouse if there is no warehouse at `uri`."""
+    """Opens a warehouse for reading; NotAWarehouse if there is no warehouse at `uri`.
+
+    cache   keeps what this process reads of an object store from now on
+    """
     if not isinstance(uri, (str, os.PathLike)):
         raise InputError(f"a warehouse is a path or an address, got {uri!r}.")
-    return SnapshotReader(Store.from_uri(uri, storage_options))
+    store = Store.from_uri(uri, storage_options)
+    if cache is not None and not store.is_local:
+        store.files.keep_on_disk(cache)
+    return SnapshotReader(store)
