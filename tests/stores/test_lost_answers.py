@@ -6,16 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyarrow import fs
 
 from tests.stores.conftest import Place
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream, warehouse
-from tidemark.warehouse import sizes
 from tidemark.warehouse.delta import commits
+from tidemark.warehouse.delta.deletes import delete_folder
+from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import CommitFailed, StoreUnavailable
 
-SMALL = sizes.Tuning(sort_rows=100, group_rows=100)  # rows are sorted in chunks
 COMMIT = r"_delta_log/\d{20}\.json"
 
 
@@ -50,14 +51,11 @@ def test_without_a_look_at_the_log_the_load_fails(place: Place, monkeypatch: pyt
 def test_a_delete_that_gets_no_answer_is_made_again(
     place: Place, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of old files, and of sorted chunks. Without a second try maintenance is stopped."""
+    """Of old files, and of a folder. Without a second try maintenance is stopped."""
     how: dict[str, Any] = {"storage_options": place.options}
     warehouse.create(None, place.uri, ["ms"], **HOW, **how)
-    place.server.set(Fault(kind, "POST", r"\?delete", times=2))
     for number in range(3):
-        load = (rows(number), f"night-{number}")
-        warehouse.load(None, place.uri, *load, tuning=SMALL, **how)
-    assert sum(bool(request.fault) for request in place.server.requests()) == 2
+        warehouse.load(None, place.uri, rows(number), f"night-{number}", **how)
     place.server.set(Fault(kind, "POST", r"\?delete", times=3))
     with monkeypatch.context() as patch:
         patch.setattr(commits, "PATIENCE", replace(commits.PATIENCE, store_tries=1))
@@ -67,6 +65,11 @@ def test_a_delete_that_gets_no_answer_is_made_again(
     assert sum(bool(request.fault) for request in place.server.requests()) == 3
     check(query.open(place.uri, place.options), map(rows, range(3)))
     assert warehouse.verify(place.uri, **how).ok
+    files = Store.from_uri(place.uri, place.options).filesystem()
+    place.server.set(Fault(kind, "POST", r"\?delete", times=1))
+    delete_folder(files, "runs/ms")
+    assert not files.get_file_info(fs.FileSelector("runs/ms", recursive=True, allow_not_found=True))
+    assert sum(bool(request.fault) for request in place.server.requests()) == 1
 
 
 def test_a_store_that_never_takes_a_commit_is_an_error_that_says_what_happened(place: Place) -> None:
