@@ -123,9 +123,9 @@ def test_a_memory_that_holds_nothing(place: Place, monkeypatch: pytest.MonkeyPat
     check(filled.open(), filled.committed)
 
 
-def one_pass(self: SnapshotReader, names: Sequence[str], _: object) -> bool:
+def looks_once(_: SnapshotReader, changed: list[str], *__: object) -> bool:
     """A broken reader: it does not look again at tables that come after one that changed."""
-    return bool(self._catch_up(names))
+    return bool(changed)
 
 
 def interrupted_by(filled: Filled, when: int, get: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,7 +153,7 @@ def test_commits_between_the_requests_of_a_reader(
 ) -> None:
     """Whatever comes between two requests, an answer is that of one moment."""
     if is_broken:
-        monkeypatch.setattr(SnapshotReader, "_refresh_remote", one_pass)
+        monkeypatch.setattr(SnapshotReader, "_look_again", looks_once)
     filled, get, wrong = Filled(place, 1, 1), RemoteFiles.get, 0
     warm = filled.open()
     warm.quantile(0.5)

@@ -122,13 +122,19 @@ class SnapshotReader:
         if not self.options.columns:  # the first batch may have fixed the columns meanwhile
             self._move(self.events)
             self._read_options()
-        names = [*self._needed_tables(needed), STEPS, LEDGER]
-        if max_age and self._checked_since(names, time.monotonic() - max_age):
+        runs = self._needed_tables(needed)
+        if max_age and self._checked_since([*runs, LEDGER], time.monotonic() - max_age):
             return False
+        # New plans matter to a question only if a run has their steps.
+        steps = [STEPS] if needed is None else []
         if not self.store.is_local:
             with report_os_errors("looking for newer data"):
-                return self._refresh_remote(names, lambda: self._prefetch(needed, live_rows=live_rows))
-        changed = [name for name in names if self._update(name)]
+                changed = self._catch_up([*runs, *steps, LEDGER])
+                return self._look_again(
+                    changed, [*runs, STEPS, LEDGER], lambda: self._prefetch(needed, live_rows=live_rows)
+                )
+        changed = [name for name in runs if self._update(name)]
+        changed += [name for name in [*([STEPS] if changed else steps), LEDGER] if self._update(name)]
         if changed:
             self._current = _Current()
         return bool(changed)
@@ -340,13 +346,13 @@ class SnapshotReader:
         ):
             self.refresh(lambda _: projections)
 
-    def _refresh_remote(self, names: Sequence[str], prefetch: Callable[[], Rounds[None]]) -> bool:
-        """Moves tables in an object store to their newest versions, as if they were read in this order."""
-        changed = self._catch_up(names)
+    def _look_again(
+        self, changed: list[str], order: Sequence[str], prefetch: Callable[[], Rounds[None]]
+    ) -> bool:
+        """Looks at the tables after one that changed, until none has; returns whether any had changed."""
         found = bool(changed)
         while changed:
-            after = names[names.index(changed[0]) + 1 :]
-            changed = self._catch_up(after, prefetch())
+            changed = self._catch_up(order[order.index(changed[0]) + 1 :], prefetch())
         return found
 
     def _update(self, name: str) -> bool:
