@@ -47,6 +47,8 @@ _STORE_FAILED = re.compile(r"Error performing [A-Z]+ \S+ in |Generic (?:S3|GCS|M
 _STORE_DENIED = re.compile(
     "lacked (?:the necessary privileges|valid authentication)|403 Forbidden|401 Unauthorized|AccessDenied"
 )
+# A store that says that it does not have an object did answer.
+_OBJECT_IS_MISSING = re.compile(r"Object at location .* not found(?!.*NoSuchBucket)", re.DOTALL)
 _DENIED_REMEDY = "Give the credentials the right to do it, or pass other credentials (storage_options)"
 _FAILED_REMEDY = "Check the address, the endpoint and the region (storage_options), and run the same again"
 
@@ -85,7 +87,9 @@ def one_line(text: str) -> str:
 def is_store_failure(error: BaseException) -> bool:
     """Whether an object store failed to answer a request, or answered that it cannot at the moment."""
     text = str(error)
-    return bool(_STORE_FAILED.search(text)) and not _STORE_DENIED.search(text)
+    return bool(_STORE_FAILED.search(text)) and not (
+        _STORE_DENIED.search(text) or _OBJECT_IS_MISSING.search(text)
+    )
 
 
 def unreadable_file_error(path: str, error: Exception) -> TidemarkError:
@@ -95,7 +99,7 @@ def unreadable_file_error(path: str, error: Exception) -> TidemarkError:
     the message. The message is one line, because Spark passes errors of tasks as text (`error_in_traceback`).
     """
     is_missing = isinstance(error, FileNotFoundError)
-    problem = "is missing" if is_missing else f"cannot be read ({' '.join(str(error).split())})"
+    problem = "is missing" if is_missing else f"cannot be read ({one_line(str(error))})"
     return as_system_refused(f"reading {path}", error) or DamagedWarehouse(
         f"the file {path} {problem}. Run `tidemark verify` to see what else is damaged, and restore the file "
         "from a copy."
@@ -140,7 +144,7 @@ def _find_refusal(error: BaseException) -> _Refusal | None:
     text = str(error)
     if _STORE_DENIED.search(text) and _STORE_FAILED.search(text):
         return _Refusal(StoreUnavailable, "not allowed", text, _DENIED_REMEDY)
-    if _STORE_FAILED.search(text):
+    if is_store_failure(error):
         return _Refusal(StoreUnavailable, "no answer", text, _FAILED_REMEDY)
     if isinstance(error, OSError) and error.errno in _REMEDIES:
         return _system_refusal(error.errno, text)

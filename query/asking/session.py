@@ -73,6 +73,12 @@ class Session:
         with self._lock:
             return bool(self.snapshot.refresh())
 
+    def _look_everywhere(self) -> bool:
+        """Looks for newer data, and for newer files of `events`, whenever the last look was."""
+        with self._lock:
+            found = self.snapshot.refresh_events()
+            return self.snapshot.refresh() or found
+
     def newest(self, part: Callable[[SnapshotReader | Snapshot], T]) -> T:
         """A part of the snapshot after a refresh, of one moment."""
         with self._lock:
@@ -122,8 +128,9 @@ class Session:
             try:
                 return answer(view)
             except DamagedWarehouse:
+                found = self._look_everywhere()
                 newer = newest()
-                if newer is view:
+                if newer is view and not found:
                     raise
                 view = newer
         return answer(view)

@@ -131,6 +131,9 @@ class FakeSnapshot:
     def __init__(self, folder: Path, options: Options, views: list[View]) -> None:
         self.store, self.options, self.views = Store.from_uri(folder), options, views
 
+    def refresh_events(self) -> bool:
+        return False
+
     def refresh(self, *_: Any, **__: Any) -> bool:
         return False
 

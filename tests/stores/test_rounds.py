@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 from tests.stores.conftest import Place
 from tests.stores.gate import rounds
@@ -18,7 +19,7 @@ from tidemark import query, stream, warehouse
 from tidemark.query.reading import block_reader
 from tidemark.warehouse.delta import remote_files
 from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
@@ -35,11 +36,11 @@ class Access(TypedDict):
 class Filled:
     """A warehouse in the store, and the rows that were committed to it."""
 
-    def __init__(self, place: Place, loads: int, batches: int) -> None:
+    def __init__(self, place: Place, loads: int, batches: int, kappa: int = 30) -> None:
         self.place, self.how = place, Access(storage_options=place.options)
         self.committed: list[pa.Table] = []
         self.batches = 0
-        warehouse.create(None, place.uri, ["ms"], **{**HOW, "kappa": 30}, **self.how)
+        warehouse.create(None, place.uri, ["ms"], **{**HOW, "kappa": kappa}, **self.how)
         for _ in range(loads):
             self.load()
         for _ in range(batches):
@@ -191,3 +192,29 @@ def test_a_folder_that_keeps_what_was_read(place: Place, tmp_path: Path) -> None
     check(filled.open(cache=folder), filled.committed)
     with pytest.raises(InputError, match="cannot be made"):
         filled.open(cache=next(folder.iterdir()))
+
+
+def test_a_merge_and_maintenance_behind_a_patient_reader(place: Place) -> None:
+    filled = Filled(place, 3, 1, kappa=3)
+    patient = filled.open(max_staleness="1 hour")
+    patient.quantile(0.5, mode="quick")
+    filled.load()  # the fourth run: all are merged
+    warehouse.maintain(None, place.uri, grace="0 s", **filled.how)
+    answer = patient.quantile(0.31, mode="exact")
+    values = sorted(pa.concat_tables(filled.committed).column("ms").to_pylist())
+    assert (answer.N, answer.value) == (len(values), values[math.ceil(0.31 * len(values)) - 1])
+
+
+def test_a_file_that_is_missing_is_named(place: Place) -> None:
+    filled = Filled(place, 1, 0, kappa=2)
+    wh = filled.open()
+    files = warehouse.open_snapshot(place.uri, place.options).store.filesystem()
+    wh.quantile(0.5, mode="quick")
+    for info in files.get_file_info(fs.FileSelector("runs/ms", recursive=True)):
+        if info.path.endswith(".parquet") and "run=" in info.path:
+            files.delete_file(info.path)
+    with pytest.raises(DamagedWarehouse, match=r"runs/ms/run=.* is missing\. Run `tidemark verify`"):
+        wh.quantile(0.31)
+    filled.load()
+    with pytest.raises(DamagedWarehouse, match=r"is missing\. Run `tidemark verify`"):
+        filled.load()  # and merge

@@ -167,6 +167,10 @@ class Snapshot:
         """Does nothing and returns False: a snapshot is immutable."""
         return False
 
+    def refresh_events(self) -> bool:
+        """Does nothing and returns False."""
+        return False
+
     def pinned(self) -> Snapshot:
         """This snapshot itself."""
         return self

@@ -154,6 +154,18 @@ class SnapshotReader:
                 self._move(events)
             return events.existing
 
+    def refresh_events(self) -> bool:
+        """Looks for a newer version of `events`; returns whether there was one.
+
+        A local reader opens the newest version whenever it reads live rows.
+        """
+        if self.store.is_local:
+            return False
+        with self._events_lock:
+            before = self.events.version
+            self._move(self.events)
+            return self.events.version != before
+
     def table(self, name: str) -> DeltaTable | None:
         """A runs table, the steps or the ledger as of the last refresh; None if it does not exist."""
         opened = self._opened.get(name)
