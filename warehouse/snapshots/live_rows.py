@@ -17,7 +17,6 @@ from tidemark.warehouse.events.reader import (
     BatchRange,
     DecodedRows,
     EventRowGroups,
-    files_of_batches,
     read_decoded_rows,
     read_event_rows,
 )
@@ -75,7 +74,7 @@ def _pieces(
     if not batches:
         return
     filesystem = snapshot.store.filesystem()
-    files = files_of_batches(snapshot.newest_events(batches), batches)
+    files = snapshot.event_files(batches)
     yield from read_decoded_rows(filesystem, map(EventRowGroups.whole_file, files), measures, batches, [key])
 
 
@@ -85,7 +84,7 @@ def read_projection_rows(
     """The rows of a projection in the batches, as `Projection.decode` returns them, in bounded pieces."""
     if not batches:
         return
-    files = files_of_batches(snapshot.newest_events(batches), batches)
+    files = snapshot.event_files(batches)
     shares, filesystem = map(EventRowGroups.whole_file, files), snapshot.store.filesystem()
     for rows in read_event_rows(filesystem, shares, projection.columns, batches, projection.texts):
         yield projection.decode(rows)

@@ -7,17 +7,16 @@ exactly one of the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
-
-from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
@@ -149,7 +148,7 @@ class Snapshot:
     older_keys    views of keys up to a step, where a measure by group lacks newer ones
     system_tables what `contents` returns
     facts         what `info` returns
-    newest_events what `SnapshotReader.newest_events` returns
+    event_files   what `SnapshotReader.event_files` returns
     """
 
     store: Store
@@ -161,7 +160,7 @@ class Snapshot:
     older_keys: Mapping[tuple[KeyCounts, int], KeysView | InputError]
     system_tables: Contents
     facts: Mapping[str, Any]
-    newest_events: Callable[[Iterable[BatchRange]], DeltaTable]
+    event_files: Callable[[Sequence[BatchRange]], list[DataFile]]
 
     def refresh(self, *_: Any, **__: Any) -> bool:
         """Does nothing and returns False: a snapshot is immutable."""

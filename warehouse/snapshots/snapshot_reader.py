@@ -31,6 +31,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, fetching, in_rounds
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
+from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
@@ -97,6 +98,7 @@ class SnapshotReader:
         self._prepared: dict[str, OpenedTable] = {}
         self._current, self._reused = _Current(), _Reused()
         self._prefetched: frozenset[BatchRange] = frozenset()
+        self._is_settled = True
         self.events = OpenedTable(store, EVENTS)
         self._events_lock = threading.Lock()  # questions read live rows outside of the lock of their session
         if store.is_local:
@@ -125,34 +127,42 @@ class SnapshotReader:
         runs = self._needed_tables(needed)
         if max_age and self._checked_since([*runs, LEDGER], time.monotonic() - max_age):
             return False
+        # Until the last table was looked at, others may have moved without it. If an error comes between, the
+        # next refresh takes all of them for changed.
+        is_settled, self._is_settled = self._is_settled, False
         # New plans matter to a question only if a run has their steps.
-        steps = [STEPS] if needed is None else []
-        if not self.store.is_local:
+        steps = [STEPS] if needed is None or not is_settled else []
+        if self.store.is_local:
+            changed = [name for name in runs if self._update(name)]
+            changed += [name for name in [*([STEPS] if changed else steps), LEDGER] if self._update(name)]
+        else:
             with report_os_errors("looking for newer data"):
-                changed = self._catch_up([*runs, *steps, LEDGER])
-                return self._look_again(
-                    changed, [*runs, STEPS, LEDGER], lambda: self._prefetch(needed, live_rows=live_rows)
-                )
-        changed = [name for name in runs if self._update(name)]
-        changed += [name for name in [*([STEPS] if changed else steps), LEDGER] if self._update(name)]
-        if changed:
+                names = [*runs, *steps, LEDGER]
+                changed = self._refresh_remote(names, needed, live_rows=live_rows, is_settled=is_settled)
+        if changed or not is_settled:
             self._current = _Current()
+        self._is_settled = True
         return bool(changed)
 
     def _checked_since(self, names: Sequence[str], moment: float) -> bool:
-        return all(name in self._opened and self._opened[name].checked >= moment for name in names)
+        known = (self._opened.get(name) for name in names)
+        return self._is_settled and all(one is not None and one.checked >= moment for one in known)
 
-    def newest_events(self, batches: Iterable[BatchRange]) -> DeltaTable:
-        """The table `events` at a version that has these batches, the newest one of a local warehouse."""
-        events = self.events
+    def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
+        """The files of `events` that may have rows of these batches, at a version that has all of them."""
         if self.store.is_local:
-            return tables.open_table(self.store, EVENTS)
+            return files_of_batches(tables.open_table(self.store, EVENTS), batches)
         with self._events_lock:
-            table = events.existing
-            known = all(tables.has_transaction(table, one.source, one.last) for one in batches)
-            if not known or time.monotonic() - events.checked > EVENTS_SECONDS:
-                self._move(events)
-            return events.existing
+            if not self._events_have(batches):
+                self._move(self.events)
+            return files_of_batches(self.events.existing, batches)
+
+    def _events_have(self, batches: Iterable[BatchRange]) -> bool:
+        """Whether `events` was looked at not long ago, and has these batches."""
+        table, age = self.events.existing, time.monotonic() - self.events.checked
+        return age < EVENTS_SECONDS and all(
+            tables.has_transaction(table, one.source, one.last) for one in batches
+        )
 
     def refresh_events(self) -> bool:
         """Looks for a newer version of `events`; returns whether there was one.
@@ -249,7 +259,7 @@ class SnapshotReader:
                 older_keys,
                 self.contents(),
                 self.info(),
-                self.newest_events,
+                self.event_files,
             )
         return self._current.snapshot
 
@@ -358,13 +368,25 @@ class SnapshotReader:
         ):
             self.refresh(lambda _: projections)
 
+    def _refresh_remote(
+        self, names: Sequence[str], needed: Needed | None, *, live_rows: bool, is_settled: bool
+    ) -> list[str]:
+        """Moves tables in an object store to their newest versions; returns which of them changed."""
+
+        def prefetch() -> list[Rounds[None]]:
+            return [self._prefetch(needed), *([self._prefetch_events(needed)] if live_rows else [])]
+
+        changed, order = self._catch_up(names), [*self._needed_tables(needed), STEPS, LEDGER]
+        return changed + self._look_again(changed if is_settled else order[:1], order, prefetch)
+
     def _look_again(
-        self, changed: list[str], order: Sequence[str], prefetch: Callable[[], Rounds[None]]
-    ) -> bool:
-        """Looks at the tables after one that changed, until none has; returns whether any had changed."""
-        found = bool(changed)
+        self, changed: list[str], order: Sequence[str], prefetch: Callable[[], list[Rounds[None]]]
+    ) -> list[str]:
+        """Looks at the tables after one that changed, until none has; returns which changed meanwhile."""
+        found: list[str] = []
         while changed:
-            changed = self._catch_up(order[order.index(changed[0]) + 1 :], prefetch())
+            changed = self._catch_up(order[order.index(changed[0]) + 1 :], *prefetch())
+            found += changed
         return found
 
     def _update(self, name: str) -> bool:
@@ -411,7 +433,7 @@ class SnapshotReader:
             table = SortedValues(measure).runs_table
             yield from self._prepared.setdefault(table, OpenedTable(self.store, table)).prepare()
 
-    def _prefetch(self, needed: Needed | None, *, live_rows: bool) -> Rounds[None]:
+    def _prefetch(self, needed: Needed | None) -> Rounds[None]:
         """Fetches what the views of the projections will read that no view before has read."""
         files, ledger = self.store.files, self._opened[LEDGER].existing
         unstated = ledger_table.files_without_stated_range(ledger, self._reused.ranges)
@@ -423,9 +445,19 @@ class SnapshotReader:
             files.expect(f"{projection.runs_table}/{file.path}" for file in runs_files)
             batches = self._live_batches(self._runs(projection)[0].last_step)
             wanted += self._unread_ledger(projection, batches)
-            if live_rows:
-                wanted += self._unread_events(batches)
         yield from fetching(files, wanted)
+
+    def _prefetch_events(self, needed: Needed | None) -> Rounds[None]:
+        """Fetches the files of live rows that no question before has read, if they are small."""
+        projections = self.options.projections if needed is None else needed(self.options)
+        batches = {b for one in projections for b in self._live_batches(self._runs(one)[0].last_step)}
+        new, self._prefetched = batches - self._prefetched, frozenset(batches)
+        with self._events_lock:
+            if new and not self._events_have(new):
+                yield from self.events.catch_up()
+            files = files_of_batches(self.events.existing, new)
+        if sum(file.size for file in files) <= PREFETCHED_BYTES:
+            yield from fetching(self.store.files, [ByteRange(f"{EVENTS}/{file.path}") for file in files])
 
     def _unread_marks(self, projection: Projection[Any]) -> Iterator[ByteRange]:
         layout, files = self._runs(projection)
@@ -445,14 +477,6 @@ class SnapshotReader:
         for path, ranges in self._ledger_ranges().items():
             if not new.isdisjoint(ranges):
                 yield ByteRange(f"{LEDGER}/{path}")
-
-    def _unread_events(self, batches: Sequence[BatchRange]) -> list[ByteRange]:
-        new = [one for one in batches if one not in self._prefetched]
-        self._prefetched = frozenset(batches)
-        with self._events_lock:
-            files = files_of_batches(self.events.existing, new)
-        fits = sum(file.size for file in files) <= PREFETCHED_BYTES
-        return [ByteRange(f"{EVENTS}/{file.path}") for file in files] if fits else []
 
     def _plans(self) -> list[StepPlan]:
         steps = self._opened[STEPS]
