@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, rows_by_batch, split_row_groups
 from tidemark.warehouse.execution.executors import Executor, Input, executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers, rejected
@@ -92,7 +92,11 @@ def append_batch(
 
     `row_filter` selects the rows to reject. `check` is called before the first commit and may raise.
     """
-    events, ledger = tables.at_once(partial(_opened, store, batch.source), (EVENTS, LEDGER))
+    try:
+        events, ledger = tables.at_once(partial(_opened, store, batch.source), (EVENTS, LEDGER))
+    except NotAWarehouse:
+        read_options(store)  # its error tells more, if this is no warehouse at all
+        raise
     options = read_options(store, events)
     options.companions.check_kinds(executor.check_sendable)
     append_rows.check_rows(options, rows, row_filter)

@@ -274,10 +274,10 @@ def test_groups_are_those_of_the_steps_that_the_groups_have(
     world.add([(START, "b", 1, 3.0, None)] * 3, load=False)
     right = run_tables.commit_run
 
-    def killed(store: Any, projection: Any, run: Any) -> None:
+    def killed(store: Any, projection: Any, *run: Any) -> None:
         if isinstance(projection, SortedGroups):
             raise KeyboardInterrupt
-        right(store, projection, run)
+        right(store, projection, *run)
 
     def check(groups: list[tuple[str, int]]) -> None:
         wh = world.open()

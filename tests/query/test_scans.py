@@ -155,7 +155,7 @@ class World:
         """A batch whose rows are in `events` and which is not in the ledger."""
         drawn = [{**row, "k": "no number"} for row in self.rows(rows)]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ledger_table, "append_batch", lambda *_: 1 / 0)
+            patch.setattr(ledger_table, "append_batch", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 self._append(drawn)
 

@@ -353,7 +353,7 @@ def test_rows_of_a_crashed_batch_are_in_no_view(
     class Crash(Exception):
         pass
 
-    def crash(*_: Any) -> None:
+    def crash(*_: Any, **__: Any) -> None:
         raise Crash
 
     def at_plan(point: str) -> None:

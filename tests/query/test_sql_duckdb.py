@@ -186,7 +186,7 @@ def test_rows_of_a_crashed_batch_are_in_no_table(
     wh = query.open(own)
     assert wh.sql("SELECT count(*) FROM events").fetchall() == [(len(BOTH),)]
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_table, "append_batch", lambda *_: 1 / 0)
+        patch.setattr(ledger_table, "append_batch", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             stream.append(spark, own, month(spark.read.parquet(str(FLIGHTS)), 3), source="web", batch=1)
     assert wh.sql("SELECT count(*) FROM events").fetchall() == [(len(BOTH),)]

@@ -82,5 +82,5 @@ class Crash(Exception):
     """What a test raises where a process would die."""
 
 
-def crash(*_: Any) -> NoReturn:
+def crash(*_: Any, **__: Any) -> NoReturn:
     raise Crash
