@@ -132,6 +132,10 @@ class RemoteFiles:
             self._cache.put(wanted, content)
         return content
 
+    def forget(self) -> None:
+        """Drops what is in memory."""
+        self._cache = LRUCache(CACHED_BYTES, len)
+
     def whole(self, path: str) -> bytes | None:
         """The bytes of a file that was fetched as a whole, else None."""
         return self._cache.peek(ByteRange(path))
