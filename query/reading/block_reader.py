@@ -15,7 +15,6 @@ that it was right. If it was not, they are decoded as all other columns are.
 
 from __future__ import annotations
 
-import io
 import mmap
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest, columns_by_name
+from tidemark.warehouse.integrity.read_ahead import PartOfFile
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.marks import RunFile
@@ -99,42 +99,6 @@ class _OpenFile:
     mapped: mmap.mmap | None
     footer: Footer
     identity: tuple[int, ...]
-
-
-class _PartOfFile(io.RawIOBase):
-    """A file of which only the bytes from `start` on are at hand; reads of others raise ValueError."""
-
-    def __init__(self, content: bytes, start: int, size: int) -> None:
-        super().__init__()
-        self._content, self._start, self._size, self._position = memoryview(content), start, size, 0
-
-    def readable(self) -> bool:
-        """Whether it can be read."""
-        return True
-
-    def seekable(self) -> bool:
-        """Whether it has positions."""
-        return True
-
-    def tell(self) -> int:
-        """The position in the file."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Sets the position in the file."""
-        self._position = (
-            offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        )
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
-        first = self._position - self._start
-        stop = len(self._content) if size < 0 else first + size
-        if not 0 <= first <= stop <= len(self._content):
-            raise ValueError(f"the bytes {self._position} to {self._start + stop} are not those of the block")
-        self._position = self._start + stop
-        return bytes(self._content[first:stop])
 
 
 def _tail(path: str, file: RunFile, size: int) -> ByteRange:
@@ -281,7 +245,7 @@ class BlockReader:
         footer, blocks = self.footer(root, file), []
         with self._reading(f"{root}/{file.path}"):
             for group, wanted in zip(groups, ranges, strict=True):
-                source = pa.PythonFile(_PartOfFile(remote.read(wanted), wanted.start, file.size), mode="r")
+                source = pa.PythonFile(PartOfFile(file.size, wanted.start, remote.read(wanted)), mode="r")
                 opened = pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=list(dictionaries))
                 blocks.append(_decode_block(opened, footer, file, group, columns))
         return blocks

@@ -203,7 +203,7 @@ def test_a_reader_that_slept_for_a_day_reads_the_log_anew(place: Place) -> None:
     world.commit(3)
     world.checkpoint()
     world.delete(commits([3]))  # the next commit is gone
-    world.copy._checked -= 86_401
+    world.copy.checked -= 86_401
     world.check()
 
 

@@ -83,6 +83,10 @@ class Patience:
             remaining -= pause
             yield pause
 
+    def store_pauses(self) -> Iterator[float]:
+        """The pauses between the tries while an object store does not answer."""
+        return islice(self.pauses(), self.store_tries - 1)
+
 
 PATIENCE = Patience()  # of every commit
 
@@ -178,7 +182,7 @@ def _write_and_confirm(
 
     A write that is not there is made again a few times while an object store does not answer.
     """
-    pauses = islice(PATIENCE.pauses(), PATIENCE.store_tries - 1)
+    pauses = PATIENCE.store_pauses()
     while True:
         try:
             write()

@@ -7,7 +7,6 @@ is gone succeeds in an object store, so here it is repeated.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 
 from pyarrow import fs
 
@@ -26,14 +25,13 @@ def delete_folder(filesystem: fs.FileSystem, path: str) -> None:
 
 
 def _repeat(delete: Callable[[], None]) -> None:
-    patience = commits.PATIENCE
-    for pause in islice(patience.pauses(), patience.store_tries - 1):
+    for pause in commits.PATIENCE.store_pauses():
         try:
             delete()
         except OSError as error:
             if not is_store_failure(error):
                 raise
-            patience.pause(pause)
+            commits.PATIENCE.pause(pause)
         else:
             return
     delete()

@@ -39,8 +39,8 @@ _LAST_CHECKPOINT = "_last_checkpoint"
 class LogCopy:
     """A table in an object store at the version of the last `catch_up`; `table` is None until it exists.
 
-    The table's files are not below the folder of `table`: it serves for its log alone. It must not be shared
-    between threads without a lock.
+    `checked` is when the last `catch_up` began, in seconds of time.monotonic(). The table has no files in its
+    folder: it serves for its log alone. It must not be shared between threads without a lock.
     """
 
     def __init__(self, store: Store, name: str) -> None:
@@ -48,7 +48,7 @@ class LogCopy:
         # Where there are more commits after the checkpoint, they take another round.
         self._ahead = min(tables.commits_between_checkpoints(name) + 1, 12)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
-        self._checked = 0.0
+        self.checked = float("-inf")
         self._hint: bytes | None = None
         self._expected = 0  # the requests for the commits before this version are prepared
         self.table: DeltaTable | None = None
@@ -56,11 +56,11 @@ class LogCopy:
     def catch_up(self) -> Rounds[bool]:
         """Moves to the newest version; returns whether the version changed."""
         before, began = self._version, time.monotonic()
-        if self.table is not None and (began - self._checked) * 1e6 < TRUST_MARGIN_US:
+        if self.table is not None and (began - self.checked) * 1e6 < TRUST_MARGIN_US:
             yield from self._follow(self.table)
         else:
             yield from self._open()
-        self._checked = began
+        self.checked = began
         return self._version != before
 
     @property

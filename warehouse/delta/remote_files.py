@@ -129,7 +129,7 @@ class RemoteFiles:
             (content,) = self.get([wanted])
             if content is None:
                 raise FileNotFoundError(wanted.path)
-            self._cache.put(wanted, content)
+            self.keep([wanted], [content])
         return content
 
     def forget(self) -> None:

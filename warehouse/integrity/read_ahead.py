@@ -20,21 +20,16 @@ def is_remote(filesystem: fs.FileSystem) -> bool:
     return isinstance(filesystem, fs.PyFileSystem)
 
 
-class ReadAhead(io.RawIOBase):
-    """An open object. It holds the piece that was read last, at most PIECE_BYTES or one read."""
+class PartOfFile(io.RawIOBase):
+    """A file of `size` bytes of which only `held` is at hand, the bytes from `start` on.
 
-    def __init__(self, file: pa.NativeFile) -> None:
+    Reads of other bytes raise ValueError.
+    """
+
+    def __init__(self, size: int, start: int = 0, held: bytes = b"") -> None:
         super().__init__()
-        self._file = file
-        self._size = file.size()
-        self._position = 0
-        self._whole = self._size <= WHOLE_BYTES
-        self._expected = (0, 0)
-        self._start, self._held = 0, b""
-
-    def expect(self, start: int, stop: int) -> None:
-        """Says that the bytes from start to stop (exclusive) will be read, in this order."""
-        self._expected = (start, stop)
+        self._size, self._position = size, 0
+        self._start, self._held = start, held
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes; fewer than `size` at the end only."""
@@ -47,14 +42,8 @@ class ReadAhead(io.RawIOBase):
         return self._held[offset : offset + size]
 
     def _fetch(self, size: int) -> None:
-        first, stop = self._expected
-        self._start = self._position
-        if self._whole:
-            self._start, size = 0, self._size
-        elif first <= self._position < stop:
-            size = max(size, min(PIECE_BYTES, stop - self._position))
-        self._held = b""  # frees it before the next one comes
-        self._held = self._file.read_at(size, self._start)
+        """Gets the next bytes, at least `size` of them."""
+        raise ValueError(f"the bytes {self._position} to {self._position + size} are not at hand")
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Moves to an offset from the start, from the position or from the end."""
@@ -73,6 +62,30 @@ class ReadAhead(io.RawIOBase):
     def seekable(self) -> bool:
         """Yes."""
         return True
+
+
+class ReadAhead(PartOfFile):
+    """An open object. It holds the piece that was read last, at most PIECE_BYTES or one read."""
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        super().__init__(file.size())
+        self._file = file
+        self._whole = self._size <= WHOLE_BYTES
+        self._expected = (0, 0)
+
+    def expect(self, start: int, stop: int) -> None:
+        """Says that the bytes from start to stop (exclusive) will be read, in this order."""
+        self._expected = (start, stop)
+
+    def _fetch(self, size: int) -> None:
+        first, stop = self._expected
+        self._start = self._position
+        if self._whole:
+            self._start, size = 0, self._size
+        elif first <= self._position < stop:
+            size = max(size, min(PIECE_BYTES, stop - self._position))
+        self._held = b""  # frees it before the next one comes
+        self._held = self._file.read_at(size, self._start)
 
     def close(self) -> None:
         """Forgets what it holds."""

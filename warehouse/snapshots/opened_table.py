@@ -58,12 +58,11 @@ class OpenedTable:
 
     def catch_up(self) -> Rounds[bool]:
         """Moves to the newest version, in an object store; returns whether the version changed."""
-        began, copy = time.monotonic(), self._log_copy()
+        copy = self._log_copy()
         changed = yield from copy.catch_up()
-        self.table = copy.table
+        self.table, self.checked = copy.table, copy.checked
         if self.table is None and self.name in _ALWAYS_THERE:
             tables.open_table(self.store, self.name)  # raises the error
-        self.checked = began
         return changed
 
     def prepare(self) -> Rounds[None]:

@@ -97,6 +97,7 @@ class SnapshotReader:
         self._opened: dict[str, OpenedTable] = {}
         self._prepared: dict[str, OpenedTable] = {}
         self._current, self._reused = _Current(), _Reused()
+        self._layouts: dict[str, tuple[int | None, Layout, dict[Run, list[DataFile]]]] = {}
         self._prefetched: frozenset[BatchRange] = frozenset()
         self._is_settled = True
         self.events = OpenedTable(store, EVENTS)
@@ -541,10 +542,14 @@ class SnapshotReader:
                 "for example with `tidemark load --from-stream`, or run the alter again, to add them."
             )
 
-    def _runs(self, projection: Projection[Any]) -> tuple[Layout, dict[Run, list[tables.DataFile]]]:
-        table = self._opened[projection.runs_table].table
-        files = run_tables.files_by_run(tables.list_files(table)) if table is not None else {}
-        return Layout.of(files), files
+    def _runs(self, projection: Projection[Any]) -> tuple[Layout, dict[Run, list[DataFile]]]:
+        opened = self._opened[projection.runs_table]
+        version, layout, files = self._layouts.get(opened.name, (None, Layout.of({}), {}))
+        if opened.table is not None and opened.version != version:
+            files = run_tables.files_by_run(tables.list_files(opened.table))
+            layout = Layout.of(files)
+            self._layouts[opened.name] = opened.version, layout, files
+        return layout, files
 
     def _versions(self, projection: Projection[Any]) -> dict[str, int]:
         names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
