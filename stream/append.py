@@ -18,6 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, rows_by_batch, split_row_groups
@@ -93,7 +94,7 @@ def append_batch(
     `row_filter` selects the rows to reject. `check` is called before the first commit and may raise.
     """
     try:
-        events, ledger = tables.at_once(partial(_opened, store, batch.source), (EVENTS, LEDGER))
+        events, ledger = at_once(partial(_opened, store, batch.source), (EVENTS, LEDGER))
     except NotAWarehouse:
         read_options(store)  # its error tells more, if this is no warehouse at all
         raise

@@ -35,6 +35,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
@@ -328,7 +329,7 @@ def _open_runs(store: Store, options: Options) -> list[tuple[DeltaTable, DeltaTa
     def create(projection: Projection[Any]) -> None:
         run_tables.create_tables(store, projection, options.grace_us)
 
-    tables.at_once(create, options.projections)
+    at_once(create, options.projections)
     names = [(projection.marks_table, projection.runs_table) for projection in options.projections]
     opened = iter(tables.open_tables(store, *chain.from_iterable(names)))
     return list(zip(opened, opened, strict=True))

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 CACHED_BYTES = 2**26  # of the files of one warehouse
@@ -86,9 +87,7 @@ class RemoteFiles:
         if not ranges:
             return []
         client = self._client_for({wanted.path for wanted in ranges})
-        if len(ranges) == 1:
-            return [_read(client, ranges[0])]
-        return list(_pool().map(lambda wanted: _read(client, wanted), ranges))
+        return at_once(lambda wanted: _read(client, wanted), ranges)
 
     def fetch(self, ranges: Iterable[ByteRange]) -> None:
         """Reads the ranges that are not in memory, in one round, and keeps those of files that exist."""
@@ -200,6 +199,18 @@ def fetching(files: RemoteFiles, ranges: Iterable[ByteRange]) -> Rounds[None]:
     """A reading that keeps the ranges in memory: of one round, or none if they are there."""
     if missing := files.missing(ranges):
         files.keep(missing, (yield missing))
+
+
+def at_once(work: Callable[[A], T], items: Sequence[A]) -> list[T]:
+    """The results of `work` for each item, in order; all wait for the store at the same time.
+
+    Raises the error of the first item that failed, once all are done. `work` must not call this function.
+    """
+    if len(items) == 1:
+        return [work(items[0])]
+    running = [_pool().submit(work, item) for item in items]
+    wait(running)
+    return [one.result() for one in running]
 
 
 def _client(uri: str, options: dict[str, str] | None, paths: Iterable[str]) -> Any:

@@ -11,7 +11,6 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, TypeVar
@@ -29,13 +28,13 @@ from deltalake.transaction import (
 
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.delta.containment import check_paths
+from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.retention import RETENTION, retention_interval
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import NotAWarehouse
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 from tidemark.warehouse.os_errors import as_system_refused
 
-A = TypeVar("A")
 T = TypeVar("T")
 
 # Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100. In an
@@ -44,7 +43,6 @@ _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 COMMITS_OF_STREAMS = 20  # between two checkpoints of a table that each batch of a stream commits to
 COMMITS_OF_LOADS = 4
 _BLIND_RETRIES = 10  # by delta-rs, without a pause
-_AT_ONCE = 8  # requests of `at_once`
 
 LostRace = commits.LostRace  # what `commit` raises
 
@@ -121,12 +119,6 @@ def open_table(store: Store, name: str) -> DeltaTable:
             f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
             f"({str(error).splitlines()[0]}). Create it with warehouse.create or `tidemark create`."
         ) from error
-
-
-def at_once(work: Callable[[A], T], items: Sequence[A]) -> list[T]:
-    """The results of `work` for each item, in order; all wait for the store at the same time."""
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return list(threads.map(work, items))
 
 
 def open_tables(store: Store, *names: str) -> list[DeltaTable]:
