@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import statistics
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
@@ -25,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.data import FIRST_DAY, Oracle, Rows, year
 from bench.report import Section, number, say, table
-from tests.stores.gate import rounds
+from bench.store_spent import Spent, spent_on
 from tests.stores.server import Server
 from tidemark import query, stream, warehouse
 
@@ -42,20 +40,6 @@ class Sizes:
     repeats: int = 3
     batch_rows: int = 200_000
     batches: int = 15
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What something took: seconds, processor time of this process and of the server, requests, rounds.
-
-    The processor time of Spark's processes is not in it.
-    """
-
-    seconds: float
-    own: float
-    servers: float
-    requests: int
-    rounds: int
 
 
 def measure(spark: SparkSession, server: Server, folder: Path, section: Section, sizes: Sizes) -> None:
@@ -141,10 +125,10 @@ def _in_turn(
     plain, mine = [], []
     for _ in range(-1, repeats):
         write, load = write_and_load
-        plain.append(_spent(server, latency, partial(write, _new(server))))
+        plain.append(spent_on(server, latency, partial(write, _new(server))))
         uri = _new(server)
         _create(server, uri, schema)
-        mine.append(_spent(server, latency, partial(load, uri)))
+        mine.append(spent_on(server, latency, partial(load, uri)))
         _assert_same(server, uri, oracle)
     say("  answers of every load are right")
     return plain[1:], mine[1:]
@@ -164,11 +148,11 @@ def _batches(server: Server, section: Section, sizes: Sizes, latency: float) -> 
     for step, part in enumerate(parts):
         given = _arrow(part)
         write = partial(write_deltalake, plain_uri, given, mode="append", storage_options=server.options)
-        plain.append(_spent(server, latency, write))
+        plain.append(spent_on(server, latency, write))
         append = partial(
             stream.append, None, uri, given, source="s", batch=step, storage_options=server.options
         )
-        mine.append(_spent(server, latency, append))
+        mine.append(spent_on(server, latency, append))
     _assert_same(server, uri, Oracle.of(parts), mode="exact")
     say("  answers of the batches are right")
     warm = slice(min(3, sizes.batches - 1), None)
@@ -251,23 +235,6 @@ def _create(server: Server, uri: str, schema: pa.Schema, key: str | None = None)
     warehouse.create(
         None, uri, ["value"], key=key, time="time", schema=schema, storage_options=server.options
     )
-
-
-def _spent(server: Server, latency: float, work: Callable[[], Any]) -> Spent:
-    server.set(latency=latency)
-    processes = psutil.Process(), psutil.Process(server.process)
-    began, before = time.perf_counter(), [_processor(process) for process in processes]
-    work()
-    taken = time.perf_counter() - began
-    own, servers = (_processor(process) - spent for process, spent in zip(processes, before, strict=True))
-    requests = server.requests()
-    server.set()
-    return Spent(taken, own, servers, len(requests), rounds(requests))
-
-
-def _processor(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def _line(rows: int, latency: float, name: str, found: list[Spent]) -> list[Any]:

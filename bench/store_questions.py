@@ -12,7 +12,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from deltalake import DeltaTable
 
 from bench.data import FIRST_DAY, Oracle, Rows
 from bench.report import Section, number, say, table
-from tests.stores.gate import rounds
+from bench.store_spent import spent_on
 from tests.stores.server import Server
 from tidemark import query, stream, warehouse
 from tidemark.warehouse.delta.store import Store
@@ -102,7 +101,7 @@ def measure(server: Server, section: Section, sizes: Sizes) -> None:
         medians = {}
         for kind in kinds:
             asked = islice(phis, kind.questions)
-            found = [_spent(server, latency, kind, phi, oracle) for phi in asked]
+            found = [_ask(server, latency, kind, phi, oracle) for phi in asked]
             spent = [statistics.median(one) for one in zip(*found, strict=True)]
             medians[kind.name] = spent[2]
             lines.append([f"{1000 * latency:g}", kind.name, *map(number, spent)])
@@ -161,17 +160,13 @@ def _arrow(part: Rows) -> pa.Table:
     return pa.table({"time": times, "value": part.values()})
 
 
-def _spent(server: Server, latency: float, kind: Kind, phi: float, oracle: Oracle) -> tuple[float, ...]:
+def _ask(server: Server, latency: float, kind: Kind, phi: float, oracle: Oracle) -> tuple[float, ...]:
     """Rounds, requests and milliseconds of a question; its answer is right."""
-    server.set(latency=latency)
-    began = time.perf_counter()
-    value = float(kind.ask(phi))
-    taken = time.perf_counter() - began
-    requests = server.requests()
-    server.set()
+    found: list[float] = []
+    spent = spent_on(server, latency, lambda: found.append(float(kind.ask(phi))))
     allowed = 0 if kind.is_exact else 0.01 * len(oracle.values)
-    assert oracle.error(phi, value) <= allowed, (kind.name, phi, value)
-    return rounds(requests), len(requests), 1000 * taken
+    assert oracle.error(phi, found[0]) <= allowed, (kind.name, phi, found)
+    return spent.rounds, spent.requests, 1000 * spent.seconds
 
 
 def _fresh(server: Server, uri: str, phi: float) -> float:
