@@ -227,8 +227,13 @@ def _plan_bulk(
         with progress.phase("check"):
             check_same_rows(executor, store, options, rows, batch)
     with progress.phase("plan"):
-        counted = rows_by_batch(store.filesystem(), events, batch).total()
-        step = _plan(store, lambda planned: [(batch, counted)] if batch not in planned else [], steps)
+
+        def parts(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
+            if batch in planned:
+                return []
+            return [(batch, rows_by_batch(store.filesystem(), events, batch).total())]
+
+        step = _plan(store, parts, steps)
         if step is None:
             step = next(plan.step for plan in _plans(store) if batch in plan.batches)
     progress.reached("planned")
