@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream, warehouse
 from tidemark.query.reading import block_reader
 from tidemark.warehouse.delta import remote_files
-from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles
+from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles, Rounds, in_rounds
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, StoreUnavailable
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
@@ -243,3 +244,17 @@ def test_a_look_that_the_store_interrupts(
     answer = wh.quantile(0.5, mode="exact")
     is_right = (answer.N, answer.value) == (len(values), values[math.ceil(0.5 * len(values)) - 1])
     assert is_right != is_broken
+
+
+def test_a_round_that_fails_ends_its_readings(place: Place) -> None:
+    """The error is kept, as notebooks keep the last one; a lock that a reading holds must be free then."""
+    lock, files = threading.Lock(), RemoteFiles(place.uri, place.options)
+
+    def reading() -> Rounds[None]:
+        with lock:
+            yield [ByteRange("x"), ByteRange("y")]
+
+    place.server.set(Fault("403"))
+    with pytest.raises(OSError, match="403"):
+        in_rounds(files, [reading()])
+    assert not lock.locked()

@@ -20,6 +20,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar
@@ -182,16 +183,20 @@ def in_rounds(files: RemoteFiles, readings: Iterable[Rounds[T]]) -> list[T]:
     running = dict(enumerate(readings))
     answers: dict[int, Sequence[bytes | None] | None] = dict.fromkeys(running)
     results: dict[int, T] = {}
-    while running:
-        wanted: dict[int, Sequence[ByteRange]] = {}
-        for number, reading in list(running.items()):
-            try:
-                wanted[number] = reading.send(answers[number])  # type: ignore[arg-type]  # None starts it
-            except StopIteration as finished:
-                results[number] = finished.value
-                del running[number]
-        contents = iter(files.get([one for ranges in wanted.values() for one in ranges]))
-        answers = {number: [next(contents) for _ in ranges] for number, ranges in wanted.items()}
+    # Where a round fails, the readings let go of what they hold now, not when the error is forgotten.
+    with ExitStack() as started:
+        for reading in running.values():
+            started.callback(reading.close)
+        while running:
+            wanted: dict[int, Sequence[ByteRange]] = {}
+            for number, reading in list(running.items()):
+                try:
+                    wanted[number] = reading.send(answers[number])  # type: ignore[arg-type]  # None starts it
+                except StopIteration as finished:
+                    results[number] = finished.value
+                    del running[number]
+            contents = iter(files.get([one for ranges in wanted.values() for one in ranges]))
+            answers = {number: [next(contents) for _ in ranges] for number, ranges in wanted.items()}
     return [results[number] for number in sorted(results)]
 
 
