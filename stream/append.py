@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.remote_files import at_once
+from tidemark.warehouse.delta import kept_tables, tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, rows_by_batch, split_row_groups
@@ -35,7 +33,6 @@ from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from tidemark.warehouse.execution.arrow_inputs import LocalRows
@@ -94,7 +91,7 @@ def append_batch(
     `row_filter` selects the rows to reject. `check` is called before the first commit and may raise.
     """
     try:
-        events, ledger = at_once(partial(_opened, store, batch.source), (EVENTS, LEDGER))
+        events, ledger = kept_tables.take(store, EVENTS, LEDGER, application=batch.source)
     except NotAWarehouse:
         read_options(store)  # its error tells more, if this is no warehouse at all
         raise
@@ -138,14 +135,8 @@ def append_batch(
     ledger_table.append_batch(
         store, options.eps, batch.source, batch.last, done.summaries, *prepared, first=ledger
     )
+    kept_tables.keep(store, {EVENTS: events, LEDGER: ledger})
     return done
-
-
-def _opened(store: Store, source: str, name: str) -> DeltaTable:
-    """The table, which was asked already for the newest batch of the source."""
-    table = tables.open_table(store, name)
-    tables.newest_transaction(table, source)
-    return table
 
 
 def _check_without_rows(store: Store, rows: Input, batch: BatchRange, row_filter: RowFilter) -> None:

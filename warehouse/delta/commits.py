@@ -48,6 +48,7 @@ Write = Callable[[dict[str, str]], object]  # commits with the given custom meta
 _LOG = logging.getLogger("tidemark.commits")
 _ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
 _MAX_WRITERS = 5  # that an error lists
+_OWN = "tidemark_commit"  # the attribute of a table with the commit that was made through it
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,13 @@ def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] =
         remedy=f"Its log has nothing newer than version {planned}: nothing was changed. Remove the cause (a "
         "permission, a property or a feature of the table) and run the same again.",
     )
+    vars(table)[_OWN] = Commit(planned + 1, metadata[_ID])
+
+
+def own(table: DeltaTable) -> Commit | None:
+    """The newest commit that was made through this object; only version and id. None if there is none."""
+    commit: Commit | None = vars(table).get(_OWN)
+    return commit
 
 
 def _write_and_confirm(
@@ -295,16 +303,16 @@ class _Log:
         with self._files.open_input_stream(path) as stream:
             text = stream.read()
         try:
-            actions = [json.loads(line) for line in text.splitlines() if line.strip()]
-            infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
-            info: dict[str, Any] = next(infos, {})
-            return _commit_of(version, dict(info or {}))
+            return parse(version, text)
         except (ValueError, TypeError) as error:
             raise unreadable_file_error(f"{self.place}/{path}", error) from error
 
 
-def _commit_of(version: int, info: dict[str, Any]) -> Commit:
-    """A commit from its `commitInfo`."""
+def parse(version: int, content: bytes) -> Commit:
+    """A commit from its entry in the log; ValueError or TypeError if that is damaged."""
+    actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+    infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
+    info: dict[str, Any] = dict(next(infos, None) or {})
 
     def text(*names: str) -> str | None:
         return next((str(info[name]) for name in names if info.get(name) is not None), None)

@@ -242,6 +242,8 @@ def commit(
 
     added = [action.path for action in all_actions if isinstance(action, AddAction)]
     commits.commit_and_confirm(table, write, added)
+    if transaction is not None:
+        _transactions(table)[table.version() + 1, transaction.app_id] = transaction.version
 
 
 def _cleanup_at_checkpoints(table: DeltaTable) -> PostCommitHookProperties:
@@ -300,12 +302,16 @@ def newest_transaction(table: DeltaTable, application: str) -> int:
 
     delta-rs reads the log anew for each answer, so the answer is kept with the table, by its version.
     """
-    known: dict[tuple[int, str], int] = vars(table).setdefault("tidemark_transactions", {})
-    asked = table.version(), application
+    known, asked = _transactions(table), (table.version(), application)
     if asked not in known:
         newest = table.transaction_version(application)
         known[asked] = -1 if newest is None else newest
     return known[asked]
+
+
+def _transactions(table: DeltaTable) -> dict[tuple[int, str], int]:
+    known: dict[tuple[int, str], int] = vars(table).setdefault("tidemark_transactions", {})
+    return known
 
 
 def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:

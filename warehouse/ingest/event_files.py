@@ -27,6 +27,7 @@ from tidemark.warehouse.columns.value_encoding import encode_values, epoch_micro
 from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import unique_name
+from tidemark.warehouse.delta.write_behind import uploading
 from tidemark.warehouse.events.reader import BatchRange, decode_rows
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.new_files import NewFile
@@ -76,20 +77,26 @@ class WriteRows:
         summaries = None if self.eps is None else TickSummarizer(self.options, self.eps)
         refused: list[dict[str, Any]] = []
         user_schema = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
-        with RowFile(self.store, self.schema) as file:
+        last: pa.Table | None = None
+
+        def summarise() -> None:
+            if summaries is not None and last is not None:
+                summaries.add(decode_rows(last, summaries.columns, self.options.keys, self.companions))
+
+        with uploading() as uploads, RowFile(self.store, self.schema) as file:
             for batch in batches:
                 rows = cast_rows(batch, user_schema)
                 taken, refused_here = filter_rows(self.row_filter, self.options, user_schema.names, rows)
                 refused += refused_here
                 if taken.num_rows:
-                    table = self._complete(taken)
-                    file.write(table)
-                    if summaries is not None:
-                        summaries.add(
-                            decode_rows(table, summaries.columns, self.options.keys, self.companions)
-                        )
+                    summarise()
+                    last = self._complete(taken)
+                    file.write(last)
+        summarise()  # the last rows, while the file goes up
+        by_tick = () if summaries is None else tuple(summaries.finish())
+        for upload in uploads:
+            upload.result()
         if file.rows:
-            by_tick = () if summaries is None else tuple(summaries.finish())
             yield WrittenFile("events", file.written(), by_tick)
         if refused:
             yield WrittenFile("rejected", write_rejected(self.store, self.batch, refused))

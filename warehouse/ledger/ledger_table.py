@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import chain
 
@@ -32,6 +33,7 @@ from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
+from tidemark.warehouse.delta.write_behind import uploading
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import planned_batches, read_step_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
@@ -66,12 +68,14 @@ class Prepared:
     planned   the ranges that plans covered then; empty where that did not matter (see `fits`)
     action    adds the file of the batch
     wide      the add actions of the files of the ranges that the batch completes
+    uploads   end when the files are there
     """
 
     newest: int
     planned: tuple[BatchRange, ...]
     action: AddAction
     wide: tuple[AddAction, ...]
+    uploads: tuple[Future[None], ...]
 
     def fits(self, store: Store, table: DeltaTable, source: str) -> bool:
         """Whether the same rows would be written for this version of the ledger.
@@ -94,16 +98,18 @@ def prepare(
     """Writes the files of the batch's rows and of every range that it completes; commits nothing.
 
     `table` is the ledger. `eps` is the warehouse's. The summaries have the rank error `level_eps(eps, 0)`.
+    In an object store the files go up while the caller goes on: `append_batch` waits for them.
     """
     if not has_all_columns(table):  # an earlier version created it
         add_columns(store)
         table = tables.open_table(store, LEDGER)
     batches, newest = BatchRange(source, batch, batch), tables.newest_transaction(table, source)
-    action = write_rows(store, batches, to_arrow(batches, summaries, more_keys_of(table)))
-    completed = _completed_ranges(newest, batches, store.tuning.fan)
-    planned = _planned(store) if completed else ()
-    wide = _write_wide(store, table, eps, batches, summaries, completed, planned) if completed else []
-    return Prepared(newest, planned, action, tuple(wide))
+    with uploading() as uploads:
+        action = write_rows(store, batches, to_arrow(batches, summaries, more_keys_of(table)))
+        completed = _completed_ranges(newest, batches, store.tuning.fan)
+        planned = _planned(store) if completed else ()
+        wide = _write_wide(store, table, eps, batches, summaries, completed, planned) if completed else []
+    return Prepared(newest, planned, action, tuple(wide), tuple(uploads))
 
 
 def has_all_columns(table: DeltaTable) -> bool:
@@ -146,6 +152,8 @@ def append_batch(
         ready = prepared
         if ready is None or not ready.fits(store, table, source):
             ready = prepare(store, table, eps, source, batch, summaries)
+        for upload in ready.uploads:
+            upload.result()
         return [ready.action, *ready.wide]
 
     def known(table: DeltaTable) -> bool:
