@@ -83,7 +83,7 @@ def ask_slots(
         window, slots = slots_of(window, tick_range(view), slot, tick_us)
         return answer(key_question(session, view, window, mode), slots)
 
-    result: T = session.answer_from(lambda: newest_keys_view(session, request.key), answers)
+    result: T = session.answer_from(lambda: newest_keys_view(session, request.key), answers, _topic(request))
     return result
 
 
@@ -99,8 +99,12 @@ def _ask(
     def answers(view: KeysView) -> T:
         return answer([key_question(session, view, window, mode) for window in windows(view)])
 
-    result: T = session.answer_from(lambda: newest_keys_view(session, request.key), answers)
+    result: T = session.answer_from(lambda: newest_keys_view(session, request.key), answers, _topic(request))
     return result
+
+
+def _topic(request: KeyRequest) -> str:
+    return f"keys {request.key!r}"  # a key may be a list
 
 
 def newest_keys_view(session: Session, key: Any = None) -> KeysView:

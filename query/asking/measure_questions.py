@@ -104,7 +104,8 @@ def _ask_all_rows(
     def newest() -> View:
         return newest_view(session, request.measure, live_rows=mode != "quick")
 
-    lists = session.answer_from(newest, answers)
+    topic = None if mode == "quick" else ("rows", request.measure)  # a quick answer seldom reads blocks
+    lists = session.answer_from(newest, answers, topic)
     return Asked(lists, windows=request.every is not None)
 
 
@@ -148,7 +149,9 @@ def _ask_groups(
         return [answer(question) for question in questions]
 
     with_key = needs_sizes(choice)
-    lists = session.answer_from(lambda: session.newest_group_view(projection, with_key=with_key), answers)
+    lists = session.answer_from(
+        lambda: session.newest_group_view(projection, with_key=with_key), answers, (projection, with_key)
+    )
     return Asked(lists, tuple(key.name for key in choice.by), request.every is not None)
 
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import copy
+import operator
+import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
@@ -32,6 +37,7 @@ T = TypeVar("T")
 V = TypeVar("V", View, KeysView, GroupView)
 
 CACHED_SIZES = 2**18  # groups whose numbers of rows are cached
+_GUESSES = 8  # at once in a process; further questions do without
 ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
 
 
@@ -62,6 +68,8 @@ class Session:
         self.sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
         self.groups = GroupReader(self.blocks, self.memory, self.live, spans, float(snapshot.options.eps))
         self._lock = threading.Lock()
+        # The view of the last question of each topic, and whether the next one is answered from it.
+        self._views: dict[Hashable, tuple[Any, bool]] = {}
 
     @property
     def options(self) -> Options:
@@ -121,9 +129,25 @@ class Session:
                     self.blocks.use_version(one.root, one.versions["runs"])
             return view, key
 
-    def answer_from(self, newest: Callable[[], T], answer: Callable[[T], Any]) -> Any:
-        """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all."""
+    def answer_from(self, newest: Callable[[], T], answer: Callable[[T], Any], topic: Hashable = None) -> Any:
+        """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all.
+
+        topic   names the view among those of other questions. In an object store the question is then
+                answered from the last view of its topic while a newer one is looked for. If there is none,
+                that was the answer, and what it read took no further round of requests. After a look that
+                found a newer one, the next question waits for its look: more may come
+        """
+        known, is_settled = self._views.get(topic, (None, False))
+        guess = _guesses().submit(answer, known) if is_settled else None
         view = newest()
+        is_same = _is_same(view, known)
+        if topic is not None and self._looks_take_a_round and not (is_same and is_settled):
+            nothing_newer = is_same or known is None
+            others = self._views if nothing_newer else {}
+            self._views = {**others, topic: (view, nothing_newer)}
+        if guess is not None and not guess.cancel() and is_same:
+            with suppress(Exception):  # asked again below, it is raised there
+                return guess.result()
         for _ in range(ATTEMPTS - 1):
             try:
                 return answer(view)
@@ -134,6 +158,11 @@ class Session:
                     raise
                 view = newer
         return answer(view)
+
+    @property
+    def _looks_take_a_round(self) -> bool:
+        is_remote = isinstance(self.snapshot, SnapshotReader) and not self.snapshot.store.is_local
+        return is_remote and not self._max_staleness
 
     def source(self, view: View, window: Window) -> Source:
         """Where rows of a window of a measure are read from."""
@@ -151,3 +180,19 @@ class Session:
             self.snapshot.refresh()
             other.snapshot = self.snapshot.pinned()
         return other
+
+
+def _is_same(view: Any, other: Any) -> bool:
+    """Whether these are the same objects, one or several."""
+    if isinstance(view, tuple) and isinstance(other, tuple):
+        return all(map(operator.is_, view, other))
+    return view is other
+
+
+@cache
+def _guesses() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_GUESSES, thread_name_prefix="tidemark-answers")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_guesses.cache_clear)  # a forked child has no threads
