@@ -104,7 +104,7 @@ def _ask_all_rows(
     def newest() -> View:
         return newest_view(session, request.measure, live_rows=mode != "quick")
 
-    topic = None if mode == "quick" else ("rows", request.measure)  # a quick answer seldom reads blocks
+    topic = None if mode == "quick" else f"rows {request.measure!r}"  # a quick answer seldom reads blocks
     lists = session.answer_from(newest, answers, topic)
     return Asked(lists, windows=request.every is not None)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 
 from tests.stores.conftest import Place
 from tests.stores.faults import FAULTS, TIMEOUT, insist
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream, warehouse
+from tidemark.warehouse.delta.remote_files import RemoteFiles
+from tidemark.warehouse.delta.store import Store
 
 
 def options(place: Place) -> dict[str, str]:
@@ -57,3 +61,27 @@ def test_a_whole_life(place: Place, faults: tuple[Fault, ...]) -> None:
     assert insist(lambda: warehouse.verify(place.uri, storage_options=options(place))).ok
     broken = sum(bool(request.fault) for request in place.server.requests())
     assert (broken > 10) == bool(faults)
+
+
+@pytest.mark.parametrize("table", ["ledger", "steps", "marks"])
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_what_is_verified_is_what_the_store_has(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, is_broken: bool
+) -> None:
+    """A file is damaged after a reader of the same process has it in memory and on disk."""
+    if is_broken:
+        monkeypatch.setattr(RemoteFiles, "forget", lambda _: None)
+    how: dict[str, Any] = {"storage_options": place.options}
+    warehouse.create(None, place.uri, ["ms"], **HOW, **how)
+    warehouse.load(None, place.uri, rows(0), "night", **how)
+    stream.append(None, place.uri, rows(1), source="web", batch=0, **how)
+    check(query.open(place.uri, place.options, cache=tmp_path), [rows(0), rows(1)])
+    files = Store.from_uri(place.uri, place.options).filesystem()
+    found = files.get_file_info(fs.FileSelector(table, recursive=True))
+    (path,) = [one.path for one in found if one.path.endswith(".parquet") and "_delta_log" not in one.path]
+    with files.open_input_stream(path) as file:
+        content = bytearray(file.read())
+    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)  # much of a small file is footer
+    with files.open_output_stream(path) as file:
+        file.write(bytes(content))
+    assert warehouse.verify(place.uri, **how).ok == is_broken

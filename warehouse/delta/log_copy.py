@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -26,7 +27,7 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.remote_files import ByteRange, Rounds
+from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.delta.retention import retention_us
 from tidemark.warehouse.delta.store import Store
 
@@ -44,7 +45,7 @@ class LogCopy:
     """
 
     def __init__(self, store: Store, name: str) -> None:
-        self._store, self._name = store, name
+        self._store, self.name = store, name
         # Where there are more commits after the checkpoint, they take another round.
         self._ahead = min(tables.commits_between_checkpoints(name) + 1, 12)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
@@ -126,11 +127,32 @@ class LogCopy:
             ahead = min(4 * ahead, MORE_AHEAD)
 
     def _open_directly(self) -> None:
-        exists = tables.exists(self._store, self._name)
-        self._folder, self.table = None, tables.open_table(self._store, self._name) if exists else None
+        exists = tables.exists(self._store, self.name)
+        self._folder, self.table = None, tables.open_table(self._store, self.name) if exists else None
 
     def _log(self, name: str) -> ByteRange:
-        return ByteRange(f"{self._name}/_delta_log/{name}")
+        return ByteRange(f"{self.name}/_delta_log/{name}")
+
+
+def open_to_read(store: Store, name: str) -> DeltaTable:
+    """The table at its newest version, for reading alone; see `open_all_to_read`."""
+    (table,) = open_all_to_read(store, [name])
+    return table
+
+
+def open_all_to_read(store: Store, names: Sequence[str]) -> list[DeltaTable]:
+    """The tables at their newest versions, for reading alone; of an object store the copies of their logs.
+
+    Raises the errors of `tables.open_table`.
+    """
+    if store.is_local:
+        return [tables.open_table(store, name) for name in names]
+    copies = [LogCopy(store, name) for name in names]
+    in_rounds(store.files, [copy.catch_up() for copy in copies])
+    opened = [copy.table or tables.open_table(store, copy.name) for copy in copies]
+    for table, copy in zip(opened, copies, strict=True):
+        vars(table)["tidemark_copy"] = copy  # its folder stays as long as the table does
+    return opened
 
 
 def _write(folder: Path, contents: dict[str, bytes | None]) -> list[bytes]:

@@ -133,7 +133,8 @@ class RemoteFiles:
         return content
 
     def forget(self) -> None:
-        """Drops what is in memory."""
+        """Drops what is in memory, and takes nothing from the folder on disk any more."""
+        self._disk = None
         self._cache = LRUCache(CACHED_BYTES, len)
 
     def whole(self, path: str) -> bytes | None:

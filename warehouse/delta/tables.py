@@ -28,7 +28,7 @@ from deltalake.transaction import (
 
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.delta.containment import check_paths
-from tidemark.warehouse.delta.remote_files import at_once
+from tidemark.warehouse.delta.remote_files import ByteRange, at_once
 from tidemark.warehouse.delta.retention import RETENTION, retention_interval
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import NotAWarehouse
@@ -383,6 +383,8 @@ def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] 
     """All rows of a small table. `cache` keeps the rows of its files by path between calls."""
     known = cache if cache is not None else {}
     paths = [file.path for file in list_files(table)]
+    if not store.is_local:
+        store.files.fetch(ByteRange(f"{name}/{path}") for path in paths if path not in known)
     for path in paths:
         if path not in known:
             known[path] = read_file(store, name, path)

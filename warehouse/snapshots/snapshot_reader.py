@@ -20,6 +20,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -32,7 +33,7 @@ from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, fetching, in_rounds
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
 from tidemark.warehouse.ledger import ledger_table, live_summaries
@@ -375,7 +376,8 @@ class SnapshotReader:
         """Moves tables in an object store to their newest versions; returns which of them changed."""
 
         def prefetch() -> list[Rounds[None]]:
-            return [self._prefetch(needed), *([self._prefetch_events(needed)] if live_rows else [])]
+            ahead = [self._prefetch(needed), *([self._prefetch_events(needed)] if live_rows else [])]
+            return list(map(_unless_damaged, ahead))
 
         changed, order = self._catch_up(names), [*self._needed_tables(needed), STEPS, LEDGER]
         return changed + self._look_again(changed if is_settled else order[:1], order, prefetch)
@@ -587,6 +589,12 @@ class SnapshotReader:
             current[row.batches].append(row)
         self._reused.rows[measure.name] = current
         return tuple(chain.from_iterable(current.values()))
+
+
+def _unless_damaged(ahead: Rounds[None]) -> Rounds[None]:
+    """Reads ahead; a damaged file stops it, and is told by the view that reads the file."""
+    with suppress(DamagedWarehouse):
+        yield from ahead
 
 
 @report_os_errors("opening")
