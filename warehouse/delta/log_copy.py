@@ -29,9 +29,10 @@ from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.delta.retention import retention_us
-from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.store import EVENTS, Store
 
-MORE_AHEAD = 32
+AHEAD = 12  # commits that are asked for at once, whether they exist or not
+MORE_AHEAD = 32  # after a round of which all existed
 EXPECTED_COMMITS = 64
 TRUST_MARGIN_US = DAY_US
 _LAST_CHECKPOINT = "_last_checkpoint"
@@ -46,8 +47,10 @@ class LogCopy:
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self.name = store, name
-        # Where there are more commits after the checkpoint, they take another round.
-        self._ahead = min(tables.commits_between_checkpoints(name) + 1, 12)
+        # More commits after the checkpoint take another round. `events` has the options, which tell what else
+        # is read: it takes one round however many there are.
+        most = tables.commits_between_checkpoints(name) + 1
+        self._ahead = most if name == EVENTS else min(most, AHEAD)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
         self.checked = float("-inf")
         self._hint: bytes | None = None
@@ -116,7 +119,7 @@ class LogCopy:
     def _commits_from(self, folder: Path, version: int) -> Rounds[list[bytes]]:
         """Copies all commits from this version on; returns their contents."""
         found: list[bytes] = []
-        ahead = self._ahead
+        ahead = min(self._ahead, AHEAD)
         while True:
             names = [_commit(version + len(found) + i) for i in range(ahead)]
             contents = yield [self._log(name) for name in names]
