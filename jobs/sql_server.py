@@ -42,6 +42,7 @@ from tidemark.query.sql.spark_sql import (
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.execution.spark_versions import check_version_of_server
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -78,6 +79,7 @@ def _serve(given: argparse.Namespace) -> int:
                 "spark.sql.variable.substitute": "false",
             },
         )
+        check_version_of_server(spark.version)
         with stop_on_signals(stopping), delay_java_shutdown(spark, stopping):
             warehouses = named_warehouses or _from_settings(spark)
             authenticates = set_authentication(spark, users)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from dataclasses import dataclass
 from email.message import Message
@@ -49,7 +48,8 @@ def bare(folder: Path) -> Path:
     """The Python of an environment that has the other packages, and not tidemark."""
     _run(sys.executable, "-m", "venv", "--without-pip", folder)
     (site,) = folder.glob("lib/python3*/site-packages")
-    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    others = [path for path in sys.path if Path(path).name == "site-packages"]
+    (site / "others.pth").write_text("".join(f"{path}\n" for path in others))
     return folder / "bin" / "python"
 
 

@@ -33,6 +33,12 @@ def test_an_older_spark_is_refused_with_the_versions_that_work(version: str) -> 
         spark_versions.check_version(version)
 
 
+def test_the_sql_server_refuses_a_spark_that_has_not_what_its_rules_need() -> None:
+    with pytest.raises(InputError, match=r"Spark 4\.1 or 4\.2; this is Spark 4\.0\.5\. .*register_views"):
+        spark_versions.check_version_of_server("4.0.5")
+    spark_versions.check_version_of_server("4.1.0")
+
+
 @pytest.mark.parametrize("version", ["4.0.0", "4.0.1-amzn-0", "4.2.1", "4.3.0", "5.0.0", "unknown"])
 def test_these_and_newer_ones_are_taken(version: str) -> None:
     spark_versions.check_version(version)

@@ -19,16 +19,30 @@ if TYPE_CHECKING:
 
 OLDEST = (4, 0)
 VERSIONS = "4.0, 4.1 or 4.2"
+OLDEST_OF_SERVER = (4, 1)  # its rules for statements need what Spark's parser has since then
 
 
 def check_version(version: str) -> None:
     """InputError if this Spark is older than the versions that work."""
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers and tuple(map(int, numbers.groups())) < OLDEST:
+    if _is_older(version, OLDEST):
         raise InputError(
             f"tidemark works with Spark {VERSIONS}; this is Spark {version}. Nothing was changed. Use one of "
             "these versions, or load without Spark: --engine local, or None in place of the session."
         )
+
+
+def check_version_of_server(version: str) -> None:
+    """InputError if this Spark is older than the versions that the SQL server works with."""
+    if _is_older(version, OLDEST_OF_SERVER):
+        raise InputError(
+            f"the SQL server works with Spark 4.1 or 4.2; this is Spark {version}. Use one of these "
+            "versions, or register the views in a session of this one: query.register_views(spark, uri)."
+        )
+
+
+def _is_older(version: str, oldest: tuple[int, int]) -> bool:
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and tuple(map(int, numbers.groups())) < oldest
 
 
 def column_function(
