@@ -24,7 +24,7 @@ FLOORS = {
     ],
     "warehouse": [
         "cascade errors",
-        "columns memory_cache os_errors sizes",
+        "columns memory_cache os_errors per_process sizes",
         "companions execution integrity",
         "delta",
         "events runs",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import operator
-import os
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
@@ -26,6 +24,7 @@ from tidemark.query.reading.live_cache import LiveCache
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.per_process import per_process
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection
@@ -189,10 +188,6 @@ def _is_same(view: Any, other: Any) -> bool:
     return view is other
 
 
-@cache
+@per_process
 def _guesses() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_GUESSES, thread_name_prefix="tidemark-answers")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_guesses.cache_clear)  # a forked child has no threads

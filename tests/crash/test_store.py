@@ -100,7 +100,7 @@ def test_processes_killed_at_random_moments_lose_nothing(
         "looks of the reader, each right": stage.looks - looks,
         "minutes": round((time.monotonic() - began) / 60),
     }
-    assert figures["requests that went wrong"] > 50
+    assert figures["requests that went wrong"] > 100
     for at, one in enumerate(attacked):
         kill_in_sweep(one, loaders(), at)
     if SOAK_KILLS:
@@ -139,7 +139,7 @@ def test_loaders_streams_maintenance_and_a_reader_at_once(
     racers[-1].done("maintain")
     one.truth.have_arrived(*(number for some in (*nights, *streams.values()) for number in some))
     stage.leave(one)
-    assert stage.faults - faults > 50
+    assert stage.faults - faults > 100
     assert [line for racer in racers for line in racer.foreign_errors()] == []
 
 

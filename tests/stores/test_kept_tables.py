@@ -25,9 +25,9 @@ LATENCY = 0.05  # requests that are sent at once begin before the first has ende
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    kept_tables._kept.clear()
+    kept_tables._kept().tables.clear()
     yield
-    kept_tables._kept.clear()
+    kept_tables._kept().tables.clear()
 
 
 class Streamed:
@@ -49,7 +49,7 @@ class Streamed:
 
 
 def kept_names() -> list[str]:
-    return sorted(name for _, name in kept_tables._kept)
+    return sorted(name for _, name in kept_tables._kept().tables)
 
 
 def test_a_later_batch_waits_for_fewer_requests(place: Place) -> None:
@@ -89,13 +89,13 @@ def test_what_others_commit_between_two_batches_is_seen(place: Place) -> None:
     """A load that plans the batches, and a batch that another process has appended already."""
     streamed = Streamed(place)
     streamed.append()
-    mine = dict(kept_tables._kept)
-    kept_tables._kept.clear()
+    mine = dict(kept_tables._kept().tables)
+    kept_tables._kept().tables.clear()
     streamed.append()  # as by another process
     warehouse.load(None, place.uri, **streamed.how)
     streamed.append()
-    kept_tables._kept.clear()
-    kept_tables._kept.update(mine)
+    kept_tables._kept().tables.clear()
+    kept_tables._kept().tables.update(mine)
     assert [streamed.append(batch) for batch in (1, 2)] == [False, False]
     assert streamed.append()
     streamed.check()

@@ -125,9 +125,8 @@ def test_sizes_in_the_log_are_those_of_the_objects(place: Place) -> None:
 
 
 # A change that adds requests has to raise these, with a reason.
-# Copies of logs are asked for commits that may not exist, all in one round.
-MOST_OF_A_LOAD = {"requests": 105, "rounds": 66}
-MOST_OF_A_BATCH = {"requests": 31, "rounds": 21}
+MOST_OF_A_LOAD = {"requests": 95, "rounds": 66}
+MOST_OF_A_BATCH = {"requests": 30, "rounds": 21}
 # With it, requests that are sent at once begin before the first has ended, also on a busy machine.
 LATENCY = 0.05
 

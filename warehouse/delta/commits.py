@@ -141,11 +141,13 @@ def _writer() -> str:
         return "tidemark"
 
 
-def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] = ()) -> None:
+def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] = ()) -> Commit:
     """Commits by `write` on top of the table's version; returns only if the commit is certainly in the log.
 
     write   commits, with the custom metadata that it is given
     added   the paths of new files; they identify the commit if its log entry was removed already
+
+    The result has the version after the table's, and the id.
 
     Raises LostRace if another writer committed first, and CommitFailed if the commit was refused.
     """
@@ -165,7 +167,9 @@ def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] =
         remedy=f"Its log has nothing newer than version {planned}: nothing was changed. Remove the cause (a "
         "permission, a property or a feature of the table) and run the same again.",
     )
-    vars(table)[_OWN] = Commit(planned + 1, metadata[_ID])
+    made = Commit(planned + 1, metadata[_ID])
+    vars(table)[_OWN] = made
+    return made
 
 
 def own(table: DeltaTable) -> Commit | None:

@@ -11,14 +11,13 @@ process after which it was kept.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import compress, islice
 from typing import Any
 
 from deltalake import DeltaTable
@@ -27,14 +26,19 @@ from deltalake.exceptions import DeltaError
 from tidemark.warehouse.delta import commits, tables
 from tidemark.warehouse.delta.remote_files import ByteRange, at_once
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.per_process import per_process
 
 KEPT = 16  # tables at most
 # The log is kept for weeks: of the commits that came after the kept one, none was cleaned in this time.
 KEPT_SECONDS = 600.0
 
-_Place = tuple[Store, str]
-_lock = threading.Lock()
-_kept: OrderedDict[_Place, tuple[float, DeltaTable]] = OrderedDict()
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The tables by place, the one kept last at the end, each with the time.monotonic() of its keeping."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    tables: OrderedDict[tuple[Store, str], tuple[float, DeltaTable]] = field(default_factory=OrderedDict)
 
 
 def take(store: Store, *names: str, application: str) -> list[DeltaTable]:
@@ -44,38 +48,40 @@ def take(store: Store, *names: str, application: str) -> list[DeltaTable]:
 
     Raises the errors of `tables.open_table`.
     """
-    kept = {name: table for name in names if (table := _take(store, name)) is not None}
-    moves = [partial(_moves, table, application) for table in kept.values()]
-    looks = [partial(_has_commit, store, name, commits.own(table)) for name, table in kept.items()]
-    others = [name for name in names if name not in kept]
-    opens = [partial(_open, store, name, application) for name in others]
-    works: list[Callable[[], Any]] = [*moves, *looks, *opens]
-    done = iter(at_once(lambda work: work(), works))
-    moved, there = list(islice(done, len(kept))), list(islice(done, len(kept)))
-    good = (is_moved and is_there for is_moved, is_there in zip(moved, there, strict=True))
-    opened = dict(compress(kept.items(), good)) | dict(zip(others, done, strict=True))
-    return [opened[name] if name in opened else _open(store, name, application) for name in names]
+    works: dict[tuple[str, str], Callable[[], Any]] = {}
+    for name in names:
+        kept = _take(store, name)
+        if kept is None:
+            works[name, "table"] = partial(_open, store, name, application)
+        else:
+            works[name, "table"] = partial(_moved, kept, application)
+            works[name, "is same"] = partial(_has_commit, store, name, commits.own(kept))
+    done = dict(zip(works, at_once(lambda work: work(), list(works.values())), strict=True))
+    good = {name: done[name, "table"] for name in names if done.get((name, "is same"), True)}
+    return [good.get(name) or _open(store, name, application) for name in names]
 
 
 def keep(store: Store, opened: Mapping[str, DeltaTable]) -> None:
-    """Keeps the tables, by name, for the next `take`; those that are not at a commit of this process are not.
+    """Keeps the tables, by name, for the next `take`; those that nothing was committed through are not kept.
 
     The caller must not use them any more.
     """
     if store.is_local:
         return
-    with _lock:
+    kept = _kept()
+    with kept.lock:
         for name, table in opened.items():
             if commits.own(table) is not None:
-                _kept[store, name] = time.monotonic(), table
-                _kept.move_to_end((store, name))
-        while len(_kept) > KEPT:
-            _kept.popitem(last=False)
+                kept.tables[store, name] = time.monotonic(), table
+                kept.tables.move_to_end((store, name))
+        while len(kept.tables) > KEPT:
+            kept.tables.popitem(last=False)
 
 
 def _take(store: Store, name: str) -> DeltaTable | None:
-    with _lock:
-        since, table = _kept.pop((store, name), (float("-inf"), None))
+    kept = _kept()
+    with kept.lock:
+        since, table = kept.tables.pop((store, name), (float("-inf"), None))
     return table if time.monotonic() - since < KEPT_SECONDS else None
 
 
@@ -85,13 +91,13 @@ def _open(store: Store, name: str, application: str) -> DeltaTable:
     return table
 
 
-def _moves(table: DeltaTable, application: str) -> bool:
-    """Moves the table to its newest version; returns whether that was possible."""
+def _moved(table: DeltaTable, application: str) -> DeltaTable | None:
+    """The table, moved to its newest version; None if that was not possible."""
     with suppress(DeltaError, OSError):
         table.update_incremental()
         tables.newest_transaction(table, application)
-        return True
-    return False
+        return table
+    return None
 
 
 def _has_commit(store: Store, name: str, own: commits.Commit | None) -> bool:
@@ -104,12 +110,6 @@ def _has_commit(store: Store, name: str, own: commits.Commit | None) -> bool:
     return False
 
 
-def _forget() -> None:
-    """A forked child inherits the tables but none of their threads and connections."""
-    global _lock  # noqa: PLW0603  the parent may have held it
-    _lock = threading.Lock()
-    _kept.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+@per_process
+def _kept() -> _Kept:
+    return _Kept()

@@ -29,9 +29,9 @@ from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.delta.retention import retention_us
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import Store
 
-AHEAD = 12  # commits that are asked for at once, whether they exist or not
+AHEAD = 12
 MORE_AHEAD = 32  # after a round of which all existed
 EXPECTED_COMMITS = 64
 TRUST_MARGIN_US = DAY_US
@@ -41,16 +41,16 @@ _LAST_CHECKPOINT = "_last_checkpoint"
 class LogCopy:
     """A table in an object store at the version of the last `catch_up`; `table` is None until it exists.
 
+    `ahead` is how many commits after the checkpoint are asked for at once, whether they exist or not.
+
     `checked` is when the last `catch_up` began, in seconds of time.monotonic(). The table has no files in its
     folder: it serves for its log alone. It must not be shared between threads without a lock.
     """
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: Store, name: str, ahead: int = AHEAD) -> None:
         self._store, self.name = store, name
-        # More commits after the checkpoint take another round. `events` has the options, which tell what else
-        # is read: it takes one round however many there are.
-        most = tables.commits_between_checkpoints(name) + 1
-        self._ahead = most if name == EVENTS else min(most, AHEAD)
+        # Where there are more commits after the checkpoint, they take another round.
+        self._ahead = min(tables.commits_between_checkpoints(name) + 1, ahead)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
         self.checked = float("-inf")
         self._hint: bytes | None = None

@@ -16,13 +16,11 @@ a range that ends behind the file with the bytes up to its end.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -33,6 +31,7 @@ from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.per_process import per_process
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -184,10 +183,7 @@ def in_rounds(files: RemoteFiles, readings: Iterable[Rounds[T]]) -> list[T]:
     running = dict(enumerate(readings))
     answers: dict[int, Sequence[bytes | None] | None] = dict.fromkeys(running)
     results: dict[int, T] = {}
-    # Where a round fails, the readings let go of what they hold now, not when the error is forgotten.
-    with ExitStack() as started:
-        for reading in running.values():
-            started.callback(reading.close)
+    try:
         while running:
             wanted: dict[int, Sequence[ByteRange]] = {}
             for number, reading in list(running.items()):
@@ -198,6 +194,9 @@ def in_rounds(files: RemoteFiles, readings: Iterable[Rounds[T]]) -> list[T]:
                     del running[number]
             contents = iter(files.get([one for ranges in wanted.values() for one in ranges]))
             answers = {number: [next(contents) for _ in ranges] for number, ranges in wanted.items()}
+    finally:  # where a round fails, readings let go of what they hold now, not when the error is forgotten
+        for reading in running.values():
+            reading.close()
     return [results[number] for number in sorted(results)]
 
 
@@ -233,18 +232,12 @@ def _read(client: Any, wanted: ByteRange) -> bytes | None:
         return None
 
 
-@cache
+@per_process
 def remote_files(uri: str, options: tuple[tuple[str, str], ...]) -> RemoteFiles:
     """The files of a warehouse; all calls of a process share one object."""
     return RemoteFiles(uri, dict(options) or None)
 
 
-@cache
+@per_process
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(REQUESTS, thread_name_prefix="tidemark-requests")
-
-
-# A forked child inherits the objects but none of their threads and connections.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-    os.register_at_fork(after_in_child=remote_files.cache_clear)

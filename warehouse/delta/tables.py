@@ -241,9 +241,9 @@ def commit(
         )
 
     added = [action.path for action in all_actions if isinstance(action, AddAction)]
-    commits.commit_and_confirm(table, write, added)
+    made = commits.commit_and_confirm(table, write, added)
     if transaction is not None:
-        _transactions(table)[table.version() + 1, transaction.app_id] = transaction.version
+        _transactions(table)[made.version, transaction.app_id] = transaction.version
 
 
 def _cleanup_at_checkpoints(table: DeltaTable) -> PostCommitHookProperties:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.log_copy import LogCopy
+from tidemark.warehouse.delta.log_copy import AHEAD, LogCopy
 from tidemark.warehouse.delta.remote_files import Rounds
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -24,6 +24,7 @@ class OpenedTable:
 
     `table` is None while the table does not exist. `cache` holds rows of its files, by path. `listed` is
     when its log was last listed, and `checked` when the last update began, in seconds of time.monotonic().
+    `ahead` is that of `LogCopy`.
     """
 
     store: Store
@@ -32,6 +33,7 @@ class OpenedTable:
     cache: dict[str, pa.Table] = field(default_factory=dict)
     listed: float = 0.0
     checked: float = float("-inf")
+    ahead: int = AHEAD
     _copy: LogCopy | None = None
 
     @property
@@ -71,7 +73,7 @@ class OpenedTable:
 
     def _log_copy(self) -> LogCopy:
         if self._copy is None:
-            self._copy = LogCopy(self.store, self.name)
+            self._copy = LogCopy(self.store, self.name, self.ahead)
         return self._copy
 
     def _exists(self) -> bool:

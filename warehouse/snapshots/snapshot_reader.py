@@ -101,7 +101,8 @@ class SnapshotReader:
         self._layouts: dict[str, tuple[int | None, Layout, dict[Run, list[DataFile]]]] = {}
         self._prefetched: frozenset[BatchRange] = frozenset()
         self._is_settled = True
-        self.events = OpenedTable(store, EVENTS)
+        # `events` has the options, which tell what else is read: all its commits are asked for in one round.
+        self.events = OpenedTable(store, EVENTS, ahead=tables.COMMITS_OF_STREAMS + 1)
         self._events_lock = threading.Lock()  # questions read live rows outside of the lock of their session
         if store.is_local:
             self.events.update()
