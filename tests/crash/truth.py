@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -65,14 +67,21 @@ def batch_rows(number: int) -> pa.Table:
 
 
 def write_batch(folder: Path, number: int) -> Path:
-    """A folder of Parquet files with the batch's rows."""
+    """A folder of Parquet files with the batch's rows; whole once it is there, whoever else writes it."""
     path = folder / f"batch-{number}"
     if not path.exists():
-        path.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(dir=folder))
         rows = batch_rows(number)
         cut = -(-rows.num_rows // _FILES)
         for part in range(_FILES):
-            pq.write_table(rows.slice(part * cut, cut), path / f"part-{part}.parquet")
+            pq.write_table(rows.slice(part * cut, cut), new / f"part-{part}.parquet")
+        try:
+            new.rename(path)
+        except OSError:  # another thread was first; the rows are the same
+            if not path.exists():
+                raise
+            shutil.rmtree(new)
     return path
 
 
