@@ -34,9 +34,10 @@ def test_an_older_spark_is_refused_with_the_versions_that_work(version: str) -> 
 
 
 def test_the_sql_server_refuses_a_spark_that_has_not_what_its_rules_need() -> None:
-    with pytest.raises(InputError, match=r"Spark 4\.1 or 4\.2; this is Spark 4\.0\.5\. .*register_views"):
-        spark_versions.check_version_of_server("4.0.5")
-    spark_versions.check_version_of_server("4.1.0")
+    for version in ("4.0.5", "4.1.4"):
+        with pytest.raises(InputError, match=rf"Spark 4\.2; this is Spark {version}\. .*register_views"):
+            spark_versions.check_version_of_server(version)
+    spark_versions.check_version_of_server("4.2.0")
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.0.1-amzn-0", "4.2.1", "4.3.0", "5.0.0", "unknown"])

@@ -25,7 +25,7 @@ BROKER = ["org.apache.kafka:kafka_2.13:4.1.0", "org.apache.kafka:kafka-tools:4.1
 PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
 # Spark's connector asks for a token provider of its own version, which not every registry has.
 CLIENT = [
-    ([f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"], [PROVIDER]),
+    (["org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"], [PROVIDER]),
     ([f"{PROVIDER}:4.0.0"], []),
 ]
 HOME = Path(sys.prefix) / "kafka"

@@ -123,9 +123,8 @@ class Flow:
     def read(self) -> Reading:
         """A notebook that asks without pause."""
         shutil.copy(ROOT / "tests/stream/reading.ipynb", self.folder)
-        execute = shutil.which("jupyter-execute", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-        assert execute is not None
-        jupyter = [execute, "--timeout=-1", "--output=read.ipynb", "reading.ipynb"]
+        execute = Path(sys.executable).parent / "jupyter-execute"
+        jupyter = [str(execute), "--timeout=-1", "--output=read.ipynb", "reading.ipynb"]
         named = [f"TIDEMARK_WAREHOUSE={self.uri}", f"PYTHONPATH={ROOT}"]
         return Reading(*self._start(["env", *named, *jupyter]), self.folder)
 

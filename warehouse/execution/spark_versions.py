@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OLDEST = (4, 0)
 VERSIONS = "4.0, 4.1 or 4.2"
-OLDEST_OF_SERVER = (4, 1)  # its rules for statements need what Spark's parser has since then
+OLDEST_OF_SERVER = (4, 2)  # its rules name this version's statements and functions
 
 
 def check_version(version: str) -> None:
@@ -32,11 +32,11 @@ def check_version(version: str) -> None:
 
 
 def check_version_of_server(version: str) -> None:
-    """InputError if this Spark is older than the versions that the SQL server works with."""
+    """InputError if this Spark is older than the version that the SQL server works with."""
     if _is_older(version, OLDEST_OF_SERVER):
         raise InputError(
-            f"the SQL server works with Spark 4.1 or 4.2; this is Spark {version}. Use one of these "
-            "versions, or register the views in a session of this one: query.register_views(spark, uri)."
+            f"the SQL server works with Spark 4.2; this is Spark {version}. Use that version, or register "
+            "the views in a session of this one: query.register_views(spark, uri)."
         )
 
 
