@@ -17,7 +17,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import kept_tables, tables
-from tidemark.warehouse.delta.log_copy import open_to_read
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, rows_by_batch, split_row_groups
@@ -92,7 +91,7 @@ def append_batch(
     `row_filter` selects the rows to reject. `check` is called before the first commit and may raise.
     """
     try:
-        events, ledger = kept_tables.take(store, EVENTS, LEDGER, application=batch.source)
+        events, ledger = kept_tables.take(store, EVENTS, LEDGER)
     except NotAWarehouse:
         read_options(store)  # its error tells more, if this is no warehouse at all
         raise
@@ -167,7 +166,7 @@ def _finish(executor: Executor, store: Store, options: Options, batch: BatchRang
 def _summarise(executor: Executor, store: Store, options: Options, batch: BatchRange) -> list[TickSummary]:
     """The summaries of the batch by tick, computed from its rows in `events`."""
     eps = ledger_table.level_eps(options.eps, 0)
-    files = files_of_batches(open_to_read(store, EVENTS), [batch])
+    files = files_of_batches(tables.open_table(store, EVENTS), [batch])
     work = [
         tasks.SummariseTask(store, options, (batch,), tuple(shares), eps, options.companions)
         for shares in split_row_groups(

@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.columns.ticks import parse_duration
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.probe import check_conditional_puts
 from tidemark.warehouse.delta.retention import DEFAULT_GRACE
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, PARENTS, REJECTED, STEPS, Store
@@ -119,11 +119,11 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     )
     store = Store.from_uri(uri, storage_options)
     store.check_place()
-    if tables.exists(store, EVENTS):
+    if opening.exists(store, EVENTS):
         options = read_options(store)
         options.check_same(given)
         return options
-    if tables.exists(store, "."):
+    if opening.exists(store, "."):
         raise InputError(
             f"{store.uri} is itself a Delta table, expected a new folder or a warehouse. "
             "Choose another folder."
@@ -168,7 +168,7 @@ def _check_no_other_files(store: Store) -> None:
     below_events = fs.FileSelector(EVENTS, recursive=True, allow_not_found=True)
     paths = [info.path for info in store.filesystem().get_file_info(below_events) if info.is_file]
     outside_log = [path for path in paths if not path.startswith(f"{EVENTS}/_delta_log/")]
-    if outside_log and not tables.exists(store, EVENTS):
+    if outside_log and not opening.exists(store, EVENTS):
         raise InputError(
             f"{store.uri} is not a warehouse and holds other files: {outside_log[0]}. Choose another folder."
         )

@@ -35,7 +35,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.log_copy import open_all_to_read, open_to_read
 from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import InputError, without_secrets
@@ -248,7 +247,7 @@ def _plan_live(store: Store, progress: _Progress) -> int | None:
     """
 
     def choose(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
-        files = ledger_table.ranges_by_file(store, open_to_read(store, LEDGER))
+        files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
         live = ledger_table.live_ranges(chain.from_iterable(files.values()), planned)
         counts = ledger_table.row_counts(ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows"]))
         by_source: dict[str, list[BatchRange]] = {}
@@ -281,7 +280,7 @@ def next_step(store: Store) -> int:
 
 
 def _plans(store: Store) -> list[StepPlan]:
-    return read_step_plans(store, open_to_read(store, STEPS))
+    return read_step_plans(store, tables.open_table(store, STEPS))
 
 
 def _plan(
@@ -323,7 +322,7 @@ def _finish_steps(
         _load_step(executor, store, options, plan, opened, progress)
         report.step, report.rows = plan.step, report.rows + plan.rows
         report.outcome = "loaded"
-    runs = open_all_to_read(store, [projection.runs_table for projection in options.projections])
+    runs = tables.open_tables(store, *(projection.runs_table for projection in options.projections))
     for projection, table in zip(options.projections, runs, strict=True):
         layout = _merge_levels(executor, store, options, projection, table, progress)
         report.runs_by_level[projection.title] = layout.levels()
@@ -410,4 +409,4 @@ def _merge_levels(
                     "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), merged.run.name
                 )
         progress.reached("merged")
-        table = open_to_read(store, projection.runs_table)
+        table = tables.open_table(store, projection.runs_table)

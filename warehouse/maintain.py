@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark.warehouse.columns.ticks import parse_grace
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
@@ -105,7 +105,7 @@ def maintain(
     report_progress = progress or (lambda _: None)
     report = MaintenanceReport()
     projections = [
-        projection for projection in options.projections if tables.exists(store, projection.runs_table)
+        projection for projection in options.projections if opening.exists(store, projection.runs_table)
     ]
     runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
     marks_tables = [projection.marks_table for projection in projections]

@@ -16,7 +16,7 @@ import pytest
 
 from tests.warehouse.committing import MEASURE, VALUES, new_run, new_store
 from tidemark.sketches import GK
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store, runs_table
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
@@ -169,4 +169,4 @@ def test_tables_that_are_created_several_times_at_once_are_created_once(tmp_path
         store = Store.from_uri(tmp_path / str(round_))
         assert at_once([partial(run_tables.create_tables, store, VALUES)] * RACERS) == [None] * RACERS
         assert layout(store) == (Layout(()), 0)
-        assert tables.exists(store, VALUES.marks_table)
+        assert opening.exists(store, VALUES.marks_table)

@@ -76,7 +76,7 @@ def test_a_store_that_never_takes_a_commit_is_an_error_that_says_what_happened(p
     how: dict[str, Any] = {"storage_options": place.options}
     warehouse.create(None, place.uri, ["ms"], **HOW, **how)
     place.server.set(Fault("reset", "PUT", COMMIT))
-    with pytest.raises(CommitFailed, match=r"was refused: Generic S3 error .*Connection reset"):
+    with pytest.raises(CommitFailed, match=r"was refused: Generic S3 error.*Connection reset"):
         warehouse.load(None, place.uri, rows(0), "night-0", **how)
     place.server.set()
     assert warehouse.load(None, place.uri, rows(0), "night-0", **how).outcome == "loaded"

@@ -138,7 +138,7 @@ def test_every_form_of_a_path_that_is_not_plainly_below_its_table_is_refused(tmp
     """As delta-rs gives it back: it takes the escapes of a log for what they are when it opens a file."""
     store = Store.from_uri(tmp_path)
     tables.create(store, "t", pa.schema([("a", pa.int64())]))
-    tables.append(store, "t", pa.table({"a": [1]}))
+    tables.append(store, "t", pa.table({"a": [1]}), table=tables.open_table(store, "t"))
     whole = (tmp_path / "t/_delta_log/00000000000000000001.json").read_text()
     path = named(tmp_path, "t")
     for form in CLIMBING:

@@ -123,9 +123,9 @@ def old_log(uri: Path) -> Path:
     table = tables.open_table(store, "steps")
     rows = pa.schema(table.schema()).empty_table()
     for _ in range(3):
-        tables.append(store, "steps", rows)
+        tables.append(store, "steps", rows, table=tables.open_table(store, "steps"))
     tables.open_table(store, "steps").create_checkpoint()
-    tables.append(store, "steps", rows)
+    tables.append(store, "steps", rows, table=tables.open_table(store, "steps"))
     backdate(uri, 40 * DAY)
     return uri / "steps/_delta_log/00000000000000000000.json"
 
@@ -169,7 +169,7 @@ def sys_maintain() -> object:
 def left(store: Store, days: float) -> Path:
     """A file that was written long ago and left its table so many days ago, before a checkpoint."""
     tables.create(store, "t", pa.schema([("a", pa.int64())]))
-    tables.append(store, "t", pa.table({"a": [1]}))
+    tables.append(store, "t", pa.table({"a": [1]}), table=tables.open_table(store, "t"))
     (file,) = tables.list_files(tables.open_table(store, "t"))
     at = time.time() - days * DAY
     log = Path(store.uri, "t/_delta_log/00000000000000000002.json")

@@ -30,7 +30,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -38,12 +38,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
+from tidemark.warehouse.delta.log_copy import copy_of
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import CommitFailed, Contended, DamagedWarehouse, without_secrets
 from tidemark.warehouse.os_errors import as_system_refused, is_store_failure, one_line, unreadable_file_error
 
 T = TypeVar("T")
-Write = Callable[[dict[str, str]], object]  # commits with the given custom metadata
+Write = Callable[[DeltaTable, dict[str, str]], object]  # commits to a table with the custom metadata
 
 _LOG = logging.getLogger("tidemark.commits")
 _ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
@@ -141,35 +142,41 @@ def _writer() -> str:
         return "tidemark"
 
 
-def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] = ()) -> Commit:
+def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] = ()) -> None:
     """Commits by `write` on top of the table's version; returns only if the commit is certainly in the log.
 
-    write   commits, with the custom metadata that it is given
+    write   commits to a table at that version, with the custom metadata that it is given
     added   the paths of new files; they identify the commit if its log entry was removed already
 
-    The result has the version after the table's, and the id.
+    After an error the table must not be used any more.
 
     Raises LostRace if another writer committed first, and CommitFailed if the commit was refused.
     """
-    planned, metadata, place = table.version(), commit_metadata(), _place_of(table)
+    planned, metadata, log = table.version(), commit_metadata(), _Log(table)
+    vars(table).pop(_OWN, None)
+
+    def commit() -> None:
+        copy = copy_of(table)
+        if copy is None:
+            write(table, metadata)
+        else:
+            copy.commit(planned, lambda target: write(target, metadata))
 
     def is_there(error: Exception) -> bool:
-        known = _Log(table).has(planned, metadata[_ID], added, error)
+        known = log.has(planned, metadata[_ID], added, error)
         if known:
-            _LOG.warning("%s: a commit raised %s, but it is in the log", place, type(error).__name__)
+            _LOG.warning("%s: a commit raised %s, but it is in the log", log.place, type(error).__name__)
         return known
 
     _write_and_confirm(
-        lambda: write(metadata),
+        commit,
         is_there,
-        operation=f"the commit to {place}",
-        failed=f"the commit to {place} was refused",
+        operation=f"the commit to {log.place}",
+        failed=f"the commit to {log.place} was refused",
         remedy=f"Its log has nothing newer than version {planned}: nothing was changed. Remove the cause (a "
         "permission, a property or a feature of the table) and run the same again.",
     )
-    made = Commit(planned + 1, metadata[_ID])
-    vars(table)[_OWN] = made
-    return made
+    vars(table)[_OWN] = Commit(planned + 1, metadata[_ID])
 
 
 def own(table: DeltaTable) -> Commit | None:
@@ -230,7 +237,9 @@ def _becomes_true(condition: Callable[[], bool]) -> bool:
         PATIENCE.pause(pause)
 
 
-def create_and_confirm(make: Write, exists: Callable[[], bool], name: str) -> None:
+def create_and_confirm(
+    make: Callable[[dict[str, str]], object], exists: Callable[[], bool], name: str
+) -> None:
     """Creates a table by `make`; returns if the table exists, also if another process created it.
 
     Raises CommitFailed if it does not exist.
@@ -250,19 +259,18 @@ def create_and_confirm(make: Write, exists: Callable[[], bool], name: str) -> No
     )
 
 
-def _place_of(table: DeltaTable) -> str:
-    """The address of a table, for messages."""
-    return without_secrets(table.table_uri.rstrip("/"))
-
-
 class _Log:
     """The log of a table, read entry by entry."""
 
     def __init__(self, table: DeltaTable) -> None:
-        self._options = table._storage_options  # noqa: SLF001  there is no public way to them
-        self._uri = table.table_uri
-        self._files = Store.from_uri(self._uri, self._options).filesystem()
-        self.place = _place_of(table)
+        copy = copy_of(table)
+        self._options = table._storage_options if copy is None else copy.options  # noqa: SLF001  the only way
+        self._uri = table.table_uri if copy is None else copy.uri
+        self.place = without_secrets(self._uri.rstrip("/"))
+
+    @cached_property
+    def _files(self) -> fs.FileSystem:
+        return Store.from_uri(self._uri, self._options).filesystem()
 
     def has(self, planned: int, commit_id: str, added: Collection[str], error: Exception) -> bool:
         """Whether the commit is in the log; False if the log has no newer commit.

@@ -1,4 +1,4 @@
-"""The log of a table in an object store, copied to a local folder and read there by delta-rs.
+"""The log of a table in an object store, copied to a local folder, where delta-rs reads it and commits to it.
 
 delta-rs needs about twelve rounds of requests to open a table with a checkpoint. A copy needs two or three:
 
@@ -10,32 +10,43 @@ Once open, a copy asks for the next commit: one request. Nothing is listed, so i
 commit is missing because the log was cleaned. Cleaning removes only commits that are older than the log's
 retention. So a copy is trusted if its newest commit is younger than that by TRUST_MARGIN_US. Otherwise, and
 for checkpoints of several parts, delta-rs opens the table itself.
+
+A commit of delta-rs takes five rounds, one after the other. So delta-rs commits to the copy, and the new
+entry is put into the store's log on the condition that it has none of that version (puts.py): one request.
+If the condition refuses it, the race is lost, and the copy has an entry that the log does not have: it must
+not be used any more.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from tidemark.warehouse.columns.ticks import DAY_US
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import opening
 from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, in_rounds
-from tidemark.warehouse.delta.retention import retention_us
+from tidemark.warehouse.delta.retention import commits_between_checkpoints, retention_us
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import TidemarkError
 
+_LOG = logging.getLogger("tidemark.commits")
 AHEAD = 12
 MORE_AHEAD = 32  # after a round of which all existed
 EXPECTED_COMMITS = 64
 TRUST_MARGIN_US = DAY_US
+CHECKPOINTS_BETWEEN_CLEANINGS = 5
 _LAST_CHECKPOINT = "_last_checkpoint"
+_COPY = "tidemark_copy"  # the attribute of a table with the copy that it is of
 
 
 class LogCopy:
@@ -50,7 +61,7 @@ class LogCopy:
     def __init__(self, store: Store, name: str, ahead: int = AHEAD) -> None:
         self._store, self.name = store, name
         # Where there are more commits after the checkpoint, they take another round.
-        self._ahead = min(tables.commits_between_checkpoints(name) + 1, ahead)
+        self._ahead = min(commits_between_checkpoints(name) + 1, ahead)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
         self.checked = float("-inf")
         self._hint: bytes | None = None
@@ -99,6 +110,7 @@ class LogCopy:
         if len(newest) == self._ahead:
             newest += yield from self._commits_from(folder, first + self._ahead)
         self.table = DeltaTable(folder)
+        vars(self.table)[_COPY] = self
         if not _is_trusted(self.table, newest[-1]):
             self._open_directly()
 
@@ -130,32 +142,58 @@ class LogCopy:
             ahead = min(4 * ahead, MORE_AHEAD)
 
     def _open_directly(self) -> None:
-        exists = tables.exists(self._store, self.name)
-        self._folder, self.table = None, tables.open_table(self._store, self.name) if exists else None
+        exists = opening.exists(self._store, self.name)
+        self._folder, self.table = None, opening.open_directly(self._store, self.name) if exists else None
 
     def _log(self, name: str) -> ByteRange:
         return ByteRange(f"{self.name}/_delta_log/{name}")
 
+    @property
+    def uri(self) -> str:
+        """The address of the table in the store."""
+        return self._store.table(self.name)
 
-def open_to_read(store: Store, name: str) -> DeltaTable:
-    """The table at its newest version, for reading alone; see `open_all_to_read`."""
-    (table,) = open_all_to_read(store, [name])
-    return table
+    @property
+    def options(self) -> dict[str, str] | None:
+        """The storage options of the store."""
+        return self._store.options
+
+    def commit(self, planned: int, write: Callable[[DeltaTable], object]) -> None:
+        """Commits by `write` on top of the version `planned` of the copy, and puts the entry into the log.
+
+        The copy has the new version then. After an error the same can be called again: the same entry is put
+        again. FileExistsError if the log has another entry of its version, or the one that was put before.
+        """
+        puts = self._store.files.puts
+        if puts is None or self._folder is None or self.table is None:
+            write(opening.open_directly(self._store, self.name, planned))
+            in_rounds(self._store.files, [self.catch_up()])
+            return
+        if self.table.version() == planned:
+            write(self.table)
+            self.table.update_incremental()
+        path = self._log(_commit(planned + 1)).path
+        puts.put_new(path, (self._folder / "_delta_log" / _commit(planned + 1)).read_bytes())
+        self._put_checkpoint(self._folder / "_delta_log", planned + 1)
+
+    def _put_checkpoint(self, log: Path, version: int) -> None:
+        """Puts the checkpoint of a version, if delta-rs made one; nothing depends on it."""
+        name, puts = f"{version:020d}.checkpoint.parquet", self._store.files.puts
+        if puts is None or not (log / name).exists():
+            return
+        try:
+            for one in (name, _LAST_CHECKPOINT):  # in this order: the second names the first
+                puts.put(self._log(one).path, (log / one).read_bytes())
+            if (version + 1) // commits_between_checkpoints(self.name) % CHECKPOINTS_BETWEEN_CLEANINGS == 0:
+                opening.open_directly(self._store, self.name).cleanup_metadata()
+        except (OSError, DeltaError, TidemarkError) as error:
+            _LOG.warning("%s: no checkpoint of version %d: %s", self.uri, version, error)
 
 
-def open_all_to_read(store: Store, names: Sequence[str]) -> list[DeltaTable]:
-    """The tables at their newest versions, for reading alone; of an object store the copies of their logs.
-
-    Raises the errors of `tables.open_table`.
-    """
-    if store.is_local:
-        return [tables.open_table(store, name) for name in names]
-    copies = [LogCopy(store, name) for name in names]
-    in_rounds(store.files, [copy.catch_up() for copy in copies])
-    opened = [copy.table or tables.open_table(store, copy.name) for copy in copies]
-    for table, copy in zip(opened, copies, strict=True):
-        vars(table)["tidemark_copy"] = copy  # its folder stays as long as the table does
-    return opened
+def copy_of(table: DeltaTable) -> LogCopy | None:
+    """The copy that the table was opened from; None if delta-rs opened it in its place."""
+    copy: LogCopy | None = vars(table).get(_COPY)
+    return copy
 
 
 def _write(folder: Path, contents: dict[str, bytes | None]) -> list[bytes]:

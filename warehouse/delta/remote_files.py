@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from tidemark.warehouse.delta.disk_cache import DiskCache
+from tidemark.warehouse.delta.puts import Puts, puts_to
 from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
@@ -76,6 +77,11 @@ class RemoteFiles:
         self._disk: DiskCache | None = None
         self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES, len)
         self.filesystem = fs.PyFileSystem(RemoteFileSystem(self))
+
+    @cached_property
+    def puts(self) -> Puts | None:
+        """Puts of one request to the warehouse; None if only delta-rs can write there."""
+        return puts_to(self._uri, self._options)
 
     @property
     def location(self) -> tuple[str, dict[str, str] | None]:
@@ -158,7 +164,7 @@ class RemoteFiles:
 class RemoteFileSystem(DeltaStorageHandler):
     """The warehouse's folder as a file system of pyarrow: that of delta-rs, and files that were fetched.
 
-    New files go up in a thread (write_behind.py).
+    New files go up in a thread (write_behind.py), small ones with one request (puts.py).
     """
 
     def __init__(self, files: RemoteFiles) -> None:
@@ -175,7 +181,12 @@ class RemoteFileSystem(DeltaStorageHandler):
 
     def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:
         """Opens a new file, which is there once it is closed; its parts go up while more is written."""
-        return pa.PythonFile(WriteBehind(self._handler.open_output_stream(path, metadata)), mode="w")
+        puts = self._files.puts
+        file = WriteBehind(
+            partial(self._handler.open_output_stream, path, metadata),
+            None if puts is None else partial(puts.put, path),
+        )
+        return pa.PythonFile(file, mode="w")
 
 
 def in_rounds(files: RemoteFiles, readings: Iterable[Rounds[T]]) -> list[T]:

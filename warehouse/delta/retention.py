@@ -13,10 +13,16 @@ import time
 from collections.abc import Mapping
 
 from tidemark.warehouse.columns.ticks import DAY_US, width_us
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED
 
 DEFAULT_GRACE = "7 days"
 
 RETENTION = "delta.logRetentionDuration"
+# Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100. In an
+# object store a reader asks for all that may be there (log_copy.py).
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+COMMITS_OF_STREAMS = 20  # between two checkpoints of a table that each batch of a stream commits to
+COMMITS_OF_LOADS = 4
 _MIN_DAYS = 30  # the default of Delta
 _MARGIN_DAYS = 1  # Spark cleans logs by whole days, and clocks differ
 
@@ -39,3 +45,8 @@ def retention_us(properties: Mapping[str, str | None]) -> int:
         return sum(width_us(part) for part in parts) or _MIN_DAYS * DAY_US
     except ValueError:  # another unit, such as months
         return _MIN_DAYS * DAY_US
+
+
+def commits_between_checkpoints(name: str) -> int:
+    """After how many commits a table gets a checkpoint."""
+    return COMMITS_OF_STREAMS if name in (EVENTS, LEDGER, REJECTED) else COMMITS_OF_LOADS

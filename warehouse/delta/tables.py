@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import (
     AddAction,
     CommitProperties,
@@ -28,20 +27,22 @@ from deltalake.transaction import (
 
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.delta.containment import check_paths
-from tidemark.warehouse.delta.remote_files import ByteRange, at_once
-from tidemark.warehouse.delta.retention import RETENTION, retention_interval
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
-from tidemark.warehouse.errors import NotAWarehouse
+from tidemark.warehouse.delta.log_copy import LogCopy, copy_of
+from tidemark.warehouse.delta.opening import exists, open_directly
+from tidemark.warehouse.delta.remote_files import ByteRange, in_rounds
+from tidemark.warehouse.delta.retention import (
+    CHECKPOINT_INTERVAL,
+    COMMITS_OF_STREAMS,
+    RETENTION,
+    commits_between_checkpoints,
+    retention_interval,
+)
+from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
-from tidemark.warehouse.os_errors import as_system_refused
+from tidemark.warehouse.os_errors import report_os_errors
 
 T = TypeVar("T")
 
-# Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100. In an
-# object store a reader asks for all that may be there (log_copy.py).
-_CHECKPOINT_INTERVAL = "delta.checkpointInterval"
-COMMITS_OF_STREAMS = 20  # between two checkpoints of a table that each batch of a stream commits to
-COMMITS_OF_LOADS = 4
 _BLIND_RETRIES = 10  # by delta-rs, without a pause
 
 LostRace = commits.LostRace  # what `commit` raises
@@ -75,7 +76,7 @@ def create(
     if exists(store, name):
         return
     configuration = {
-        _CHECKPOINT_INTERVAL: str(commits_between_checkpoints(name)),
+        CHECKPOINT_INTERVAL: str(commits_between_checkpoints(name)),
         RETENTION: retention_interval(grace_us),
         **(properties or {}),
     }
@@ -95,35 +96,23 @@ def create(
     commits.create_and_confirm(make, lambda: exists(store, name), name)
 
 
-def commits_between_checkpoints(name: str) -> int:
-    """After how many commits a table gets a checkpoint."""
-    return COMMITS_OF_STREAMS if name in (EVENTS, LEDGER, REJECTED) else COMMITS_OF_LOADS
-
-
-def exists(store: Store, name: str) -> bool:
-    """Whether there is a Delta table."""
-    store.check_log(name)
-    return DeltaTable.is_deltatable(store.table(name), store.options)
-
-
 def open_table(store: Store, name: str) -> DeltaTable:
-    """The table at its newest version."""
-    store.check_log(name)
-    try:
-        return DeltaTable(store.table(name), storage_options=store.options)
-    except (TableNotFoundError, DeltaError) as error:
-        store.check_place()
-        if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
-            raise refusal from error
-        raise NotAWarehouse(
-            f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
-            f"({str(error).splitlines()[0]}). Create it with warehouse.create or `tidemark create`."
-        ) from error
+    """The table at its newest version; see `open_tables`."""
+    (table,) = open_tables(store, name)
+    return table
 
 
 def open_tables(store: Store, *names: str) -> list[DeltaTable]:
-    """The tables at their newest versions."""
-    return at_once(lambda name: open_table(store, name), names)
+    """The tables at their newest versions; of an object store the copies of their logs.
+
+    Raises the errors of `opening.open_directly`.
+    """
+    if store.is_local:
+        return [open_directly(store, name) for name in names]
+    copies = [LogCopy(store, name) for name in names]
+    with report_os_errors(f"opening the tables {', '.join(names)}"):
+        in_rounds(store.files, [copy.catch_up() for copy in copies])
+    return [copy.table or open_directly(store, copy.name) for copy in copies]
 
 
 def list_files(table: DeltaTable) -> list[DataFile]:
@@ -221,12 +210,13 @@ def commit(
 ) -> None:
     """Commits on top of the table's version; LostRace if it is not the newest, CommitFailed if refused.
 
-    blind        commits on top of any version, for rows that do not depend on other rows
+    blind        commits on top of any version, for rows that do not depend on other rows. In an object store
+                 it may lose the race, too
     transaction  is set in the same commit
     """
     all_actions = list(actions)
 
-    def write(metadata: dict[str, str]) -> None:
+    def write(table: DeltaTable, metadata: dict[str, str]) -> None:
         table.create_write_transaction(
             all_actions,
             mode="append",
@@ -241,16 +231,19 @@ def commit(
         )
 
     added = [action.path for action in all_actions if isinstance(action, AddAction)]
-    made = commits.commit_and_confirm(table, write, added)
-    if transaction is not None:
-        _transactions(table)[made.version, transaction.app_id] = transaction.version
+    commits.commit_and_confirm(table, write, added)
 
 
 def _cleanup_at_checkpoints(table: DeltaTable) -> PostCommitHookProperties:
-    """Looks for expired log entries with a new checkpoint only, as Spark does: it lists the whole log."""
-    interval = int(table.metadata().configuration.get(_CHECKPOINT_INTERVAL, COMMITS_OF_STREAMS))
+    """Looks for expired log entries with a new checkpoint only, as Spark does: it lists the whole log.
+
+    A copy of a log has nothing to clean.
+    """
+    interval = int(table.metadata().configuration.get(CHECKPOINT_INTERVAL, COMMITS_OF_STREAMS))
     due = (table.version() + 1) % interval == 0
-    return PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=None if due else False)
+    return PostCommitHookProperties(
+        create_checkpoint=True, cleanup_expired_logs=None if due and copy_of(table) is None else False
+    )
 
 
 def commit_once(
@@ -298,26 +291,15 @@ def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
 
 
 def newest_transaction(table: DeltaTable, application: str) -> int:
-    """The newest version of the application in the table; -1 if there is none.
-
-    delta-rs reads the log anew for each answer, so the answer is kept with the table, by its version.
-    """
-    known, asked = _transactions(table), (table.version(), application)
-    if asked not in known:
-        newest = table.transaction_version(application)
-        known[asked] = -1 if newest is None else newest
-    return known[asked]
-
-
-def _transactions(table: DeltaTable) -> dict[tuple[int, str], int]:
-    known: dict[tuple[int, str], int] = vars(table).setdefault("tidemark_transactions", {})
-    return known
+    """The newest version of the application in the table; -1 if there is none."""
+    newest = table.transaction_version(application)
+    return -1 if newest is None else newest
 
 
 def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:
     """Adds columns on top of the table's version; raises LostRace and CommitFailed as `commit` does."""
 
-    def write(metadata: dict[str, str]) -> None:
+    def write(table: DeltaTable, metadata: dict[str, str]) -> None:
         properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
         table.alter.add_columns(list(fields), commit_properties=properties)
 
@@ -330,7 +312,7 @@ def widen(table: DeltaTable, schema: pa.Schema) -> None:
     On top of the table's version; raises LostRace and CommitFailed as `commit` does.
     """
 
-    def write(metadata: dict[str, str]) -> None:
+    def write(table: DeltaTable, metadata: dict[str, str]) -> None:
         properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
         write_deltalake(
             table,
@@ -346,7 +328,7 @@ def widen(table: DeltaTable, schema: pa.Schema) -> None:
 def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> None:
     """Sets properties on top of the table's version; raises LostRace and CommitFailed as `commit` does."""
 
-    def write(metadata: dict[str, str]) -> None:
+    def write(table: DeltaTable, metadata: dict[str, str]) -> None:
         commit_properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
         table.alter.set_table_properties(
             dict(properties),
@@ -362,16 +344,15 @@ def append(
     name: str,
     rows: pa.Table,
     *,
-    table: DeltaTable | None = None,
+    table: DeltaTable,
     replaces: Sequence[DataFile] = (),
 ) -> None:
-    """Appends rows as one file in one commit.
+    """Appends rows as one file in one commit, on top of the version of `table`.
 
-    table      commit on top of this version; None commits on top of any version
     replaces   files whose rows are among these; the same commit removes them
     """
     added = write_file(store, name, rows, f"{unique_name()}.parquet")
-    commit(table or open_table(store, name), [*map(remove_action, replaces), added], blind=table is None)
+    commit(table, [*map(remove_action, replaces), added])
 
 
 def unique_name() -> str:

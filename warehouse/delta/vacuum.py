@@ -18,6 +18,7 @@ from pyarrow import fs
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.deletes import delete_file
+from tidemark.warehouse.delta.opening import open_directly
 from tidemark.warehouse.delta.retention import RETENTION, expired, retention_interval, retention_us
 from tidemark.warehouse.delta.store import Store
 
@@ -53,7 +54,7 @@ def vacuum_table(store: Store, name: str, grace_us: int) -> VacuumResult:
     ]
     result.links = [path for path, info in listed if info.type == fs.FileType.Unknown]
     old = [path for path, info in listed if info.type == fs.FileType.File and _is_old(info, grace_us)]
-    table = tables.open_table(store, name)
+    table = open_directly(store, name)
     in_snapshot = {file.path for file in tables.list_files(table)}
     # Chunks of crashed sorts; Delta ignores their folder.
     to_delete = [path for path in old if path.startswith("_chunks/")]

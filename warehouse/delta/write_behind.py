@@ -2,17 +2,19 @@
 
 The stream of delta-rs collects a part of 5 MB and uploads it before the next write returns. Here a thread of
 its own writes to that stream, so the parts go up while the caller encodes the next rows. Inside `uploading`
-the caller does not wait for the end of an upload, either.
+the caller does not wait for the end of an upload, either. A file of less than PIECE_BYTES is put as a whole,
+where that takes one request.
 """
 
 from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any
 
 PIECE_BYTES = 2**22
@@ -33,11 +35,15 @@ def uploading() -> Iterator[list[Future[None]]]:
 
 
 class WriteBehind(io.RawIOBase):
-    """A file that writes to another one in a thread; its error is raised by a later write or by close."""
+    """A file that writes to another one in a thread; its error is raised by a later write or by close.
 
-    def __init__(self, file: Any) -> None:
+    open_file   opens the other file, once it is needed
+    put_whole   writes it at once, from all of its bytes; None: the file is opened however small it is
+    """
+
+    def __init__(self, open_file: Callable[[], Any], put_whole: Callable[[bytes], None] | None) -> None:
         super().__init__()
-        self._file = file
+        self._open_file, self._put_whole = open_file, put_whole
         self._piece = bytearray()
         self._thread = ThreadPoolExecutor(1, "tidemark-upload")
         self._waiting: deque[Future[Any]] = deque()
@@ -52,8 +58,15 @@ class WriteBehind(io.RawIOBase):
     def _send(self) -> None:
         while len(self._waiting) >= _PIECES:
             self._waiting.popleft().result()
-        self._waiting.append(self._thread.submit(self._file.write, bytes(self._piece)))
+        self._waiting.append(self._thread.submit(self._write, bytes(self._piece)))
         self._piece.clear()
+
+    @cached_property
+    def _file(self) -> Any:  # used in the thread alone
+        return self._open_file()
+
+    def _write(self, piece: bytes) -> None:
+        self._file.write(piece)
 
     def writable(self) -> bool:
         """Yes."""
@@ -65,9 +78,12 @@ class WriteBehind(io.RawIOBase):
             return
         uploads = _uploads.get()
         try:
-            if self._piece:
-                self._send()
-            finished = self._thread.submit(self._finish)
+            if self._put_whole is not None and not self._waiting:
+                finished = self._thread.submit(self._put_whole, bytes(self._piece))
+            else:
+                if self._piece:
+                    self._send()
+                finished = self._thread.submit(self._finish)
             if uploads is None:
                 finished.result()
             else:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.opening import open_directly
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, count_rows, files_of_batches
@@ -73,7 +74,7 @@ def changed_rows_error(store: Store, expected: Mapping[BatchRange, int], reason:
 
 def _remedy(store: Store) -> str:
     """How to restore the rows: names the version of `events` that has them, if the table's log shows it."""
-    commits = tables.open_table(store, EVENTS).history()  # the newest first
+    commits = open_directly(store, EVENTS).history()  # the newest first
     newer = list(takewhile(lambda commit: commit.get("operation") != "RESTORE", commits))
     foreign = [i for i, commit in enumerate(newer) if commit.get("operation") in _FOREIGN]
     if not foreign:

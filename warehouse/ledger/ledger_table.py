@@ -32,7 +32,6 @@ from tidemark.warehouse.cascade import LEVELS
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import retry_lost_races
-from tidemark.warehouse.delta.log_copy import open_to_read
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.delta.write_behind import uploading
 from tidemark.warehouse.events.reader import BatchRange
@@ -171,7 +170,7 @@ def ranges_containing(store: Store, table: DeltaTable, batches: BatchRange) -> l
 
 def _planned(store: Store) -> tuple[BatchRange, ...]:
     """The ranges that plans cover, loaded or not."""
-    return tuple(planned_batches(read_step_plans(store, open_to_read(store, STEPS))))
+    return tuple(planned_batches(read_step_plans(store, tables.open_table(store, STEPS))))
 
 
 def _write_wide(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.companions.declared import Cells
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.log_copy import open_to_read
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -56,7 +55,7 @@ def _chunk_store(executor: Executor, store: Store) -> Iterator[Store]:
 def _sort_step(attempt: Attempt, projections: Sequence[Projection[Any]], plan: StepPlan) -> list[NewRun]:
     """As `sort_step`, in this attempt."""
     executor, store = attempt.executor, attempt.store
-    event_files = files_of_batches(open_to_read(store, EVENTS), plan.batches)
+    event_files = files_of_batches(tables.open_table(store, EVENTS), plan.batches)
     groups = _task_groups(projections)
     tasks_by_group = [_sort_tasks(attempt, group, plan, event_files) for group in groups]
     results = iter(executor.run([task for group_tasks in tasks_by_group for task in group_tasks]))

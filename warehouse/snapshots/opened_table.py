@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.log_copy import AHEAD, LogCopy
+from tidemark.warehouse.delta.opening import open_directly
 from tidemark.warehouse.delta.remote_files import Rounds
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -64,7 +65,7 @@ class OpenedTable:
         changed = yield from copy.catch_up()
         self.table, self.checked = copy.table, copy.checked
         if self.table is None and self.name in _ALWAYS_THERE:
-            tables.open_table(self.store, self.name)  # raises the error
+            open_directly(self.store, self.name)  # raises the error
         return changed
 
     def prepare(self) -> Rounds[None]:
@@ -78,7 +79,7 @@ class OpenedTable:
 
     def _exists(self) -> bool:
         # A warehouse that was created without a schema gets its runs tables with the first batch.
-        return self.name in _ALWAYS_THERE or tables.exists(self.store, self.name)
+        return self.name in _ALWAYS_THERE or opening.exists(self.store, self.name)
 
     def _may_be_newer(self, version: int) -> bool:
         """Whether there may be a newer version, `version` or a later one.

@@ -31,6 +31,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, fetching, in_rounds
+from tidemark.warehouse.delta.retention import COMMITS_OF_STREAMS
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
@@ -102,7 +103,7 @@ class SnapshotReader:
         self._prefetched: frozenset[BatchRange] = frozenset()
         self._is_settled = True
         # `events` has the options, which tell what else is read: all its commits are asked for in one round.
-        self.events = OpenedTable(store, EVENTS, ahead=tables.COMMITS_OF_STREAMS + 1)
+        self.events = OpenedTable(store, EVENTS, ahead=COMMITS_OF_STREAMS + 1)
         self._events_lock = threading.Lock()  # questions read live rows outside of the lock of their session
         if store.is_local:
             self.events.update()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
@@ -98,6 +98,6 @@ def pin_tables(uri: str | os.PathLike[str], storage_options: dict[str, str] | No
 
 def _open(store: Store, name: str) -> Opened:
     try:
-        return tables.open_table(store, name) if tables.exists(store, name) else None
+        return tables.open_table(store, name) if opening.exists(store, name) else None
     except TidemarkError as error:
         return error

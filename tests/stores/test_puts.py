@@ -1,0 +1,202 @@
+"""Objects put with one request: for which stores, by whom, and what a commit through a copy leaves behind."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.stores.conftest import Place
+from tests.stores.gate import Fault
+from tests.stores.rows import HOW, check, rows
+from tidemark import query, stream, warehouse
+from tidemark.warehouse.delta import commits, kept_tables, log_copy, opening, puts, remote_files, tables
+from tidemark.warehouse.delta.puts import puts_to
+from tidemark.warehouse.delta.store import EVENTS, STEPS, Store
+
+KEYS = {"AWS_ACCESS_KEY_ID": "a", "aws_secret_access_key": "b"}
+PLACED = {**KEYS, "AWS_REGION": "eu-central-1"}
+
+
+@pytest.fixture(autouse=True)
+def no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(puts, "_PROFILES", ())
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "is_known"),
+    [
+        ("s3://b/w", PLACED, True),
+        ("s3://b/w", {**KEYS, "endpoint_url": "http://127.0.0.1:1", "allow_http": "true"}, True),
+        ("s3://b/w", {**PLACED, "AWS_CA_BUNDLE": "x", "token": "t", "conditional_put": "etag"}, True),
+        ("s3://b/w", {"region": "eu-central-1"}, True),  # the role of a machine
+        ("s3://b/w", KEYS, False),
+        ("s3://b/w", {**PLACED, "AWS_PROFILE": "p"}, False),
+        ("s3://b/w", {**PLACED, "AWS_S3_LOCKING_PROVIDER": "dynamodb"}, False),
+        ("s3://b/w", {**PLACED, "AWS_S3_ALLOW_UNSAFE_RENAME": "true"}, False),
+        ("s3://b/w", {**PLACED, "aws_conditional_put": "disabled"}, False),
+        ("gs://b/w", {}, False),
+        ("abfss://c@a.dfs.core.windows.net/w", {}, False),
+    ],
+)
+def test_who_writes_to_a_store(uri: str, options: dict[str, str], is_known: bool) -> None:
+    assert (puts_to(uri, options) is not None) == is_known
+
+
+def test_a_machine_with_profiles_takes_its_credentials_from_delta_rs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "credentials").touch()
+    monkeypatch.setattr(puts, "_PROFILES", (("AWS_SHARED_CREDENTIALS_FILE", "/nowhere"),))
+    options = {"AWS_REGION": "eu-central-1"}
+    assert puts_to("s3://b/w", options) is not None
+    options["AWS_SHARED_CREDENTIALS_FILE"] = str(tmp_path / "credentials")
+    assert puts_to("s3://b/w", options) is None
+    assert puts_to("s3://b/w", {**options, **KEYS}) is not None
+
+
+def test_without_obstore_delta_rs_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(puts, "find_spec", lambda _: None)
+    assert puts_to("s3://b/w", PLACED) is None
+
+
+def test_an_object_is_put_new_only_once(place: Place) -> None:
+    mine = puts_to(place.uri, place.options)
+    assert mine is not None
+
+    def put(number: int) -> bool:
+        try:
+            mine.put_new("a/b", b"%d" % number)
+        except FileExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        done = list(threads.map(put, range(8)))
+    assert sum(done) == 1
+    files = Store.from_uri(place.uri, place.options).filesystem()
+    with files.open_input_stream("a/b") as stream_:
+        assert stream_.read() == b"%d" % done.index(True)
+    mine.put("a/b", b"other")
+    with files.open_input_stream("a/b") as stream_:
+        assert stream_.read() == b"other"
+    place.server.set(Fault("403", "PUT"))
+    with pytest.raises(OSError, match="403 Forbidden"):
+        mine.put("a/c", b"")
+
+
+class Filled:
+    """A warehouse in the store that is filled by loads and by a stream."""
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.parts = place, 0
+        self.how: dict[str, Any] = {"storage_options": place.options}
+        warehouse.create(None, place.uri, ["ms"], **HOW, **self.how)
+
+    def load(self) -> None:
+        self.parts += 1
+        assert (
+            warehouse.load(None, self.place.uri, rows(self.parts), f"night-{self.parts}", **self.how).outcome
+            == "loaded"
+        )
+
+    def append(self) -> None:
+        self.parts += 1
+        assert stream.append(
+            None, self.place.uri, rows(self.parts), source="web", batch=self.parts, **self.how
+        )
+
+    def check(self) -> None:
+        check(query.open(self.place.uri, self.place.options), map(rows, range(1, self.parts + 1)))
+        assert warehouse.verify(self.place.uri, **self.how).ok
+
+
+def test_where_only_delta_rs_knows_how_to_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_files, "puts_to", lambda *_: None)
+    remote_files.remote_files.cache_clear()
+    filled = Filled(place)
+    for _ in range(2):
+        filled.load()
+        filled.append()
+        filled.append()
+    warehouse.load(None, place.uri, **filled.how)
+    filled.check()
+    requests = [one for one in place.server.requests() if one.method == "POST"]
+    assert any("?uploads" in one.path for one in requests)  # also small files go up in parts
+    remote_files.remote_files.cache_clear()
+
+
+def test_checkpoints_that_were_put_are_those_of_delta_rs(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every table opens from its checkpoint alone, and the log is cleaned with every second one."""
+    monkeypatch.setattr(log_copy, "CHECKPOINTS_BETWEEN_CLEANINGS", 2)
+    filled = Filled(place)
+    cleaned, open_directly = [], opening.open_directly
+
+    def spy(store: Store, name: str) -> DeltaTable:
+        cleaned.append(name)
+        return open_directly(store, name)
+
+    monkeypatch.setattr(opening, "open_directly", spy)
+    for _ in range(8):
+        filled.load()
+    monkeypatch.undo()
+    for _ in range(20):
+        filled.append()
+    assert STEPS in cleaned
+    filled.check()
+    files = Store.from_uri(place.uri, place.options).filesystem()
+    for name in (STEPS, EVENTS, "ledger", "marks/ms", "runs/ms"):
+        uri = f"{place.uri}/{name}"
+        before = DeltaTable(uri, storage_options=place.options)
+        version = before.version()
+        log = f"{name}/_delta_log"
+        with files.open_input_stream(f"{log}/_last_checkpoint") as hint:
+            newest = int(hint.read().split(b'"version":')[1].split(b",")[0].rstrip(b"}"))
+        for old in range(newest + 1):
+            files.delete_file(f"{log}/{old:020d}.json")
+        after = DeltaTable(uri, storage_options=place.options)
+        assert after.version() == version
+        assert sorted(after.file_uris()) == sorted(before.file_uris())
+    filled.check()
+
+
+def test_a_checkpoint_that_cannot_be_put_fails_no_commit(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled = Filled(place)
+    place.server.set(Fault("403", "PUT", r"checkpoint"))
+    for _ in range(5):
+        filled.load()
+    assert any("no checkpoint of version" in one.message for one in caplog.records)
+    place.server.set()
+    filled.check()
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_copy_that_lost_a_race_is_not_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """Its newest entry is in no log. Where it is kept, it shows a commit that nobody made."""
+    filled = Filled(place)
+    store = Store.from_uri(place.uri, place.options)
+    mine = tables.open_table(store, STEPS)
+    tables.set_properties(mine, {"tidemark.test": "0"})
+    first = commits.own(mine)
+    assert first is not None
+    theirs = tables.open_table(store, STEPS)
+    tables.set_properties(theirs, {"tidemark.test": "theirs"})
+    with pytest.raises(commits.LostRace):
+        tables.set_properties(mine, {"tidemark.test": "mine"})
+    if is_broken:
+        monkeypatch.setattr(commits, "own", lambda _: first)
+    kept_tables.keep(store, {STEPS: mine})
+    (taken,) = kept_tables.take(store, STEPS)
+    assert taken.metadata().configuration["tidemark.test"] == ("mine" if is_broken else "theirs")
+    monkeypatch.undo()
+    filled.load()
+    filled.check()

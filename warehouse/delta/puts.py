@@ -1,0 +1,149 @@
+"""Objects of an S3 store put with one request: as a whole, or only where there is none (a conditional put).
+
+delta-rs puts a new file with three requests, one after the other, and a commit takes it five. obstore needs
+one. It is the same library underneath (object_store) and takes the same options, but it does not know all
+ways in which delta-rs finds credentials and locks. Where it does not, `puts_to` returns None, and delta-rs
+does the work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+# Options by their names without "aws_", as obstore takes them.
+_NAMES = {
+    "access_key_id",
+    "checksum_algorithm",
+    "conditional_put",
+    "container_authorization_token_file",
+    "container_credentials_full_uri",
+    "container_credentials_relative_uri",
+    "default_region",
+    "disable_tagging",
+    "endpoint",
+    "imdsv1_fallback",
+    "metadata_endpoint",
+    "region",
+    "request_payer",
+    "role_arn",
+    "role_session_name",
+    "secret_access_key",
+    "server_side_encryption",
+    "session_token",
+    "skip_signature",
+    "sse_bucket_key_enabled",
+    "sse_customer_key_base64",
+    "sse_kms_key_id",
+    "unsigned_payload",
+    "virtual_hosted_style_request",
+    "web_identity_token_file",
+}
+_OTHER_SPELLINGS = {"endpoint_url": "endpoint", "token": "session_token"}
+_CLIENT_NAMES = {
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "http1_only",
+    "http2_only",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "timeout",
+    "user_agent",
+}
+# With these delta-rs finds credentials, or keeps two commits apart, in a way of its own.
+_ONLY_DELTA_RS = {
+    "force_credential_load",
+    "iam_role_arn",
+    "profile",
+    "s3_allow_unsafe_rename",
+    "s3_assume_role_arn",
+    "s3_locking_provider",
+}
+_PROFILES = (
+    ("AWS_CONFIG_FILE", "~/.aws/config"),
+    ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
+)
+# Each group is a way to credentials that does not depend on profiles.
+_CREDENTIALS = (
+    {"access_key_id", "secret_access_key"},
+    {"web_identity_token_file", "role_arn"},
+    {"container_credentials_relative_uri"},
+    {"container_credentials_full_uri"},
+)
+
+
+class Puts:
+    """Puts objects below one address. Safe to share between threads. Errors are OSError."""
+
+    def __init__(self, uri: str, config: dict[str, str], client: dict[str, str]) -> None:
+        from obstore.store import from_url
+
+        self._store: Any = from_url(uri, config=config, client_options=client)  # type: ignore[call-overload]
+
+    def put(self, path: str, content: bytes) -> None:
+        """Puts an object; replaces one that is there."""
+        self._put(path, content, "overwrite")
+
+    def put_new(self, path: str, content: bytes) -> None:
+        """Puts an object if there is none; else FileExistsError.
+
+        After any error the object may be there: an answer can be lost. It is not tried again.
+        """
+        self._put(path, content, "create")
+
+    def _put(self, path: str, content: bytes, mode: Any) -> None:
+        from obstore import put
+
+        with _as_os_errors():
+            put(self._store, path, content, mode=mode, use_multipart=False)
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    from obstore.exceptions import AlreadyExistsError, BaseError
+
+    try:
+        yield
+    except BaseError as error:
+        text, _, debug = str(error).partition("\n\nDebug source")
+        causes = re.findall(r'message: "([^"]+)"', debug)  # of the operating system
+        kind = FileExistsError if isinstance(error, AlreadyExistsError) else OSError
+        raise kind(": ".join([text, *causes[-1:]])) from None
+
+
+def puts_to(uri: str, options: Mapping[str, str] | None) -> Puts | None:
+    """Puts to an address with delta-rs' storage options; None if only delta-rs knows how to write there.
+
+    The options have what the environment says, too (addresses.py).
+    """
+    found = _configured(uri, options or {})
+    return None if found is None else Puts(uri, *found)
+
+
+def _configured(uri: str, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]] | None:
+    """The configuration of obstore's store and of its client."""
+    plain = {name.lower().removeprefix("aws_"): value for name, value in options.items() if value}
+    plain = {_OTHER_SPELLINGS.get(name, name): value for name, value in plain.items()}
+    config = {name: value for name, value in plain.items() if name in _NAMES}
+    is_known = (
+        uri.startswith("s3://")
+        and find_spec("obstore") is not None  # a cluster may lack it
+        and not plain.keys() & _ONLY_DELTA_RS
+        and config.get("conditional_put", "etag").lower() == "etag"
+        and (any(group <= config.keys() for group in _CREDENTIALS) or not _has_profiles(options))
+        and config.keys() & {"endpoint", "region", "default_region"}  # delta-rs knows other ways to a region
+    )
+    return (config, {name: plain[name] for name in plain.keys() & _CLIENT_NAMES}) if is_known else None
+
+
+def _has_profiles(options: Mapping[str, str]) -> bool:
+    places = (options.get(variable) or path for variable, path in _PROFILES)
+    return any(Path(place).expanduser().exists() for place in places)
