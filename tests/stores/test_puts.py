@@ -38,6 +38,8 @@ def no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
         ("s3://b/w", {**PLACED, "AWS_S3_LOCKING_PROVIDER": "dynamodb"}, False),
         ("s3://b/w", {**PLACED, "AWS_S3_ALLOW_UNSAFE_RENAME": "true"}, False),
         ("s3://b/w", {**PLACED, "aws_conditional_put": "disabled"}, False),
+        ("s3://b/w", {**PLACED, "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1"}, False),
+        ("s3://b/w", {**PLACED, "aws_checksum_algorithm": "none of them"}, False),
         ("gs://b/w", {}, False),
         ("abfss://c@a.dfs.core.windows.net/w", {}, False),
     ],

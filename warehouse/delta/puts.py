@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -58,8 +58,9 @@ _CLIENT_NAMES = {
     "timeout",
     "user_agent",
 }
-# With these delta-rs finds credentials, or keeps two commits apart, in a way of its own.
+# With these delta-rs finds the store or credentials, or keeps two commits apart, in a way of its own.
 _ONLY_DELTA_RS = {
+    "endpoint_url_s3",
     "force_credential_load",
     "iam_role_arn",
     "profile",
@@ -86,7 +87,8 @@ class Puts:
     def __init__(self, uri: str, config: dict[str, str], client: dict[str, str]) -> None:
         from obstore.store import from_url
 
-        self._store: Any = from_url(uri, config=config, client_options=client)  # type: ignore[call-overload]
+        with _as_os_errors():
+            self._store: Any = from_url(uri, config=config, client_options=client)  # type: ignore[call-overload]
 
     def put(self, path: str, content: bytes) -> None:
         """Puts an object; replaces one that is there."""
@@ -125,7 +127,9 @@ def puts_to(uri: str, options: Mapping[str, str] | None) -> Puts | None:
     The options have what the environment says, too (addresses.py).
     """
     found = _configured(uri, options or {})
-    return None if found is None else Puts(uri, *found)
+    with suppress(OSError):  # obstore refuses a value: delta-rs takes it, or tells what is wrong
+        return None if found is None else Puts(uri, *found)
+    return None
 
 
 def _configured(uri: str, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]] | None:
