@@ -15,6 +15,7 @@ from pathlib import Path
 from tidemark.jobs.spark.session import DELTA_PACKAGE
 
 TITLE = "# Benchmarks\n\nMade by `python -m bench`; each part is written anew when it is run.\n"
+_SECTION = re.compile(r"<!-- part: ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
 PARTS = (
     "query",
     "billion",
@@ -117,7 +118,10 @@ class Section:
 
 
 def write(section: Section, folder: Path) -> Path:
-    """Puts the section into the report, in place of an older one of the same part."""
+    """Puts the section into the report, in place of an older one of the same part.
+
+    ValueError if the report has text outside of its parts: it would be lost.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "report.md"
     found = _sections(path.read_text()) if path.exists() else {}
@@ -128,7 +132,10 @@ def write(section: Section, folder: Path) -> Path:
 
 
 def _sections(text: str) -> dict[str, str]:
-    return dict(re.findall(r"<!-- part: ([\w-]+) -->\n(.*?)<!-- end -->", text, re.DOTALL))
+    outside = _SECTION.sub("", text.removeprefix(TITLE)).strip()
+    if outside:
+        raise ValueError(f"the report has text outside of its parts, mark it or remove it: {outside[:80]!r}")
+    return dict(_SECTION.findall(text))
 
 
 def machine() -> str:

@@ -51,6 +51,17 @@ def test_a_part_that_is_run_again_leaves_the_others_sections(tmp_path: Path) -> 
     assert ("3 x | **missed**" in text, "2 x | met" in text, "| 1 x |" in text) == (True, True, False)
 
 
+def test_a_report_with_text_outside_of_its_parts_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "report.md"
+    section = report.Section("query", "about query")
+    report.write(section, tmp_path)
+    text = path.read_text().replace("<!-- part: query -->\n", "")
+    path.write_text(text)
+    with pytest.raises(ValueError, match="outside of its parts"):
+        report.write(section, tmp_path)
+    assert path.read_text() == text
+
+
 @pytest.mark.parametrize(
     ("value", "at_least", "met"),
     [(2.0, False, True), (2.1, False, False), (2.0, True, True), (1.9, True, False)],

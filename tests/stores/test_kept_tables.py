@@ -10,9 +10,10 @@ import pytest
 from pyarrow import fs
 
 from tests.stores.conftest import Place
+from tests.stores.filled import Filled
 from tests.stores.gate import Fault, rounds
 from tests.stores.rows import HOW, check, rows
-from tidemark import query, stream, warehouse
+from tidemark import query, stream
 from tidemark.warehouse.delta import kept_tables
 from tidemark.warehouse.delta.deletes import delete_folder
 from tidemark.warehouse.delta.remote_files import Rounds
@@ -31,24 +32,6 @@ def nothing_kept() -> Iterator[None]:
     kept_tables._kept().copies.clear()
 
 
-class Streamed:
-    """A warehouse in the store and the batches that a stream brought."""
-
-    def __init__(self, place: Place) -> None:
-        self.place, self.batches = place, 0
-        self.how: dict[str, Any] = {"storage_options": place.options}
-        warehouse.create(None, place.uri, ["ms"], **HOW, **self.how)
-
-    def append(self, batch: int | None = None) -> bool:
-        number = self.batches if batch is None else batch
-        self.batches += batch is None
-        return stream.append(None, self.place.uri, rows(number), source="web", batch=number, **self.how)
-
-    def check(self) -> None:
-        check(query.open(self.place.uri, self.place.options), map(rows, range(self.batches)))
-        assert warehouse.verify(self.place.uri, **self.how).ok
-
-
 def kept_names() -> list[str]:
     return sorted(name for _, name in kept_tables._kept().copies)
 
@@ -60,7 +43,7 @@ def has_commit(*_: Any) -> Rounds[bool]:
 
 
 def test_a_later_batch_waits_for_fewer_requests(place: Place) -> None:
-    streamed = Streamed(place)
+    streamed = Filled(place, kappa=HOW["kappa"])
     streamed.append()
     streamed.append()
     assert kept_names() == [EVENTS, LEDGER]
@@ -77,7 +60,7 @@ def test_a_warehouse_that_was_made_anew_gets_no_commit_on_an_old_version(
     place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
     """Without a look at the old commit the batch is taken for one that is there, and is lost."""
-    old = Streamed(place)
+    old = Filled(place, kappa=HOW["kappa"])
     for _ in range(3):
         old.append()
     files = Store.from_uri(place.uri, place.options).filesystem()
@@ -85,7 +68,7 @@ def test_a_warehouse_that_was_made_anew_gets_no_commit_on_an_old_version(
         delete_folder(files, folder.path)
     if is_broken:
         monkeypatch.setattr(kept_tables, "_has_commit", has_commit)
-    new = Streamed(place)
+    new = Filled(place, kappa=HOW["kappa"])
     assert new.append() != is_broken
     if not is_broken:
         assert kept_names() == [EVENTS, LEDGER]
@@ -94,12 +77,12 @@ def test_a_warehouse_that_was_made_anew_gets_no_commit_on_an_old_version(
 
 def test_what_others_commit_between_two_batches_is_seen(place: Place) -> None:
     """A load that plans the batches, and a batch that another process has appended already."""
-    streamed = Streamed(place)
+    streamed = Filled(place, kappa=HOW["kappa"])
     streamed.append()
     mine = dict(kept_tables._kept().copies)
     kept_tables._kept().copies.clear()
     streamed.append()  # as by another process
-    warehouse.load(None, place.uri, **streamed.how)
+    streamed.move()
     streamed.append()
     kept_tables._kept().copies.clear()
     kept_tables._kept().copies.update(mine)
@@ -109,7 +92,7 @@ def test_what_others_commit_between_two_batches_is_seen(place: Place) -> None:
 
 
 def test_streams_at_once_share_no_table(place: Place) -> None:
-    streamed = Streamed(place)
+    streamed = Filled(place, kappa=HOW["kappa"])
 
     def append_all(source: int) -> None:
         for batch in range(4):
@@ -120,12 +103,12 @@ def test_streams_at_once_share_no_table(place: Place) -> None:
 
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(append_all, range(3)))
-    streamed.batches = 12
+    streamed.committed = list(map(rows, range(12)))
     streamed.check()
 
 
 def test_the_bounds_of_what_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    streamed = Streamed(place)
+    streamed = Filled(place, kappa=HOW["kappa"])
     monkeypatch.setattr(kept_tables, "KEPT", 1)
     streamed.append()
     assert kept_names() == [LEDGER]
@@ -138,7 +121,7 @@ def test_the_bounds_of_what_is_kept(place: Place, monkeypatch: pytest.MonkeyPatc
 
 def test_ledger_rows_that_cannot_go_up_fail_the_batch_and_the_next_try_ends_it(place: Place) -> None:
     """The upload ends after `events` was committed; its error must not be lost, nor the batch."""
-    streamed = Streamed(place)
+    streamed = Filled(place, kappa=HOW["kappa"])
     streamed.append()
     place.server.set(Fault("403", "PUT", rf"/{LEDGER}/.*\.parquet"))
     with pytest.raises(StoreUnavailable, match="not allowed"):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from tests.stores.conftest import Place
+from tests.stores.filled import Filled
 from tests.stores.gate import Fault
-from tests.stores.rows import HOW, check, rows
-from tidemark import query, stream, warehouse
+from tests.stores.rows import HOW
 from tidemark.warehouse.delta import commits, kept_tables, log_copy, opening, puts, remote_files, tables
 from tidemark.warehouse.delta.puts import puts_to
 from tidemark.warehouse.delta.store import EVENTS, STEPS, Store
@@ -90,41 +89,15 @@ def test_an_object_is_put_new_only_once(place: Place) -> None:
         mine.put("a/c", b"")
 
 
-class Filled:
-    """A warehouse in the store that is filled by loads and by a stream."""
-
-    def __init__(self, place: Place) -> None:
-        self.place, self.parts = place, 0
-        self.how: dict[str, Any] = {"storage_options": place.options}
-        warehouse.create(None, place.uri, ["ms"], **HOW, **self.how)
-
-    def load(self) -> None:
-        self.parts += 1
-        assert (
-            warehouse.load(None, self.place.uri, rows(self.parts), f"night-{self.parts}", **self.how).outcome
-            == "loaded"
-        )
-
-    def append(self) -> None:
-        self.parts += 1
-        assert stream.append(
-            None, self.place.uri, rows(self.parts), source="web", batch=self.parts, **self.how
-        )
-
-    def check(self) -> None:
-        check(query.open(self.place.uri, self.place.options), map(rows, range(1, self.parts + 1)))
-        assert warehouse.verify(self.place.uri, **self.how).ok
-
-
 def test_where_only_delta_rs_knows_how_to_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_files, "puts_to", lambda *_: None)
     remote_files.remote_files.cache_clear()
-    filled = Filled(place)
+    filled = Filled(place, kappa=HOW["kappa"])
     for _ in range(2):
         filled.load()
-        filled.append()
-        filled.append()
-    warehouse.load(None, place.uri, **filled.how)
+        assert filled.append()
+        assert filled.append()
+    filled.move()
     filled.check()
     requests = [one for one in place.server.requests() if one.method == "POST"]
     assert any("?uploads" in one.path for one in requests)  # also small files go up in parts
@@ -136,7 +109,7 @@ def test_checkpoints_that_were_put_are_those_of_delta_rs(
 ) -> None:
     """Every table opens from its checkpoint alone, and the log is cleaned with every second one."""
     monkeypatch.setattr(log_copy, "CHECKPOINTS_BETWEEN_CLEANINGS", 2)
-    filled = Filled(place)
+    filled = Filled(place, kappa=HOW["kappa"])
     cleaned, open_directly = [], opening.open_directly
 
     def spy(store: Store, name: str) -> DeltaTable:
@@ -148,7 +121,7 @@ def test_checkpoints_that_were_put_are_those_of_delta_rs(
         filled.load()
     monkeypatch.undo()
     for _ in range(20):
-        filled.append()
+        assert filled.append()
     assert STEPS in cleaned
     filled.check()
     files = Store.from_uri(place.uri, place.options).filesystem()
@@ -170,7 +143,7 @@ def test_checkpoints_that_were_put_are_those_of_delta_rs(
 def test_a_checkpoint_that_cannot_be_put_fails_no_commit(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    filled = Filled(place)
+    filled = Filled(place, kappa=HOW["kappa"])
     place.server.set(Fault("403", "PUT", r"checkpoint"))
     for _ in range(5):
         filled.load()
@@ -184,7 +157,7 @@ def test_a_copy_that_lost_a_race_is_not_kept(
     place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
     """Its newest entry is in no log. Where it is kept, it shows a commit that nobody made."""
-    filled = Filled(place)
+    filled = Filled(place, kappa=HOW["kappa"])
     store = Store.from_uri(place.uri, place.options)
     mine = tables.open_table(store, STEPS)
     tables.set_properties(mine, {"tidemark.test": "0"})

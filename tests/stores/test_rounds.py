@@ -7,16 +7,17 @@ import threading
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import fs
 
 from tests.stores.conftest import Place
-from tests.stores.gate import Fault, rounds
-from tests.stores.rows import HOW, check, rows
-from tidemark import query, stream, warehouse
+from tests.stores.filled import Filled
+from tests.stores.gate import Fault
+from tests.stores.rows import check
+from tidemark import query, warehouse
 from tidemark.query.asking import session
 from tidemark.query.reading import block_reader
 from tidemark.warehouse.delta import remote_files
@@ -24,61 +25,6 @@ from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles, Rounds
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, StoreUnavailable
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
-
-# So long that all requests of a round begin before the first ends, however slow the server is.
-LATENCY = 0.3
-
-
-class Access(TypedDict):
-    """How the store is reached."""
-
-    storage_options: dict[str, str]
-
-
-class Filled:
-    """A warehouse in the store, and the rows that were committed to it."""
-
-    def __init__(self, place: Place, loads: int, batches: int, kappa: int = 30) -> None:
-        self.place, self.how = place, Access(storage_options=place.options)
-        self.committed: list[pa.Table] = []
-        self.batches = 0
-        warehouse.create(None, place.uri, ["ms"], **{**HOW, "kappa": kappa}, **self.how)
-        for _ in range(loads):
-            self.load()
-        for _ in range(batches):
-            self.append()
-
-    def load(self) -> None:
-        """Loads a batch of its own, and with it all that was streamed."""
-        number = len(self.committed)
-        warehouse.load(None, self.place.uri, rows(number), f"night-{number}", **self.how)
-        self.committed.append(rows(number))
-
-    def move(self) -> None:
-        """Moves what was streamed into history."""
-        warehouse.load(None, self.place.uri, **self.how)
-
-    def append(self) -> None:
-        """Streams a batch."""
-        given = rows(len(self.committed))
-        stream.append(None, self.place.uri, given, source="web", batch=self.batches, **self.how)
-        self.committed.append(given)
-        self.batches += 1
-
-    def open(self, **how: Any) -> query.Warehouse:
-        """A reader that has nothing in memory."""
-        remote_files.remote_files.cache_clear()
-        block_reader._shared_footers._entries.clear()
-        return query.open(self.place.uri, self.place.options, **how)
-
-    def rounds_of(self, ask: Callable[[], object]) -> int:
-        """The rounds of requests that something takes."""
-        self.place.server.set(latency=LATENCY)
-        try:
-            ask()
-            return rounds(self.place.server.requests())
-        finally:
-            self.place.server.set()
 
 
 def test_the_rounds_of_answers(place: Place) -> None:

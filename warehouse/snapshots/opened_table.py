@@ -11,7 +11,6 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.log_copy import AHEAD, LogCopy
-from tidemark.warehouse.delta.opening import open_directly
 from tidemark.warehouse.delta.remote_files import Rounds
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -65,7 +64,7 @@ class OpenedTable:
         changed = yield from copy.catch_up()
         self.table, self.checked = copy.table, copy.checked
         if self.table is None and self.name in _ALWAYS_THERE:
-            open_directly(self.store, self.name)  # raises the error
+            opening.open_directly(self.store, self.name)  # raises the error
         return changed
 
     def prepare(self) -> Rounds[None]:
