@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tidemark.warehouse.delta import kept_tables, tables
+from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, rows_by_batch, split_row_groups
@@ -91,7 +91,7 @@ def append_batch(
     `row_filter` selects the rows to reject. `check` is called before the first commit and may raise.
     """
     try:
-        events, ledger = kept_tables.take(store, EVENTS, LEDGER)
+        events, ledger = tables.open_tables(store, EVENTS, LEDGER)
     except NotAWarehouse:
         read_options(store)  # its error tells more, if this is no warehouse at all
         raise
@@ -135,7 +135,6 @@ def append_batch(
     ledger_table.append_batch(
         store, options.eps, batch.source, batch.last, done.summaries, *prepared, first=ledger
     )
-    kept_tables.keep(store, {EVENTS: events, LEDGER: ledger})
     return done
 
 

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
-from tidemark.warehouse.errors import InputError, without_secrets
+from tidemark.warehouse.errors import InputError, NotAWarehouse, without_secrets
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans, write_step_plan
 from tidemark.warehouse.execution.executors import executor_for
@@ -149,20 +149,17 @@ def load(
         )
     store = Store.from_uri(uri, storage_options, tuning)
     executor = executor_for(spark, store.tuning)
-    events = tables.open_table(store, EVENTS)
+    events, steps = tables.open_tables(store, EVENTS, STEPS)
     options = read_options(store, events)
     options.companions.check_kinds(executor.check_sendable)
     report = LoadReport()
     load_progress = _Progress(report, progress)
     if rows is not None and batch is not None:
         given, name = executor.input(rows), bulk_batch(batch)
-        step, options = _plan_bulk(executor, store, (events, options), given, name, load_progress)
+        step, options = _plan_bulk(executor, store, events, steps, options, given, name, load_progress)
     else:
-        step = _plan_live(store, load_progress)
+        step = _plan_live(store, steps, load_progress)
     _finish_steps(executor, store, options, step, load_progress)
-    newer = read_options(store)
-    if newer.projections != options.projections:  # a key or group was added meanwhile
-        _finish_steps(executor, store, newer, step, load_progress)
     _LOG.info("%s: load %s, %d rows", without_secrets(store.uri), report.outcome, report.rows)
     return report
 
@@ -196,17 +193,18 @@ def bulk_batch(name: str) -> BatchRange:
 def _plan_bulk(
     executor: Executor,
     store: Store,
-    opened: tuple[DeltaTable, Options],
+    events: DeltaTable,
+    steps: DeltaTable,
+    options: Options,
     rows: Input,
     batch: BatchRange,
     progress: _Progress,
 ) -> tuple[int | None, Options]:
-    """Appends the batch to `events` and plans its step.
+    """Appends the batch to `events` and plans its step; the tables are opened, the options those in `events`.
 
-    `opened` is `events`, and the options in it. Returns the step, None if the batch has no rows; and the
-    options after the append, which adds the columns to a warehouse without any.
+    Returns the step, None if the batch has no rows; and the options after the append, which adds the columns
+    to a warehouse without any.
     """
-    events, options = opened
     with progress.phase("check"):
         append_rows.check_rows(options, rows)
         known = append_rows.has_batch(events, batch)
@@ -221,8 +219,8 @@ def _plan_bulk(
             return None, options
         known = outcome == "known"  # another load appended this batch first
         progress.reached("appended")
-    events, steps = tables.open_tables(store, EVENTS, STEPS)
-    options = read_options(store, events)
+        events = tables.open_table(store, EVENTS)
+        options = read_options(store, events)
     if known:
         with progress.phase("check"):
             check_same_rows(executor, store, options, rows, batch)
@@ -240,10 +238,11 @@ def _plan_bulk(
     return step, options
 
 
-def _plan_live(store: Store, progress: _Progress) -> int | None:
+def _plan_live(store: Store, steps: DeltaTable, progress: _Progress) -> int | None:
     """Plans one step with all batches of the ledger that no plan covers; returns the last planned step.
 
-    None if nothing was ever planned. The outcome is 'empty' if plans cover all batches of the ledger.
+    None if nothing was ever planned. The outcome is 'empty' if plans cover all batches of the ledger. `steps`
+    is the table, opened before, for the first try.
     """
 
     def choose(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
@@ -259,7 +258,7 @@ def _plan_live(store: Store, progress: _Progress) -> int | None:
         ]
 
     with progress.phase("plan"):
-        step = _plan(store, choose)
+        step = _plan(store, choose, steps)
     progress.reached("planned")
     if step is None:
         plans = _plans(store)
@@ -286,7 +285,7 @@ def _plans(store: Store) -> list[StepPlan]:
 def _plan(
     store: Store,
     choose: Callable[[list[BatchRange]], list[tuple[BatchRange, int]]],
-    first: DeltaTable | None = None,
+    first: DeltaTable,
 ) -> int | None:
     """Commits a plan and returns its step; None if there is nothing to plan.
 
@@ -312,32 +311,54 @@ def _finish_steps(
 ) -> None:
     """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs."""
     report = progress.report
-    opened = _open_runs(store, options)
-    loaded = min((run_tables.read_layout(table).last_step for _, table in opened), default=-1)
-    pending = [plan for plan in _plans(store) if last_step is not None and loaded < plan.step <= last_step]
-    if report.outcome == "loaded" and not pending:
-        report.outcome = "known"
+    opened = _open_history(store, options)
+    loaded = min((run_tables.read_layout(runs).last_step for _, runs in opened.projections), default=-1)
+    plans = read_step_plans(store, opened.steps)
+    pending = [plan for plan in plans if last_step is not None and loaded < plan.step <= last_step]
     for number, plan in enumerate(pending):
-        opened = _open_runs(store, options) if number else opened
+        opened = _open_history(store, options) if number else opened
         _load_step(executor, store, options, plan, opened, progress)
         report.step, report.rows = plan.step, report.rows + plan.rows
         report.outcome = "loaded"
-    runs = tables.open_tables(store, *(projection.runs_table for projection in options.projections))
+    if report.outcome == "loaded" and report.step is None:
+        report.outcome = "known"
+    names = [projection.runs_table for projection in options.projections]
+    events, *runs = tables.open_tables(store, EVENTS, *names)
     for projection, table in zip(options.projections, runs, strict=True):
         layout = _merge_levels(executor, store, options, projection, table, progress)
         report.runs_by_level[projection.title] = layout.levels()
+    newer = read_options(store, events)
+    if newer.projections != options.projections:  # a key or group was added meanwhile
+        _finish_steps(executor, store, newer, last_step, progress)
 
 
-def _open_runs(store: Store, options: Options) -> list[tuple[DeltaTable, DeltaTable]]:
-    """The marks table and the runs table of each projection; creates missing ones."""
+@dataclass(frozen=True, slots=True)
+class _History:
+    """Opened tables: `events`, `steps`, and the marks table and the runs table of each projection."""
+
+    events: DeltaTable
+    steps: DeltaTable
+    projections: Sequence[tuple[DeltaTable, DeltaTable]]
+
+
+def _open_history(store: Store, options: Options) -> _History:
+    """Opens the tables at their newest versions; creates missing ones of projections."""
+    names = [
+        name for projection in options.projections for name in (projection.marks_table, projection.runs_table)
+    ]
+
+    def open_all() -> _History:
+        events, steps, *others = tables.open_tables(store, EVENTS, STEPS, *names)
+        return _History(events, steps, list(zip(others[::2], others[1::2], strict=True)))
 
     def create(projection: Projection[Any]) -> None:
         run_tables.create_tables(store, projection, options.grace_us)
 
-    at_once(create, options.projections)
-    names = [(projection.marks_table, projection.runs_table) for projection in options.projections]
-    opened = iter(tables.open_tables(store, *chain.from_iterable(names)))
-    return list(zip(opened, opened, strict=True))
+    try:
+        return open_all()
+    except NotAWarehouse:
+        at_once(create, options.projections)
+        return open_all()
 
 
 def _load_step(
@@ -345,22 +366,18 @@ def _load_step(
     store: Store,
     options: Options,
     plan: StepPlan,
-    opened: Sequence[tuple[DeltaTable, DeltaTable]],
+    opened: _History,
     progress: _Progress,
 ) -> None:
-    """Loads one step into every projection that does not have it, one commit per projection.
-
-    `opened` are the marks table and the runs table of each projection.
-    """
+    """Loads one step into every projection that does not have it, one commit per projection."""
     behind = [
         (projection, *pair)
-        for projection, pair in zip(options.projections, opened, strict=True)
+        for projection, pair in zip(options.projections, opened.projections, strict=True)
         if run_tables.read_layout(pair[1]).last_step < plan.step
     ]
     with progress.phase("sort"):
-        runs = run_builder.sort_step(
-            executor, store, options.eps, [projection for projection, *_ in behind], plan
-        )
+        projections = [projection for projection, *_ in behind]
+        runs = run_builder.sort_step(executor, store, options.eps, projections, plan, opened.events)
     progress.reached("sorted")
     for (projection, marks_table, runs_table), run in zip(behind, runs, strict=True):
         rows = run.totals.rows

@@ -126,6 +126,7 @@ def test_a_hint_to_an_older_checkpoint(place: Place) -> None:
     world.check()
     assert world.is_copy
     world.delete([*commits(range(3)), f"{1:020d}.checkpoint.parquet"])  # as cleaning does
+    world.store.files.logs.drop("steps")
     world.copy = LogCopy(world.store, "steps")
     world.check()
     assert not world.is_copy
@@ -204,6 +205,7 @@ def test_a_reader_that_slept_for_a_day_reads_the_log_anew(place: Place) -> None:
     world.checkpoint()
     world.delete(commits([3]))  # the next commit is gone
     world.copy.checked -= 86_401
+    world.store.files.logs.drop("steps")
     world.check()
 
 

@@ -12,7 +12,7 @@ from tests.stores.conftest import Place
 from tests.stores.filled import Filled
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW
-from tidemark.warehouse.delta import commits, kept_tables, log_copy, opening, puts, remote_files, tables
+from tidemark.warehouse.delta import commits, log_copy, opening, puts, remote_files, tables
 from tidemark.warehouse.delta.puts import puts_to
 from tidemark.warehouse.delta.store import EVENTS, STEPS, Store
 
@@ -153,25 +153,24 @@ def test_a_checkpoint_that_cannot_be_put_fails_no_commit(
 
 
 @pytest.mark.parametrize("is_broken", [False, True])
-def test_a_copy_that_lost_a_race_is_not_kept(
+def test_a_copy_that_lost_a_race_is_not_remembered(
     place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
-    """Its newest entry is in no log. Where it is kept, it shows a commit that nobody made."""
+    """Its newest entry is in no log. Where it is taken for the log's, it shows a commit that nobody made."""
     filled = Filled(place, kappa=HOW["kappa"])
     store = Store.from_uri(place.uri, place.options)
     mine = tables.open_table(store, STEPS)
-    tables.set_properties(mine, {"tidemark.test": "0"})
-    first = commits.own(mine)
-    assert first is not None
     theirs = tables.open_table(store, STEPS)
     tables.set_properties(theirs, {"tidemark.test": "theirs"})
     with pytest.raises(commits.LostRace):
         tables.set_properties(mine, {"tidemark.test": "mine"})
     if is_broken:
-        monkeypatch.setattr(commits, "own", lambda _: first)
-    kept_tables.keep(store, {STEPS: mine})
-    (taken,) = kept_tables.take(store, STEPS)
-    assert taken.metadata().configuration["tidemark.test"] == ("mine" if is_broken else "theirs")
+        lost = log_copy.copy_of(mine)
+        assert lost is not None
+        lost._remember()
+        monkeypatch.setattr(log_copy, "_continues", lambda *_: True)
+    opened = tables.open_table(store, STEPS)
+    assert opened.metadata().configuration["tidemark.test"] == ("mine" if is_broken else "theirs")
     monkeypatch.undo()
     filled.load()
     filled.check()

@@ -96,7 +96,8 @@ def a_plan(step: int) -> StepPlan:
 
 def plan_step(store: Store) -> int | None:
     mine = BatchRange("load:a", 0, 0)
-    return _plan(store, lambda planned: [] if mine in planned else [(mine, 1)])
+    table = tables.open_table(store, STEPS)
+    return _plan(store, lambda planned: [] if mine in planned else [(mine, 1)], table)
 
 
 def add_column(store: Store) -> None:

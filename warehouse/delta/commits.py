@@ -49,7 +49,6 @@ Write = Callable[[DeltaTable, dict[str, str]], object]  # commits to a table wit
 _LOG = logging.getLogger("tidemark.commits")
 _ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
 _MAX_WRITERS = 5  # that an error lists
-_OWN = "tidemark_commit"  # the attribute of a table with the commit that was made through it
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,6 @@ def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] =
     Raises LostRace if another writer committed first, and CommitFailed if the commit was refused.
     """
     planned, metadata, log = table.version(), commit_metadata(), _Log(table)
-    vars(table).pop(_OWN, None)
 
     def commit() -> None:
         copy = copy_of(table)
@@ -176,13 +174,6 @@ def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] =
         remedy=f"Its log has nothing newer than version {planned}: nothing was changed. Remove the cause (a "
         "permission, a property or a feature of the table) and run the same again.",
     )
-    vars(table)[_OWN] = Commit(planned + 1, metadata[_ID])
-
-
-def own(table: DeltaTable) -> Commit | None:
-    """The newest commit that was made through this object; only version and id. None if there is none."""
-    commit: Commit | None = vars(table).get(_OWN)
-    return commit
 
 
 def _write_and_confirm(

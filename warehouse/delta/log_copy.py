@@ -6,10 +6,14 @@ delta-rs needs about twelve rounds of requests to open a table with a checkpoint
     2. the checkpoint, the commit of its version, and the next few commits, whether they exist or not
     3. the commits after these, if all of them exist
 
-Once open, a copy asks for the next commit: one request. Nothing is listed, so it must be certain that no
-commit is missing because the log was cleaned. Cleaning removes only commits that are older than the log's
-retention. So a copy is trusted if its newest commit is younger than that by TRUST_MARGIN_US. Otherwise, and
-for checkpoints of several parts, delta-rs opens the table itself.
+Once open, a copy asks for the next commit: one request. The process remembers the logs that it opened and
+committed to (known_log.py). So a further copy asks for the newest commit that is known and for the next one:
+one round. The known one must still be there, because a warehouse may have been made anew at the address.
+
+Nothing is listed, so it must be certain that no commit is missing because the log was cleaned. Cleaning
+removes only commits that are older than the log's retention. So a copy is trusted if its newest commit is
+younger than that by TRUST_MARGIN_US. Otherwise, and for checkpoints of several parts, delta-rs opens the
+table itself.
 
 A commit of delta-rs takes five rounds, one after the other. So delta-rs commits to the copy, and the new
 entry is put into the store's log on the condition that it has none of that version (puts.py): one request.
@@ -21,19 +25,27 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.delta import opening
+from tidemark.warehouse.delta.known_log import (
+    LAST_CHECKPOINT,
+    KnownLog,
+    checkpoint_name,
+    checkpoint_version,
+    commit_name,
+    read_known_log,
+)
 from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.delta.retention import commits_between_checkpoints, retention_us
 from tidemark.warehouse.delta.store import Store
@@ -42,10 +54,11 @@ from tidemark.warehouse.errors import TidemarkError
 _LOG = logging.getLogger("tidemark.commits")
 AHEAD = 12
 MORE_AHEAD = 32  # after a round of which all existed
+FOLLOWED = 40  # commits after a known one; where more came, the newest checkpoint is read instead
 EXPECTED_COMMITS = 64
+MOST_KNOWN = 64  # files of a log that a process remembers
 TRUST_MARGIN_US = DAY_US
 CHECKPOINTS_BETWEEN_CLEANINGS = 5
-_LAST_CHECKPOINT = "_last_checkpoint"
 _COPY = "tidemark_copy"  # the attribute of a table with the copy that it is of
 
 
@@ -71,11 +84,13 @@ class LogCopy:
     def catch_up(self) -> Rounds[bool]:
         """Moves to the newest version; returns whether the version changed."""
         before, began = self._version, time.monotonic()
-        if self.table is not None and (began - self.checked) * 1e6 < TRUST_MARGIN_US:
+        if self.table is not None and _is_recent(self.checked):
             yield from self._follow(self.table)
+            self.checked = began
         else:
             yield from self._open()
-        self.checked = began
+            self.checked = began
+            self._remember()
         return self._version != before
 
     @property
@@ -84,62 +99,107 @@ class LogCopy:
 
     def prepare(self) -> Rounds[None]:
         """Reads ahead what `catch_up` asks for first. If it is old by then, that costs requests at most."""
-        (self._hint,) = yield [self._log(_LAST_CHECKPOINT)]
+        if self._known() is None:
+            (self._hint,) = yield [self._log(LAST_CHECKPOINT)]
+
+    def _known(self) -> KnownLog | None:
+        known = self._store.files.logs.peek(self.name)
+        return known if known is not None and _is_recent(known.checked) else None
+
+    def _remember(self) -> None:
+        """Lets the process know the log; it must have the copy's entries."""
+        logs = self._store.files.logs
+        if self._folder is not None and self.table is not None and _kept_us(self.table) > TRUST_MARGIN_US:
+            known = read_known_log(self._folder / "_delta_log", self._version, self.checked)
+            if len(known.files) > MOST_KNOWN:  # the log has a newer checkpoint by now
+                logs.drop(self.name)
+            else:
+                logs.put(self.name, known)
 
     def _open(self) -> Rounds[None]:
+        known = self._known()
+        if known is None or not (yield from self._open_known(known)):
+            yield from self._open_anew()
+
+    def _open_anew(self) -> Rounds[None]:
         hint, self._hint = self._hint, None
         if hint is None:
-            (hint,) = yield [self._log(_LAST_CHECKPOINT)]
-        checkpoint = _classic_checkpoint(hint)
+            (hint,) = yield [self._log(LAST_CHECKPOINT)]
+        checkpoint = checkpoint_version(hint)
         if checkpoint is None:
             self._open_directly()
             return
-        first, names = max(checkpoint, 0), [_commit(max(checkpoint, 0) + i) for i in range(self._ahead)]
+        first, names = max(checkpoint, 0), [commit_name(max(checkpoint, 0) + i) for i in range(self._ahead)]
         if checkpoint >= 0:
-            names.append(f"{checkpoint:020d}.checkpoint.parquet")
+            names.append(checkpoint_name(checkpoint))
         contents = dict(zip(names, (yield [self._log(name) for name in names]), strict=True))
         if contents[names[0]] is None or (contents[names[-1]] is None and checkpoint >= 0):
             self._open_directly()  # there is no table, or its log was cleaned, or changed meanwhile
             return
-        folder = self._folder = Path(mkdtemp(prefix="tidemark-log-"))
-        weakref.finalize(self, rmtree, folder, ignore_errors=True)
-        (folder / "_delta_log").mkdir()
+        folder = self._make_folder()
         if checkpoint >= 0:
-            _write(folder, {_LAST_CHECKPOINT: hint, names[-1]: contents.pop(names[-1])})
+            _write(folder, {LAST_CHECKPOINT: hint, names[-1]: contents.pop(names[-1])})
         newest = _write(folder, contents)
         if len(newest) == self._ahead:
             newest += yield from self._commits_from(folder, first + self._ahead)
+        if not _is_trusted(self._open_folder(folder), newest[-1]):
+            self._open_directly()
+
+    def _open_known(self, known: KnownLog) -> Rounds[bool]:
+        """Opens the known log and what came since; False if that is too much, or the log is another one."""
+        newest, new = yield [self._log(commit_name(known.version + i)) for i in range(2)]
+        if not _continues(known, newest):
+            return False
+        folder = self._make_folder()
+        _write(folder, known.files)
+        if _write(folder, {commit_name(known.version + 1): new}):
+            more = yield from self._commits_from(folder, known.version + 2, FOLLOWED)
+            if len(more) >= FOLLOWED:
+                return False
+        self._open_folder(folder)
+        return True
+
+    def _make_folder(self) -> Path:
+        folder = self._folder = Path(mkdtemp(prefix="tidemark-log-"))
+        weakref.finalize(self, rmtree, folder, ignore_errors=True)
+        (folder / "_delta_log").mkdir()
+        return folder
+
+    def _open_folder(self, folder: Path) -> DeltaTable:
         self.table = DeltaTable(folder)
         vars(self.table)[_COPY] = self
-        if not _is_trusted(self.table, newest[-1]):
-            self._open_directly()
+        return self.table
 
     def _follow(self, table: DeltaTable) -> Rounds[None]:
         version = table.version() + 1
         if version >= self._expected:
             self._expected = version + EXPECTED_COMMITS
-            names = map(_commit, range(version, self._expected))
+            names = map(commit_name, range(version, self._expected))
             self._store.files.expect(self._log(name).path for name in names)
-        (content,) = yield [self._log(_commit(version))]
+        (content,) = yield [self._log(commit_name(version))]
         if content is None and _kept_us(table) > TRUST_MARGIN_US:
             return
         if self._folder is not None:
-            _write(self._folder, {_commit(version): content})
-            yield from self._commits_from(self._folder, version + 1)
+            _write(self._folder, {commit_name(version): content})
+            more = yield from self._commits_from(self._folder, version + 1, FOLLOWED)
+            if len(more) >= FOLLOWED:
+                yield from self._open_anew()
+                return
         table.update_incremental()
 
-    def _commits_from(self, folder: Path, version: int) -> Rounds[list[bytes]]:
-        """Copies all commits from this version on; returns their contents."""
+    def _commits_from(self, folder: Path, version: int, most: float = math.inf) -> Rounds[list[bytes]]:
+        """Copies all commits from this version on, until there are `most`; returns their contents."""
         found: list[bytes] = []
         ahead = min(self._ahead, AHEAD)
-        while True:
-            names = [_commit(version + len(found) + i) for i in range(ahead)]
+        while len(found) < most:
+            names = [commit_name(version + len(found) + i) for i in range(ahead)]
             contents = yield [self._log(name) for name in names]
             new = _write(folder, dict(zip(names, contents, strict=True)))
             found += new
             if len(new) < ahead:
-                return found
+                break
             ahead = min(4 * ahead, MORE_AHEAD)
+        return found
 
     def _open_directly(self) -> None:
         exists = opening.exists(self._store, self.name)
@@ -172,17 +232,18 @@ class LogCopy:
         if self.table.version() == planned:
             write(self.table)
             self.table.update_incremental()
-        path = self._log(_commit(planned + 1)).path
-        puts.put_new(path, (self._folder / "_delta_log" / _commit(planned + 1)).read_bytes())
+        path = self._log(commit_name(planned + 1)).path
+        puts.put_new(path, (self._folder / "_delta_log" / commit_name(planned + 1)).read_bytes())
+        self._remember()
         self._put_checkpoint(self._folder / "_delta_log", planned + 1)
 
     def _put_checkpoint(self, log: Path, version: int) -> None:
         """Puts the checkpoint of a version, if delta-rs made one; nothing depends on it."""
-        name, puts = f"{version:020d}.checkpoint.parquet", self._store.files.puts
+        name, puts = checkpoint_name(version), self._store.files.puts
         if puts is None or not (log / name).exists():
             return
         try:
-            for one in (name, _LAST_CHECKPOINT):  # in this order: the second names the first
+            for one in (name, LAST_CHECKPOINT):  # in this order: the second names the first
                 puts.put(self._log(one).path, (log / one).read_bytes())
             if (version + 1) // commits_between_checkpoints(self.name) % CHECKPOINTS_BETWEEN_CLEANINGS == 0:
                 opening.open_directly(self._store, self.name).cleanup_metadata()
@@ -196,7 +257,7 @@ def copy_of(table: DeltaTable) -> LogCopy | None:
     return copy
 
 
-def _write(folder: Path, contents: dict[str, bytes | None]) -> list[bytes]:
+def _write(folder: Path, contents: Mapping[str, bytes | None]) -> list[bytes]:
     """Writes log files up to the first that does not exist; returns their contents."""
     written = []
     for name, content in contents.items():
@@ -218,20 +279,14 @@ def _kept_us(table: DeltaTable) -> int:
     return retention_us(table.metadata().configuration) - TRUST_MARGIN_US
 
 
-def _commit(version: int) -> str:
-    return f"{version:020d}.json"
+def _is_recent(checked: float) -> bool:
+    """Whether no commit that was made since then can have been cleaned."""
+    return (time.monotonic() - checked) * 1e6 < TRUST_MARGIN_US
 
 
-def _classic_checkpoint(hint: bytes | None) -> int | None:
-    """The version of the newest checkpoint, -1 if there is none; None if it is not one file."""
-    if hint is None:
-        return -1
-    try:
-        content: Any = json.loads(hint)
-        is_one_file = "version" in content and not content.get("parts") and "v2Checkpoint" not in content
-        return int(content["version"]) if is_one_file else None
-    except (ValueError, TypeError, AttributeError):
-        return None
+def _continues(known: KnownLog, newest: bytes | None) -> bool:
+    """Whether the log that has this entry, where the known one has its newest, is the same log."""
+    return newest == known.files[commit_name(known.version)]
 
 
 def _time_of(commit: bytes) -> int | None:

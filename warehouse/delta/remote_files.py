@@ -28,6 +28,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from tidemark.warehouse.delta.disk_cache import DiskCache
+from tidemark.warehouse.delta.known_log import KNOWN_BYTES, KnownLog
 from tidemark.warehouse.delta.puts import Puts, puts_to
 from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.memory_cache import LRUCache
@@ -38,6 +39,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 CACHED_BYTES = 2**26  # of the files of one warehouse
+KEPT_PUT_BYTES = 2**18
 REQUESTS = 64  # at once
 _NO_FILE_SIZE = 2**40
 _KNOWN_PATHS = 2**14  # of one client of delta-rs
@@ -76,6 +78,7 @@ class RemoteFiles:
         self._client: Any = None
         self._disk: DiskCache | None = None
         self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES, len)
+        self.logs: LRUCache[KnownLog] = LRUCache(KNOWN_BYTES, lambda log: log.size)
         self.filesystem = fs.PyFileSystem(RemoteFileSystem(self))
 
     @cached_property
@@ -141,6 +144,7 @@ class RemoteFiles:
         """Drops what is in memory, and takes nothing from the folder on disk any more."""
         self._disk = None
         self._cache = LRUCache(CACHED_BYTES, len)
+        self.logs = LRUCache(KNOWN_BYTES, lambda log: log.size)
 
     def whole(self, path: str) -> bytes | None:
         """The bytes of a file that was fetched as a whole, else None."""
@@ -184,9 +188,15 @@ class RemoteFileSystem(DeltaStorageHandler):
         puts = self._files.puts
         file = WriteBehind(
             partial(self._handler.open_output_stream, path, metadata),
-            None if puts is None else partial(puts.put, path),
+            None if puts is None else partial(self._put_whole, puts, path),
         )
         return pa.PythonFile(file, mode="w")
+
+    def _put_whole(self, puts: Puts, path: str, content: bytes) -> None:
+        """Puts a file; keeps a small one: its writer may read it next."""
+        puts.put(path, content)
+        if len(content) <= KEPT_PUT_BYTES:
+            self._files.keep([ByteRange(path)], [content])
 
 
 def in_rounds(files: RemoteFiles, readings: Iterable[Rounds[T]]) -> list[T]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.companions.declared import Cells
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import files_of_batches, split_row_groups
@@ -30,16 +30,28 @@ from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
 from tidemark.warehouse.runs.run_tables import NewRun
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from tidemark.warehouse.execution.executors import Executor
 
 
 def sort_step(
-    executor: Executor, store: Store, eps: float, projections: Sequence[Projection[Any]], plan: StepPlan
+    executor: Executor,
+    store: Store,
+    eps: float,
+    projections: Sequence[Projection[Any]],
+    plan: StepPlan,
+    events: DeltaTable,
 ) -> list[NewRun]:
-    """Writes the step's run of each projection and commits nothing; returns the runs in the same order."""
+    """Writes the step's run of each projection and commits nothing; returns the runs in the same order.
+
+    `events` is the table, opened after the plan was committed.
+    """
+    event_files = files_of_batches(events, plan.batches)
     with _chunk_store(executor, store) as chunk_store:
         run, name = Run(plan.step, plan.step, 0), tables.unique_name()
-        return _sort_step(Attempt(executor, store, eps, run, name, chunk_store), projections, plan)
+        attempt = Attempt(executor, store, eps, run, name, chunk_store)
+        return _sort_step(attempt, projections, plan, event_files)
 
 
 @contextmanager
@@ -52,13 +64,16 @@ def _chunk_store(executor: Executor, store: Store) -> Iterator[Store]:
         yield Store(folder, tuning=store.tuning)
 
 
-def _sort_step(attempt: Attempt, projections: Sequence[Projection[Any]], plan: StepPlan) -> list[NewRun]:
-    """As `sort_step`, in this attempt."""
-    executor, store = attempt.executor, attempt.store
-    event_files = files_of_batches(tables.open_table(store, EVENTS), plan.batches)
+def _sort_step(
+    attempt: Attempt,
+    projections: Sequence[Projection[Any]],
+    plan: StepPlan,
+    event_files: Sequence[DataFile],
+) -> list[NewRun]:
+    """As `sort_step`, in this attempt, from the files of `events` that have the step's rows."""
     groups = _task_groups(projections)
     tasks_by_group = [_sort_tasks(attempt, group, plan, event_files) for group in groups]
-    results = iter(executor.run([task for group_tasks in tasks_by_group for task in group_tasks]))
+    results = iter(attempt.executor.run([task for group_tasks in tasks_by_group for task in group_tasks]))
     runs: dict[str, NewRun] = {}
     for group, group_tasks in zip(groups, tasks_by_group, strict=True):
         group_results = [next(results) for _ in group_tasks]

@@ -1,10 +1,9 @@
-"""Tables that a stream keeps open between its batches, and files that go up while it goes on."""
+"""Logs that a process remembers between its calls, and files that go up while it goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from pyarrow import fs
@@ -14,10 +13,11 @@ from tests.stores.filled import Filled
 from tests.stores.gate import Fault, rounds
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream
-from tidemark.warehouse.delta import kept_tables
+from tidemark.warehouse.delta import log_copy, tables
 from tidemark.warehouse.delta.deletes import delete_folder
-from tidemark.warehouse.delta.remote_files import Rounds
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.delta.known_log import KnownLog
+from tidemark.warehouse.delta.remote_files import RemoteFiles, in_rounds
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import StoreUnavailable
 
 # A change that adds requests has to raise these, with a reason.
@@ -25,28 +25,20 @@ MOST_OF_A_LATER_BATCH = {"requests": 8, "rounds": 4}
 LATENCY = 0.05  # requests that are sent at once begin before the first has ended
 
 
-@pytest.fixture(autouse=True)
-def nothing_kept() -> Iterator[None]:
-    kept_tables._kept().copies.clear()
-    yield
-    kept_tables._kept().copies.clear()
+def files_of(place: Place) -> RemoteFiles:
+    return Store.from_uri(place.uri, place.options).files
 
 
-def kept_names() -> list[str]:
-    return sorted(name for _, name in kept_tables._kept().copies)
-
-
-def has_commit(*_: Any) -> Rounds[bool]:
-    """As if the log always had it."""
-    yield []
-    return True
+def known(place: Place, name: str) -> KnownLog:
+    log = files_of(place).logs.peek(name)
+    assert log is not None
+    return log
 
 
 def test_a_later_batch_waits_for_fewer_requests(place: Place) -> None:
     streamed = Filled(place, kappa=HOW["kappa"])
     streamed.append()
     streamed.append()
-    assert kept_names() == [EVENTS, LEDGER]
     place.server.set(latency=LATENCY)
     streamed.append()
     sent = place.server.requests()
@@ -59,7 +51,7 @@ def test_a_later_batch_waits_for_fewer_requests(place: Place) -> None:
 def test_a_warehouse_that_was_made_anew_gets_no_commit_on_an_old_version(
     place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
-    """Without a look at the old commit the batch is taken for one that is there, and is lost."""
+    """Without a look at the known commit the batch is taken for one that is there, and is lost."""
     old = Filled(place, kappa=HOW["kappa"])
     for _ in range(3):
         old.append()
@@ -67,11 +59,10 @@ def test_a_warehouse_that_was_made_anew_gets_no_commit_on_an_old_version(
     for folder in files.get_file_info(fs.FileSelector("")):
         delete_folder(files, folder.path)
     if is_broken:
-        monkeypatch.setattr(kept_tables, "_has_commit", has_commit)
+        monkeypatch.setattr(log_copy, "_continues", lambda *_: True)
     new = Filled(place, kappa=HOW["kappa"])
     assert new.append() != is_broken
     if not is_broken:
-        assert kept_names() == [EVENTS, LEDGER]
         new.check()
 
 
@@ -79,13 +70,12 @@ def test_what_others_commit_between_two_batches_is_seen(place: Place) -> None:
     """A load that plans the batches, and a batch that another process has appended already."""
     streamed = Filled(place, kappa=HOW["kappa"])
     streamed.append()
-    mine = dict(kept_tables._kept().copies)
-    kept_tables._kept().copies.clear()
+    mine = {name: known(place, name) for name in (EVENTS, LEDGER)}
     streamed.append()  # as by another process
     streamed.move()
     streamed.append()
-    kept_tables._kept().copies.clear()
-    kept_tables._kept().copies.update(mine)
+    for name, log in mine.items():
+        files_of(place).logs.put(name, log)
     assert [streamed.append(batch) for batch in (1, 2)] == [False, False]
     assert streamed.append()
     streamed.check()
@@ -107,16 +97,47 @@ def test_streams_at_once_share_no_table(place: Place) -> None:
     streamed.check()
 
 
-def test_the_bounds_of_what_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    streamed = Filled(place, kappa=HOW["kappa"])
-    monkeypatch.setattr(kept_tables, "KEPT", 1)
-    streamed.append()
-    assert kept_names() == [LEDGER]
-    monkeypatch.setattr(kept_tables, "KEPT_SECONDS", 0.0)
+@pytest.mark.parametrize("commits", [1, 2, 12, 13, 44, 60])
+def test_a_log_that_moved_on(place: Place, commits: int) -> None:
+    """Commit by commit while they are few; else from its newest checkpoint."""
+    filled = Filled(place)
+    store = Store.from_uri(place.uri, place.options)
+    warm = log_copy.LogCopy(store, STEPS)
+    in_rounds(store.files, [warm.catch_up()])
+    before = known(place, STEPS)
+    for number in range(commits):
+        tables.set_properties(tables.open_table(store, STEPS), {"tidemark.test": f"{number}"})
+    store.files.logs.put(STEPS, before)
     place.server.set()
-    streamed.append()
-    assert any("_last_checkpoint" in one.path and LEDGER in one.path for one in place.server.requests())
-    streamed.check()
+    in_rounds(store.files, [warm.catch_up()])
+    opened = tables.open_table(store, STEPS)
+    assert len(place.server.requests()) < 140
+    for table in (opened, warm.table):
+        assert table is not None
+        assert table.version() == before.version + commits
+        assert table.metadata().configuration["tidemark.test"] == f"{commits - 1}"
+    tables.set_properties(opened, {"tidemark.test": "last"})
+    assert known(place, STEPS).version == before.version + commits + 1
+    filled.load()
+    filled.check()
+
+
+def test_a_log_that_was_read_long_ago_is_read_anew(place: Place) -> None:
+    """Commits that came since may have been cleaned."""
+    filled = Filled(place, 3)
+    log = known(place, STEPS)
+    files_of(place).logs.put(STEPS, replace(log, checked=log.checked - 86_401))
+    place.server.set()
+    filled.load()
+    assert any("steps/_delta_log/_last_checkpoint" in one.path for one in place.server.requests())
+    filled.check()
+
+
+def test_what_is_remembered_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_copy, "MOST_KNOWN", 0)
+    filled = Filled(place, 1, 1)
+    assert files_of(place).logs.weight == 0
+    filled.check()
 
 
 def test_ledger_rows_that_cannot_go_up_fail_the_batch_and_the_next_try_ends_it(place: Place) -> None:
@@ -129,6 +150,5 @@ def test_ledger_rows_that_cannot_go_up_fail_the_batch_and_the_next_try_ends_it(p
     place.server.set()
     wh = query.open(place.uri, place.options)
     check(wh, [rows(0)])
-    assert kept_names() == []
     streamed.append(1)
     streamed.check()

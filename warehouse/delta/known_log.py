@@ -1,0 +1,66 @@
+"""What a process remembers of a log in an object store, so that it can open the table again with one round.
+
+It is what log_copy.py needs: the newest checkpoint and the commits from its version on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LAST_CHECKPOINT = "_last_checkpoint"
+KNOWN_BYTES = 2**25  # of the logs of one warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLog:
+    """The files of a log by name, from its newest checkpoint up to a version.
+
+    checked   when the version was the newest, in seconds of time.monotonic()
+    """
+
+    version: int
+    files: Mapping[str, bytes]
+    checked: float
+
+    @property
+    def size(self) -> int:
+        """The bytes of the files."""
+        return sum(map(len, self.files.values()))
+
+
+def read_known_log(log: Path, version: int, checked: float) -> KnownLog:
+    """The log in a local folder that has its newest checkpoint and all commits from there on."""
+    hint = log / LAST_CHECKPOINT
+    checkpoint = checkpoint_version(hint.read_bytes()) if hint.exists() else None
+    names = [] if checkpoint is None else [LAST_CHECKPOINT, checkpoint_name(checkpoint)]
+    names += map(commit_name, range(checkpoint or 0, version + 1))
+    return KnownLog(version, {name: (log / name).read_bytes() for name in names}, checked)
+
+
+def commit_name(version: int) -> str:
+    """The name of a commit's file."""
+    return f"{version:020d}.json"
+
+
+def checkpoint_name(version: int) -> str:
+    """The name of a checkpoint of one file."""
+    return f"{version:020d}.checkpoint.parquet"
+
+
+def checkpoint_version(hint: bytes | None) -> int | None:
+    """The version of the newest checkpoint, -1 if there is none; None if it is not one file.
+
+    `hint` is the content of _last_checkpoint, None if there is no such file.
+    """
+    if hint is None:
+        return -1
+    try:
+        content: Any = json.loads(hint)
+        is_one_file = "version" in content and not content.get("parts") and "v2Checkpoint" not in content
+        return int(content["version"]) if is_one_file else None
+    except (ValueError, TypeError, AttributeError):
+        return None
