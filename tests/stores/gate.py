@@ -111,7 +111,8 @@ class Gate:
         method, path = environ["REQUEST_METHOD"], environ["RAW_URI"]
         settings = self._settings
         fault = self._choose_fault(method, path, _user(environ))
-        time.sleep(settings.latency)
+        if settings.latency:
+            time.sleep(settings.latency)
         answer: Iterable[bytes] = ()
         if fault is not None and fault.kind == "meet":
             with suppress(threading.BrokenBarrierError):  # nobody else came
