@@ -16,7 +16,7 @@ younger than that by TRUST_MARGIN_US. Otherwise, and for checkpoints of several 
 table itself.
 
 A commit of delta-rs takes five rounds, one after the other. So delta-rs commits to the copy, and the new
-entry is put into the store's log on the condition that it has none of that version (puts.py): one request.
+entry is put into the store's log on the condition that it has none of that version (objects.py): one request.
 If the condition refuses it, the race is lost, and the copy has an entry that the log does not have: it must
 not be used any more.
 """
@@ -224,8 +224,8 @@ class LogCopy:
         The copy has the new version then. After an error the same can be called again: the same entry is put
         again. FileExistsError if the log has another entry of its version, or the one that was put before.
         """
-        puts = self._store.files.puts
-        if puts is None or self._folder is None or self.table is None:
+        objects = self._store.files.objects
+        if objects is None or self._folder is None or self.table is None:
             write(opening.open_directly(self._store, self.name, planned))
             in_rounds(self._store.files, [self.catch_up()])
             return
@@ -233,18 +233,18 @@ class LogCopy:
             write(self.table)
             self.table.update_incremental()
         path = self._log(commit_name(planned + 1)).path
-        puts.put_new(path, (self._folder / "_delta_log" / commit_name(planned + 1)).read_bytes())
+        objects.put_new(path, (self._folder / "_delta_log" / commit_name(planned + 1)).read_bytes())
         self._remember()
         self._put_checkpoint(self._folder / "_delta_log", planned + 1)
 
     def _put_checkpoint(self, log: Path, version: int) -> None:
         """Puts the checkpoint of a version, if delta-rs made one; nothing depends on it."""
-        name, puts = checkpoint_name(version), self._store.files.puts
-        if puts is None or not (log / name).exists():
+        name, objects = checkpoint_name(version), self._store.files.objects
+        if objects is None or not (log / name).exists():
             return
         try:
             for one in (name, LAST_CHECKPOINT):  # in this order: the second names the first
-                puts.put(self._log(one).path, (log / one).read_bytes())
+                objects.put(self._log(one).path, (log / one).read_bytes())
             if (version + 1) // commits_between_checkpoints(self.name) % CHECKPOINTS_BETWEEN_CLEANINGS == 0:
                 opening.open_directly(self._store, self.name).cleanup_metadata()
         except (OSError, DeltaError, TidemarkError) as error:

@@ -9,9 +9,9 @@ Files of a warehouse never change, and their names are never used again, with th
 whole from memory: the code that reads files does not know of rounds. A file that was not fetched is read from
 the store as it is used.
 
-The requests are those of delta-rs, with its options and its ways to find credentials. It asks for the size of
-a file before it reads it, unless it is told the size. So it is told a size that no file has: a store answers
-a range that ends behind the file with the bytes up to its end.
+Requests are made by objects.py, and where that has no access by delta-rs. delta-rs asks for the size of a
+file before it reads it, unless it is told the size. So it is told a size that no file has: a store answers a
+range that ends behind the file with the bytes up to its end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.known_log import KNOWN_BYTES, KnownLog
-from tidemark.warehouse.delta.puts import Puts, puts_to
+from tidemark.warehouse.delta.objects import Objects, objects_at
 from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
@@ -82,9 +82,9 @@ class RemoteFiles:
         self.filesystem = fs.PyFileSystem(RemoteFileSystem(self))
 
     @cached_property
-    def puts(self) -> Puts | None:
-        """Puts of one request to the warehouse; None if only delta-rs can write there."""
-        return puts_to(self._uri, self._options)
+    def objects(self) -> Objects | None:
+        """The warehouse's objects, each read and put with one request; None if only delta-rs has access."""
+        return objects_at(self._uri, self._options)
 
     @property
     def location(self) -> tuple[str, dict[str, str] | None]:
@@ -95,6 +95,9 @@ class RemoteFiles:
         """The bytes of the ranges, None for files that do not exist, in one round; nothing is kept."""
         if not ranges:
             return []
+        objects = self.objects
+        if objects is not None:
+            return at_once(lambda wanted: objects.get(wanted.path, wanted.start, wanted.stop), ranges)
         client = self._client_for({wanted.path for wanted in ranges})
         return at_once(lambda wanted: _read(client, wanted), ranges)
 
@@ -168,7 +171,7 @@ class RemoteFiles:
 class RemoteFileSystem(DeltaStorageHandler):
     """The warehouse's folder as a file system of pyarrow: that of delta-rs, and files that were fetched.
 
-    New files go up in a thread (write_behind.py), small ones with one request (puts.py).
+    New files go up in a thread (write_behind.py), small ones with one request (objects.py).
     """
 
     def __init__(self, files: RemoteFiles) -> None:
@@ -185,16 +188,16 @@ class RemoteFileSystem(DeltaStorageHandler):
 
     def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:
         """Opens a new file, which is there once it is closed; its parts go up while more is written."""
-        puts = self._files.puts
+        objects = self._files.objects
         file = WriteBehind(
             partial(self._handler.open_output_stream, path, metadata),
-            None if puts is None else partial(self._put_whole, puts, path),
+            None if objects is None else partial(self._put_whole, objects, path),
         )
         return pa.PythonFile(file, mode="w")
 
-    def _put_whole(self, puts: Puts, path: str, content: bytes) -> None:
+    def _put_whole(self, objects: Objects, path: str, content: bytes) -> None:
         """Puts a file; keeps a small one: its writer may read it next."""
-        puts.put(path, content)
+        objects.put(path, content)
         if len(content) <= KEPT_PUT_BYTES:
             self._files.keep([ByteRange(path)], [content])
 

@@ -1,4 +1,4 @@
-"""Objects put with one request: for which stores, by whom, and what a commit through a copy leaves behind."""
+"""Objects read and put with one request: in which stores, and what a commit through a copy leaves behind."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tests.stores.conftest import Place
 from tests.stores.filled import Filled
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW
-from tidemark.warehouse.delta import commits, log_copy, opening, puts, remote_files, tables
-from tidemark.warehouse.delta.puts import puts_to
+from tidemark.warehouse.delta import commits, log_copy, objects, opening, remote_files, tables
+from tidemark.warehouse.delta.objects import objects_at
+from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles
 from tidemark.warehouse.delta.store import EVENTS, STEPS, Store
 
 KEYS = {"AWS_ACCESS_KEY_ID": "a", "aws_secret_access_key": "b"}
@@ -22,7 +23,7 @@ PLACED = {**KEYS, "AWS_REGION": "eu-central-1"}
 
 @pytest.fixture(autouse=True)
 def no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(puts, "_PROFILES", ())
+    monkeypatch.setattr(objects, "_PROFILES", ())
 
 
 @pytest.mark.parametrize(
@@ -44,28 +45,28 @@ def no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_who_writes_to_a_store(uri: str, options: dict[str, str], is_known: bool) -> None:
-    assert (puts_to(uri, options) is not None) == is_known
+    assert (objects_at(uri, options) is not None) == is_known
 
 
 def test_a_machine_with_profiles_takes_its_credentials_from_delta_rs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "credentials").touch()
-    monkeypatch.setattr(puts, "_PROFILES", (("AWS_SHARED_CREDENTIALS_FILE", "/nowhere"),))
+    monkeypatch.setattr(objects, "_PROFILES", (("AWS_SHARED_CREDENTIALS_FILE", "/nowhere"),))
     options = {"AWS_REGION": "eu-central-1"}
-    assert puts_to("s3://b/w", options) is not None
+    assert objects_at("s3://b/w", options) is not None
     options["AWS_SHARED_CREDENTIALS_FILE"] = str(tmp_path / "credentials")
-    assert puts_to("s3://b/w", options) is None
-    assert puts_to("s3://b/w", {**options, **KEYS}) is not None
+    assert objects_at("s3://b/w", options) is None
+    assert objects_at("s3://b/w", {**options, **KEYS}) is not None
 
 
 def test_without_obstore_delta_rs_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(puts, "find_spec", lambda _: None)
-    assert puts_to("s3://b/w", PLACED) is None
+    monkeypatch.setattr(objects, "find_spec", lambda _: None)
+    assert objects_at("s3://b/w", PLACED) is None
 
 
 def test_an_object_is_put_new_only_once(place: Place) -> None:
-    mine = puts_to(place.uri, place.options)
+    mine = objects_at(place.uri, place.options)
     assert mine is not None
 
     def put(number: int) -> bool:
@@ -89,8 +90,27 @@ def test_an_object_is_put_new_only_once(place: Place) -> None:
         mine.put("a/c", b"")
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_bytes_are_read_as_by_delta_rs(place: Place, monkeypatch: pytest.MonkeyPatch, is_known: bool) -> None:
+    content = bytes(range(100))
+    with Store.from_uri(place.uri, place.options).filesystem().open_output_stream("a/b c=1") as file:
+        file.write(content)
+    if not is_known:
+        monkeypatch.setattr(remote_files, "objects_at", lambda *_: None)
+    files = RemoteFiles(place.uri, place.options)
+    assert (files.objects is not None) == is_known
+    ranges = [(0, None), (0, 10), (20, 30), (99, 100), (90, None), (90, 200)]
+    found = files.get(
+        [ByteRange("a/b c=1", *one) for one in ranges] + [ByteRange("a/c"), ByteRange("d", 5, 9)]
+    )
+    assert found == [*(content[start:stop] for start, stop in ranges), None, None]
+    place.server.set(Fault("403", "GET"))
+    with pytest.raises(OSError, match="403 Forbidden"):
+        files.get([ByteRange("a/b c=1")])
+
+
 def test_where_only_delta_rs_knows_how_to_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_files, "puts_to", lambda *_: None)
+    monkeypatch.setattr(remote_files, "objects_at", lambda *_: None)
     remote_files.remote_files.cache_clear()
     filled = Filled(place, kappa=HOW["kappa"])
     for _ in range(2):

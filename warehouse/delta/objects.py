@@ -1,9 +1,10 @@
-"""Objects of an S3 store put with one request: as a whole, or only where there is none (a conditional put).
+"""Objects of an S3 store: one request reads one, puts one, or puts a new one (a conditional put).
 
-delta-rs puts a new file with three requests, one after the other, and a commit takes it five. obstore needs
-one. It is the same library underneath (object_store) and takes the same options, but it does not know all
-ways in which delta-rs finds credentials and locks. Where it does not, `puts_to` returns None, and delta-rs
-does the work.
+delta-rs puts a new file with three requests, one after the other, and a commit takes it five. Before a read
+it asks for the size of a file, unless it was told the size when its client was made. obstore needs one
+request for each, and one client, which keeps its connections. It is the same library underneath
+(object_store) and takes the same options, but it does not know all ways in which delta-rs finds credentials
+and locks. Where it does not, `objects_at` returns None, and delta-rs does the work.
 """
 
 from __future__ import annotations
@@ -81,14 +82,25 @@ _CREDENTIALS = (
 )
 
 
-class Puts:
-    """Puts objects below one address. Safe to share between threads. Errors are OSError."""
+class Objects:
+    """The objects below one address. Safe to share between threads. Errors are OSError."""
 
     def __init__(self, uri: str, config: dict[str, str], client: dict[str, str]) -> None:
         from obstore.store import from_url
 
         with _as_os_errors():
             self._store: Any = from_url(uri, config=config, client_options=client)  # type: ignore[call-overload]
+
+    def get(self, path: str, start: int = 0, stop: int | None = None) -> bytes | None:
+        """The bytes start..stop (stop exclusive, None: to the end) of an object; None if there is none."""
+        from obstore import get, get_range
+
+        with suppress(FileNotFoundError), _as_os_errors():
+            if stop is not None:
+                return bytes(get_range(self._store, path, start=start, end=stop))
+            options: Any = {"range": {"offset": start}} if start else None
+            return bytes(get(self._store, path, options=options).bytes())
+        return None
 
     def put(self, path: str, content: bytes) -> None:
         """Puts an object; replaces one that is there."""
@@ -110,25 +122,26 @@ class Puts:
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    from obstore.exceptions import AlreadyExistsError, BaseError
+    from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 
+    kinds = {AlreadyExistsError: FileExistsError, NotFoundError: FileNotFoundError}
     try:
         yield
     except BaseError as error:
         text, _, debug = str(error).partition("\n\nDebug source")
         causes = re.findall(r'message: "([^"]+)"', debug)  # of the operating system
-        kind = FileExistsError if isinstance(error, AlreadyExistsError) else OSError
+        kind = kinds.get(type(error), OSError)
         raise kind(": ".join([text, *causes[-1:]])) from None
 
 
-def puts_to(uri: str, options: Mapping[str, str] | None) -> Puts | None:
-    """Puts to an address with delta-rs' storage options; None if only delta-rs knows how to write there.
+def objects_at(uri: str, options: Mapping[str, str] | None) -> Objects | None:
+    """The objects at an address with delta-rs' storage options; None if only delta-rs knows the way there.
 
     The options have what the environment says, too (addresses.py).
     """
     found = _configured(uri, options or {})
     with suppress(OSError):  # obstore refuses a value: delta-rs takes it, or tells what is wrong
-        return None if found is None else Puts(uri, *found)
+        return None if found is None else Objects(uri, *found)
     return None
 
 
