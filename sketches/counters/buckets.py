@@ -25,6 +25,7 @@ Source: Papapetrou, Garofalakis and Deligiannakis, VLDB Journal 2015, section 3,
 and Motwani, SIAM J. Comput. 2002. We deviate: their estimate is later + size / 2, half an arrival lower.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,6 +119,18 @@ def no_buckets() -> Buckets:
     """The state of counters without arrivals: no buckets in any cell."""
     no_entries = np.empty(0, np.int64)
     return Buckets(no_entries, np.zeros(1, np.int64), no_entries, no_entries, no_entries)
+
+
+def join_buckets(parts: Sequence[Buckets]) -> Buckets:
+    """The buckets of all parts, at least one; the cells of each part come after those of the one before."""
+    bucket_counts = np.concatenate([np.diff(part.starts) for part in parts])
+    return Buckets(
+        np.concatenate([part.cells for part in parts]),
+        np.concatenate([[0], np.cumsum(bucket_counts)]),
+        np.concatenate([part.ends for part in parts]),
+        np.concatenate([part.sizes for part in parts]),
+        np.concatenate([part.expired for part in parts]),
+    )
 
 
 def check_buckets(buckets: Buckets, eps: float) -> None:

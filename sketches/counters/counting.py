@@ -116,8 +116,19 @@ class Counting:
 
         cells, times, counts: shape (n,), in any order. O(n log n) time.
         """
-        ranks = deterministic_wave.kept_ranks if self.kind == "DW" else exponential_histogram.kept_ranks
-        return whole_streams.buckets_of(cells, times, counts, self.eps, ranks)
+        return whole_streams.buckets_of(cells, times, counts, self.eps, self._kept_sizes)
+
+    def buckets_in_order(self, cells: Ints, times: Ints, counts: Ints, all_cells: int) -> Buckets:
+        """The buckets of exactly these arrivals, at least one, in `all_cells` new EH or DW counters.
+
+        cells, times, counts: as for CounterArrays.add. O(rows * n) time.
+        """
+        sizes = self._kept_sizes
+        return whole_streams.buckets_in_order(cells, times, counts, all_cells, self.eps, sizes)
+
+    @property
+    def _kept_sizes(self) -> whole_streams.KeptSizes:
+        return deterministic_wave.kept_sizes if self.kind == "DW" else exponential_histogram.kept_sizes
 
     def counters(self, kept: CounterState, cells: int) -> CounterArrays:
         """Mutable counters of `cells` cells that start from the state `kept`."""

@@ -42,9 +42,11 @@ def slots_per_level(eps: float) -> int:
     return math.ceil((1 / eps + 1) / 2)
 
 
-def kept_ranks(totals: Ints, eps: float) -> tuple[Ints, Ints]:
-    """(cells, ranks) of the arrivals that a wave keeps after totals[cell] arrivals; ranks start at 1."""
-    return _last_ranks(totals, slots_per_level(eps))
+def kept_sizes(totals: Ints, eps: float) -> tuple[Ints, Ints]:
+    """(bucket_counts, sizes) of the waves after totals[cell] arrivals; see whole_streams.py."""
+    cells, ranks = _last_ranks(totals, slots_per_level(eps))
+    sizes = np.where(np.diff(cells, prepend=-1) != 0, ranks, np.diff(ranks, prepend=0))
+    return np.bincount(cells, minlength=len(totals)), sizes
 
 
 def check_ranks(kept: Buckets, eps: float) -> None:

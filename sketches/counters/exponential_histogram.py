@@ -33,7 +33,6 @@ from itertools import chain, repeat
 import numpy as np
 
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.whole_streams import expand_ranges
 from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.memory_limit import zeroed
 
@@ -43,25 +42,22 @@ def most_buckets(eps: float) -> tuple[int, int]:
     return math.ceil(1 / eps), math.ceil(1 / (2 * eps)) + 1
 
 
-def kept_ranks(totals: Ints, eps: float) -> tuple[Ints, Ints]:
-    """(cells, ranks) of the arrivals that end a bucket after totals[cell] arrivals; ranks start at 1.
+def kept_sizes(totals: Ints, eps: float) -> tuple[Ints, Ints]:
+    """(bucket_counts, sizes) of the histograms after totals[cell] arrivals; see whole_streams.py.
 
-    Level l receives buckets that end at the ranks 2**l, 2 * 2**l, 3 * 2**l ... The oldest of them leave in
-    pairs, the fewest pairs that bring the level within its limit.
+    The oldest buckets of a level leave in pairs, the fewest pairs that bring the level within its limit.
     """
-    received, firsts, remaining = totals, [], []
+    received, remaining = totals, []
     for most in chain(most_buckets(eps)[:1], repeat(most_buckets(eps)[1])):
         if not received.any():
             break
-        left = np.where(received > most, (received - most + 1) // 2 * 2, 0)
-        firsts.append(left + 1)
-        remaining.append(received - left)
-        received = left // 2
+        pairs = np.where(received > most, (received - most + 1) // 2, 0)
+        remaining.append(received - 2 * pairs)
+        received = pairs
     # By cell, the highest level first: it has the oldest buckets.
-    owners, numbers = expand_ranges(
-        np.stack(firsts[::-1], axis=1).ravel(), np.stack(remaining[::-1], axis=1).ravel()
-    )
-    return owners // len(remaining), numbers << (len(remaining) - 1 - owners % len(remaining))
+    by_level = np.stack(remaining[::-1], axis=1)
+    sizes = np.left_shift(1, np.arange(len(remaining))[::-1])
+    return by_level.sum(axis=1), np.repeat(np.tile(sizes, len(totals)), by_level.ravel())
 
 
 class ExponentialHistograms:

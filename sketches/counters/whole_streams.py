@@ -1,11 +1,11 @@
 """The buckets that a whole stream leaves in deterministic counters, computed without running the counters.
 
-Which arrivals of a cell end a bucket depends only on the number of arrivals in the cell. Exponential
-histograms and waves each have a function for the ranks of those arrivals (`kept_ranks`). A bucket holds the
-arrivals after the end of the bucket before it, so the ranks and the times determine the same buckets that
-updates would leave. Tests assert that both are equal.
+The sizes of a cell's buckets depend only on the number of arrivals in the cell. Exponential histograms and
+waves each have a function for them (`kept_sizes`). A bucket holds the arrivals after the end of the bucket
+before it, so the sizes and the times determine the same buckets that updates would leave. Tests assert that
+both are equal.
 
-Cost: O(n log n + b) for n arrivals and b buckets. Empty cells and the capacity of counters cost nothing.
+Cost: O(n + b) for n arrivals in order of time and b buckets. The capacity of counters costs nothing.
 """
 
 from collections.abc import Callable
@@ -13,23 +13,22 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tidemark.sketches.counters.buckets import Buckets, Ints, no_buckets
-from tidemark.sketches.inputs import as_contiguous
+from tidemark.sketches.counters.buckets import Buckets, Ints, join_buckets, no_buckets
 
-KeptRanks: TypeAlias = Callable[[Ints, float], tuple[Ints, Ints]]
-"""(arrivals of each cell, eps) -> (cells, ranks): the arrivals that end a bucket, with ranks from 1.
+KeptSizes: TypeAlias = Callable[[Ints, float], tuple[Ints, Ints]]
+"""(arrivals of each cell, eps) -> (bucket_counts, sizes): how many buckets each cell has, and their sizes.
 
-Sorted by cell, then by rank. The last arrival of a cell always ends a bucket.
+Sorted by cell, the oldest bucket first. The sizes of a cell add up to its arrivals.
 """
 
 
-def buckets_of(cells: Ints, times: Ints, counts: Ints, eps: float, kept_ranks: KeptRanks) -> Buckets:
+def buckets_of(cells: Ints, times: Ints, counts: Ints, eps: float, kept_sizes: KeptSizes) -> Buckets:
     """The buckets that these arrivals leave in empty counters of `eps`. O(n log n + b) for b buckets.
 
     cells, times: shape (n,), in any order; arrivals with equal times keep their order.
     counts: shape (n,), at least 1, with a sum below 2**62 in each cell.
     """
-    from tidemark.sketches.compiled.kernels import group_by_cell, times_of_ranks
+    from tidemark.sketches.compiled.kernels import group_by_cell
 
     if not len(cells):
         return no_buckets()
@@ -38,17 +37,45 @@ def buckets_of(cells: Ints, times: Ints, counts: Ints, eps: float, kept_ranks: K
     occupied, group_indices = np.unique(cells[begins], return_inverse=True)
     cell_indices = np.repeat(group_indices, np.diff(begins, append=len(cells)))
     order = np.argsort(times, kind="stable")
-    grouped_times, grouped_counts, starts = group_by_cell(
-        cell_indices[order], 0, len(occupied), times[order], counts[order]
-    )
+    grouped = group_by_cell(cell_indices[order], 0, len(occupied), times[order], counts[order])
+    return _buckets_of_groups(occupied, *grouped, eps, kept_sizes)
+
+
+def buckets_in_order(
+    cells: Ints, times: Ints, counts: Ints, all_cells: int, eps: float, kept_sizes: KeptSizes
+) -> Buckets:
+    """The buckets that these arrivals leave in `all_cells` empty counters of `eps`. O(rows * n + b).
+
+    cells, times, counts: arrivals in order of time, at least one, as CounterArrays.add takes them.
+    """
+    from tidemark.sketches.compiled.kernels import group_by_cell
+
+    width, parts = all_cells // len(cells), []
+    for first, row_cells in zip(range(0, all_cells, width), cells, strict=True):
+        row_times, row_counts, starts = group_by_cell(row_cells, first, width, times, counts)
+        occupied = np.flatnonzero(np.diff(starts))
+        starts = np.append(starts[occupied], starts[-1])
+        parts.append(_buckets_of_groups(first + occupied, row_times, row_counts, starts, eps, kept_sizes))
+    return join_buckets(parts)
+
+
+def _buckets_of_groups(
+    cells: Ints, times: Ints, counts: Ints, starts: Ints, eps: float, kept_sizes: KeptSizes
+) -> Buckets:
+    """The buckets of cells that have arrivals; times, counts, starts: as `group_by_cell` returns them."""
+    from tidemark.sketches.compiled.kernels import times_of_ranks
+
     # A sum over all cells may overflow int64 and wrap; the difference of two sums, for one cell, is right.
-    arrivals_before = np.concatenate([[0], np.cumsum(grouped_counts)])[starts]
-    bucket_cells, ranks = kept_ranks(np.diff(arrivals_before), eps)
-    bucket_starts = np.concatenate([[0], np.cumsum(np.bincount(bucket_cells))])
-    sizes = np.diff(ranks, prepend=0)
-    sizes[bucket_starts[:-1]] = ranks[bucket_starts[:-1]]
-    ends = times_of_ranks(grouped_times, grouped_counts, starts, as_contiguous(ranks), bucket_starts)
-    return Buckets(occupied, bucket_starts, ends, sizes, np.zeros(len(occupied), np.int64))
+    arrivals_before = np.concatenate([[0], np.cumsum(counts)])[starts] if len(counts) else starts
+    bucket_counts, sizes = kept_sizes(np.diff(arrivals_before), eps)
+    bucket_starts = np.concatenate([[0], np.cumsum(bucket_counts)])
+    arrivals_until = np.cumsum(sizes)
+    if len(counts):
+        ranks = arrivals_until - np.repeat(arrivals_before[:-1], bucket_counts)
+        ends = times_of_ranks(times, counts, starts, ranks, bucket_starts)
+    else:
+        ends = times[arrivals_until - 1]
+    return Buckets(cells, bucket_starts, ends, sizes, np.zeros(len(cells), np.int64))
 
 
 def expand_ranges(first: Ints, lengths: Ints) -> tuple[Ints, Ints]:

@@ -133,13 +133,6 @@ class WindowCounts:
             self._kept = state if self.horizon is None else state.drop_expired(self.horizon)
         return self._kept or self.counting.none()
 
-    def settle(self) -> None:
-        """Frees the arrays that updates write, which are much larger than the state.
-
-        The next update allocates them again.
-        """
-        self._kept, self._counters = self.kept, None
-
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
         """The state for pickle, without the arrays that updates write."""
         state = {name: getattr(self, name) for name in self.__slots__}
@@ -175,13 +168,18 @@ class WindowCounts:
         if not len(time_array):
             return
         n = self._n + (int(count_array.sum()) if len(count_array) else len(time_array))
-        # Expired buckets would be merged with others, so they are dropped before anything is added.
-        if self._counters is None or self.counting.window is not None:
-            self._counters = self.counting.counters(self.kept, self.cells)
-        self._counters.add(as_contiguous(cell_array), as_contiguous(time_array), as_contiguous(count_array))
-        self._kept = None
+        arrivals = (as_contiguous(cell_array), as_contiguous(time_array), as_contiguous(count_array))
+        kept = None
+        if self._n == 0 and self.counting.kind != "RW":  # nothing to add to, so no arrays, which are large
+            kept, self._counters = self.counting.buckets_in_order(*arrivals, self.cells), None
+        else:
+            # Expired buckets would be merged with others, so they are dropped before anything is added.
+            if self._counters is None or self.counting.window is not None:
+                self._counters = self.counting.counters(self.kept, self.cells)
+            self._counters.add(*arrivals)
         self._first = self._first if self._n else int(time_array[0])
         self._n, self._now = n, int(time_array[-1])
+        self._kept = kept if kept is None or self.horizon is None else kept.drop_expired(self.horizon)
 
     def since(self, time: int | None = None) -> Counts:
         """The number of arrivals of each cell at `time` or later, with bounds. O(cells + b).

@@ -67,7 +67,6 @@ from tidemark.sketches.hashing.row_hashes import MOST_CELLS, RowHashes, checked_
 ECM_KIND = b"ECMS"
 ECM_VERSION = 1
 _ECM_HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ")
-_UNSIGNED = np.dtype(np.uint64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +191,7 @@ def _state_lists(
             *([kept.expired] if kind == "DW" else []),
         ]
         lengths = (len(kept.cells), len(sequence_starts), len(kept))
-    return lengths, np.concatenate([part.astype(_UNSIGNED) for part in parts])
+    return lengths, np.concatenate(parts, dtype=np.int64).view(np.uint64)
 
 
 def _decode_buckets(

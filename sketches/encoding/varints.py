@@ -12,22 +12,27 @@ from numpy.typing import NDArray
 from tidemark.sketches.errors import CorruptSketch
 
 _MOST_BYTES = 10  # of a number below 2**64
-_NUMBERS_AT_ONCE = 2**16  # numbers decoded in one step, to bound the size of temporary arrays
+_NUMBERS_AT_ONCE = 2**14  # numbers processed in one step, so that temporary arrays stay in the cache
 
 
 def encode_varints(numbers: NDArray[np.uint64]) -> bytes:
     """The encoded numbers, one after the other; the inverse of `decode_varints`."""
-    width = np.ones(len(numbers), np.int64)
-    for extra in range(1, _MOST_BYTES):
-        width += numbers >= np.uint64(1 << 7 * extra)
-    ends = np.cumsum(width)
-    result = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-    for place in range(_MOST_BYTES):
-        indices = np.flatnonzero(width > place)
-        low_bits = (numbers[indices] >> np.uint64(7 * place)) & np.uint64(127)
-        more_bit = np.where(width[indices] > place + 1, np.uint64(128), np.uint64(0))
-        result[ends[indices] - width[indices] + place] = low_bits | more_bit
-    return result.tobytes()
+    blocks = range(0, len(numbers), _NUMBERS_AT_ONCE)
+    return b"".join(_encode_block(numbers[first : first + _NUMBERS_AT_ONCE]) for first in blocks)
+
+
+def _encode_block(numbers: NDArray[np.uint64]) -> bytes:
+    """The encoded numbers, at least one."""
+    longest = max(1, -(-int(numbers.max()).bit_length() // 7))
+    stored = np.empty((len(numbers), longest), np.uint8)
+    for place in range(longest):
+        rest = numbers >> np.uint64(7 * place)
+        # The last byte of a number is the rest itself, which is below 128. Any other rest is 128 or more, so
+        # its byte with the top bit set is not above it.
+        stored[:, place] = np.minimum(rest, rest & np.uint64(127) | np.uint64(128))
+    used = stored != 0  # the rest is 0 after the last byte, and before it the top bit is set
+    used[:, 0] = True
+    return bytes(stored[used])
 
 
 def decode_varints(data: bytes) -> NDArray[np.uint64]:

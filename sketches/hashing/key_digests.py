@@ -104,7 +104,8 @@ def _digest_arrow_text(keys: Any, seed: int) -> Digests:
     # Arrow cannot dictionary-encode view types.
     plain_type = {"string_view": "large_string", "binary_view": "large_binary"}.get(str(keys.type))
     encoded = (keys.cast(plain_type) if plain_type else keys).dictionary_encode()
-    entry_digests = _digest_objects(encoded.dictionary.to_pylist(), seed)
+    entries = [key.encode() if isinstance(key, str) else key for key in encoded.dictionary.to_pylist()]
+    entry_digests = np.array([xxhash.xxh3_64_intdigest(entry, seed) for entry in entries], np.uint64)
     # to_numpy would import pandas, which costs time and memory and is not needed here.
     digests: Digests = entry_digests[np.from_dlpack(encoded.indices)]
     return digests

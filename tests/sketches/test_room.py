@@ -89,9 +89,10 @@ def test_what_is_stored_opens_whatever_its_room() -> None:
 def test_arrivals_for_which_no_machine_has_the_memory_are_refused_and_change_nothing() -> None:
     for kind in ("EH", "DW"):
         sketch = ECM.of(RowHashes(1, MOST_CELLS, 0), Counting(kind, 1e-6), eps=0.5, delta=0.5)
+        sketch.update(np.array([1], np.uint64), [2])  # the first arrivals need no arrays
         before = sketch.to_bytes()
         with pytest.raises(InvalidInput, match="no such memory"):
-            sketch.update(np.array([1], np.uint64), [2])
+            sketch.update(np.array([1], np.uint64), [3])
         assert sketch.to_bytes() == before
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tidemark.sketches import ECM, Counting, DyadicECM, merge_dyadic, merge_ecm
 from tidemark.sketches.counters import deterministic_wave, exponential_histogram
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.counting import CounterKind
+from tidemark.sketches.counters.counting import CounterKind, CounterState
+from tidemark.sketches.counters.window_counts import WindowCounts
 
 CELLS = 50
 KINDS: list[CounterKind] = ["EH", "DW"]
@@ -37,7 +38,10 @@ def fed(counting: Counting, cells: Ints, times: Ints, counts: Ints) -> Buckets:
 
 
 def assert_as_fed(counting: Counting, cells: Ints, times: Ints, counts: Ints) -> None:
-    found, expected = counting.buckets_of(cells, times, counts), fed(counting, cells, times, counts)
+    assert_same(counting.buckets_of(cells, times, counts), fed(counting, cells, times, counts))
+
+
+def assert_same(found: CounterState, expected: CounterState) -> None:
     for name in ("cells", "starts", "ends", "sizes", "expired"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
 
@@ -62,12 +66,33 @@ def test_the_buckets_of_many_arrivals_are_those_that_updates_leave(kind: Counter
         )
 
 
+@settings(max_examples=60)
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    arrivals=ARRIVALS.filter(bool),
+    eps=st.sampled_from([0.9, 0.5, 0.1, 0.01]),
+    counted=st.booleans(),
+    window=st.none() | st.integers(1, 70),
+)
+def test_the_first_arrivals_leave_the_buckets_that_empty_counters_would_have(
+    kind: CounterKind, arrivals: list[tuple[int, int, int]], eps: float, counted: bool, window: int | None
+) -> None:
+    cells, times, counts = np.array(sorted(arrivals, key=lambda row: row[1]), np.int64).T
+    rows = np.stack([cells, CELLS + cells[::-1]])
+    counting = Counting(kind, eps, window)
+    found, counters = WindowCounts(counting, 2 * CELLS), counting.counters(counting.none(), 2 * CELLS)
+    found.update(times, counts if counted else None, cells=rows)
+    counters.add(rows, times, counts if counted else counts[:0])
+    expected = counters.state()
+    assert_same(found.kept, expected if found.horizon is None else expected.drop_expired(found.horizon))
+
+
 def one_rank_on(
     exact: Callable[[Ints, float], tuple[Ints, Ints]],
 ) -> Callable[[Ints, float], tuple[Ints, Ints]]:
     def broken(totals: Ints, eps: float) -> tuple[Ints, Ints]:
-        cells, ranks = exact(totals, eps)
-        return cells, np.minimum(ranks + (ranks > 1), totals[cells])
+        bucket_counts, sizes = exact(totals, eps)
+        return bucket_counts, sizes + (np.arange(len(sizes)) == 0) - (np.arange(len(sizes)) == 1)
 
     return broken
 
@@ -78,7 +103,7 @@ def one_rank_on(
 def test_a_bucket_that_ends_one_arrival_later_is_caught(
     kind: CounterKind, module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "kept_ranks", one_rank_on(module.kept_ranks))
+    monkeypatch.setattr(module, "kept_sizes", one_rank_on(module.kept_sizes))
     with pytest.raises(AssertionError):
         test_the_buckets_of_many_arrivals_are_those_that_updates_leave(kind)
 
