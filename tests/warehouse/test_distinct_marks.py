@@ -12,6 +12,7 @@ from tests.warehouse.keyworld import DAY_US, TINY, TYPES, KeyWorld
 from tests.warehouse.test_keys import rows_of
 from tidemark import warehouse
 from tidemark.sketches.sampling import KeySample, SampleSize
+from tidemark.warehouse.columns.keys import KeyColumn
 from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.ledger import key_summaries, live_summaries
 from tidemark.warehouse.projections import distinct_keys, key_marks, key_marks_writer
@@ -80,6 +81,21 @@ def test_a_batch_has_the_sample_of_its_rows_however_it_is_shared(tmp_path: Path)
             assert int(sample.counts.sum()) < len(mine)
     assert samples[0] == samples[1]
     assert len(samples[0]) == 2
+
+
+@pytest.mark.parametrize("wide", [1, 2**40], ids=["close together", "far apart"])
+def test_numbers_without_rows_take_no_place_in_the_sample(wide: int) -> None:
+    """Numbers that lie close together are coded by their range, which has numbers without rows."""
+    random = np.random.default_rng(5)
+    names = random.integers(0, 100, 500) ** 2 // 100 * wide
+    times = random.integers(0, DAY_US, 500)
+    rows = KeyColumn(names, None, np.zeros(500, bool))
+    summary = key_summaries.summarise(rows, times, key_summaries.KeyPromise(0.1, 0.1), 3)
+    ones, both = np.ones(500, np.int64), np.stack([times, times], axis=1)
+    expected = KeySample.of(SampleSize(10, 10), name_words(names), 3 * ones, ones, both)
+    assert len(np.unique(names)) < 90
+    assert summary.sample is not None
+    assert summary.sample.to_bytes() == expected.to_bytes()
 
 
 def test_a_wide_range_has_the_sample_of_its_batches(tmp_path: Path) -> None:

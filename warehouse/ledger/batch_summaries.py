@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.sketches import GK, merge
+from tidemark.warehouse.columns.codes import stable_order, unique_codes
 from tidemark.warehouse.columns.keys import KeyColumn, unify_names
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import DecodedColumn, Measure, epoch_micros
@@ -90,9 +91,11 @@ class TickSummarizer:
             return
         piece = self._buffer[0] if len(self._buffer) == 1 else _concatenate(self._buffer)
         self._buffer = []
-        order = np.argsort(piece.ticks, kind="stable")
-        ticks, starts = np.unique(piece.ticks[order], return_index=True)
-        for tick, rows in zip(ticks.tolist(), np.split(order, starts[1:]), strict=True):
+        ticks, codes = unique_codes(piece.ticks)
+        ends = np.cumsum(np.bincount(codes, minlength=len(ticks)))
+        used = np.flatnonzero(np.diff(ends, prepend=0))
+        parts_of_rows = np.split(stable_order(codes), ends[used[:-1]])
+        for tick, rows in zip(ticks[used].tolist(), parts_of_rows, strict=True):
             parts = self._partial.setdefault(tick, [])
             parts.append(self._summary(tick, rows, piece))
             if len(parts) == self.options.tuning.summary_parts:

@@ -35,7 +35,7 @@ from tidemark.sketches import ECM, Counting, digest, merge_ecm
 from tidemark.sketches.counters.counting import TIME_LIMIT
 from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs, sizes_for_points
 from tidemark.sketches.hashing.row_hashes import RowHashes
-from tidemark.sketches.sampling import KeySample, SampleBuilder, SampleSize, merge_samples
+from tidemark.sketches.sampling import KeySample, SampleSize, merge_samples
 from tidemark.warehouse.cascade import MERGES
 from tidemark.warehouse.columns.heavy_keys import BYTES as LISTED_BYTES
 from tidemark.warehouse.columns.heavy_keys import ENTRIES, THETA
@@ -116,18 +116,32 @@ def summarise(column: KeyColumn, times: NDArray[np.int64], promise: KeyPromise, 
     name_of_row = place[np.cumsum(used)[codes] - 1]
     # Out-of-range times count at the nearest time that a sketch takes.
     moments = np.clip(times[kept], -TIME_LIMIT, TIME_LIMIT)
-    order = np.argsort(moments, kind="stable")
+    order = np.argsort(moments)  # equal times in any order: each row leaves only its cells and its time
+    moments, name_of_row = moments[order], name_of_row[order]
     sketch = promise.sketch()
     if len(name_of_row):
-        sketch.update(digests(names)[name_of_row][order], moments[order])
-        sketch.counts.settle()
+        sketch.update(digests(names)[name_of_row], moments)
     counts = np.bincount(name_of_row, minlength=len(names)).astype(np.int64)
     floor = max(1, -(-len(name_of_row) // THETA))
-    sample = SampleBuilder(LEDGER_SAMPLE, timed=True)
-    same = np.ones_like(moments)
-    sample.add(name_words(names), name_of_row, tick * same, same, np.stack([moments, moments], axis=1))
     nulls, slack = int(column.null.sum()), np.zeros_like(counts)
-    return _listed(nulls, sketch, names, counts, slack, floor, sample.finish())
+    sample = _sample(tick, names, counts, name_of_row, moments)
+    return _listed(nulls, sketch, names, counts, slack, floor, sample)
+
+
+def _sample(
+    tick: int,
+    names: Names,
+    counts: NDArray[np.int64],
+    name_of_row: NDArray[np.int64],
+    moments: NDArray[np.int64],
+) -> KeySample:
+    """The sample of rows in order of time. `names` may have some without rows: these are no keys."""
+    times = np.empty((len(names), 2), np.int64)
+    times[name_of_row[::-1], 0] = moments[::-1]  # of several values for one place the last one stays
+    times[name_of_row, 1] = moments
+    keys = np.flatnonzero(counts)
+    ticks = np.full(len(keys), tick)
+    return KeySample.of(LEDGER_SAMPLE, name_words(names)[keys], ticks, counts[keys], times[keys])
 
 
 def join(parts: Sequence[KeySummary]) -> KeySummary:
