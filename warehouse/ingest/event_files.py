@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -185,8 +185,9 @@ class RowFile:
                 store_decimal_as_integer=True,
                 # Parquet's statistics leave out NaN, and a dictionary with -0.0 has no 0.0. An engine that
                 # prunes row groups by them would lose rows.
-                write_statistics=_not_floats(self._schema),
-                use_dictionary=_not_floats(self._schema),
+                write_statistics=_columns_without(self._schema, pa.types.is_floating),
+                # Times seldom repeat: their dictionary is longer than they are, and slow to make.
+                use_dictionary=_columns_without(self._schema, pa.types.is_floating, pa.types.is_timestamp),
                 metadata_collector=self._footers,
             )
         group = pa.concat_tables(self._buffer)
@@ -223,19 +224,22 @@ class _FloatRange:
                 self.least = min(self.least, ends["min"].as_py())
 
 
-def _not_floats(fields: Iterable[pa.Field], parent: str = "") -> list[str]:
-    """The paths of the Parquet columns that are not floats; `parent` is the prefix of nested ones."""
+def _columns_without(
+    fields: Iterable[pa.Field], *excluded: Callable[[pa.DataType], bool], parent: str = ""
+) -> list[str]:
+    """The paths of the Parquet columns of no excluded type; `parent` is the prefix of nested ones."""
     paths: list[str] = []
     for field in fields:
         path, kind = parent + field.name, field.type
         if pa.types.is_struct(kind):
-            paths += _not_floats(kind.fields, path + ".")
+            paths += _columns_without(kind.fields, *excluded, parent=path + ".")
         elif pa.types.is_list(kind):
-            paths += _not_floats([kind.value_field.with_name("element")], path + ".list.")
+            items = [kind.value_field.with_name("element")]
+            paths += _columns_without(items, *excluded, parent=path + ".list.")
         elif pa.types.is_map(kind):
             entry = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
-            paths += _not_floats(entry, path + ".key_value.")
-        elif not pa.types.is_floating(kind):
+            paths += _columns_without(entry, *excluded, parent=path + ".key_value.")
+        elif not any(is_excluded(kind) for is_excluded in excluded):
             paths.append(path)
     return paths
 
