@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Transaction
 
 from tests.warehouse.committing import (
     COMMITS,
@@ -269,6 +269,19 @@ def test_every_commit_says_who_made_it(store: Store) -> None:
     assert {one["tidemark.host"] for one in told} == {socket.gethostname()}
     assert {one["tidemark.process"] for one in told} == {str(os.getpid())}
     assert all(one["tidemark.writer"].startswith("tidemark") for one in told)
+
+
+def test_the_newest_transaction_is_that_of_the_version_that_the_table_has(store: Store) -> None:
+    tables.create(store, STEPS, steps.SCHEMA)
+    mine, other = tables.open_table(store, STEPS), tables.open_table(store, STEPS)
+    assert [tables.newest_transaction(mine, name) for name in "ab"] == [-1, -1]
+    tables.commit(mine, [], transaction=Transaction("a", 5))
+    mine.update_incremental()
+    assert [tables.newest_transaction(mine, name) for name in "ab"] == [5, -1]
+    tables.commit(mine, [], transaction=Transaction("b", 6))
+    mine.update_incremental()
+    assert [tables.newest_transaction(mine, name) for name in "ab"] == [5, 6]
+    assert [tables.newest_transaction(other, name) for name in "ab"] == [-1, -1]
 
 
 def test_an_address_in_an_error_or_a_log_has_no_secrets() -> None:

@@ -44,6 +44,7 @@ from tidemark.warehouse.os_errors import report_os_errors
 T = TypeVar("T")
 
 _BLIND_RETRIES = 10  # by delta-rs, without a pause
+_NEWEST = "tidemark_newest_transactions"  # the attribute of a table: (version, newest by application)
 
 LostRace = commits.LostRace  # what `commit` raises
 
@@ -291,9 +292,17 @@ def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
 
 
 def newest_transaction(table: DeltaTable, application: str) -> int:
-    """The newest version of the application in the table; -1 if there is none."""
-    newest = table.transaction_version(application)
-    return -1 if newest is None else newest
+    """The newest version of the application in the table; -1 if there is none.
+
+    Looked up once for a version of the table: delta-rs reads the log for it.
+    """
+    version, newest = vars(table).get(_NEWEST, (None, {}))
+    if version != table.version():
+        newest = {}
+        vars(table)[_NEWEST] = (table.version(), newest)
+    if application not in newest:
+        newest[application] = table.transaction_version(application)
+    return -1 if newest[application] is None else newest[application]
 
 
 def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:
