@@ -1,6 +1,7 @@
 """Objects of an S3 store: one request reads one, puts one, or puts a new one (a conditional put).
 
-delta-rs puts a new file with three requests, one after the other, and a commit takes it five. Before a read
+delta-rs puts a new file with three requests, one after the other, and parts of a large one one by one; a commit
+takes it five. Before a read
 it asks for the size of a file, unless it was told the size when its client was made. obstore needs one
 request for each, and one client, which keeps its connections. It is the same library underneath
 (object_store) and takes the same options, but it does not know all ways in which delta-rs finds credentials
@@ -16,6 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+PART_BYTES = 2**23  # of an object that is written in parts
+PARTS_AT_ONCE = 4
 # Options by their names without "aws_", as obstore takes them.
 _NAMES = {
     "access_key_id",
@@ -113,11 +116,38 @@ class Objects:
         """
         self._put(path, content, "create")
 
+    def open_writer(self, path: str) -> Upload:
+        """A new object that is written in parts: see `Upload`."""
+        return Upload(self._store, path)
+
     def _put(self, path: str, content: bytes, mode: Any) -> None:
         from obstore import put
 
         with _as_os_errors():
             put(self._store, path, content, mode=mode, use_multipart=False)
+
+
+class Upload:
+    """An object that goes up in parts of PART_BYTES, several at once, and is there once it is closed.
+
+    After an error it must not be used any more. Parts that went up before stay in the bucket.
+    """
+
+    def __init__(self, store: Any, path: str) -> None:
+        from obstore import open_writer
+
+        with _as_os_errors():
+            self._file = open_writer(store, path, buffer_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
+
+    def write(self, content: bytes) -> None:
+        """Takes the bytes; waits while all parts are on their way."""
+        with _as_os_errors():
+            self._file.write(content)
+
+    def close(self) -> None:
+        """Waits until the object is there."""
+        with _as_os_errors():
+            self._file.close()
 
 
 @contextmanager

@@ -189,10 +189,10 @@ class RemoteFileSystem(DeltaStorageHandler):
     def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:
         """Opens a new file, which is there once it is closed; its parts go up while more is written."""
         objects = self._files.objects
-        file = WriteBehind(
-            partial(self._handler.open_output_stream, path, metadata),
-            None if objects is None else partial(self._put_whole, objects, path),
-        )
+        if objects is None:
+            file = WriteBehind(partial(self._handler.open_output_stream, path, metadata), None)
+        else:
+            file = WriteBehind(partial(objects.open_writer, path), partial(self._put_whole, objects, path))
         return pa.PythonFile(file, mode="w")
 
     def _put_whole(self, objects: Objects, path: str, content: bytes) -> None:
