@@ -1,7 +1,7 @@
 """Objects of an S3 store: one request reads one, puts one, or puts a new one (a conditional put).
 
-delta-rs puts a new file with three requests, one after the other, and the parts of a large one one by one. A
-commit takes it five. Before a read it asks for the size of a file, unless it was told the size when its client
+delta-rs puts a new file with three requests, one after the other, and the parts of a large one in turn. A
+commit takes it five. Before a read it asks for the size of a file, unless it was told it when its client
 was made. obstore needs one request for each, and one client, which keeps its connections. It is the same
 library underneath (object_store) and takes the same options, but it does not know all ways in which delta-rs
 finds credentials and locks. Where it does not, `objects_at` returns None, and delta-rs does the work.
