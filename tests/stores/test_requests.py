@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import random
+import re
+from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +22,7 @@ from tidemark.warehouse.delta import write_behind
 from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.errors import StoreUnavailable
 from tidemark.warehouse.integrity import read_ahead
-from tidemark.warehouse.integrity.read_ahead import ReadAhead
+from tidemark.warehouse.integrity.read_ahead import Range, ReadAhead
 
 CONTENT = random.Random(5).randbytes(1000)
 OFFSETS = st.integers(0, len(CONTENT))
@@ -39,16 +42,30 @@ class Counted(io.BytesIO):
         self.reads.append((offset, size))
         return CONTENT[offset : offset + size]
 
+    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
+        return [self.read_at(stop - start, start) for start, stop in ranges]
 
-@given(st.integers(1, 1200), st.integers(1, 400), st.lists(st.tuples(st.booleans(), OFFSETS, OFFSETS)))
-def test_what_is_read_ahead_is_what_is_there(whole: int, piece: int, steps: list[Any]) -> None:
+
+@given(
+    st.integers(1, 1200),
+    st.integers(1, 400),
+    st.integers(0, 1200),
+    st.lists(st.tuples(st.sampled_from(["expect", "at once", "read"]), OFFSETS, OFFSETS)),
+)
+def test_what_is_read_ahead_is_what_is_there(
+    whole: int, piece: int, at_once: int, steps: list[tuple[str, int, int]]
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(read_ahead, "WHOLE_BYTES", whole)
         patch.setattr(read_ahead, "PIECE_BYTES", piece)
-        file = ReadAhead(Counted())
-        for expects, first, second in steps:
-            if expects:
+        patch.setattr(read_ahead, "AT_ONCE_BYTES", at_once)
+        counted = Counted()
+        file = ReadAhead(counted, counted.read_ranges)
+        for step, first, second in steps:
+            if step == "expect":
                 file.expect(first, second)
+            elif step == "at once":
+                file.read_at_once([(min(first, second), max(first, second)), (first // 2, first // 2 + 50)])
             else:
                 file.seek(first)
                 assert file.read(second) == CONTENT[first : first + second]
@@ -63,12 +80,33 @@ def test_an_expected_range_is_read_in_pieces_and_a_small_object_at_once(
     for whole, reads in ((100, [(100, 400), (500, 100)]), (1000, [(0, 1000)])):
         monkeypatch.setattr(read_ahead, "WHOLE_BYTES", whole)
         counted = Counted()
-        file = ReadAhead(counted)
+        file = ReadAhead(counted, counted.read_ranges)
         file.expect(100, 600)
         file.seek(100)
         for _ in range(50):
             file.read(10)
         assert counted.reads == reads
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_columns_that_are_needed_next_are_read_in_one_round(
+    place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """Of a row group of `events` that is too long to be read whole."""
+    if is_broken:
+        monkeypatch.setattr(read_ahead, "AT_ONCE_BYTES", 0)
+    many, random_bytes = rows(0, 3000), random.Random(3).randbytes
+    given = many
+    for i in range(4):  # columns between those that a load reads
+        given = given.add_column(2 * i, f"more{i}", pa.array(random_bytes(400) for _ in range(3000)))
+    how: dict[str, Any] = {"storage_options": place.options}
+    warehouse.create(None, place.uri, ["ms"], **{**HOW, "schema": given.schema}, **how)
+    place.server.set(latency=LATENCY)
+    warehouse.load(None, place.uri, given, "night-0", **how)
+    files = re.compile(r"/events/\w+\.parquet")
+    read = [one for one in place.server.requests() if one.method == "GET" and files.search(one.path)]
+    assert (rounds(read) == len(read)) == is_broken
+    check(query.open(place.uri, place.options), [many])
 
 
 class Failing:

@@ -186,6 +186,13 @@ class RemoteFileSystem(DeltaStorageHandler):
         content = self._files.whole(path)
         return super().open_input_file(path) if content is None else pa.BufferReader(content)
 
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of ranges of a file, the ends exclusive, in one round; nothing is kept."""
+        contents = self._files.get([ByteRange(path, *one) for one in ranges])
+        if None in contents:
+            raise FileNotFoundError(path)
+        return contents  # type: ignore[return-value]  # none is None
+
     def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:
         """Opens a new file, which is there once it is closed; its parts go up while more is written."""
         objects = self._files.objects

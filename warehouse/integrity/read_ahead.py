@@ -1,4 +1,4 @@
-"""Reads of an object in few requests: a small one whole, and a range that will be read in large pieces.
+"""Reads of an object in few rounds: a small one whole, a long range in large pieces, and columns at once.
 
 A Parquet reader asks for the end of a file, for its footer and for each column of a row group, one after the
 other. In an object store each of these is a request that waits for the one before it.
@@ -7,12 +7,18 @@ other. In an object store each of these is a request that waits for the one befo
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyarrow import fs
 
 WHOLE_BYTES = 2**20  # an object of at most this size is read at once
 PIECE_BYTES = 2**23  # of a range that will be read
+AT_ONCE_BYTES = 2**25  # of ranges that are read at once
+
+Range: TypeAlias = tuple[int, int]
+"""Bytes of a file, the end exclusive."""
 
 
 def is_remote(filesystem: fs.FileSystem) -> bool:
@@ -65,22 +71,41 @@ class PartOfFile(io.RawIOBase):
 
 
 class ReadAhead(PartOfFile):
-    """An open object. It holds the piece that was read last, at most PIECE_BYTES or one read."""
+    """An open object. It holds the piece that was read last, or the ranges that were read at once.
 
-    def __init__(self, file: pa.NativeFile) -> None:
+    read_ranges   reads ranges of the object in one round
+    is_whole      whether the object is so small that its first read holds all of it
+    """
+
+    def __init__(self, file: pa.NativeFile, read_ranges: Callable[[Sequence[Range]], list[bytes]]) -> None:
         super().__init__(file.size())
-        self._file = file
-        self._whole = self._size <= WHOLE_BYTES
+        self._file, self._read_ranges = file, read_ranges
+        self.is_whole = self._size <= WHOLE_BYTES
         self._expected = (0, 0)
+        self._pieces: list[tuple[int, bytes]] = []  # each with its start
 
     def expect(self, start: int, stop: int) -> None:
         """Says that the bytes from start to stop (exclusive) will be read, in this order."""
         self._expected = (start, stop)
 
+    def read_at_once(self, ranges: Sequence[Range]) -> None:
+        """Reads several ranges that are needed next in one round, unless they are too long or expected."""
+        self._pieces = []
+        first, stop = self._expected
+        is_short = sum(end - start for start, end in ranges) <= AT_ONCE_BYTES
+        is_new = any(start < first or stop < end for start, end in ranges)
+        if is_short and is_new and not self.is_whole:
+            self._held = b""
+            self._pieces = list(zip((start for start, _ in ranges), self._read_ranges(ranges), strict=True))
+
     def _fetch(self, size: int) -> None:
+        for start, held in self._pieces:
+            if start <= self._position and self._position + size <= start + len(held):
+                self._start, self._held = start, held
+                return
         first, stop = self._expected
         self._start = self._position
-        if self._whole:
+        if self.is_whole:
             self._start, size = 0, self._size
         elif first <= self._position < stop:
             size = max(size, min(PIECE_BYTES, stop - self._position))
@@ -89,6 +114,6 @@ class ReadAhead(PartOfFile):
 
     def close(self) -> None:
         """Forgets what it holds."""
-        self._held = b""
+        self._held, self._pieces = b"", []
         self._file.close()
         super().close()

@@ -18,6 +18,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -28,7 +29,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.integrity.digests import column_digest
-from tidemark.warehouse.integrity.read_ahead import ReadAhead, is_remote
+from tidemark.warehouse.integrity.read_ahead import Range, ReadAhead, is_remote
 from tidemark.warehouse.os_errors import report_unreadable_file
 
 SEAL = b"tidemark.seal"
@@ -112,12 +113,13 @@ class SealedFile:
         The columns of an object are then read in few requests.
         """
         if self._remote is not None and first < stop:
-            ends = (_byte_range(self.metadata.row_group(group)) for group in (first, stop - 1))
-            (start, _), (_, end) = ends
-            self._remote.expect(start, end)
+            ends = [_chunks(self.metadata.row_group(group), None) for group in (first, stop - 1)]
+            self._remote.expect(min(start for start, _ in ends[0]), max(end for _, end in ends[1]))
 
     def read_group(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of the row group with this number, counted from 0."""
+        if self._remote is not None and not self._remote.is_whole:
+            self._remote.read_at_once(_joined(_chunks(self.metadata.row_group(group), columns)))
         rows = self._file.read_row_group(group, columns=_as_list(columns), use_threads=False)
         if self._seal is not None:
             _check_digests(rows, self._seal[group], group)
@@ -146,7 +148,8 @@ def open_sealed(
     with report_unreadable_file(display_name or path), ExitStack() as opened:
         remote = None
         if is_remote(filesystem):
-            remote = opened.enter_context(ReadAhead(filesystem.open_input_file(path)))
+            read_ranges = partial(filesystem.handler.read_ranges, path)
+            remote = opened.enter_context(ReadAhead(filesystem.open_input_file(path), read_ranges))
         file = pq.ParquetFile(
             path if remote is None else remote,
             filesystem=filesystem if remote is None else None,
@@ -157,17 +160,25 @@ def open_sealed(
         yield SealedFile(opened.enter_context(file), names, remote)
 
 
-def _byte_range(group: pq.RowGroupMetaData) -> tuple[int, int]:
-    """The first byte of a row group's columns, and the end of the last one."""
-    columns = [group.column(i) for i in range(group.num_columns)]
-    starts = [
-        column.data_page_offset
-        if column.dictionary_page_offset is None
-        else min(column.dictionary_page_offset, column.data_page_offset)
-        for column in columns
-    ]
-    ends = [start + column.total_compressed_size for start, column in zip(starts, columns, strict=True)]
-    return min(starts), max(ends)
+def _chunks(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> list[Range]:
+    """The bytes of these columns of a row group, one range for each of their leaves; None: of all columns."""
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    if columns is not None:
+        chunks = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns]
+    # Without a dictionary page its offset is None, or 0 in files of some writers.
+    starts = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
+    return [(start, start + chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
+
+
+def _joined(ranges: Sequence[Range]) -> list[Range]:
+    """The ranges, those that touch each other joined."""
+    joined: list[Range] = []
+    for start, stop in sorted(ranges):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((start, stop))
+    return joined
 
 
 def _as_list(columns: Sequence[str] | None) -> list[str] | None:
