@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 from pyarrow import fs
@@ -131,6 +135,31 @@ def test_a_log_that_was_read_long_ago_is_read_anew(place: Place) -> None:
     filled.load()
     assert any("steps/_delta_log/_last_checkpoint" in one.path for one in place.server.requests())
     filled.check()
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_tables_that_are_done_leave_no_folders(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """Also while no cycles are collected: a table that is in one takes memory, and its folder space."""
+    monkeypatch.setattr(log_copy, "mkdtemp", lambda prefix: mkdtemp(prefix=prefix, dir=tmp_path))
+    if is_broken:
+        monkeypatch.setattr(log_copy.LogCopy, "hand_over", in_a_cycle)
+    gc.collect()
+    gc.disable()
+    try:
+        filled = Filled(place, 2, 2)
+        filled.move()
+        assert bool(list(tmp_path.iterdir())) == is_broken
+    finally:
+        gc.enable()
+
+
+def in_a_cycle(copy: log_copy.LogCopy) -> Any:
+    """A broken `hand_over`: the copy goes on holding its table."""
+    if copy.table is not None:
+        vars(copy.table)[log_copy._COPY] = copy
+    return copy.table
 
 
 def test_what_is_remembered_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

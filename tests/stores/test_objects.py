@@ -187,7 +187,7 @@ def test_a_copy_that_lost_a_race_is_not_remembered(
     if is_broken:
         lost = log_copy.copy_of(mine)
         assert lost is not None
-        lost._remember()
+        lost._remember(mine)
         monkeypatch.setattr(log_copy, "_continues", lambda *_: True)
     opened = tables.open_table(store, STEPS)
     assert opened.metadata().configuration["tidemark.test"] == ("mine" if is_broken else "theirs")

@@ -158,7 +158,7 @@ def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] =
         if copy is None:
             write(table, metadata)
         else:
-            copy.commit(planned, lambda target: write(target, metadata))
+            copy.commit(table, planned, lambda target: write(target, metadata))
 
     def is_there(error: Exception) -> bool:
         known = log.has(planned, metadata[_ID], added, error)

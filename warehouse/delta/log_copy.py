@@ -90,7 +90,8 @@ class LogCopy:
         else:
             yield from self._open()
             self.checked = began
-            self._remember()
+            if self.table is not None:
+                self._remember(self.table)
         return self._version != before
 
     @property
@@ -106,11 +107,11 @@ class LogCopy:
         known = self._store.files.logs.peek(self.name)
         return known if known is not None and _is_recent(known.checked) else None
 
-    def _remember(self) -> None:
-        """Lets the process know the log; it must have the copy's entries."""
+    def _remember(self, table: DeltaTable) -> None:
+        """Lets the process know the log; it must have the entries that the copy and its table have."""
         logs = self._store.files.logs
-        if self._folder is not None and self.table is not None and _kept_us(self.table) > TRUST_MARGIN_US:
-            known = read_known_log(self._folder / "_delta_log", self._version, self.checked)
+        if self._folder is not None and _kept_us(table) > TRUST_MARGIN_US:
+            known = read_known_log(self._folder / "_delta_log", table.version(), self.checked)
             if len(known.files) > MOST_KNOWN:  # the log has a newer checkpoint by now
                 logs.drop(self.name)
             else:
@@ -167,8 +168,17 @@ class LogCopy:
 
     def _open_folder(self, folder: Path) -> DeltaTable:
         self.table = DeltaTable(folder)
-        vars(self.table)[_COPY] = self
         return self.table
+
+    def hand_over(self) -> DeltaTable | None:
+        """The table, to commit to it: it keeps the copy, and the copy keeps it no longer.
+
+        In a cycle both would stay in memory, and the folder on disk, until the cycle is collected.
+        """
+        table, self.table = self.table, None
+        if table is not None and self._folder is not None:
+            vars(table)[_COPY] = self
+        return table
 
     def _follow(self, table: DeltaTable) -> Rounds[None]:
         version = table.version() + 1
@@ -218,23 +228,24 @@ class LogCopy:
         """The storage options of the store."""
         return self._store.options
 
-    def commit(self, planned: int, write: Callable[[DeltaTable], object]) -> None:
+    def commit(self, table: DeltaTable, planned: int, write: Callable[[DeltaTable], object]) -> None:
         """Commits by `write` on top of the version `planned` of the copy, and puts the entry into the log.
 
-        The copy has the new version then. After an error the same can be called again: the same entry is put
-        again. FileExistsError if the log has another entry of its version, or the one that was put before.
+        `table` was handed over, and has the new version then. After an error the same can be called again:
+        the same entry is put again. FileExistsError if the log has another entry of its version, or the one
+        that was put before.
         """
         objects = self._store.files.objects
-        if objects is None or self._folder is None or self.table is None:
+        if objects is None or self._folder is None:
             write(opening.open_directly(self._store, self.name, planned))
-            in_rounds(self._store.files, [self.catch_up()])
+            in_rounds(self._store.files, [self._follow(table)])
             return
-        if self.table.version() == planned:
-            write(self.table)
-            self.table.update_incremental()
+        if table.version() == planned:
+            write(table)
+            table.update_incremental()
         path = self._log(commit_name(planned + 1)).path
         objects.put_new(path, (self._folder / "_delta_log" / commit_name(planned + 1)).read_bytes())
-        self._remember()
+        self._remember(table)
         self._put_checkpoint(self._folder / "_delta_log", planned + 1)
 
     def _put_checkpoint(self, log: Path, version: int) -> None:

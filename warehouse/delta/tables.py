@@ -113,7 +113,7 @@ def open_tables(store: Store, *names: str) -> list[DeltaTable]:
     copies = [LogCopy(store, name) for name in names]
     with report_os_errors(f"opening the tables {', '.join(names)}"):
         in_rounds(store.files, [copy.catch_up() for copy in copies])
-    return [copy.table or open_directly(store, copy.name) for copy in copies]
+    return [copy.hand_over() or open_directly(store, copy.name) for copy in copies]
 
 
 def list_files(table: DeltaTable) -> list[DataFile]:
