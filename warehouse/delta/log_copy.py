@@ -118,12 +118,11 @@ class LogCopy:
                 logs.put(self.name, known)
 
     def _open(self) -> Rounds[None]:
-        known = self._known()
+        known, hint, self._hint = self._known(), self._hint, None
         if known is None or not (yield from self._open_known(known)):
-            yield from self._open_anew()
+            yield from self._open_anew(hint)
 
-    def _open_anew(self) -> Rounds[None]:
-        hint, self._hint = self._hint, None
+    def _open_anew(self, hint: bytes | None = None) -> Rounds[None]:
         if hint is None:
             (hint,) = yield [self._log(LAST_CHECKPOINT)]
         checkpoint = checkpoint_version(hint)
