@@ -135,6 +135,7 @@ def append_batch(
     ledger_table.append_batch(
         store, options.eps, batch.source, batch.last, done.summaries, *prepared, first=ledger
     )
+    tables.give_back(events, ledger)
     return done
 
 

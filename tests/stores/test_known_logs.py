@@ -10,6 +10,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyarrow import fs
 
 from tests.stores.conftest import Place
@@ -83,6 +84,26 @@ def test_what_others_commit_between_two_batches_is_seen(place: Place) -> None:
     assert [streamed.append(batch) for batch in (1, 2)] == [False, False]
     assert streamed.append()
     streamed.check()
+
+
+def test_a_table_that_was_given_back_goes_on(place: Place) -> None:
+    """Also after commits of other processes; not if it is older than what this process has committed."""
+    Filled(place)
+    store = Store.from_uri(place.uri, place.options)
+
+    def check_next(table: DeltaTable, value: str, *, is_same: bool = True) -> None:
+        tables.give_back(table)
+        taken = tables.open_table(store, STEPS)
+        assert (taken is table) == is_same
+        assert taken.metadata().configuration["tidemark.test"] == value
+
+    mine, late = tables.open_tables(store, STEPS, STEPS)
+    tables.set_properties(mine, {"tidemark.test": "mine"})
+    check_next(mine, "mine")
+    elsewhere = DeltaTable(store.table(STEPS), storage_options=store.options)
+    elsewhere.alter.set_table_properties({"tidemark.test": "elsewhere"}, raise_if_not_exists=False)
+    check_next(mine, "elsewhere")
+    check_next(late, "elsewhere", is_same=False)
 
 
 def test_streams_at_once_share_no_table(place: Place) -> None:

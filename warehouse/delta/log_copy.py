@@ -80,6 +80,7 @@ class LogCopy:
         self._hint: bytes | None = None
         self._expected = 0  # the requests for the commits before this version are prepared
         self.table: DeltaTable | None = None
+        self._given_back: DeltaTable | None = None
 
     def catch_up(self) -> Rounds[bool]:
         """Moves to the newest version; returns whether the version changed."""
@@ -120,6 +121,7 @@ class LogCopy:
     def _open(self) -> Rounds[None]:
         known, hint, self._hint = self._known(), self._hint, None
         if known is None or not (yield from self._open_known(known)):
+            self._given_back = None
             yield from self._open_anew(hint)
 
     def _open_anew(self, hint: bytes | None = None) -> Rounds[None]:
@@ -142,7 +144,8 @@ class LogCopy:
         newest = _write(folder, contents)
         if len(newest) == self._ahead:
             newest += yield from self._commits_from(folder, first + self._ahead)
-        if not _is_trusted(self._open_folder(folder), newest[-1]):
+        self.table = DeltaTable(folder)
+        if not _is_trusted(self.table, newest[-1]):
             self._open_directly()
 
     def _open_known(self, known: KnownLog) -> Rounds[bool]:
@@ -150,13 +153,19 @@ class LogCopy:
         newest, new = yield [self._log(commit_name(known.version + i)) for i in range(2)]
         if not _continues(known, newest):
             return False
-        folder = self._make_folder()
-        _write(folder, known.files)
+        table, self._given_back = self._given_back, None
+        if self._folder is None or table is None or not self._is_at(known, table):
+            folder, table = self._make_folder(), None
+            _write(folder, known.files)
+        else:
+            folder = self._folder
         if _write(folder, {commit_name(known.version + 1): new}):
             more = yield from self._commits_from(folder, known.version + 2, FOLLOWED)
             if len(more) >= FOLLOWED:
                 return False
-        self._open_folder(folder)
+            if table is not None:
+                table.update_incremental()
+        self.table = table or DeltaTable(folder)
         return True
 
     def _make_folder(self) -> Path:
@@ -164,10 +173,6 @@ class LogCopy:
         weakref.finalize(self, rmtree, folder, ignore_errors=True)
         (folder / "_delta_log").mkdir()
         return folder
-
-    def _open_folder(self, folder: Path) -> DeltaTable:
-        self.table = DeltaTable(folder)
-        return self.table
 
     def hand_over(self) -> DeltaTable | None:
         """The table, to commit to it: it keeps the copy, and the copy keeps it no longer.
@@ -178,6 +183,23 @@ class LogCopy:
         if table is not None and self._folder is not None:
             vars(table)[_COPY] = self
         return table
+
+    def give_back(self, table: DeltaTable) -> None:
+        """Takes back a table that was handed over: the next copy of the log goes on with it.
+
+        If its commits are not in the log, or are not the newest that the process knows, it is dropped.
+        """
+        known = self._known()
+        if known is not None and self._is_at(known, table):
+            del vars(table)[_COPY]
+            self._given_back = table
+            self._store.files.idle[self.name] = self
+
+    def _is_at(self, known: KnownLog, table: DeltaTable) -> bool:
+        """Whether the table is at the known version, and has the same commit there."""
+        if self._folder is None or table.version() != known.version:
+            return False
+        return _continues(known, (self._folder / "_delta_log" / commit_name(known.version)).read_bytes())
 
     def _follow(self, table: DeltaTable) -> Rounds[None]:
         version = table.version() + 1

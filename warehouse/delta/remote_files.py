@@ -79,6 +79,7 @@ class RemoteFiles:
         self._disk: DiskCache | None = None
         self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES, len)
         self.logs: LRUCache[KnownLog] = LRUCache(KNOWN_BYTES, lambda log: log.size)
+        self.idle: dict[str, Any] = {}  # copies of logs by table that were given back (log_copy.py)
         self.filesystem = fs.PyFileSystem(RemoteFileSystem(self))
 
     @cached_property
@@ -148,6 +149,7 @@ class RemoteFiles:
         self._disk = None
         self._cache = LRUCache(CACHED_BYTES, len)
         self.logs = LRUCache(KNOWN_BYTES, lambda log: log.size)
+        self.idle = {}
 
     def whole(self, path: str) -> bytes | None:
         """The bytes of a file that was fetched as a whole, else None."""

@@ -110,10 +110,20 @@ def open_tables(store: Store, *names: str) -> list[DeltaTable]:
     """
     if store.is_local:
         return [open_directly(store, name) for name in names]
-    copies = [LogCopy(store, name) for name in names]
+    copies = [store.files.idle.pop(name, None) or LogCopy(store, name) for name in names]
     with report_os_errors(f"opening the tables {', '.join(names)}"):
         in_rounds(store.files, [copy.catch_up() for copy in copies])
     return [copy.hand_over() or open_directly(store, copy.name) for copy in copies]
+
+
+def give_back(*given: DeltaTable) -> None:
+    """Says that nobody uses the tables any more: those of an object store serve the next `open_tables`.
+
+    That saves reading their checkpoints again, which takes long where they have many files.
+    """
+    for table in given:
+        if (copy := copy_of(table)) is not None:
+            copy.give_back(table)
 
 
 def list_files(table: DeltaTable) -> list[DataFile]:
