@@ -156,9 +156,10 @@ class RemoteFiles:
         return self._cache.peek(ByteRange(path))
 
     def expect(self, paths: Iterable[str]) -> None:
-        """Tells that these paths will be read, so that the next client that is made serves them, too."""
-        with self._lock:
-            self._expected.update(paths)
+        """Tells that these paths will be read, so that the next client of delta-rs serves them, too."""
+        if self.objects is None:
+            with self._lock:
+                self._expected.update(paths)
 
     def _client_for(self, paths: set[str]) -> Any:
         """A client that reads these paths without asking for their sizes."""
