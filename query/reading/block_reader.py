@@ -32,6 +32,7 @@ from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest, columns_by_name
 from tidemark.warehouse.integrity.read_ahead import PartOfFile
+from tidemark.warehouse.integrity.sealed_files import bytes_of_chunk
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.marks import RunFile
@@ -80,11 +81,8 @@ class Footer:
     def bytes_of(self, group: int, columns: Sequence[str]) -> tuple[int, int]:
         """The bytes of the file that have these columns of a row group, the end exclusive."""
         row_group = self.metadata.row_group(group)
-        chunks = [row_group.column(self.columns[name]) for name in columns]
-        # Without a dictionary page its offset is None, or 0 in files of some writers.
-        starts = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
-        stops = [start + chunk.total_compressed_size for start, chunk in zip(starts, chunks, strict=True)]
-        return min(starts), max(stops)
+        ranges = [bytes_of_chunk(row_group.column(self.columns[name])) for name in columns]
+        return min(start for start, _ in ranges), max(stop for _, stop in ranges)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

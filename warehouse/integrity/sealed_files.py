@@ -165,9 +165,14 @@ def _chunks(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> list[R
     chunks = [group.column(i) for i in range(group.num_columns)]
     if columns is not None:
         chunks = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns]
+    return [bytes_of_chunk(chunk) for chunk in chunks]
+
+
+def bytes_of_chunk(chunk: pq.ColumnChunkMetaData) -> Range:
+    """The bytes of a column chunk of a row group."""
     # Without a dictionary page its offset is None, or 0 in files of some writers.
-    starts = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
-    return [(start, start + chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    return start, start + chunk.total_compressed_size
 
 
 def _joined(ranges: Sequence[Range]) -> list[Range]:
