@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyarrow import fs
 
 from tests.stores.conftest import Place
 from tests.stores.filled import Filled
@@ -192,3 +194,19 @@ def test_a_copy_that_lost_a_race_is_not_used_again(
     monkeypatch.undo()
     filled.load()
     filled.check()
+
+
+def test_a_large_object_goes_up_in_parts_and_is_there_whole_or_not_at_all(place: Place) -> None:
+    content = random.Random(5).randbytes(3 * objects.PART_BYTES // 2)
+    files = Store.from_uri(place.uri, place.options).filesystem()
+    place.server.set()
+    with files.open_output_stream("a/large") as file:
+        file.write(content)
+    assert sum("partNumber=" in one.path for one in place.server.requests()) == 2
+    with files.open_input_stream("a/large") as file:
+        assert file.read() == content
+    place.server.set(Fault("403", "PUT", "partNumber=2"))
+    with pytest.raises(OSError, match="403 Forbidden"), files.open_output_stream("a/other") as file:
+        file.write(content)
+    place.server.set()
+    assert files.get_file_info("a/other").type == fs.FileType.NotFound
