@@ -102,13 +102,13 @@ def append_batch(
     if place == "known":
         return None
     if place == "unfinished":
-        return _finish(executor, store, options, batch)
+        return _finish(executor, store, batch)
     if place == "unproved":
         _check_without_rows(store, rows, batch, row_filter)
         return None
     previous = tables.newest_transaction(events, batch.source)
     if previous > tables.newest_transaction(ledger, batch.source):
-        _finish(executor, store, options, BatchRange(batch.source, previous, previous))
+        _finish(executor, store, BatchRange(batch.source, previous, previous))
         ledger = tables.open_table(store, LEDGER)
     prepared: list[ledger_table.Prepared] = []
 
@@ -131,7 +131,7 @@ def append_batch(
     if done.outcome == "known":  # another process has appended it, or a later one, in the meantime
         return append_batch(executor, store, rows, batch, row_filter=row_filter, check=check)
     if done.after > tables.newest_transaction(ledger, batch.source):
-        _finish(executor, store, options, BatchRange(batch.source, done.after, done.after))
+        _finish(executor, store, BatchRange(batch.source, done.after, done.after))
     ledger_table.append_batch(
         store, options.eps, batch.source, batch.last, done.summaries, *prepared, first=ledger
     )
@@ -147,13 +147,14 @@ def _check_without_rows(store: Store, rows: Input, batch: BatchRange, row_filter
         raise batch_numbers.skipped_number_error(batch, batch_numbers.newest(store, batch.source))
 
 
-def _finish(executor: Executor, store: Store, options: Options, batch: BatchRange) -> Appended | None:
+def _finish(executor: Executor, store: Store, batch: BatchRange) -> Appended | None:
     """Writes the missing ledger rows of the batch and of earlier batches whose rows are in `events`.
 
     They are missing after a crash, or while another process is about to write them. Returns None if the other
     process was faster.
     """
     events, ledger = (tables.open_table(store, name) for name in (EVENTS, LEDGER))
+    options = read_options(store, events)  # the batches before may have brought the columns
     first = min(batch.first, tables.newest_transaction(ledger, batch.source) + 1)
     row_counts = rows_by_batch(store.filesystem(), events, BatchRange(batch.source, first, batch.last))
     written = False
@@ -167,10 +168,9 @@ def _summarise(executor: Executor, store: Store, options: Options, batch: BatchR
     """The summaries of the batch by tick, computed from its rows in `events`."""
     eps = ledger_table.level_eps(options.eps, 0)
     files = files_of_batches(tables.open_table(store, EVENTS), [batch])
+    share_rows = store.tuning.sort_rows // max(1, len(options.measures))  # none: no rows came yet, no files
     work = [
         tasks.SummariseTask(store, options, (batch,), tuple(shares), eps, options.companions)
-        for shares in split_row_groups(
-            store.filesystem(), files, store.tuning.sort_rows // len(options.measures)
-        )
+        for shares in split_row_groups(store.filesystem(), files, share_rows)
     ]
     return by_tick(chain.from_iterable(executor.run(work)), eps)

@@ -181,8 +181,8 @@ def as_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
 
 
 def single_array(column: pa.ChunkedArray) -> pa.Array:
-    """The chunks of the column as one array."""
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    """The chunks of the column, which may have none, as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def as_numpy_bools(column: pa.Array) -> NDArray[np.bool_]:

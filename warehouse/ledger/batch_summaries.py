@@ -77,7 +77,8 @@ class TickSummarizer:
 
     def add(self, piece: DecodedRows) -> None:
         """Adds the rows of a piece. It has the columns `columns`, and all keys of the warehouse."""
-        self._buffer.append(piece)
+        if len(piece.ticks):
+            self._buffer.append(piece)
         if sum(len(waiting.ticks) for waiting in self._buffer) >= self.options.tuning.summary_rows:
             self._summarise()
 
@@ -139,9 +140,11 @@ def _concatenate(pieces: Sequence[DecodedRows]) -> DecodedRows:
     keys = []
     for parts_of_key in zip(*(piece.keys for piece in pieces), strict=True):
         names, places = unify_names([part.names for part in parts_of_key])
-        codes = [place[_codes(part)] for part, place in zip(parts_of_key, places, strict=True)]
         null = np.concatenate([part.null for part in parts_of_key])
-        keys.append(KeyColumn(names, np.concatenate(codes), null))
+        codes = np.zeros(len(null), np.int64)  # rows without a key have no code: a piece may have no names
+        present = [place[_codes(part)[~part.null]] for part, place in zip(parts_of_key, places, strict=True)]
+        codes[~null] = np.concatenate(present)
+        keys.append(KeyColumn(names, codes, null))
     companions = [
         pa.concat_arrays(parts) for parts in zip(*(piece.companions for piece in pieces), strict=True)
     ]
