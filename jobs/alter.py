@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING
-
-from rich.console import Console
 
 from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE
@@ -27,8 +24,7 @@ def run(given: argparse.Namespace) -> int:
     add_key, add_group = (columns and parse_columns(columns) for columns in (given.add_key, given.add_group))
     check_additions(Store.from_uri(given.warehouse, given.storage_options), add_key, add_group)
     spark = _session(given.engine)
-    shown = show_progress(spark, Console(stderr=True)) if spark is not None else nullcontext(None)
-    with shown as set_phase:
+    with show_progress(spark) as set_phase:
         report = warehouse.alter(
             spark,
             given.warehouse,

@@ -15,14 +15,12 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.spark_inputs import as_input_error
+from tidemark.query.answers.rendering import text_of, text_table
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import from_epoch_us, parse_duration
 from tidemark.warehouse.delta.store import Store
@@ -64,7 +62,7 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
     _check_options(given)
     try:
         spark, inputs = _engine(given)
-        with show_progress(spark, Console(stderr=True)) as set_phase:
+        with show_progress(spark) as set_phase:
             loaded = list(_load(spark, inputs, given, lambda phase: _notify(phase, set_phase, progress)))
     except Exception as error:
         readable = as_input_error(error, given.input or given.warehouse)
@@ -118,12 +116,11 @@ def _load(
     progress: Callable[[str], None],
 ) -> Iterator[tuple[str | None, LoadReport]]:
     """Loads batch by batch; yields the name of each, None for the rows of the streams, with its report."""
-    console = Console(quiet=given.json)
     if given.from_stream:
         report = warehouse.load(
             spark, given.warehouse, storage_options=given.storage_options, progress=progress
         )
-        _summary(console, "from stream", report)
+        _show(given, "from stream", report)
         yield None, report
         return
     rows = _open(spark, inputs, given)
@@ -133,7 +130,7 @@ def _load(
             spark, given.warehouse, part, name, storage_options=given.storage_options, progress=progress
         )
         report.seconds["in all"] = time.perf_counter() - began
-        _summary(console, name, report)
+        _show(given, name, report)
         yield name, report
 
 
@@ -189,32 +186,30 @@ def _batches(inputs: Inputs, rows: Any, given: argparse.Namespace) -> Iterator[t
         yield f"{given.batch}/no-time", inputs.without(rows, time_column)
 
 
-def _summary(console: Console, name: str, report: LoadReport) -> None:
-    """Prints what was done as a small table."""
+def _show(given: argparse.Namespace, name: str, report: LoadReport) -> None:
+    """Prints what was done in one line; with --verbose also the runs of each measure and the seconds."""
+    if given.json:
+        return
     messages = {
-        "loaded": "loaded",
+        "loaded": f"loaded, {report.rows:,} rows",
         "known": "was loaded before, nothing changed",
         "empty": "no rows, nothing changed",
     }
-    console.print(f"[bold]{name}[/]: {messages[report.outcome]}", highlight=False)
-    if report.outcome != "loaded":
+    print(f"{text_of(name)}: {messages[report.outcome]}", flush=True)
+    if report.outcome != "loaded" or not given.verbose:
         return
-    seconds = ", ".join(f"{phase} {spent:.1f}" for phase, spent in report.seconds.items())
-    table = Table("measure", "rows", "NaN", "NULL", "runs by level", box=None, pad_edge=True)
-    for measure, levels in report.runs_by_level.items():
-        runs = ", ".join(f"L{level}: {count}" for level, count in sorted(levels.items()))
-        table.add_row(
+    rows = [
+        (
             measure,
-            f"{report.rows:,}",
-            f"{report.nans.get(measure, 0):,}",
-            f"{report.nulls.get(measure, 0):,}",
-            runs,
+            report.nans.get(measure, 0),
+            report.nulls.get(measure, 0),
+            ", ".join(f"L{level}: {count}" for level, count in sorted(levels.items())),
         )
-    console.print(table)
-    console.print(
-        f"  step {report.step}, {report.bytes_written:,} bytes of runs written; seconds: {seconds}",
-        highlight=False,
-    )
+        for measure, levels in report.runs_by_level.items()
+    ]
+    print(text_table(("measure", "NaN", "NULL", "runs by level"), rows))
+    seconds = ", ".join(f"{phase} {spent:.1f}" for phase, spent in report.seconds.items())
+    print(f"step {report.step}, {report.bytes_written:,} bytes of runs written; seconds: {seconds}")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-from rich.console import Console
-
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
@@ -38,7 +36,7 @@ def run(given: argparse.Namespace) -> int:
     store = Store.from_uri(given.warehouse, given.storage_options)
     store.check_place(writing=True)
     spark = spark_session("tidemark maintain")
-    with show_progress(spark, Console(stderr=True)) as set_phase:
+    with show_progress(spark) as set_phase:
         report = warehouse.maintain(
             spark,
             given.warehouse,

@@ -28,6 +28,7 @@ from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
 from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark.session import spark_session
+from tidemark.query.answers.rendering import text_of
 from tidemark.stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
@@ -121,7 +122,7 @@ def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.
 
 def _print_line(line: str) -> None:
     """Prints without buffering, so that a pipe gets the line at once."""
-    print(line, flush=True)
+    print(text_of(line), flush=True)
 
 
 def _show_batches(

@@ -12,11 +12,10 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from rich.console import Console
-
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, FAILED, RULE, run_warehouse_job
+from tidemark.jobs.cli.progress import show_progress
 from tidemark.warehouse.columns.json_values import json_text
 
 
@@ -34,10 +33,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(given: argparse.Namespace) -> int:
     """Checks every invariant and prints the report; FAILED if one is broken."""
-    with Console(stderr=True).status("verifying") as status:
-        report = warehouse.verify(
-            given.warehouse, storage_options=given.storage_options, progress=status.update
-        )
+    with show_progress(None) as set_phase:
+        report = warehouse.verify(given.warehouse, storage_options=given.storage_options, progress=set_phase)
     checks = [{**asdict(check), "ok": check.ok} for check in report.checks]
     document = {"ok": report.ok, "warehouse": report.warehouse, "checks": checks}
     print(json_text(document) if given.json else report)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark import query
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import status_when_slow
+from tidemark.jobs.cli.terminal import console
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.groups.where_text import parse_where
 from tidemark.warehouse.columns.text_values import parse_columns, parse_number
@@ -135,9 +136,7 @@ def print_answers(given: argparse.Namespace, query_of: Callable[[query.Warehouse
     if given.json:
         print(answers.to_json())
     elif sys.stdout.isatty():
-        from rich.console import Console
-
-        Console().print(rich_table(answers))
+        console().print(rich_table(answers))
     else:
         print(answers)
     return DONE
@@ -147,16 +146,14 @@ def rich_table(answers: query.Answers[Any] | query.Histogram) -> Table:
     """Answers or a histogram as a table for the terminal, with their scope as the caption."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
-    from rich.text import Text
 
     highest = max(1, *answers.counts) if isinstance(answers, query.Histogram) else 0
     names, rows, items, caption = answers.table()
     table = Table(box=SIMPLE_HEAD, caption=caption, caption_justify="left")
     for name in names:
-        table.add_column(name, justify="right", overflow="fold")
+        table.add_column(text_of(name), justify="right", overflow="fold")
     if highest:
         table.add_column("", min_width=BAR)
     for row, item in zip(rows, items, strict=True):
-        cells = [Text(text_of(cell)) for cell in row]  # Text: no markup in keys
-        table.add_row(*cells, *(["█" * round(BAR * item.count / highest)] if highest else []))
+        table.add_row(*map(text_of, row), *(["█" * round(BAR * item.count / highest)] if highest else []))
     return table

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark import query
 from tidemark.jobs.ask.quantiles import parse_phi, rich_table, window_and_mode
 from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.jobs.cli.terminal import console
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import EmptyWindow, InputError
 
@@ -81,7 +82,7 @@ def _live() -> Iterator[Callable[[list[Any]], None]]:
     from rich.console import Group
     from rich.live import Live
 
-    with Live(auto_refresh=False) as screen:
+    with Live(console=console(), auto_refresh=False) as screen:
         yield lambda results: screen.update(Group(*map(_drawn, results)), refresh=True)
 
 

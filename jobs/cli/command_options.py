@@ -170,6 +170,12 @@ def load(args: argparse.ArgumentParser) -> None:
     args.add_argument(
         "--batch-every", metavar="SPAN", help="cut the input by event time into batches of this length"
     )
+    args.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also print the runs of each measure, and how long each phase took",
+    )
     engine(args)
     creation(args.add_argument_group("create the warehouse at first use; later they must match it"))
 

@@ -68,7 +68,7 @@ def run_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace)
             return INTERRUPTED
         if not isinstance(error, TidemarkError | OSError):
             raise
-        print(f"error: {' '.join(_COLOURS.sub('', str(error)).split())}", file=sys.stderr)
+        _print_line(f"error: {' '.join(_COLOURS.sub('', str(error)).split())}")
         return REFUSED if isinstance(error, InputError) else FAILED
     finally:
         logging.getLogger("tidemark").removeHandler(printer)
@@ -87,4 +87,11 @@ class _WarningPrinter(logging.Handler):
     """Prints each record as a line to the current sys.stderr, which a status line may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"warning: {record.getMessage()}", file=sys.stderr)
+        _print_line(f"warning: {record.getMessage()}")
+
+
+def _print_line(text: str) -> None:
+    """Prints one line to stderr; names in it are data: their control characters become escapes."""
+    from tidemark.query.answers.rendering import text_of
+
+    print(text_of(text), file=sys.stderr)

@@ -11,19 +11,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tidemark.jobs.cli import terminal
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import Console
+    from rich.progress import Task
 
 _EVERY_SECONDS = 0.3
 _SLOW_SECONDS = 1.0
 
 
 @contextmanager
-def show_progress(spark: SparkSession | None, console: Console) -> Iterator[Callable[[str], None]]:
+def show_progress(
+    spark: SparkSession | None, console: Console | None = None
+) -> Iterator[Callable[[str], None]]:
     """Shows a progress bar of Spark's tasks during the `with` block; yields a function that sets the phase.
 
-    Without a session only the phase and the elapsed time are shown.
+    Without a session only the phase and the elapsed time are shown, and so while no task runs. console: by
+    default that of stderr.
     """
     from rich.progress import (
         BarColumn,
@@ -33,17 +39,23 @@ def show_progress(spark: SparkSession | None, console: Console) -> Iterator[Call
         TextColumn,
         TimeElapsedColumn,
     )
+    from rich.text import Text
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    class Completed(MofNCompleteColumn):
+        """Completed tasks of all; nothing while their number is not known."""
+
+        def render(self, task: Task) -> Text:
+            return Text() if task.total is None else super().render(task)
+
+    phase = TextColumn("{task.description}", markup=False)
+    counts = () if spark is None else (BarColumn(), Completed())
+    console = console or terminal.console(stderr=True)
     done = threading.Event()
     bar = Progress(
-        *columns,
+        SpinnerColumn(),
+        phase,
+        *counts,
+        TimeElapsedColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
@@ -82,9 +94,7 @@ def status_when_slow(text: str) -> Iterator[None]:
     def show() -> None:
         if done.wait(_SLOW_SECONDS):
             return
-        from rich.console import Console
-
-        with Console(stderr=True).status(text):
+        with terminal.console(stderr=True).status(text):
             done.wait()
 
     watcher = threading.Thread(target=show, daemon=True)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.query.answers.rendering import html_table, interval_bar, window_text
+from tidemark.query.answers.rendering import html_table, interval_bar, text_of, window_text
 from tidemark.warehouse.columns.json_values import json_text
 
 
@@ -83,7 +83,7 @@ class Scope(Renderable):
     def scope_text(self) -> str:
         """The scope in one line."""
         rows = "; ".join([f"{self.n:,} history + {self.m:,} live", *self._scope_notes()[0]])
-        subject = f"{self.column}{self._restriction}, {window_text(self.window)}"
+        subject = f"{text_of(self.column)}{self._restriction}, {window_text(self.window)}"
         return f"{subject}: N = {self.N:,} ({rows}), {self.method_text}"
 
     @property

@@ -31,7 +31,7 @@ class Info(Mapping[str, Any]):
         return json_text(self._facts)
 
     def __repr__(self) -> str:
-        rows = list(_flattened("", self._facts))
+        rows = [(text_of(name), value) for name, value in _flattened("", self._facts)]
         width = max((len(name) for name, _ in rows), default=0)
         return "\n".join(f"{name.ljust(width)}  {text_of(value)}" for name, value in rows)
 

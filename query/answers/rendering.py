@@ -47,16 +47,16 @@ def group_text(group: Mapping[str, Any]) -> str:
     return " and ".join(
         f"({value})"
         if column == "where"
-        else f"{column} in ({', '.join(map(text_of, value))})"
+        else f"{text_of(column)} in ({', '.join(map(text_of, value))})"
         if isinstance(value, list)
-        else f"{column} = {text_of(value)}"
+        else f"{text_of(column)} = {text_of(value)}"
         for column, value in group.items()
     )
 
 
 def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A table with columns of equal width, aligned to the right."""
-    cells = [list(names), *([text_of(cell) for cell in row] for row in rows)]
+    cells = [list(map(text_of, names)), *([text_of(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
@@ -66,7 +66,7 @@ def html_table(
     names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, bars: Sequence[str] = ()
 ) -> str:
     """An HTML table. `bars` are drawings as SVG, one per row, in a last column; none adds no column."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in [*names, *(["within"] if bars else [])])
+    head = "".join(f"<th>{escape(text_of(name))}</th>" for name in [*names, *(["within"] if bars else [])])
     lines = ["".join(f"<td>{escape(text_of(cell))}</td>" for cell in row) for row in rows]
     if bars:
         lines = [f"{line}<td>{bar}</td>" for line, bar in zip(lines, bars, strict=True)]

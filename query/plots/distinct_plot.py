@@ -28,7 +28,7 @@ def draw_distinct(axes: Axes, counts: Sequence[DistinctAnswer], new: Sequence[Di
 
     confidence = min(answer.confidence for answer in (*counts, *new))
     probable = "certain" if confidence == 1 else f"probable, {confidence:g}"
-    colour = draw_steps(axes, counts, "distinct keys", probable)
+    colour = draw_steps(axes, counts, "distinct keys", probable).get_color()
     if new:
         _draw_bars(axes, new)
     if confidence < 1:

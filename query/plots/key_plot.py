@@ -44,9 +44,8 @@ def draw_keys(axes: Axes, hitters: Sequence[HitterAnswer]) -> None:
     )
     has_character = _font_has_character()
     labels = [_label(hitter, has_character) for hitter in hitters]
-    axes.set_yticks(positions, labels=labels, fontsize="small" if len(hitters) <= 25 else "xx-small")
-    for label in axes.get_yticklabels():
-        label.set_parse_math(False)  # a key with two dollar signs is not a formula
+    size = "small" if len(hitters) <= 25 else "xx-small"
+    axes.set_yticks(positions, labels=labels, fontsize=size, parse_math=False)
     axes.set_ylim(max(len(hitters), MIN_BARS) - 0.5 + LEGEND_BARS, -0.6)
     axes.set_xlim(0, 1.05 * max(hitter.hi for hitter in hitters))
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))

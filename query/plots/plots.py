@@ -145,19 +145,21 @@ class Plots:
             groups=groups,
             limit=limit,
         )
-        lines = _lines(found, len(shown_phis))
+        lines = _lines(found)
         if not lines:
             raise EmptyWindow("nothing to draw: the window has no groups.")
         if len(lines) > MAX_LINES:
             raise InputError(f"a figure has {MAX_LINES} lines at most, got {len(lines):,}. Give top=5.")
         axes = ax if ax is not None else _new_axes()
-        for name, answers in lines.items():
-            draw_steps(axes, answers, name)
+        drawn = [draw_steps(axes, answers, ", ".join(texts)) for texts, answers in lines.items()]
         line = next(iter(lines.values()))
-        finish_windows(axes, self.warehouse, width, line[-1].window)
+        drawn += finish_windows(axes, self.warehouse, width, line[-1].window)
         axes.set_ylabel(f"quantiles of {found[0].measure}")
         title = ", ".join([*found.by, "phi"]) + ", certified band"
-        axes.legend(title=title, ncols=min(len(lines), 5), loc="upper center", fontsize="small")
+        # With handles, matplotlib also lists groups whose names begin with an underscore.
+        axes.legend(
+            handles=drawn, title=title, ncols=min(len(lines), 5), loc="upper center", fontsize="small"
+        )
         # A row counts once for all phis.
         return _add_title(axes, scope_of_all([answer for answer in found if answer.phi == found[0].phi]))
 
@@ -280,13 +282,12 @@ class Plots:
         return _add_title(axes, found[0], grid="x")
 
 
-def _lines(found: Answers[Answer], phis: int) -> dict[str, list[Answer]]:
-    """The answers of each line in the order of their windows, by the text of the legend."""
-    lines: dict[str, list[Answer]] = {}
-    for number, answer in enumerate(found):
+def _lines(found: Answers[Answer]) -> dict[tuple[str, ...], list[Answer]]:
+    """The answers of each line in the order of their windows, by the texts of its group and its quantile."""
+    lines: dict[tuple[str, ...], list[Answer]] = {}
+    for answer in found:
         group = [text_of((answer.group or {})[column]) for column in found.by]
-        phi = [f"{answer.phi:g}"] if phis > 1 or not group else []
-        lines.setdefault(", ".join([*group, *phi]) or f"{number}", []).append(answer)
+        lines.setdefault((*group, f"{answer.phi:g}"), []).append(answer)
     return lines
 
 
@@ -312,7 +313,10 @@ def size_for(bars: int = 0) -> tuple[float, float]:
 
 
 def _add_title(axes: Axes, scope: Scope, grid: Literal["both", "x"] = "both") -> Axes:
-    """Adds a grid and a title with the scope, wrapped to the width of the figure."""
+    """Adds a grid and a title with the scope, wrapped to the width of the figure.
+
+    Names in the texts are data: dollar signs in them do not begin a formula.
+    """
     from matplotlib.dates import HOURLY, MINUTELY, MONTHLY, SECONDLY, AutoDateLocator, ConciseDateFormatter
 
     versions = ", ".join(f"{name} {version}" for name, version in scope.as_of.items())
@@ -324,7 +328,11 @@ def _add_title(axes: Axes, scope: Scope, grid: Literal["both", "x"] = "both") ->
     inches = axes.get_window_extent().width / axes.figure.dpi
     characters = int(inches * 72 / (0.6 * TITLE_POINTS))
     lines = [line for part in parts for line in textwrap.wrap(part, max(16, characters))]
-    axes.set_title("\n".join(lines), fontsize=TITLE_POINTS, loc="left")
+    title = axes.set_title("\n".join(lines), fontsize=TITLE_POINTS, loc="left")
+    legend = axes.get_legend()
+    named = [] if legend is None else [legend.get_title(), *legend.get_texts()]
+    for text in (title, axes.xaxis.label, axes.yaxis.label, *named):
+        text.set_parse_math(False)
     axes.grid(visible=True, alpha=0.3, axis=grid)
     # matplotlib cannot draw an axis beyond the years 1 to 9999, and its margins may reach beyond them.
     for axis, (low, high), limit in (

@@ -40,6 +40,6 @@ def draw_presence(axes: Axes, answers: Sequence[PersistenceAnswer]) -> None:
     if any(answer.maybe for answer in answers):
         axes.legend(loc="lower right", fontsize="small")
     texts = [f"{text_of(answer.value)}  {answer.slots:,}/{answer.window_slots:,}" for answer in answers]
-    axes.set_yticks(range(len(answers)), texts)
+    axes.set_yticks(range(len(answers)), texts, parse_math=False)
     axes.set_ylim(len(answers) - 0.5, -0.5)
     axes.set_ylabel(answers[0].key)

@@ -16,6 +16,7 @@ from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
     from tidemark.query.reader import Reader
@@ -61,13 +62,13 @@ def check_windows(
 def draw_steps(axes: Axes, answers: Sequence[Scope], label: str, band: str | None = None) -> Any:
     """Draws a line of answers in the order of their windows, and the band of their intervals.
 
-    band: the band's text in the legend; None for none. Returns the colour of both.
+    band: the band's text in the legend; None for none. Returns the line.
     """
     low, value, high = answers[0].INTERVAL
     edges = window_edges(answers)
     (drawn,) = axes.plot(edges, _step_values(answers, value), linewidth=1.2, label=label)
     fill_steps(axes, answers, (low, high), color=drawn.get_color(), alpha=BAND_ALPHA, label=band)
-    return drawn.get_color()
+    return drawn
 
 
 def fill_steps(axes: Axes, answers: Sequence[Scope], bounds: tuple[str, str], **how: Any) -> None:
@@ -81,17 +82,19 @@ def window_edges(answers: Sequence[Scope]) -> list[Any]:
     return [edge for answer in answers if answer.window is not None for edge in answer.window]
 
 
-def finish_windows(axes: Axes, warehouse: Reader, every: Any, window: tuple[Any, Any] | None) -> None:
+def finish_windows(axes: Axes, warehouse: Reader, every: Any, window: tuple[Any, Any] | None) -> list[Artist]:
     """Marks the newest window if it is open, names the x axis, and makes room for the legend.
 
-    The window is open if the newest tick of the data lies in it: it may still get rows.
+    The window is open if the newest tick of the data lies in it: it may still get rows. Returns the marks.
     """
+    marks: list[Artist] = []
     if window is not None and window[1] >= warehouse.span()[1]:
-        axes.axvspan(*window, color="gray", alpha=0.15, linewidth=0, label="open window")
+        marks = [axes.axvspan(*window, color="gray", alpha=0.15, linewidth=0, label="open window")]
     # At the left, because matplotlib writes the year at the right.
     axes.set_xlabel(_every_text(every, warehouse.tick), loc="left")
     bottom, highest = axes.get_ylim()
     axes.set_ylim(bottom, highest + LEGEND_SHARE * (highest - bottom))
+    return marks
 
 
 def scope_of_all(answers: Sequence[S]) -> S:
