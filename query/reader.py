@@ -31,9 +31,10 @@ from tidemark.query.asking.measure_questions import MeasureRequest, ask_measure,
 from tidemark.query.asking.session import Session
 from tidemark.query.groups.group_choice import GroupArguments
 from tidemark.query.quantiles.histograms import check_bins, histogram
-from tidemark.query.quantiles.questions import Question, cdf, check_phis, is_sequence, quantiles, ranks
+from tidemark.query.quantiles.questions import Question, cdf, check_phis, quantiles, ranks
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
 from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import EmptyWindow

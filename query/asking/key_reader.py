@@ -31,7 +31,7 @@ from tidemark.query.keys.frequencies import (
 )
 from tidemark.query.keys.persistent_keys import persistence, persistent, slot_scope
 from tidemark.query.keys.slots import Slots
-from tidemark.query.quantiles.questions import is_sequence
+from tidemark.warehouse.columns.scalars import is_sequence
 
 KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from typing import Any
 
 from tidemark.query.groups.group_bounds import Selection
 from tidemark.query.groups.group_slices import Group
-from tidemark.query.quantiles.questions import is_sequence
 from tidemark.warehouse.columns.keys import Key, Name
+from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
 

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.reading.windows import choose_window, shown_window, tick_range
+from tidemark.warehouse.columns.moments import first_us
+from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
     NO_TICK,
     Window,
-    epoch_us,
     from_epoch_us,
     parse_duration,
 )
@@ -148,7 +149,7 @@ def _edges(
         return None if width % tick_us == 0 or stop is None else (stop - width, stop)
     if not isinstance(between, (tuple, list)) or len(between) != 2:
         return None  # `choose_window` raises the error
-    start, stop = (None if edge is None else epoch_us(edge) for edge in between)
+    start, stop = (None if edge is None else first_us(plain(edge)) for edge in between)
     return start, stop
 
 

@@ -38,7 +38,7 @@ from tidemark.query.plots.window_plot import (
     scope_of_all,
     to_plottable,
 )
-from tidemark.query.quantiles.questions import is_sequence
+from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.errors import EmptyWindow, InputError
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -20,7 +19,9 @@ from typing import Any
 import numpy as np
 
 from tidemark.query.answers.measure_answers import Answers, Bin, Histogram
-from tidemark.query.quantiles.questions import Question, is_sequence, ranks_le
+from tidemark.query.quantiles.questions import Question, ranks_le
+from tidemark.warehouse.columns.given_values import Standing, standing
+from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 
@@ -50,9 +51,9 @@ def histogram(question: Question, bins: int | list[Any]) -> Histogram:
     if isinstance(bins, int):
         bins, blocks_read = _equal_edges(question, bins)
     measure = question.measure
-    _check_ascending(measure, bins)
+    places = _ascending(measure, bins)
     # One rank per edge: the rows below it, and for the last edge, which is inclusive, the rows up to it.
-    points = [*(_below(measure, edge) for edge in bins[:-1]), measure.floor(bins[-1])]
+    points = [*(place.below for place in places[:-1]), places[-1].at]
     lo, hi, rank_blocks_read = ranks_le(question, points)
     midpoint = (lo + hi) // 2
     counted = tuple(
@@ -107,24 +108,9 @@ def _decode_between(measure: Measure, exact: Fraction) -> Any:
     return int(exact) if exact.denominator == 1 else float(exact)
 
 
-def _below(measure: Measure, edge: Any) -> Any | None:
-    """The greatest storable value < edge; None if there is none. rank_lt(edge) = rank_le(_below(edge))."""
-    stored = measure.floor(edge)
-    if stored is None or not _is_stored_exactly(measure, edge, stored):
-        return stored
-    if measure.is_double:
-        return None if stored == -math.inf else math.nextafter(stored, -math.inf)
-    return None if stored == -(2**63) else int(stored) - 1
-
-
-def _is_stored_exactly(measure: Measure, edge: Any, stored: Any) -> bool:
-    """Whether the stored value equals the edge; times are truncated to what the measure can store."""
-    if not isinstance(edge, (int, float, Decimal, Fraction, np.integer, np.floating)):
-        return True
-    return bool(measure.decode(stored) == (edge.item() if isinstance(edge, np.generic) else edge))
-
-
-def _check_ascending(measure: Measure, edges: Sequence[Any]) -> None:
-    stored = [-math.inf if low is None else low for low in map(measure.floor, edges)]
-    if any(a > b for a, b in pairwise(stored)):
+def _ascending(measure: Measure, edges: Sequence[Any]) -> list[Standing]:
+    """How the edges stand between the stored numbers. InputError for edges that descend."""
+    exact = [measure.exact(edge) for edge in edges]
+    if any(a > b for a, b in pairwise(exact)):
         raise InputError(f"edges must ascend, got {list(edges)!r}.")
+    return [standing(measure.column_type, place) for place in exact]

@@ -137,15 +137,6 @@ def check_phis(phis: Iterable[Any]) -> list[Any]:
     return checked
 
 
-def is_sequence(argument: Any) -> bool:
-    """Whether the argument holds several values: it is iterable, but not text, bytes or a 0-d array."""
-    return (
-        isinstance(argument, Iterable)
-        and not isinstance(argument, (str, bytes, bytearray, memoryview))
-        and getattr(argument, "ndim", 1) > 0
-    )
-
-
 def quantiles(question: Question, phis: Sequence[Any]) -> list[Answer]:
     """One answer per quantile; `check_phis` has checked them."""
     counts = question.counts

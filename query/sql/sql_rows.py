@@ -27,12 +27,12 @@ from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnsw
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.groups.where_text import typed_groups, typed_key, typed_where
-from tidemark.query.quantiles.questions import is_sequence
 from tidemark.query.reader import Reader
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
 from tidemark.query.sql.sql_types import common_type, converter
 from tidemark.warehouse.columns.column_types import sql_name
 from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.text_values import parse_key
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import EmptyWindow, InputError

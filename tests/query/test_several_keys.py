@@ -373,7 +373,10 @@ def test_the_option_key_is_the_default(sound: SeveralKeys) -> None:
         (lambda wh: wh.frequency("ab", key=PAIR), "a key of origin, number is a tuple of 2 values"),
         (lambda wh: wh.frequency(["ab"], key=PAIR), "tuple of 2 values"),
         (lambda wh: wh.frequency([("a", 1), ("a",)], key=PAIR), "tuple of 2 values"),
-        (lambda wh: wh.frequency((1, "a"), key=PAIR), "1 cannot be a key: 'origin' is of type string"),
+        (
+            lambda wh: wh.frequency((1, "a"), key=PAIR),
+            "cannot compare 1 with 'origin', which is of type string",
+        ),
         (lambda wh: wh.frequency(("a", "1"), key=PAIR), "number"),
         (lambda wh: wh.frequency(("a", None), key=PAIR), "number"),
         (lambda wh: wh.frequency((None, 1), key=PAIR), "origin"),

@@ -296,7 +296,7 @@ WRONG = {
     "flights_quantile(0.5, mode => 'best')": "no mode 'best'",
     "flights_quantile(0.5, since => '2030-01-01')": "empty window: no rows of 'delay' from 2030-01-01",
     "flights_rank('many')": "cannot compare 'many' with 'delay'",
-    "flights_frequency(3)": "3 cannot be a key: 'origin' is of type string.",
+    "flights_frequency(3)": "cannot compare 3 with 'origin', which is of type string.",
     "flights_key_range('A', 'B', 'quick')": "'quick' is not a mode",
     "flights_persistent(7)": "alpha must lie in (0, 1], got 7",
     "flights_persistent(0.5, every => '1 day')": "persistent has no parameter 'every'",

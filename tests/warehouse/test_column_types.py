@@ -28,6 +28,7 @@ from tidemark.warehouse.columns.column_types import (
     sql_column_type,
     sql_name,
 )
+from tidemark.warehouse.columns.given_values import exact_value, standing
 from tidemark.warehouse.columns.keys import Key, encode_keys, name_at, names_of, same_names, stored_keys
 from tidemark.warehouse.columns.value_encoding import Measure, encode_values
 from tidemark.warehouse.errors import InputError
@@ -41,8 +42,8 @@ MICROSECOND = timedelta(microseconds=1)
 EDGES = [-3 * DAY, -MICROSECOND, timedelta(0), MICROSECOND, timedelta(hours=5, microseconds=7), 900 * DAY]
 
 
-def microseconds(value: Any) -> int | None:
-    return value // MICROSECOND if isinstance(value, timedelta) else None
+def microseconds(value: Any) -> Fraction | None:
+    return Fraction(value // MICROSECOND) if isinstance(value, timedelta) else None
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def interval(monkeypatch: pytest.MonkeyPatch) -> ColumnType:
         arrow=r"duration\[us\]",
         storage=Storage.BIGINT,
         decode=lambda stored: timedelta(microseconds=int(stored)),
-        from_value=microseconds,
+        exact_of=microseconds,
         limits=Limits(-1000 * 86_400_000_000, 1000 * 86_400_000_000, "a thousand days"),
         duckdb="INTERVAL",
         text_pattern="[0-9]+",
@@ -93,10 +94,9 @@ def test_points_of_a_new_type_have_a_floor() -> None:
     measure = Measure("m", INTERVAL)
     for value in EDGES:
         assert measure.floor(value) == value // MICROSECOND
-    assert measure.floor(2.5) == 2
-    assert measure.floor(Fraction(-1, 2)) == -1
-    with pytest.raises(InputError, match="cannot compare"):
-        measure.floor("noon")
+    for other in ("noon", 2, 2.5, Fraction(-1, 2)):
+        with pytest.raises(InputError, match="cannot compare"):
+            measure.floor(other)
     bin_edges = histograms._edges(measure, 0, 10, 4)
     assert bin_edges == [timedelta(microseconds=us) for us in (0, 2, 5, 7, 10)]
 
@@ -189,9 +189,10 @@ VALUES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", VALUES)
 def test_values_that_are_not_numbers_come_back_from_what_is_stored(name: str) -> None:
     kind = column_type(name)
-    assert kind.from_value is not None
-    assert [kind.decode(kind.from_value(value)) for value in VALUES[name]] == VALUES[name]
-    assert kind.from_value(object()) is None
+    assert kind.exact_of is not None
+    values = VALUES[name]
+    assert [kind.decode(standing(kind, exact_value(kind, "c", value)).at) for value in values] == values
+    assert kind.exact_of(object()) is None
 
 
 def test_no_other_module_has_a_list_of_the_types_that_measures_may_have() -> None:

@@ -229,7 +229,7 @@ def test_a_value_that_no_row_can_have_has_no_name(drawn: tuple[CompositeKey, lis
         ("ab", "tuple of 2 values"),
         (None, "tuple of 2 values"),
         ({"c0": "a", "c1": 1}, "tuple of 2 values"),
-        ((1, 1), "1 cannot be a key: 'c0' is of type string"),
+        ((1, 1), "cannot compare 1 with 'c0', which is of type string"),
         (("a", "1"), "c1"),
         (("a", None), "c1"),
         ((None, 1), "c0"),

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
     NO_TICK,
     Window,
-    epoch_us,
     from_epoch_us,
     parse_duration,
     parse_grace,
@@ -97,20 +97,20 @@ def test_a_duration_is_positive_and_at_most_285_years(width: Any) -> None:
 @given(st.datetimes())
 def test_times_go_to_microseconds_and_back_exactly(moment: datetime) -> None:
     """Naive means UTC, whatever zone the machine is in; a zone is honoured."""
-    us = epoch_us(moment)
+    us = first_us(moment)
     assert from_epoch_us(us) == moment.replace(tzinfo=UTC)
     assert us == (moment.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-    assert epoch_us(moment.isoformat()) == us
-    assert epoch_us(moment.date()) == us // 86_400_000_000 * 86_400_000_000
+    assert first_us(moment.isoformat()) == us
+    assert first_us(moment.date()) == us // 86_400_000_000 * 86_400_000_000
     if timedelta(1) < moment - datetime.min < datetime.max - datetime.min - timedelta(1):  # noqa: DTZ901
         zone = timezone(timedelta(hours=-7))
-        assert epoch_us(moment.replace(tzinfo=UTC).astimezone(zone)) == us
+        assert first_us(moment.replace(tzinfo=UTC).astimezone(zone)) == us
 
 
 @pytest.mark.parametrize("bad", ["yesterday", "", "2001-13-01", 5, None, 1.5])
 def test_anything_else_is_no_time(bad: Any) -> None:
     with pytest.raises(InputError, match="not a time"):
-        epoch_us(bad)
+        first_us(bad)
 
 
 @given(
@@ -124,10 +124,10 @@ def test_a_window_takes_each_tick_that_it_touches_and_no_other(
 ) -> None:
     end = start + length
     window = window_between(start, end, tick_us)
-    inside = epoch_us(start) + data.draw(st.integers(0, epoch_us(end) - epoch_us(start) - 1))
+    inside = first_us(start) + data.draw(st.integers(0, first_us(end) - first_us(start) - 1))
     assert window.holds(np.array([inside // tick_us]))[0]
-    assert window.start * tick_us <= epoch_us(start) < (window.start + 1) * tick_us
-    assert (window.stop - 1) * tick_us < epoch_us(end) <= window.stop * tick_us
+    assert window.start * tick_us <= first_us(start) < (window.start + 1) * tick_us
+    assert (window.stop - 1) * tick_us < first_us(end) <= window.stop * tick_us
 
 
 def test_a_window_before_1970_is_cut_downwards() -> None:

@@ -13,7 +13,7 @@ A type is stored as DOUBLE, as BIGINT, or as text. Other modules look a type up 
 no decimals: `decimal_type` makes their `ColumnType` from precision and scale.
 
 To add a type: add its `ColumnType` to `_ALL` below. `encode` and `decode` must keep the order of the values.
-Give `from_value` if the values in Python are not plain numbers, and `limits` if not every stored number is a
+Give `exact_of` if the values in Python are not plain numbers, and `limits` if not every stored number is a
 value. No other file changes, with two exceptions outside of the table: a type that the Delta libraries do not
 know cannot be stored in `events`, and stream/strict_text.py decides what Spark's readers accept as text.
 """
@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -34,7 +35,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import zero_for_null
-from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, epoch_us, from_epoch_us
+from tidemark.warehouse.columns.moments import exact_us
+from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, from_epoch_us
 from tidemark.warehouse.errors import InputError
 
 MEASURE_DIGITS = 18  # of a decimal that fits into a BIGINT
@@ -93,7 +95,7 @@ class ColumnType:
     is_measure    whether a measure may have the type
     encode        an Arrow array of the type -> its stored numbers, undefined where NULL; unused for text
     decode        a stored number, or a text as bytes -> the value in Python
-    from_value    a value in Python -> the greatest stored number that is not above it, or the text as bytes;
+    exact_of      a value in Python -> its number in units of the stored ones, exactly, or the text as bytes;
                   None for a value of another type. Left out if the values are plain numbers
     limits        the stored numbers that are accepted; None accepts all
     unit_us       for an event time, the microseconds of one stored unit
@@ -113,7 +115,7 @@ class ColumnType:
     is_measure: bool = True
     encode: Callable[[pa.Array], NDArray[Any]] = encode_integers
     decode: Callable[[Any], Any] = int
-    from_value: Callable[[Any], int | bytes | None] | None = None
+    exact_of: Callable[[Any], Fraction | bytes | None] | None = None
     limits: Limits | None = None
     unit_us: int | None = None
     digits: int = 0
@@ -147,7 +149,7 @@ class ColumnType:
     @property
     def is_number(self) -> bool:
         """Whether its values in Python are plain numbers: int, float or Decimal."""
-        return self.from_value is None
+        return self.exact_of is None
 
 
 def _encode_doubles(array: pa.Array) -> NDArray[np.float64]:
@@ -184,16 +186,16 @@ def _timestamp_of(us: Any) -> datetime:
     return from_epoch_us(int(us))
 
 
-def _day_of(value: Any) -> int | None:
-    return epoch_us(value) // DAY_US if isinstance(value, str | date) else None
+def _days_of(value: Any) -> Fraction | None:
+    return exact_us(value) / DAY_US if isinstance(value, str | date) else None
 
 
-def _us_of(value: Any) -> int | None:
-    return epoch_us(value) if isinstance(value, str | date) else None
+def _us_of(value: Any) -> Fraction | None:
+    return exact_us(value) if isinstance(value, str | date) else None
 
 
-def _bit_of(value: Any) -> int | None:
-    return int(value) if isinstance(value, bool | np.bool_) else None
+def _bit_of(value: Any) -> Fraction | None:
+    return Fraction(int(value)) if isinstance(value, bool) else None
 
 
 def _utf8_of(value: Any) -> bytes | None:
@@ -242,7 +244,7 @@ def _floating(name: str, wider: tuple[str, ...]) -> ColumnType:
 _ALL = (
     ColumnType(
         name="boolean", sql="boolean", arrow="bool", storage=Storage.BIGINT, is_measure=False,
-        encode=_encode_booleans, decode=bool, from_value=_bit_of, text_pattern="(?i:true|false)",
+        encode=_encode_booleans, decode=bool, exact_of=_bit_of, text_pattern="(?i:true|false)",
     ),
     _integer("byte", "tinyint", "int8", 3, ("short", "integer", "long")),
     _integer("short", "smallint", "int16|uint8", 5, ("integer", "long")),
@@ -252,20 +254,20 @@ _ALL = (
     _floating("double", ()),
     ColumnType(
         name="string", sql="string", arrow="string|large_string|string_view", storage=Storage.STRING,
-        is_measure=False, decode=_text_of, from_value=_utf8_of, convert=_to_text, duckdb="VARCHAR",
+        is_measure=False, decode=_text_of, exact_of=_utf8_of, convert=_to_text, duckdb="VARCHAR",
     ),
     ColumnType(
         name="binary", sql="binary", arrow=r"binary|large_binary|binary_view|fixed_size_binary\[\d+\]",
-        storage=Storage.BINARY, is_measure=False, decode=_unchanged, from_value=_bytes_of, duckdb="BLOB",
+        storage=Storage.BINARY, is_measure=False, decode=_unchanged, exact_of=_bytes_of, duckdb="BLOB",
     ),
     ColumnType(
         name="date", sql="date", arrow=r"date32\[day\]|date64\[ms\]", storage=Storage.BIGINT,
-        encode=_encode_dates, decode=_date_of, from_value=_day_of, unit_us=DAY_US,
+        encode=_encode_dates, decode=_date_of, exact_of=_days_of, unit_us=DAY_US,
         limits=Limits(FIRST_US // DAY_US, LAST_US // DAY_US, _YEARS), text_pattern=_DATE_PATTERN,
     ),
     ColumnType(
         name="timestamp", sql="timestamp", arrow=r"timestamp\[\w+, tz=.+\]", storage=Storage.BIGINT,
-        encode=_encode_timestamps, decode=_timestamp_of, from_value=_us_of, unit_us=1,
+        encode=_encode_timestamps, decode=_timestamp_of, exact_of=_us_of, unit_us=1,
         limits=Limits(FIRST_US, LAST_US, _YEARS), convert=_to_timestamp, duckdb="TIMESTAMPTZ",
         text_pattern=_TIMESTAMP_PATTERN,
     ),

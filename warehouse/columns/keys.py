@@ -14,8 +14,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
@@ -32,12 +30,11 @@ from tidemark.warehouse.columns.column_types import (
     find_column_type,
     key_type_names,
 )
+from tidemark.warehouse.columns.given_values import LEAST, Standing, exact_value, standing
 from tidemark.warehouse.columns.value_encoding import (
-    Measure,
     as_numpy,
     as_numpy_bools,
     encode_column,
-    is_nan,
     single_array,
 )
 from tidemark.warehouse.errors import InputError
@@ -124,53 +121,36 @@ class Key:
 
         InputError for a value of another type: text for a number, a number for text.
         """
-        kind = self.column_type
-        if not kind.is_measure and kind.from_value is not None:
-            name = kind.from_value(value)
-            if name is None:
-                raise InputError(f"{value!r} cannot be a key: {self.name!r} is of type {self.type}.")
-            return name
-        if isinstance(value, (float, Decimal, np.floating)) and is_nan(value):
-            return int(_ordinals(np.array([np.nan]))[0]) if self.is_double else None
-        below = self._number.floor(value)
-        if below is None or not self._is_same(kind.decode(below), value):
-            return None
-        return int(_ordinals(np.array([below + 0.0]))[0]) if self.is_double else int(below)
+        found = self.standing(value)
+        return self._name_at(found) if found.equal else None
 
     def bound_of(self, value: Any) -> Name:
         """The least name that is not less than the value: the inclusive start of a range of keys.
 
         It may lie outside 64 bits, before or after all names. InputError as in `name_of`.
         """
-        exact = self.name_of(value)
-        if exact is not None:
-            return exact
-        if isinstance(value, (float, Decimal, np.floating)) and is_nan(value):  # after all numbers
-            return 2**63
-        below = self._number.floor(value)
-        if below is None:
-            return -(2**63)
-        return (int(_ordinals(np.array([below + 0.0]))[0]) if self.is_double else int(below)) + 1
+        found = self.standing(value)
+        if found.at is None:
+            return LEAST
+        name = self._name_at(found)
+        return name if found.equal or isinstance(name, bytes) else name + 1
 
     def value_of(self, name: Name) -> Any:
         """The value of a name, in the column's own type."""
         stored = _doubles(np.array([name]))[0] if self.is_double else name
         return self.column_type.decode(stored)
 
-    @property
-    def _number(self) -> Measure:
-        """The key as a measure; InputError for booleans and text."""
-        return Measure(self.name, self.type)
+    def standing(self, value: Any) -> Standing:
+        """How a value stands between the stored keys: given_values.py, which says the errors."""
+        kind = self.column_type
+        return standing(kind, exact_value(kind, self.name, value))
 
-    def _is_same(self, floor: Any, value: Any) -> bool:
-        """Whether the value equals its floor, the greatest storable number that is not above it."""
-        if not self.column_type.is_number:
-            return True  # a time or its text stands for the stored unit that holds it, a day for example
-        if isinstance(value, np.generic):
-            value = value.item()
-        if isinstance(value, (float, Decimal)) and value in (float("inf"), float("-inf")):
-            return bool(floor == value)
-        return floor not in (float("inf"), float("-inf")) and Fraction(floor) == Fraction(value)
+    def _name_at(self, found: Standing) -> Name:
+        """The name of the stored value at which a given one stands."""
+        if isinstance(found.at, float):
+            return int(_ordinals(np.array([found.at]))[0])
+        name: Name = found.at
+        return name
 
 
 @dataclass(frozen=True, slots=True, eq=False)

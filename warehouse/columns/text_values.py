@@ -19,6 +19,8 @@ from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 
+_DIGITS = 40  # of a whole number that some type holds; 1e999999999 has a billion
+
 BOOLEANS = {
     **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
     **dict.fromkeys(("false", "f", "no", "n", "0"), False),
@@ -60,7 +62,8 @@ def parse_number(column: Measure | Key, text: str) -> Any:
         if column.is_double:
             return float(text)
         exact = Decimal(text)
-        return int(exact) if exact.is_finite() and exact == int(exact) else exact
+        whole = exact.is_finite() and exact.adjusted() < _DIGITS and exact == int(exact)
+        return int(exact) if whole else exact
     except (ValueError, InvalidOperation):
         raise InputError(
             f"not a number: {text!r}. {column.name!r} is of type {column.type}: give numbers such as 60."

@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.moments import EPOCH, MICROSECOND, first_us
+from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.errors import InputError
 
 NO_TICK = -(2**63)
 DAY_US = 86_400_000_000
 _LAST = 2**63 - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z, the first time that is accepted
 LAST_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z, the last one
-_MICROSECOND = timedelta(microseconds=1)
 LONGEST_US = 2**53  # the longest duration in microseconds: 285 years
 
 _UNITS = {
@@ -64,6 +64,7 @@ def parse_duration(text: str | timedelta) -> int:
 
 def parse_grace(text: str | int | timedelta) -> int:
     """Microseconds of a grace period: a duration as above, or zero (``"0"``, ``"0 s"``, ``"0 days"``)."""
+    text = plain(text)
     width = 0 if text in ("0", 0) else width_us(text)
     if not 0 <= width <= LONGEST_US:
         raise InputError(f"a grace period must be from 0 to 285 years, got {text!r}.")
@@ -72,8 +73,9 @@ def parse_grace(text: str | int | timedelta) -> int:
 
 def width_us(text: Any) -> int:
     """Microseconds of a duration of any length; InputError for text that does not parse."""
+    text = plain(text)
     if isinstance(text, timedelta):
-        return text // _MICROSECOND
+        return text // MICROSECOND
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text.lower()) if isinstance(text, str) else None
     # First the word as it is: 'ms' is not the plural of 'm'.
     unit = _UNITS.get(match[2], _UNITS.get(match[2].removesuffix("s"))) if match else None
@@ -85,30 +87,9 @@ def width_us(text: Any) -> int:
     return int(match[1]) * unit
 
 
-def epoch_us(moment: datetime | date | str) -> int:
-    """Microseconds since 1970 in UTC of a datetime, a date (its midnight) or ISO text; naive times are UTC.
-
-    InputError for any other value.
-    """
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment.strip())
-        except ValueError:
-            raise InputError(
-                f"not a time: {moment!r}. Expected ISO 8601, such as '2001-03-31 22:27'."
-            ) from None
-    if isinstance(moment, date) and not isinstance(moment, datetime):
-        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
-    if not isinstance(moment, datetime):
-        raise InputError(f"not a time: {moment!r}. Expected a datetime, a date or ISO text.")
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MICROSECOND
-
-
 def from_epoch_us(us: int) -> datetime:
     """The UTC datetime of microseconds since 1970; outside the years 1 to 9999 the nearest one inside."""
-    return _EPOCH + min(max(us, FIRST_US), LAST_US) * _MICROSECOND
+    return EPOCH + min(max(us, FIRST_US), LAST_US) * MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +131,18 @@ def window_between(start: Any, end: Any, tick_us: int | None) -> Window:
     A tick that contains `start` or `end` belongs to the window as a whole: with ticks of an hour the window
     from 9:30 to 11:15 is that from 9:00 to 12:00.
     """
+    start, end = plain(start), plain(end)
     if tick_us is None:
         for edge in (start, end):
-            if edge is not None and (isinstance(edge, bool) or not isinstance(edge, (int, np.integer))):
+            if edge is not None and (isinstance(edge, bool) or not isinstance(edge, int)):
                 raise InputError(
                     f"this warehouse has no time column: a window's edge is a step number, got {edge!r}."
                 )
-        first = NO_TICK + 1 if start is None else int(start)
-        stop = _LAST if end is None else int(end)
+        first = NO_TICK + 1 if start is None else start
+        stop = _LAST if end is None else end
     else:
-        first = NO_TICK + 1 if start is None else epoch_us(start) // tick_us
-        stop = _LAST if end is None else -(-epoch_us(end) // tick_us)
+        first = NO_TICK + 1 if start is None else first_us(start) // tick_us
+        stop = _LAST if end is None else -(-first_us(end) // tick_us)
     if stop <= first:
         raise InputError(
             f"the window is empty by itself: between {start!r} and {end!r} (the end is exclusive)."
@@ -174,10 +156,11 @@ def window_last(span: Any, newest: int, tick_us: int | None) -> Window:
     `span` is a duration, which is rounded up to whole ticks; or a number of steps if the warehouse has no
     time column (`tick_us` is None).
     """
+    span = plain(span)
     if tick_us is None:
-        if isinstance(span, bool) or not isinstance(span, (int, np.integer)) or span < 1:
+        if isinstance(span, bool) or not isinstance(span, int) or span < 1:
             raise InputError(f"this warehouse has no time column: last= is a number of steps, got {span!r}.")
-        ticks = int(span)
+        ticks = span
     else:
         ticks = -(-parse_duration(span) // tick_us)
     return Window(newest + 1 - ticks, newest + 1)

@@ -11,9 +11,7 @@ stored. -0.0 is stored as 0.0.
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -28,9 +26,8 @@ from tidemark.warehouse.columns.column_types import (
     find_column_type,
     measure_type_names,
 )
+from tidemark.warehouse.columns.given_values import Standing, exact_value, standing
 from tidemark.warehouse.errors import InputError
-
-_MAX = 2**63 - 1  # the greatest BIGINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,49 +90,23 @@ class Measure:
     def floor(self, point: Any) -> float | int | None:
         """The greatest storable number <= `point`; None if `point` lies below all of them.
 
-        For any data of this measure ``rank_le(point) == rank_le(floor(point))``. `point` is a number, or
-        for a date or timestamp also a date, a datetime or ISO text. InputError for any other value and NaN.
+        For any data of this measure ``rank_le(point) == rank_le(floor(point))``. InputError as `standing`.
         """
-        exact = self._exact(point)
-        if isinstance(exact, float):  # an infinity
-            if self.is_double:
-                return exact
-            return _MAX if exact > 0 else None
-        if self.is_double:
-            return _floor_double(exact)
-        unscaled = math.floor(exact * Fraction(10) ** self.column_type.scale)
-        return None if unscaled < -(2**63) else min(unscaled, _MAX)
+        floor: float | int | None = self.standing(point).at
+        return floor
 
-    def _exact(self, point: Any) -> Fraction | float:
-        """The point as an exact number; an infinity as a float."""
-        if isinstance(point, (np.integer, np.floating)):
-            point = point.item()
-        from_value = self.column_type.from_value
-        stored = None if from_value is None else from_value(point)
-        if isinstance(stored, int):
-            return Fraction(stored)
-        if isinstance(point, bool) or not isinstance(point, (int, float, Decimal, Fraction)):
-            raise InputError(f"cannot compare {point!r} with {self.name!r}, which is of type {self.type}.")
-        if isinstance(point, (float, Decimal)) and is_nan(point):
+    def standing(self, point: Any) -> Standing:
+        """How a point stands between the stored numbers: given_values.py. InputError for NaN, too."""
+        return standing(self.column_type, self.exact(point))
+
+    def exact(self, point: Any) -> Fraction | float:
+        """The point in units of the stored numbers; points order as these do. InputError as `standing`."""
+        found = exact_value(self.column_type, self.name, point)
+        if isinstance(found, bytes) or (isinstance(found, float) and math.isnan(found)):
             raise InputError(
                 f"NaN has no rank. Ask for a number, or for the NaN count (measure {self.name!r})."
             )
-        return float(point) if point in (math.inf, -math.inf) else Fraction(point)
-
-
-def is_nan(number: float | Decimal | np.floating[Any]) -> bool:
-    """Whether a number is NaN; Python refuses to compare a signaling NaN of decimals."""
-    return number.is_nan() if isinstance(number, Decimal) else math.isnan(number)
-
-
-def _floor_double(exact: Fraction) -> float:
-    try:
-        near = float(exact)
-    except OverflowError:
-        near = math.inf if exact > 0 else -math.inf  # copysign would overflow too
-    if math.isinf(near):
-        return sys.float_info.max if near > 0 else -math.inf
-    return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
