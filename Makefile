@@ -48,8 +48,9 @@ types: $(READY) ## check the types of the packages, the tests and the benches
 	@for name in __init__.py py.typed; do ln -sf ../../../tidemark/$$name build/types/tidemark/$$name; done
 	@.venv/bin/mypy
 
-docs: $(READY) ## build the documentation into build/docs, from nothing but this folder
-	@.venv/bin/python -m sphinx -q -W --keep-going -E -d build/doctrees docs build/docs
+docs: $(READY) ## build what changed of the documentation into build/docs, from nothing but this folder
+	@# A page with a warning would be taken for a finished one the next time.
+	@.venv/bin/python -m sphinx -q -W --keep-going -d build/doctrees docs build/docs || { rm -rf build/doctrees; exit 1; }
 	@echo "build/docs/index.html"
 
 notebooks: $(READY) ## execute the notebooks of the documentation anew

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import signal
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-from pyspark.sql import SparkSession
 
 from tests import java
-from tidemark.jobs.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 java.set_options()
+
+# Started in the background by a shell (`make test &`), a process ignores Ctrl-C, and so do its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+TEST_SECONDS = 1_000  # an end for a test that waits for what does not come, before that of faulthandler
 
 # The same examples in every run: a red build is red again at home, and a green one does not turn red by luck.
 # `--hypothesis-profile=explore` draws new ones. A first call may start Spark or warm a cache, so a deadline
@@ -56,9 +65,45 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Fails a test that takes `TEST_SECONDS`, with the traceback of where it waits."""
+
+    def fail(*_: object) -> None:
+        pytest.fail(f"{item.nodeid} did not end within {TEST_SECONDS} s")
+
+    previous = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(TEST_SECONDS)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says what the tests of each folder cost: their number, their seconds, and the three slowest files."""
+    files: dict[str, Counter[str]] = defaultdict(Counter)
+    tests: Counter[str] = Counter()
+    for report in (one for reports in terminalreporter.stats.values() for one in reports):
+        if isinstance(report, pytest.TestReport):
+            path = Path(report.nodeid.split("::")[0]).relative_to("tests")
+            folder = path.parent.as_posix()
+            files[folder][path.name] += report.duration
+            tests[folder] += report.when == "call"
+    if not files:
+        return
+    terminalreporter.section("seconds by folder, tests, and the slowest files")
+    for folder in sorted(files, key=lambda name: -files[name].total()):
+        slowest = ", ".join(f"{name} {seconds:.0f}" for name, seconds in files[folder].most_common(3))
+        terminalreporter.write_line(f"{files[folder].total():7.0f} s {tests[folder]:6}  {folder}: {slowest}")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores and one session for all tests: to start Spark takes longer than most of them."""
+    from tidemark.jobs.spark.session import spark_session  # noqa: PLC0415  only tests that ask load Spark
+
     session = spark_session(
         "tidemark-tests",
         **{

@@ -18,12 +18,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pyspark
-from pyspark import SparkContext
-
-from tidemark import query, stream, warehouse
-from tidemark.jobs.spark.session import spark_session
-
 ROOT = Path(__file__).resolve().parents[1]
 HOME = ROOT / "build" / "java"
 CONF = HOME / "conf"
@@ -69,6 +63,8 @@ def java_home() -> str:
 
 def write_archive() -> None:
     """Writes build/java anew: the settings of Spark, a java that uses the archive, and the archive."""
+    import pyspark  # noqa: PLC0415  each test imports this module, few need Spark
+
     shutil.rmtree(HOME, ignore_errors=True)
     CONF.mkdir(parents=True)
     settings = Path(pyspark.__file__).resolve().parent / "conf"
@@ -89,6 +85,11 @@ def write_archive() -> None:
 
 def _load_classes() -> None:
     """Does what most tests do in Spark, then ends Java, which writes the archive."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    from tidemark import query, stream, warehouse  # noqa: PLC0415
+    from tidemark.jobs.spark.session import spark_session  # noqa: PLC0415
+
     spark = spark_session("archive", **{"spark.master": "local[2]"})
     with tempfile.TemporaryDirectory() as folder:
         uri = f"{folder}/w"

@@ -20,6 +20,7 @@ PAGE, MARK = "command_line", "<!-- commands -->"
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
     app.connect("source-read", _fill)
+    app.connect("env-get-outdated", lambda *_: [PAGE])  # Sphinx does not see that it depends on modules
     return {"parallel_read_safe": True}
 
 
