@@ -79,11 +79,12 @@ def _run(  # noqa: PLR0911  one return for each part
             (asked.rows, asked.distributions) if part == "query" else (10 * asked.rows, ["lognormal"])
         )
         sizes = (
-            latency.Sizes(30_000, 3, 2, 10, ("lognormal",), peers=part == "query")
+            latency.Sizes(30_000, 3, 2, 10, ("lognormal",), peers=part == "query", starts=1)
             if quick
             else latency.Sizes(rows, 25, 10, 200, tuple(names), peers=part == "query")
         )
-        return latency.run(spark, work, asked.out, sizes, part, asked.kept)
+        kept = work / "filled" if quick else asked.kept  # billion is then asked about the rows of query
+        return latency.run(spark, work, asked.out, sizes, part, kept)
     if part == "load":
         rows = 20_000 if quick else asked.rows // 10
         growth = (1, 2) if quick else (10, 40, 100)

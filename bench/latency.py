@@ -44,6 +44,7 @@ class Sizes:
     """How much is made and asked. `live_batches` hold a hundredth of the rows together.
 
     peers: whether DuckDB and Spark are asked, too. DuckDB needs memory for all rows.
+    starts: how many fresh processes are timed.
     """
 
     rows: int
@@ -52,6 +53,7 @@ class Sizes:
     questions: int
     distributions: tuple[str, ...]
     peers: bool = True
+    starts: int = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,7 @@ def _measure(
     section.add(f"{name}: 100 phis at once, median", median["100 phis"], "ms")
     for days in WINDOWS:
         _ask_window(section, name, readers[1], days, _window_oracle(big, days))
-    fresh = _time_fresh(section, name, big.uri)
+    fresh = _time_fresh(section, name, big.uri, sizes.starts)
     _weigh_reader(section, name, big.uri)
     peers = _time_peers(spark, section, name, big, median["accurate"]) if sizes.peers else {}
     return {**median, **peers, "accurate p90": p90, "fresh process": fresh}
@@ -277,12 +279,12 @@ def _ask_window(section: Section, name: str, wh: Any, days: int, oracle: Oracle)
     section.add(f"{name}: last {days} days, blocks read in all", statistics.mean(blocks), "")
 
 
-def _time_fresh(section: Section, name: str, uri: str) -> float:
+def _time_fresh(section: Section, name: str, uri: str, starts: int) -> float:
     """Milliseconds of a process that imports, opens, answers and ends."""
     command = [sys.executable, "-c", FRESH, uri]
     start = partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL)
-    median = statistics.median(timed(start)[0] for _ in range(7))
-    section.add(f"{name}: a fresh process imports, opens and answers, median of 7", median, "s", 1.5)
+    median = statistics.median(timed(start)[0] for _ in range(starts))
+    section.add(f"{name}: a fresh process imports, opens and answers, median of {starts}", median, "s", 1.5)
     return median * MS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -83,7 +84,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says what the tests of each folder cost: their number, their seconds, and the three slowest files."""
-    files: dict[str, Counter[str]] = defaultdict(Counter)
+    files: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     tests: Counter[str] = Counter()
     for report in (one for reports in terminalreporter.stats.values() for one in reports):
         if isinstance(report, pytest.TestReport):
@@ -94,9 +95,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not files:
         return
     terminalreporter.section("seconds by folder, tests, and the slowest files")
-    for folder in sorted(files, key=lambda name: -files[name].total()):
-        slowest = ", ".join(f"{name} {seconds:.0f}" for name, seconds in files[folder].most_common(3))
-        terminalreporter.write_line(f"{files[folder].total():7.0f} s {tests[folder]:6}  {folder}: {slowest}")
+    for folder, spent in sorted(files.items(), key=lambda item: -sum(item[1].values())):
+        slowest = heapq.nlargest(3, spent.items(), key=lambda item: item[1])
+        names = ", ".join(f"{name} {seconds:.0f}" for name, seconds in slowest)
+        terminalreporter.write_line(f"{sum(spent.values()):7.0f} s {tests[folder]:6}  {folder}: {names}")
 
 
 @pytest.fixture(scope="session")
