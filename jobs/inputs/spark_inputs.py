@@ -29,6 +29,7 @@ _FORMAT_OF_EXTENSION = {
     "jsonl": "json",
     "ndjson": "json",
 }
+_TIMES = ("date", "timestamp", "timestamp_ntz")
 _UNREADABLE = re.compile(
     r"MALFORMED_RECORD|FAILED_READ_FILE|CANNOT_READ_FILE|UNABLE_TO_INFER_SCHEMA|PATH_NOT_FOUND|CANNOT_PARSE"
     r"|is not a Parquet file|BadRecordException|DELTA_MISSING|not a Delta table|BAD_RECORD|CAST_INVALID_INPUT"
@@ -105,11 +106,9 @@ class SparkInputs:
         types = dict(rows.dtypes)
         outside = {}
         for name in dict.fromkeys(names):
-            column, is_date = F.col(quoted(name)), types.get(name) == "date"
-            if is_date or types.get(name, "").startswith("timestamp"):
-                time = F.unix_date(column) if is_date else F.unix_micros(column.cast("timestamp"))
-                unit = DAY_US if is_date else 1
-                outside[name] = F.count_if((time < FIRST_US // unit) | (time > LAST_US // unit))
+            if types.get(name) in _TIMES:
+                time = _micros(rows, name)
+                outside[name] = F.count_if((time < FIRST_US) | (time > LAST_US))
         if outside:
             counts = [count.alias(f"c{i}") for i, count in enumerate(outside.values())]
             check_in_range(dict(zip(outside, rows.agg(*counts).collect()[0], strict=True)))
@@ -118,24 +117,39 @@ class SparkInputs:
         """See `Inputs.times`."""
         from pyspark.sql import functions as F
 
-        micros = _micros(name)
+        micros = _micros(rows, name)
         nulls = F.coalesce(F.sum(F.when(micros.isNull(), 1).otherwise(0)), F.lit(0))
         return Times(*rows.select(F.min(micros), F.max(micros), nulls).collect()[0])
 
     def between(self, rows: DataFrame, name: str, start: int, stop: int) -> DataFrame:
         """See `Inputs.between`."""
-        micros = _micros(name)
+        micros = _micros(rows, name)
         return rows.where((micros >= start) & (micros < stop))
 
     def without(self, rows: DataFrame, name: str) -> DataFrame:
         """See `Inputs.without`."""
-        return rows.where(_micros(name).isNull())
+        return rows.where(_micros(rows, name).isNull())
 
 
-def _micros(name: str) -> Column:
+def _micros(rows: DataFrame, name: str) -> Column:
+    """A column of times or dates in microseconds since 1970, as `local_inputs` computes it.
+
+    Dates and times without a zone are those of UTC; a cast to a timestamp would take the session's zone.
+    Dates outside the years 1 to 9999 are clipped to a day outside.
+    """
     from pyspark.sql import functions as F
 
-    return F.unix_micros(F.col(quoted(name)).cast("timestamp"))
+    column = F.col(quoted(name))
+    kind = rows.select(column).dtypes[0][1]
+    if kind not in ("date", "timestamp_ntz"):
+        return F.unix_micros(column.cast("timestamp"))
+    days, farthest = F.unix_date(column.cast("date")), F.lit(LAST_US // DAY_US + 1)
+    clipped = F.when(days.isNotNull(), F.least(F.greatest(days, -farthest), farthest))  # both skip NULL
+    midnight = clipped * F.lit(DAY_US)
+    if kind == "date":
+        return midnight
+    seconds = (F.hour(column) * 60 + F.minute(column)) * 60 + F.extract(F.lit("SECOND"), column)
+    return midnight + (seconds * 10**6).cast("long")
 
 
 def check_in_range(counts: Mapping[str, int]) -> None:
