@@ -28,7 +28,7 @@ from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.companion_questions import ask_companion
 from tidemark.query.asking.key_reader import KeyReader
 from tidemark.query.asking.measure_questions import MeasureRequest, ask_measure, newest_view
-from tidemark.query.asking.session import Session
+from tidemark.query.asking.session import Session, understood
 from tidemark.query.groups.group_choice import GroupArguments
 from tidemark.query.quantiles.histograms import check_bins, histogram
 from tidemark.query.quantiles.questions import Question, cdf, check_phis, quantiles, ranks
@@ -112,7 +112,7 @@ class Reader(KeyReader):
     @property
     def options(self) -> Options:
         """The options that the warehouse was created with, and its columns."""
-        return self._session.options
+        return self._session.newest_options()
 
     @property
     def identity(self) -> str:
@@ -122,7 +122,7 @@ class Reader(KeyReader):
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The measures; the first one is the default of every question."""
-        return tuple(self._session.options.measures)
+        return tuple(self.options.measures)
 
     @property
     def key(self) -> Key | None:
@@ -132,7 +132,7 @@ class Reader(KeyReader):
     @property
     def keys(self) -> tuple[Key, ...]:
         """All keys; groups are keys, too. Empty until the warehouse has columns."""
-        return self._session.options.keys
+        return self.options.keys
 
     @property
     def eps(self) -> float:
@@ -145,6 +145,7 @@ class Reader(KeyReader):
         tick_us = self._session.options.tick_us
         return None if tick_us is None else timedelta(microseconds=tick_us)
 
+    @understood
     def span(self, measure: str | None = None, *, last: Any = None, between: Any = None) -> tuple[Any, Any]:
         """The ticks of the window that may have rows, as (start, end), the end exclusive.
 
@@ -178,6 +179,7 @@ class Reader(KeyReader):
         """The batches, steps and runs as of now, with methods to read their rows."""
         return self._session.newest(lambda snapshot: snapshot.contents())
 
+    @understood
     def companion(self, name: str, *, last: Any = None, between: Any = None) -> CompanionAnswer:
         """The summary of a companion, over history and the live side.
 
@@ -393,5 +395,6 @@ class Reader(KeyReader):
             )
         return answer
 
+    @understood
     def _ask(self, request: MeasureRequest, answer: Callable[[Question], list[M]]) -> Asked[M]:
         return ask_measure(self._session, request, answer)

@@ -79,9 +79,11 @@ class Warehouse(Reader):
 
         checked_query(statement)
         # One connection per thread, because a connection takes one call at a time. A cursor would not do: a
-        # relation keeps its connection alive, and that must be the one with the functions.
-        if not hasattr(self._duck, "connection"):
-            self._duck.connection = connected(self)
+        # relation keeps its connection alive, and that must be the one with the functions. These have types
+        # that depend on the options.
+        options = self.options
+        if getattr(self._duck, "options", None) != options:
+            self._duck.connection, self._duck.options = connected(self), options
         connection: DuckDBPyConnection = self._duck.connection
         return connection.sql(statement, params=params)
 

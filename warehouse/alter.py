@@ -58,7 +58,7 @@ def alter(
 
     Returns what was done, as a load reports it: the outcome is 'loaded', or 'known' if the key was there and
     its history was whole. Calling it again after a crash continues. Live batches that were streamed before
-    have no summaries of a new key: approximate questions about the key are answered when they are loaded.
+    have no summaries of a new key: until they are loaded, each reader reads their rows once.
 
     Raises InputError for a column that is missing or cannot be a key, and if nothing was given; then nothing
     was changed. The cost is that of sorting all rows once per key, and once per group and measure.

@@ -17,7 +17,7 @@ from tidemark.query.asking.key_questions import (
     ask_overlap,
     ask_slots,
 )
-from tidemark.query.asking.session import Session
+from tidemark.query.asking.session import Session, understood
 from tidemark.query.keys.distinct_keys import distinct, new_keys, overlap
 from tidemark.query.keys.frequencies import (
     KeyQuestion,
@@ -58,6 +58,7 @@ class KeyReader:
     def frequency(
         self, value: Any, *, every: Any, **options: Unpack[KeyOptions]
     ) -> Answers[FrequencyAnswer]: ...
+    @understood
     def frequency(
         self,
         value: Any,
@@ -211,6 +212,7 @@ class KeyReader:
         lists = self._ask_key(lambda question: [distinct(question)], key, last, between, mode, every)
         return Asked(lists, windows=every is not None).answers(DistinctAnswer, one=True)
 
+    @understood
     def overlap(self, a: Any, b: Any, *, key: Any = None, mode: KeyMode = "approximate") -> OverlapAnswer:
         """How many distinct keys two windows share, and how many only one of them has.
 
@@ -226,6 +228,7 @@ class KeyReader:
     def new_keys(self, *, every: None = None, **options: Unpack[KeyOptions]) -> DistinctAnswer: ...
     @overload
     def new_keys(self, *, every: Any, **options: Unpack[KeyOptions]) -> Answers[DistinctAnswer]: ...
+    @understood
     def new_keys(
         self,
         *,
@@ -244,6 +247,7 @@ class KeyReader:
         lists = [[answer] for answer in ask_new_keys(self._session, request, new_keys)]
         return Asked(lists, windows=every is not None).answers(DistinctAnswer, one=True)
 
+    @understood
     def persistent(
         self,
         alpha: Any,
@@ -278,6 +282,7 @@ class KeyReader:
         found, scope = ask_slots(self._session, request, slot, ask)
         return answers_of(found, PersistentAnswer, next(iter(found), scope))
 
+    @understood
     def persistence(
         self,
         value: Any,
@@ -310,6 +315,7 @@ class KeyReader:
         """Whether the key has several columns."""
         return len(self._session.options.key_count(key).key.parts) > 1
 
+    @understood
     def _ask_key(
         self,
         answer: Callable[[KeyQuestion], T],

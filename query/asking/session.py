@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import operator
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from numpy.typing import NDArray
 
@@ -22,7 +24,7 @@ from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.per_process import per_process
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
@@ -33,11 +35,16 @@ from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot,
 from tidemark.warehouse.snapshots.snapshot_reader import Needed, SnapshotReader
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 V = TypeVar("V", View, KeysView, GroupView)
 
 CACHED_SIZES = 2**18  # groups whose numbers of rows are cached
 _GUESSES = 8  # at once in a process; further questions do without
 ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
+
+
+class _OptionsChangedError(Exception):
+    """The options that a question was understood by are not the newest ones."""
 
 
 class Session:
@@ -72,8 +79,37 @@ class Session:
 
     @property
     def options(self) -> Options:
-        """The options that the warehouse was created with, and its columns."""
+        """The options that the warehouse was created with, and its columns, as of the last look."""
         return self.snapshot.options
+
+    def newest_options(self) -> Options:
+        """The options after a look for newer ones."""
+        with self._lock:
+            self.snapshot.refresh_options(max_age=self._max_staleness)
+            return self.options
+
+    def understood(self, ask: Callable[[], T]) -> T:
+        """The result of a question that is understood by the newest options.
+
+        `ask` starts from `options`, as they are known; the look for newer data finds whether these are the
+        newest, so that takes no further round of requests. If they are not, it is asked again. So it is
+        before it is refused: a column, key or group may have come since.
+        """
+        while True:
+            options, began = self.options, time.monotonic()
+            try:
+                answer = ask()
+            except InputError:
+                with self._lock:
+                    age = time.monotonic() - began
+                    self.snapshot.refresh_options(max_age=max(age, self._max_staleness))
+                if self.options is options:
+                    raise
+            except _OptionsChangedError:
+                continue
+            else:
+                if self.options is options:
+                    return answer
 
     def refresh(self) -> bool:
         """Looks for newer data and returns whether there was any."""
@@ -137,8 +173,10 @@ class Session:
                 found a newer one, the next question waits for its look: more may come
         """
         known, is_settled = self._views.get(topic, (None, False))
-        guess = _guesses().submit(answer, known) if is_settled else None
+        guess, options = _guesses().submit(answer, known) if is_settled else None, self.options
         view = newest()
+        if self.options is not options:
+            raise _OptionsChangedError
         is_same = _is_same(view, known)
         if topic is not None and self._looks_take_a_round and not (is_same and is_settled):
             nothing_newer = is_same or known is None
@@ -179,6 +217,17 @@ class Session:
             self.snapshot.refresh()
             other.snapshot = self.snapshot.pinned()
         return other
+
+
+def understood(method: F) -> F:
+    """A method of a reader that is a question: see `Session.understood`."""
+
+    @wraps(method)
+    def ask(reader: Any, *args: Any, **kwargs: Any) -> Any:
+        session: Session = reader._session  # noqa: SLF001
+        return session.understood(lambda: method(reader, *args, **kwargs))
+
+    return cast("F", ask)
 
 
 def _is_same(view: Any, other: Any) -> bool:

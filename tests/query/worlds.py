@@ -134,6 +134,9 @@ class FakeSnapshot:
     def refresh_events(self) -> bool:
         return False
 
+    def refresh_options(self, **_: Any) -> bool:
+        return False
+
     def refresh(self, *_: Any, **__: Any) -> bool:
         return False
 

@@ -66,13 +66,11 @@ def test_a_group_and_a_key_are_built_from_the_events(world: GroupWorld) -> None:
     report = warehouse.alter(None, world.path, add_group="origin", tuning=TINY)
     assert (report.outcome, report.rows) == ("loaded", 300)
     check_one(world)  # the rows of one group need no summaries
-    with pytest.raises(InputError, match="came before the key origin was declared"):
-        world.open().quantile(0.5, "value", by="origin")
+    check(world, ["origin"], ["origin"])  # the live batches lack its summaries, so their rows are read
     assert warehouse.verify(world.path).ok
     warehouse.create(None, world.path, ["value", "price"], time="time")  # the job that created it goes on
     warehouse.alter(None, world.path, add_key=["number", "origin"], tuning=TINY)
-    with pytest.raises(InputError, match="load"):
-        world.open().frequency((1, "a"), key=["number", "origin"])  # live batches lack its summaries
+    check(world, ["origin", ["number", "origin"]], ["origin"])
     world.load_live()
     check(world, ["origin", ["number", "origin"]], ["origin"])
     for number in range(7, 12):

@@ -16,8 +16,10 @@ from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.companions.cells import Cell
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import KEYS, LEDGER, Store
-from tidemark.warehouse.errors import DamagedWarehouse, InputError
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.ledger.batch_summaries import TickSummary
+from tidemark.warehouse.ledger.key_summaries import KeySummary
 from tidemark.warehouse.ledger.ledger_rows import (
     COMPANIONS,
     KEYS_TYPE,
@@ -64,7 +66,8 @@ class LiveKeys:
     `rows` rows have a key, `nulls` rows have none. `times` is the range of event times in microseconds, both
     ends inclusive; None if no row has a time. `names`, `known`, `slack` and `floor` are the listing (see
     key_summaries.py). `cells` are the upper bounds of the sketch's cells for the whole tick. The sketch
-    itself is in the ledger's file `path`, in the key's `field`; `read_sketch` reads it.
+    itself is in the ledger's file `path`, in the key's `field`; `read_sketch` reads it. `late` is the summary
+    of rows that came before the key was declared: the ledger has none.
     """
 
     batches: BatchRange
@@ -79,6 +82,7 @@ class LiveKeys:
     cells: NDArray[np.int64]
     path: str
     field: tuple[str, ...] = (KEYS,)
+    late: KeySummary | None = None
 
 
 def live_rows(rows: pa.Table, measure: str) -> list[LiveRow]:
@@ -118,14 +122,19 @@ def live_keys(
     files: Mapping[str, list[BatchRange]],
     wanted: Iterable[BatchRange],
     field: tuple[str, ...],
-) -> list[LiveKeys]:
+) -> tuple[list[LiveKeys], dict[BatchRange, dict[int, int]]]:
     """The ledger rows of some ranges, seen from the key with this `KeyCounts.ledger_field`, without sketches.
 
     `files` are the ranges of each file of the ledger, by path. Files without wanted ranges are not read.
     Rows of empty batches, and rows without keys, are left out.
+
+    Of ranges with batches that came before the key was declared nothing is returned but their numbers of
+    rows by tick: the ledger does not count the key there.
     """
     ranges = set(wanted)
-    result = []
+    result: list[LiveKeys] = []
+    rows_by_tick: dict[BatchRange, dict[int, int]] = {}
+    uncounted: set[BatchRange] = set()
     for path, in_file in files.items():
         wanted_here = ranges.intersection(in_file)
         if not wanted_here:
@@ -134,16 +143,36 @@ def live_keys(
         columns = [*_TICK_COLUMNS, *(".".join([*field, name]) for name in names)]
         for row in plain_rows(tables.read_file(store, LEDGER, path, columns)):
             batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
+            if batches not in wanted_here or not row["rows"]:
+                continue
+            rows_by_tick.setdefault(batches, {})[row["tick"]] = row["rows"]
             keys = stored_keys_in(row, field)
-            if batches in wanted_here and row["rows"] and keys is not None:
+            if keys is not None:
                 result.append(_live_keys(row, keys, batches, path, field))
-            elif batches in wanted_here and row["rows"] and field != (KEYS,):
-                raise InputError(
-                    f"{batches.text} came before the key {field[-1]} was declared: the ledger does not "
-                    "count it. Load once, for example with `tidemark load --from-stream`, to move its rows "
-                    "to history."
-                )
-    return result
+            elif field != (KEYS,):
+                uncounted.add(batches)
+    counted = [live for live in result if live.batches not in uncounted]
+    return counted, {batches: rows_by_tick[batches] for batches in uncounted}
+
+
+def summarised_keys(summary: TickSummary, batches: BatchRange, field: tuple[str, ...]) -> LiveKeys:
+    """What `live_keys` returns for a ledger row of this summary, for rows that have none in the ledger."""
+    keys = summary.keys[field]
+    return LiveKeys(
+        batches=batches,
+        tick=summary.tick,
+        rows=keys.rows,
+        nulls=keys.nulls,
+        times=summary.times,
+        names=keys.names,
+        known=keys.known,
+        slack=keys.slack,
+        floor=keys.floor,
+        cells=keys.sketch.bounds().cells.hi,
+        path="",
+        field=field,
+        late=keys,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +232,8 @@ def _live_keys(
 
 def read_sketch(store: Store, live: LiveKeys) -> ECM:
     """Reads the sketch of a row, for a window that starts or ends inside the row's tick."""
+    if live.late is not None:
+        return live.late.sketch
     columns = [*RANGE_COLUMNS, "tick", ".".join([*live.field, "sketch"])]
     rows = tables.read_file(store, LEDGER, live.path, columns)
     in_tick = [row for row in rows_of_ranges(rows, live.batches).to_pylist() if row["tick"] == live.tick]
@@ -215,9 +246,9 @@ def read_samples(store: Store, live: Iterable[LiveKeys]) -> list[KeySample | Non
     """The sample of the keys of each row; None for rows of an earlier version. Reads each file once."""
     rows = list(live)
     found: dict[tuple[str, BatchRange, int], KeySample | None] = {}
-    for path, field in {(row.path, row.field) for row in rows}:
+    for path, field in {(row.path, row.field) for row in rows if row.late is None}:
         stored = tables.read_file(store, LEDGER, path, [*RANGE_COLUMNS, "tick", COMPANIONS])
         for row in stored.to_pylist():
             batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
             found[path, batches, row["tick"]] = sample_in(row, field, batches)
-    return [found[row.path, row.batches, row.tick] for row in rows]
+    return [found[row.path, row.batches, row.tick] if row.late is None else row.late.sample for row in rows]

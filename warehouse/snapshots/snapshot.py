@@ -170,6 +170,10 @@ class Snapshot:
         """Does nothing and returns False."""
         return False
 
+    def refresh_options(self, **__: Any) -> bool:
+        """Does nothing and returns False."""
+        return False
+
     def pinned(self) -> Snapshot:
         """This snapshot itself."""
         return self

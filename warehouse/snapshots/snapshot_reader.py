@@ -30,6 +30,7 @@ from deltalake import DeltaTable
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.disk_cache import DiskCache
+from tidemark.warehouse.delta.metadata_watch import MetadataWatch
 from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, fetching, in_rounds
 from tidemark.warehouse.delta.retention import COMMITS_OF_STREAMS
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
@@ -47,6 +48,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.snapshots.late_keys import late_keys
 from tidemark.warehouse.snapshots.opened_table import OpenedTable
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
 from tidemark.warehouse.snapshots.system_tables import Contents, rejected_counts
@@ -105,13 +107,15 @@ class SnapshotReader:
         # `events` has the options, which tell what else is read: all its commits are asked for in one round.
         self.events = OpenedTable(store, EVENTS, ahead=COMMITS_OF_STREAMS + 1)
         self._events_lock = threading.Lock()  # questions read live rows outside of the lock of their session
+        self._watch = MetadataWatch(store, EVENTS)  # on a local disk
         if store.is_local:
             self.events.update()
-            self._read_options()
+            self._watch.start_from(self.events.version)
+            self.options: Options = read_options(store, self.events.existing)
             self.refresh()
         else:  # runs tables are opened when a question needs them
             self._catch_up([EVENTS, STEPS, LEDGER], self._prepare_first_measure())
-            self._read_options()
+            self.options = read_options(store, self.events.existing)
 
     @property
     def identity(self) -> str:
@@ -119,18 +123,25 @@ class SnapshotReader:
         return str(self.events.existing.metadata().id)
 
     def refresh(self, needed: Needed | None = None, *, live_rows: bool = False, max_age: float = 0.0) -> bool:
-        """Looks for newer versions of the tables; returns whether there were any.
+        """Looks for newer versions of the tables, and for newer options; returns whether there were any.
 
         needed      the projections whose tables are looked at, beside steps and ledger; None: all
         live_rows   whether the question reads live rows
         max_age     a table that was looked at less than so many seconds ago is not looked at again
+
+        InputError if the newest options have none of the projections that are needed.
         """
-        if not self.options.columns:  # the first batch may have fixed the columns meanwhile
-            self._move(self.events)
-            self._read_options()
-        runs = self._needed_tables(needed)
+        options = self.options
+        if self.store.is_local:
+            self.refresh_options(max_age=max_age)
+        try:
+            runs = self._needed_tables(needed)
+        except InputError:
+            if self.options is options and not self.refresh_options(max_age=max_age):
+                raise
+            runs = self._needed_tables(needed)
         if max_age and self._checked_since([*runs, LEDGER], time.monotonic() - max_age):
-            return False
+            return self.options is not options
         # Until the last table was looked at, others may have moved without it. If an error comes between, the
         # next refresh takes all of them for changed.
         is_settled, self._is_settled = self._is_settled, False
@@ -146,7 +157,25 @@ class SnapshotReader:
         if changed or not is_settled:
             self._current = _Current()
         self._is_settled = True
-        return bool(changed)
+        return bool(changed) or self.options is not options
+
+    def refresh_options(self, *, max_age: float = 0.0) -> bool:
+        """Looks for newer options and columns alone; returns whether there were any.
+
+        max_age   they are not looked for if that was done less than so many seconds ago
+        """
+        with self._events_lock:
+            checked = self._watch.checked if self.store.is_local else self.events.checked
+            if max_age and checked >= time.monotonic() - max_age:
+                return False
+            if self.store.is_local:
+                if not self._watch.may_have_changed():
+                    return False
+                self.events.update()
+                self._watch.start_from(self.events.version)
+            else:
+                self._move(self.events)
+            return self._read_options()
 
     def _checked_since(self, names: Sequence[str], moment: float) -> bool:
         known = (self._opened.get(name) for name in names)
@@ -347,8 +376,13 @@ class SnapshotReader:
             "runs_by_level": Layout.of(run_tables.files_by_run(files)).levels(),
         }
 
-    def _read_options(self) -> None:
-        self.options: Options = read_options(self.store, self.events.existing)
+    def _read_options(self) -> bool:
+        """Takes the options of `events` at its version; returns whether they differ from those before."""
+        options = read_options(self.store, self.events.existing)
+        if options == self.options:
+            return False
+        self.options, self._current = options, _Current()
+        return True
 
     def _needed_tables(self, needed: Needed | None) -> list[str]:
         """The runs tables of the projections, in the order in which they are read.
@@ -381,7 +415,12 @@ class SnapshotReader:
             ahead = [self._prefetch(needed), *([self._prefetch_events(needed)] if live_rows else [])]
             return list(map(_unless_damaged, ahead))
 
-        changed, order = self._catch_up(names), [*self._needed_tables(needed), STEPS, LEDGER]
+        before = self.events.version
+        changed = self._catch_up(names, self._catch_up_events())
+        if self.events.version != before and self._read_options():
+            changed += self._catch_up([name for name in self._needed_tables(needed) if name not in names])
+        order = [*self._needed_tables(needed), STEPS, LEDGER]
+        changed.sort(key=order.index)
         return changed + self._look_again(changed if is_settled else order[:1], order, prefetch)
 
     def _look_again(
@@ -437,6 +476,10 @@ class SnapshotReader:
         for measure in read_options(self.store, self.events.table).measures[:1]:
             table = SortedValues(measure).runs_table
             yield from self._prepared.setdefault(table, OpenedTable(self.store, table)).prepare()
+
+    def _catch_up_events(self) -> Rounds[None]:
+        with self._events_lock:
+            yield from self.events.catch_up()
 
     def _prefetch(self, needed: Needed | None) -> Rounds[None]:
         """Fetches what the views of the projections will read that no view before has read."""
@@ -522,7 +565,7 @@ class SnapshotReader:
             versions=self._versions(counts),
             runs=tuple(marks for marks in self.marks(counts) if marks.run.last <= last_step),
             batches=tuple(batches),
-            live=self._live_keys(batches, counts.ledger_field),
+            live=self._live_keys(batches, counts),
         )
 
     def _check_loaded(self, projection: Projection[Any], last_step: int) -> None:
@@ -570,14 +613,19 @@ class SnapshotReader:
             self._current.ledger_ranges = ledger_table.ranges_by_file(self.store, ledger, self._reused.ranges)
         return self._current.ledger_ranges
 
-    def _live_keys(self, batches: list[BatchRange], key: tuple[str, ...]) -> tuple[LiveKeys, ...]:
+    def _live_keys(self, batches: list[BatchRange], counts: KeyCounts) -> tuple[LiveKeys, ...]:
         """The ledger rows of the ranges, seen from a key; only those of new ranges are read."""
-        previous = self._reused.keys.get(key, {})
+        field = counts.ledger_field
+        previous = self._reused.keys.get(field, {})
         new_ranges = [batch_range for batch_range in batches if batch_range not in previous]
         current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
-        for live in live_summaries.live_keys(self.store, self._ledger_ranges(), new_ranges, key):
+        found, uncounted = live_summaries.live_keys(self.store, self._ledger_ranges(), new_ranges, field)
+        for late, rows in uncounted.items():
+            files = self.event_files([late])
+            found += late_keys(self.store, self.options, counts, late, rows, files)
+        for live in found:
             current[live.batches].append(live)
-        self._reused.keys[key] = current
+        self._reused.keys[field] = current
         return tuple(chain.from_iterable(current.values()))
 
     def _live_rows(self, measure: Measure, batches: list[BatchRange]) -> tuple[LiveRow, ...]:

@@ -1,0 +1,49 @@
+"""Notices a change of a table's metadata on a local disk without opening the table again.
+
+The columns and the options of a warehouse are metadata of `events`, which each batch adds files to. To bring
+that table up to date for each batch costs more than most questions. So only the commits that are new are
+read, as text. Cost: one look for a file, and one read of each new commit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from tidemark.warehouse.delta.known_log import commit_name
+from tidemark.warehouse.delta.store import Store
+
+LISTING_SECONDS = 60.0  # log cleanup can delete the commit that is looked for: look anew this often
+_ACTION = b'"metaData"'  # a name in JSON has no escapes; elsewhere in a commit it costs one look too many
+
+
+class MetadataWatch:
+    """Follows the log of a table from a version on. `checked` is when it last looked, in time.monotonic()."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._log = f"{store.table(name)}/_delta_log"
+        self._version, self._moved, self.checked = -1, float("-inf"), float("-inf")
+
+    def start_from(self, version: int) -> None:
+        """The table was opened at its newest version: this one."""
+        self._version = version
+        self._moved = self.checked = time.monotonic()
+
+    def may_have_changed(self) -> bool:
+        """Whether a commit since the last look has new metadata; True also after LISTING_SECONDS."""
+        self.checked = time.monotonic()
+        found = self.checked - self._moved > LISTING_SECONDS
+        while (content := self._commit(self._version + 1)) is not None:
+            self._version += 1
+            found = found or _ACTION in content
+        return found
+
+    def _commit(self, version: int) -> bytes | None:
+        path = f"{self._log}/{commit_name(version)}"
+        if not os.path.exists(path):  # noqa: PTH110  pathlib's exists takes longer than the rest of a look
+            return None
+        with suppress(FileNotFoundError):  # cleaned since then
+            return Path(path).read_bytes()
+        return None
