@@ -87,25 +87,23 @@ def _equal_edges(question: Question, bins: int) -> tuple[list[Any], int]:
 def _edges(measure: Measure, least: Any, most: Any, bins: int) -> list[Any]:
     """Edges of bins of equal width from `least` to `most`, both stored numbers, in the measure's own type.
 
-    Edges of integers may be fractions; these are floats. Where the type has no value between two edges, they
-    coincide and one is dropped. So there may be fewer bins; a constant column has one bin.
+    Edges of integers may be fractions; these are floats. If an end lies beyond 2**53, all edges are integers,
+    which are finer there. Where the type has no value between two edges, they coincide and one is dropped. So
+    there may be fewer bins; a constant column has one bin.
     """
+    may_be_float = measure.column_type.is_integer and max(-least, most) <= 2**53
     step = (Fraction(most) - Fraction(least)) / bins
     edges = [measure.decode(least)]
     last = measure.decode(most)
     for i in range(1, bins):
-        edge = _decode_between(measure, Fraction(least) + i * step)
+        exact = Fraction(least) + i * step
+        if measure.is_double or (may_be_float and exact.denominator > 1):
+            edge = float(exact)
+        else:
+            edge = measure.decode(math.floor(exact))
         if edges[-1] < edge < last:
             edges.append(edge)
     return [*edges, last]
-
-
-def _decode_between(measure: Measure, exact: Fraction) -> Any:
-    if measure.is_double:
-        return float(exact)
-    if not measure.column_type.is_integer:
-        return measure.decode(math.floor(exact))
-    return int(exact) if exact.denominator == 1 else float(exact)
 
 
 def _ascending(measure: Measure, edges: Sequence[Any]) -> list[Standing]:

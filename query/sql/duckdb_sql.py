@@ -6,22 +6,22 @@ transaction. The warehouse is pinned once for each such moment. So all tables of
 explicit transaction, are of one moment, and the next statement sees newer data.
 
 DuckDB supports only scalar functions in Python. So the function of a macro returns a list of rows, which the
-macro unnests. Its arguments are passed as JSON.
+macro unnests; arguments and rows are passed as JSON, see duckdb_calls.py. The types of its columns come from
+a second function, which DuckDB calls when it binds a statement.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import re
 import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from decimal import Decimal
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.query.reader import Reader
-from tidemark.query.sql import sql_rows
+from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.spark_sql import checked_name
-from tidemark.query.sql.sql_types import duckdb_type
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
-from tidemark.warehouse.errors import InputError, without_secrets
+from tidemark.warehouse.errors import InputError, TidemarkError, without_secrets
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
@@ -56,6 +55,7 @@ def _close() -> None:
 
 _COPY_BYTES = 2**22  # read from a store at once
 CACHED_MOMENTS = 32  # pinned moments: an upper bound of the concurrent statements and transactions
+_NOW = "epoch_us(now())"
 _POSITIONAL = ("arg2", "arg3", "arg4")  # positional arguments after the subjects
 
 
@@ -64,50 +64,62 @@ def register(connection: DuckDBPyConnection, wh: Reader, prefix: str, *, tempora
     readers, make = _PinnedReaders(wh), f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     define = _FunctionRegistry(connection, f"tidemark_{prefix}")
     files = define(f"{EVENTS}_files", readers.files, ["VARCHAR"], "VARCHAR[]")
-    batches = _rows_query(define("batches", readers.rows_of("batches"), [], _struct_list(BATCH_COLUMNS)))
-    visible = (
-        f"SELECT e.* FROM read_parquet({files}('{{part}}', epoch_us(now())), hive_partitioning = false) e "
-        f"SEMI JOIN ({batches}) b ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
-    )
-    views = {"events": visible.format(part="events")}
-    views |= {part: f"{visible.format(part=part)} AND b.part = '{part}'" for part in ("history", "live")}
+    batches = _table(define("batches", readers.rows_of("batches")), BATCH_COLUMNS)
+
+    def visible(part: str) -> str:
+        return (
+            f"SELECT e.* FROM read_parquet({files}('{part}', {_NOW}), hive_partitioning = false) e SEMI JOIN "
+            f"({batches}) b ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
+        )
+
+    views = {"events": visible("events")}
+    views |= {part: f"{visible(part)} AND b.part = '{part}'" for part in ("history", "live")}
     summary = sql_rows.columns("summary", wh.options)
     for name, columns in (("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS), ("summary", summary)):
-        views[name] = _rows_query(define(name, readers.rows_of(name), [], _struct_list(columns)))
+        views[name] = _table(define(name, readers.rows_of(name)), columns)
     for name, text in views.items():
         connection.execute(f'{make}VIEW "{prefix}{name}" AS {text}')
     for name in SIGNATURES:
-        returns = _struct_list(sql_rows.columns(name, wh.options))
-        function = define(name, readers.answers_of(name), ["VARCHAR"], returns)
-        connection.execute(f'{make}MACRO "{prefix}{name}"{_macro_definition(name, function, wh)}')
+        functions = (
+            define(name, readers.answers_of(name), ["VARCHAR", "VARCHAR"]),
+            define(f"{name}_columns", readers.columns_of(name), ["VARCHAR"], "VARCHAR"),
+        )
+        connection.execute(f'{make}MACRO "{prefix}{name}"{_macro_definition(name, functions, wh)}')
 
 
-def _rows_query(function: str, argument: str = "") -> str:
-    """A query of the rows in the list that a function returns."""
-    return f"SELECT r.* FROM (SELECT unnest({function}({argument}epoch_us(now()))) AS r)"
+def _table(function: str, columns: Sequence[tuple[str, str]]) -> str:
+    """A query of the rows that a function without arguments returns."""
+    source = f"unnest({function}({_NOW})) AS text"
+    return _rows_query(source, f"'{duckdb_calls.structure(columns)}'", columns)
 
 
-def _struct_list(columns: Any) -> str:
-    """The DuckDB type of a list of rows with these columns."""
-    return "STRUCT(" + ", ".join(f'"{name}" {duckdb_type(kind)}' for name, kind in columns) + ")[]"
+def _rows_query(source: str, columns_text: str, columns: Sequence[tuple[str, str]]) -> str:
+    """A query of the rows whose texts the column `text` of `source` has; a refusal becomes an error."""
+    refused = f"starts_with(text, '{duckdb_calls.REFUSED}')"
+    read = f"CASE WHEN {refused} THEN error(text[2:]) ELSE text END"
+    binary = ", ".join(f'unhex("{name}") AS "{name}"' for name, kind in columns if kind == "binary")
+    replaced = f" REPLACE ({binary})" if binary else ""
+    rows = f"SELECT r.* FROM (SELECT from_json_strict({read}, {columns_text}) AS r FROM (SELECT {source}))"
+    return f"SELECT *{replaced} FROM ({rows})" if binary else rows
 
 
-def _macro_definition(name: str, function: str, wh: Reader) -> str:
+def _macro_definition(name: str, functions: tuple[str, str], wh: Reader) -> str:
     """The parameters and the body of a table macro."""
     signature = SIGNATURES[name]
     subjects = [name if signature.needed else f"{name} := NULL" for name in signature.subjects]
     named = [parameter for parameter in signature.parameters if parameter not in signature.subjects]
-    expressions = {name: f'"{name}"' for name in (*signature.subjects, *_POSITIONAL, *named)}
-    if _has_binary_keys(wh) and signature.accepts_any:
-        expressions |= {subject: f"hex(CAST({subject} AS BLOB))" for subject in signature.subjects}
-    fields = ", ".join(f"'{parameter}': {expression}" for parameter, expression in expressions.items())
+    fields = ", ".join(f"'{name}': \"{name}\"" for name in (*signature.subjects, *_POSITIONAL, *named))
     optional = (f'"{parameter}" := NULL' for parameter in (*_POSITIONAL, *named))
     parameters = ", ".join([*subjects, *optional])
-    return f"({parameters}) AS TABLE {_rows_query(function, f'to_json({{{fields}}}), ')}"
+    answers, columns = functions
+    called = f"unnest({answers}(to_json(given), typeof(given), {_NOW})) AS text, given"
+    source = f"{called} FROM (SELECT {{{fields}}} AS given)"
+    body = _rows_query(source, f"{columns}(typeof(given), {_NOW})", sql_rows.columns(name, wh.options))
+    return f"({parameters}) AS TABLE {body}"
 
 
 def _has_binary_keys(wh: Reader) -> bool:
-    """Whether all keys are binary: JSON has no binary values, so they are passed as hexadecimal digits."""
+    """Whether all keys are binary, so that text stands for bytes."""
     return bool(wh.keys) and all(key.type == "binary" for key in wh.keys)
 
 
@@ -117,7 +129,9 @@ class _FunctionRegistry:
     def __init__(self, connection: DuckDBPyConnection, prefix: str) -> None:
         self._connection, self._prefix = connection, prefix
 
-    def __call__(self, name: str, function: Callable[..., Any], takes: list[str], returns: str) -> str:
+    def __call__(
+        self, name: str, function: Callable[..., Any], takes: Sequence[str] = (), returns: str = "VARCHAR[]"
+    ) -> str:
         import duckdb
 
         full_name = f"{self._prefix}{name}"
@@ -173,57 +187,74 @@ class _PinnedReaders:
                 part.rename(copy)
         return str(copy)
 
-    def rows_of(self, name: str) -> Callable[[int], list[dict[str, Any]]]:
-        """A function (moment) that returns the rows of a system table or of the summary."""
+    def rows_of(self, name: str) -> Callable[[int], list[str]]:
+        """A function (moment) that returns the rows of a system table or of the summary, as JSON."""
 
-        def list_rows(moment: int) -> list[dict[str, Any]]:
+        def list_rows(moment: int) -> list[str]:
             wh = self.at(moment)
             if name == "summary":
-                return _rows_as_dicts(wh, name, sql_rows.rows(wh, name, None, (), {}))
+                return _texts(sql_rows.columns(name, wh.options), sql_rows.rows(wh, name, None, (), {}))
             contents = wh.contents()
             columns, rows = {
                 "batches": (BATCH_COLUMNS, contents.batches),
                 "steps": (STEP_COLUMNS, contents.step_rows),
                 "runs": (RUN_COLUMNS, contents.run_rows),
             }[name]
-            names = [column for column, _ in columns]
-            return [dict(zip(names, row, strict=True)) for row in rows()]
+            return _texts(columns, rows())
 
-        return list_rows
+        return _with_refusals(list_rows)
 
-    def answers_of(self, name: str) -> Callable[[str, int], list[dict[str, Any]]]:
-        """A function (arguments as JSON, moment) that returns the rows of an answer."""
+    def answers_of(self, name: str) -> Callable[[str, str, int], list[str]]:
+        """A function (arguments as JSON, their types, moment) that returns the rows of an answer as JSON."""
+        takes_bytes = SIGNATURES[name].accepts_any
 
-        def list_rows(arguments: str, moment: int) -> list[dict[str, Any]]:
+        def list_rows(values: str, kinds: str, moment: int) -> list[str]:
             wh = self.at(moment)
-            given = json.loads(arguments, parse_float=Decimal)
+            as_text = takes_bytes and _has_binary_keys(wh)
+            given = duckdb_calls.read_arguments(values, kinds, bytes_as_text=as_text)
             args = [given.pop(parameter) for parameter in _POSITIONAL]
-            if _has_binary_keys(wh) and SIGNATURES[name].accepts_any:
-                for subject in SIGNATURES[name].subjects:
-                    given[subject] = None if given[subject] is None else bytes.fromhex(given[subject])
-            return _rows_as_dicts(wh, name, sql_rows.rows(wh, name, None, args, given))
+            columns = self._columns(name, kinds, moment)
+            return _texts(columns, sql_rows.rows(wh, name, None, args, given, columns))
 
-        return list_rows
+        return _with_refusals(list_rows)
+
+    def columns_of(self, name: str) -> Callable[[str, int], str]:
+        """A function (types of the arguments, moment) that returns the columns of an answer.
+
+        DuckDB calls it when it binds a statement, before there are values.
+        """
+
+        def columns(kinds: str, moment: int) -> str:
+            return duckdb_calls.structure(self._columns(name, kinds, moment))
+
+        return columns
+
+    def _columns(self, name: str, kinds: str, moment: int) -> list[tuple[str, str]]:
+        options = self._wh.options
+        if name not in sql_rows.SHOWS_POINTS:
+            return sql_rows.columns(name, options)
+        given = duckdb_calls.given_points(kinds, SIGNATURES[name].subjects[0])
+        beyond = not given.several and sql_rows.rows_beyond_double(self.at(moment), name)
+        return sql_rows.columns(name, options, None, given, beyond_double=beyond)
 
 
-def _rows_as_dicts(wh: Reader, name: str, rows: Iterator[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    """The rows of a function as dicts by column name; structs are dicts, too."""
-    names = [column for column, _ in sql_rows.columns(name, wh.options)]
-    return [
-        {column: _as_duckdb(column, value) for column, value in zip(names, row, strict=True)} for row in rows
-    ]
+def _texts(columns: Sequence[tuple[str, str]], rows: Iterator[tuple[Any, ...]]) -> list[str]:
+    """The rows as JSON."""
+    names = [name for name, _ in columns]
+    return [duckdb_calls.row_text(names, row) for row in rows]
 
 
-_STRUCT_FIELDS = {"window": ("start", "end"), "as_of": ("runs", "steps", "ledger")}
+def _with_refusals(function: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """The function; an error of ours takes the place of its rows, so that DuckDB shows its line alone."""
 
+    @wraps(function)
+    def answer(*arguments: Any) -> list[str]:
+        try:
+            return function(*arguments)
+        except TidemarkError as error:
+            return [f"{duckdb_calls.REFUSED}{error}"]
 
-def _as_duckdb(column: str, value: Any) -> Any:
-    """A value as DuckDB's Python functions return it: structs and maps are dicts."""
-    if value is None:
-        return None
-    if column == "group":
-        return {"key": list(value), "value": list(value.values())}
-    return dict(zip(_STRUCT_FIELDS[column], value, strict=True)) if column in _STRUCT_FIELDS else value
+    return answer
 
 
 def register_duckdb(
@@ -256,6 +287,7 @@ def connected(wh: Reader) -> DuckDBPyConnection:
 
     _check_path(wh)
     connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")  # what has no zone is UTC, whatever that of the machine
     register(connection, wh, "", temporary=False)
     return connection
 

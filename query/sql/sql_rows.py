@@ -15,6 +15,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import datetime
 from decimal import Decimal
@@ -29,6 +30,7 @@ from tidemark.query.answers.rendering import text_of
 from tidemark.query.groups.where_text import typed_groups, typed_key, typed_where
 from tidemark.query.reader import Reader
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
+from tidemark.query.sql.shown_types import EXACT_IN_DOUBLE, NOT_GIVEN, Given, edge_type, point_type
 from tidemark.query.sql.sql_types import common_type, converter
 from tidemark.warehouse.columns.column_types import sql_name
 from tidemark.warehouse.columns.keys import Key
@@ -40,6 +42,7 @@ from tidemark.warehouse.settings.options import Options
 
 SUMMARY = (0.5, 0.9, 0.95, 0.99, 0.999)
 CDF_POINTS = 100
+SHOWS_POINTS = ("rank", "cdf", "histogram")  # whose rows show what was asked: the first parameter
 _AS_OF = "struct<runs: bigint, steps: bigint, ledger: bigint>"
 _ANSWERS: dict[str, type[Scope] | type[Bin]] = {
     "quantile": Answer,
@@ -67,14 +70,26 @@ def of_measure(name: str) -> bool:
     return name == "summary" or SIGNATURES[name].of_measure
 
 
-def columns(name: str, options: Options, measure: str | None = None) -> list[tuple[str, str]]:
+def columns(
+    name: str,
+    options: Options,
+    measure: str | None = None,
+    given: Given = NOT_GIVEN,
+    *,
+    beyond_double: bool = False,
+) -> list[tuple[str, str]]:
     """The (name, SQL type) of each column of a function.
 
     measure: types for this measure; None for types that all measures widen to.
+    given, beyond_double: the points or edges of the call, see shown_types.py.
     """
     if of_measure(name):
         kinds = [column.type for column in options.measures if measure in (None, column.name)]
         value = common_type(kinds)
+        if name == "histogram":
+            value = edge_type(value, given, beyond_double=beyond_double)
+        elif name in SHOWS_POINTS:
+            value = point_type(value, given)
     else:
         keys = options.keys
         value = "string" if any(len(key.parts) > 1 for key in keys) else common_key_type(keys)
@@ -100,17 +115,33 @@ def _python_type(kind: type[Any], name: str) -> str:
     return found.get(name) or str(getattr(kind, name).fget.__annotations__["return"])
 
 
+def rows_beyond_double(wh: Reader, name: str, measure: str | None = None) -> bool:
+    """Whether edges of the function's bins need more than a double: integers beyond 2**53 are rows."""
+    for column in wh.measures if name == "histogram" else ():
+        if column.type == "long" and measure in (None, column.name):
+            with suppress(EmptyWindow):
+                ends = wh.quantile([0, 1], column.name, mode="quick")
+                if -ends[0].low > EXACT_IN_DOUBLE or ends[1].high > EXACT_IN_DOUBLE:
+                    return True
+    return False
+
+
 def rows(
-    wh: Reader, name: str, measure: str | None, args: Sequence[Any], named: Mapping[str, Any]
+    wh: Reader,
+    name: str,
+    measure: str | None,
+    args: Sequence[Any],
+    named: Mapping[str, Any],
+    shown: Sequence[tuple[str, str]] | None = None,
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of a call, with the columns and types of `columns`.
 
     measure: the measure of a function such as NAME_delay_quantile, which accepts no other; None for the
         others.
     args, named: the arguments by position and by name, see calls.py.
+    shown: the columns of the call; None for those of a call without points.
     """
-    options = wh.options
-    names_and_kinds = columns(name, options, measure)
+    names_and_kinds = columns(name, wh.options, measure) if shown is None else shown
     converters = [converter(kind) for _, kind in names_and_kinds]
     for answer, scope in _answers(wh, name, measure, args, named):
         values = [_value(answer, scope, column) for column, _ in names_and_kinds[:-1]]

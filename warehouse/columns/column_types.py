@@ -20,10 +20,11 @@ know cannot be stored in `events`, and stream/strict_text.py decides what Spark'
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -221,9 +222,7 @@ def _to_text(value: Any) -> str:
 
 
 def _to_timestamp(value: Any) -> datetime:
-    if isinstance(value, datetime):
-        return value
-    return datetime.combine(value if isinstance(value, date) else date.fromisoformat(value), time(), UTC)
+    return from_epoch_us(math.floor(exact_us(value)))
 
 
 def _integer(name: str, sql: str, arrow: str, digits: int, wider: tuple[str, ...]) -> ColumnType:

@@ -1,0 +1,83 @@
+"""The SQL type in which a function shows points and edges: one that holds what was used, whole.
+
+The type of a column is fixed before a call is answered. So it follows from the type of the measure and the
+type of the argument, by one rule for DuckDB and Spark. A point is compared with the measure as it was given
+(a fraction with integers, a time of day with dates). It is shown in the measure's type where that holds every
+value of the argument's type, else in a type that both widen to, else in the argument's own type.
+
+Edges that histogram chooses itself may be fractions of integers. A double holds them, unless rows lie beyond
+2**53; then a decimal does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.query.sql.sql_types import common_type
+from tidemark.warehouse.columns.column_types import MEASURE_DIGITS, ColumnType, sql_column_type
+
+EXACT_IN_DOUBLE = 2**53  # up to it, each integer is a double
+_DOUBLE_DIGITS = 15  # every decimal number of so many digits comes back from a double
+BEYOND_DOUBLE = "decimal(38,19)"  # integers of 64 bits, and the first digits of a fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is known of the points or edges of a call before it is answered.
+
+    kind: the SQL type of one of them; None if none are given.
+    several: whether they are an array.
+    """
+
+    kind: str | None = None
+    several: bool = False
+
+
+NOT_GIVEN = Given()
+
+
+def point_type(own: str, given: Given) -> str:
+    """The SQL type of points, for a measure of the SQL type `own`; without points it is `own`."""
+    measure = sql_column_type(own)
+    if given.kind is None or measure is None or measure.is_text:
+        return own
+    asked = sql_column_type(given.kind)
+    if measure.unit_us is not None:
+        if asked is None and given.kind.startswith("timestamp"):  # of nanoseconds
+            return given.kind
+        is_finer = asked is not None and (asked.is_text or asked.unit_us not in {None, measure.unit_us})
+        return "timestamp" if is_finer else own
+    if asked is None:  # a number of a type of the engine alone, such as hugeint
+        return given.kind
+    if not asked.is_number or _holds(measure, asked):
+        return own
+    both = sql_column_type(common_type([measure.name, asked.name]))
+    return both.sql if both is not None and _holds(both, asked) else asked.sql
+
+
+def edge_type(own: str, given: Given, *, beyond_double: bool) -> str:
+    """The SQL type of the edges of bins: of given ones as of points, and of those of a number of bins.
+
+    beyond_double: whether rows of an integer measure lie beyond 2**53.
+    """
+    if given.several:
+        return point_type(own, given)
+    measure = sql_column_type(own)
+    if measure is None or not (measure.is_integer or measure.is_double):
+        return own
+    return BEYOND_DOUBLE if measure.is_integer and beyond_double else "double"
+
+
+def _holds(kind: ColumnType, asked: ColumnType) -> bool:
+    """Whether the type has every value of the other number, as the question takes it.
+
+    A decimal is a double for a column of doubles, as SQL's literal 0.1 is.
+    """
+    if kind.is_double:
+        as_double = asked.is_decimal or 0 < asked.digits <= _DOUBLE_DIGITS
+        return kind.name == asked.name or (kind.name == "double" and (asked.is_double or as_double))
+    if asked.is_double:
+        return False
+    if kind.is_integer and asked.is_decimal:  # each of the type has a digit that is not used up, bigint two
+        return asked.scale == 0 and asked.digits <= min(kind.digits - 1, MEASURE_DIGITS)
+    return kind.digits - kind.scale >= asked.digits - asked.scale and kind.scale >= asked.scale
