@@ -27,6 +27,7 @@ from tidemark.query.answers.persistence_answers import PersistenceAnswer, Persis
 from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
 from tidemark.query.warehouse import Warehouse
+from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import width_us
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
@@ -67,8 +68,8 @@ def open(  # noqa: A001
     cache folder that cannot be made.
     """
     seconds = 0.0 if max_staleness is None else width_us(max_staleness) / 1e6
-    kept = None if cache is None else DiskCache(cache, parse_bytes(cache_size))
-    return Warehouse(open_snapshot(uri, storage_options, kept), parse_bytes(memory), progress, seconds)
+    kept = None if cache is None else DiskCache(cache, parse_bytes(plain(cache_size)))
+    return Warehouse(open_snapshot(uri, storage_options, kept), parse_bytes(plain(memory)), progress, seconds)
 
 
 def use(

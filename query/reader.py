@@ -34,7 +34,7 @@ from tidemark.query.quantiles.histograms import check_bins, histogram
 from tidemark.query.quantiles.questions import Question, cdf, check_phis, quantiles, ranks
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.scalars import is_sequence
+from tidemark.warehouse.columns.scalars import is_sequence, plain_all
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import EmptyWindow
@@ -70,6 +70,10 @@ class GroupOptions(QuestionOptions, total=False):
 
 class Reader(KeyReader):
     """The questions to an open warehouse. Safe to share between threads.
+
+    Every parameter takes the scalars, arrays and series of numpy, pandas, Polars and pyarrow as it takes
+    Python's values. Values are compared with the stored ones exactly. A time is a datetime, a date or ISO
+    text, a naive one in UTC, and never a number.
 
     Parameters of all questions:
 
@@ -245,6 +249,7 @@ class Reader(KeyReader):
         one or two blocks per run and phi at the usual grain of marks. Mode exact also scans the live rows.
         `blocks_read` of the answer is the number of row groups that were read.
         """
+        phi = plain_all(phi)
         phis = check_phis(phi if is_sequence(phi) else [phi])
         arguments = GroupArguments(where, by, top, groups, limit)
         request = MeasureRequest(measure, last, between, every, mode, arguments)
@@ -292,6 +297,7 @@ class Reader(KeyReader):
         Returns one RankAnswer for a value, Answers in the order of the sequence otherwise. The cost is that
         of `quantile`: mode accurate reads at most one or two blocks per run and value.
         """
+        x = plain_all(x)
         points = list(x) if is_sequence(x) else [x]
         arguments = GroupArguments(where, by, top, groups, limit)
         request = MeasureRequest(measure, last, between, every, mode, arguments)
@@ -338,6 +344,7 @@ class Reader(KeyReader):
         Returns one CdfAnswer for a value, Answers in the order of the sequence otherwise. The cost is that of
         `rank`.
         """
+        x = plain_all(x)
         points = list(x) if is_sequence(x) else [x]
         arguments = GroupArguments(where, by, top, groups, limit)
         request = MeasureRequest(measure, last, between, every, mode, arguments)
@@ -384,7 +391,7 @@ class Reader(KeyReader):
         NaN and NULL rows are in no bin. A group or a window without numbers has no bins of equal width; a
         question about one histogram is then an EmptyWindow. The cost is that of `rank` for all edges at once.
         """
-        checked_bins = check_bins(bins)
+        checked_bins = check_bins(plain_all(bins))
         arguments = GroupArguments(where, by, top, groups, limit)
         request = MeasureRequest(measure, last, between, every, mode, arguments)
         asked = self._ask(request, lambda question: [histogram(question, checked_bins)])

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
@@ -61,6 +62,7 @@ def append(
     or dates outside the years 1 to 9999 go to the table `rejected`. Raises InputError for rows that do not
     fit the warehouse's columns, and for a new batch whose number is below the newest one of the source.
     """
+    batch = plain(batch)
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
         raise InputError(f"batch must be a whole number from 0 on, got {batch!r}.")
     store = Store.from_uri(uri, storage_options, tuning)

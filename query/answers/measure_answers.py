@@ -7,7 +7,9 @@ are counted separately. The promise is error_bound <= eps * m for accurate answe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -266,21 +268,35 @@ def _arrow_column(cells: Sequence[Any]) -> pa.Array:
     """A column of a table; values of keys of several columns, which are tuples, as structs.
 
     Numbers that no Arrow type holds are converted to doubles: an integer beyond 2**53 beside a fraction, as
-    edges of histograms may be, or a point 2**70.
+    edges of histograms may be, or a point 2**70. Where doubles do not suffice either, such as for 10**400 or
+    for times and texts in one column, all cells become text.
     """
     if not any(isinstance(cell, tuple) for cell in cells):
-        try:
-            return pa.array(cells)
-        except (pa.ArrowInvalid, OverflowError, TypeError):
-            return pa.array([_as_doubles(cell) for cell in cells])
+        for converted in (_unchanged, _as_doubles, _as_text):
+            with suppress(pa.ArrowInvalid, OverflowError, TypeError):
+                return pa.array([converted(cell) for cell in cells])
     parts = [pa.array(column) for column in zip(*cells, strict=True)]
     return pa.StructArray.from_arrays(parts, [f"{number}" for number in range(1, len(parts) + 1)])
+
+
+def _unchanged(cell: Any) -> Any:
+    return cell
 
 
 def _as_doubles(cell: Any) -> Any:
     if isinstance(cell, list):
         return [_as_doubles(item) for item in cell]
-    return float(cell) if isinstance(cell, (int, Decimal, Fraction)) else cell
+    if isinstance(cell, bool) or not isinstance(cell, (int, Decimal, Fraction)):
+        return cell
+    if math.isinf(double := float(cell)) and cell not in (math.inf, -math.inf):
+        raise OverflowError
+    return double
+
+
+def _as_text(cell: Any) -> Any:
+    if isinstance(cell, list):
+        return [_as_text(item) for item in cell]
+    return None if cell is None else str(cell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
@@ -21,7 +21,8 @@ def text_of(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.10g}"
     if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat(sep=" ")
+        utc = value if value.tzinfo is None else value.astimezone(UTC)
+        return utc.replace(tzinfo=None).isoformat(sep=" ")
     if isinstance(value, bytes):
         return value.hex()
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))

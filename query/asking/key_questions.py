@@ -12,6 +12,7 @@ from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
 from tidemark.query.keys.slots import Slots, slots_of
 from tidemark.query.quantiles.questions import check_mode
 from tidemark.query.reading.windows import shown_window, split_window, tick_range
+from tidemark.warehouse.columns.scalars import plain, take_scalars
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows
@@ -23,13 +24,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """The arguments of a question about a key, as the caller gave them."""
+    """The arguments of a question about a key, as the caller gave them, with scalars as Python values."""
 
     key: Any
     last: Any
     between: Any
     every: Any
     mode: Any
+
+    def __post_init__(self) -> None:
+        take_scalars(self)
 
 
 def ask_key(session: Session, request: KeyRequest, answer: Callable[[KeyQuestion], T]) -> list[T]:
@@ -80,7 +84,7 @@ def ask_slots(
 
     def answers(view: KeysView) -> T:
         window = key_window(view, request.last, request.between, tick_us)
-        window, slots = slots_of(window, tick_range(view), slot, tick_us)
+        window, slots = slots_of(window, tick_range(view), plain(slot), tick_us)
         return answer(key_question(session, view, window, mode), slots)
 
     result: T = session.answer_from(lambda: newest_keys_view(session, request.key), answers, _topic(request))

@@ -31,7 +31,7 @@ from tidemark.query.keys.frequencies import (
 )
 from tidemark.query.keys.persistent_keys import persistence, persistent, slot_scope
 from tidemark.query.keys.slots import Slots
-from tidemark.warehouse.columns.scalars import is_sequence
+from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all
 
 KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")
@@ -78,6 +78,7 @@ class KeyReader:
         row has counts 0. Reads one or two blocks per run and key, and more only if a key fills more blocks.
         Raises InputError if the warehouse has no key.
         """
+        value = plain_all(value)
         several = is_sequence(value) and not (isinstance(value, tuple) and self._has_parts(key))
         values = list(value) if several else [value]
         lists = self._ask_key(lambda question: frequencies(question, values), key, last, between, mode, every)
@@ -101,7 +102,9 @@ class KeyReader:
         candidates that the marks do not count exactly; scans all blocks of the keys if phi is smaller than
         the marks' lists reach.
         """
-        return self._hitters(lambda question: heavy_hitters(question, phi), key, last, between, mode, every)
+        return self._hitters(
+            lambda question: heavy_hitters(question, plain(phi)), key, last, between, mode, every
+        )
 
     def top(
         self,
@@ -119,7 +122,7 @@ class KeyReader:
 
         `certain` of a key means that no omitted key has more rows. The cost is that of `heavy_hitters`.
         """
-        return self._hitters(lambda question: top(question, k), key, last, between, mode, every)
+        return self._hitters(lambda question: top(question, plain(k)), key, last, between, mode, every)
 
     @overload
     def key_range(
@@ -147,6 +150,7 @@ class KeyReader:
 
         Reads two blocks per run that the window covers, else every block of the range, and the live rows.
         """
+        low, high = plain_all(low), plain_all(high)
         return self._count(lambda question: key_range(question, low, high), key, last, between, mode, every)
 
     @overload
@@ -276,7 +280,7 @@ class KeyReader:
         """
 
         def ask(question: KeyQuestion, slots: Slots) -> tuple[list[PersistentAnswer], KeyScope]:
-            return persistent(question, slots, alpha, most), slot_scope(question)
+            return persistent(question, slots, plain(alpha), plain(most)), slot_scope(question)
 
         request = KeyRequest(key, last, between, None, mode)
         found, scope = ask_slots(self._session, request, slot, ask)
@@ -301,6 +305,7 @@ class KeyReader:
         history; `lo` and `hi` are certain. Reads one or two blocks per run and key that the marks do not
         list.
         """
+        value = plain_all(value)
         several = is_sequence(value) and not (isinstance(value, tuple) and self._has_parts(key))
         values = list(value) if several else [value]
 

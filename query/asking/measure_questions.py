@@ -30,6 +30,7 @@ from tidemark.query.reading.windows import (
     tick_range,
 )
 from tidemark.warehouse.columns.keys import Name
+from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -40,7 +41,7 @@ M = TypeVar("M", bound=MeasureScope)
 
 @dataclass(frozen=True, slots=True)
 class MeasureRequest:
-    """The arguments of a question about a measure, as the caller gave them."""
+    """The arguments of a question about a measure, as the caller gave them, with scalars as Python values."""
 
     measure: str | None
     last: Any
@@ -48,6 +49,9 @@ class MeasureRequest:
     every: Any
     mode: Any
     groups: GroupArguments
+
+    def __post_init__(self) -> None:
+        take_scalars(self)
 
 
 def ask_measure(session: Session, request: MeasureRequest, answer: Callable[[Question], list[M]]) -> Asked[M]:

@@ -16,7 +16,7 @@ from typing import Any
 from tidemark.query.groups.group_bounds import Selection
 from tidemark.query.groups.group_slices import Group
 from tidemark.warehouse.columns.keys import Key, Name
-from tidemark.warehouse.columns.scalars import is_sequence
+from tidemark.warehouse.columns.scalars import is_sequence, take_scalars
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
 
@@ -26,13 +26,16 @@ Values = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class GroupArguments:
-    """The arguments of a question about groups, as the caller gave them; None where not given."""
+    """The arguments of a question about groups, with scalars as Python values; None where not given."""
 
     where: Any = None
     by: Any = None
     top: Any = None
     groups: Any = None
     limit: Any = None
+
+    def __post_init__(self) -> None:
+        take_scalars(self)
 
     def check(self) -> bool:
         """Whether the question is about groups. InputError for arguments that do not go together."""

@@ -38,7 +38,7 @@ from tidemark.query.plots.window_plot import (
     scope_of_all,
     to_plottable,
 )
-from tidemark.warehouse.columns.scalars import is_sequence
+from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all
 from tidemark.warehouse.errors import EmptyWindow, InputError
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ class Plots:
         """
         width = chosen_width(self.warehouse, every if every is not None else over)
         check_windows(self.warehouse, width, last, between, measure)
-        shown_phis = list(phis) if is_sequence(phis) else [phis]
+        phis = plain_all(phis)
+        shown_phis = phis if is_sequence(phis) else [phis]
         found: Answers[Answer] = self.warehouse.quantile(
             shown_phis,
             measure,
@@ -236,6 +237,7 @@ class Plots:
         ax: Axes | None = None,
     ) -> Axes:
         """The k keys with the most rows as bars: history's part, the live part, and the certain interval."""
+        k = plain(k)
         if isinstance(k, int) and k > MAX_KEYS:
             raise InputError(f"a figure shows {MAX_KEYS} keys at most, got k = {k:,}.")
         hitters = self.warehouse.top(k, key=key, last=last, between=between, mode=mode)
@@ -270,6 +272,7 @@ class Plots:
         ask: dict[str, Any] = {"key": key, "last": last, "between": between, "mode": mode}
         if values is None:
             values = [hitter.value for hitter in pinned.top(min(top, MAX_KEYS), **ask)]
+        values = plain_all(values)
         shown = values if is_sequence(values) and not isinstance(values, tuple) else [values]
         if len(shown) > MAX_KEYS:
             raise InputError(f"a figure shows {MAX_KEYS} keys at most, got {len(shown):,}.")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.common import Scope
+from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import InputError
 
@@ -30,6 +31,7 @@ MAX_SPANS = 1000  # about the width of a screen in pixels
 
 def chosen_width(warehouse: Reader, every: Any) -> Any:
     """The width of a window; by default a tick, or a step without a time column."""
+    every = plain(every)
     if every not in (None, "tick"):
         return every
     return 1 if warehouse.tick is None else warehouse.tick

@@ -35,9 +35,9 @@ def check_bins(bins: Any) -> int | list[Any]:
         if len(edges) < 2:
             raise InputError(f"bins given by edges need at least two edges, got {edges!r}.")
         return edges
-    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or not 1 <= bins <= MOST_BINS:
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MOST_BINS:
         raise InputError(f"bins must be a number from 1 to {MOST_BINS:,} or a list of edges, got {bins!r}.")
-    return int(bins)
+    return bins
 
 
 def histogram(question: Question, bins: int | list[Any]) -> Histogram:

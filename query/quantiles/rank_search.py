@@ -15,6 +15,7 @@ most `rows_a_round` rows. Only the last row group of a round may be read again b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -126,7 +127,7 @@ def ranks_at_values(
 def next_storable(point: Any) -> Any:
     """The next storable value above a stored one; the greatest storable value itself."""
     if isinstance(point, np.floating):
-        return np.nextafter(point, np.inf)
+        return np.float64(math.nextafter(point, math.inf))  # numpy would warn at the greatest double
     return point if point == np.iinfo(np.int64).max else point + 1
 
 

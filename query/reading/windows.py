@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.rendering import group_text, text_of, window_text
+from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
     DAY_US,
@@ -85,6 +86,7 @@ def width_in_ticks(name: str, value: Any, tick_us: int | None) -> tuple[int, int
     Parts start at multiples of the width, counted from 1970 in UTC, whole weeks from a Monday. InputError
     for another value than a multiple of the tick, or a number of steps without a time column.
     """
+    value = plain(value)
     if tick_us is None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(

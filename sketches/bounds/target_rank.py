@@ -36,7 +36,7 @@ def _exact_fraction(phi: Phi) -> Fraction:
     """Phi as a fraction; a float is read as the shortest decimal number that rounds to it."""
     # bool is a subclass of int, but quantile(True) is a mistake.
     if isinstance(phi, bool) or not isinstance(phi, Phi):
-        raise InvalidInput(f"got phi of type {type(phi).__name__}; expected a number in [0, 1], such as 0.99")
+        raise InvalidInput(f"got phi = {phi!r}; expected a number in [0, 1], such as 0.99")
     try:
         return Fraction(phi) if isinstance(phi, int | Decimal | Fraction) else Fraction(str(phi))
     except (ValueError, OverflowError) as not_finite:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -47,11 +48,19 @@ def plain(value: Any) -> Any:
 
 def plain_all(value: Any) -> Any:
     """The value with every scalar in it replaced: in lists, tuples, mappings, arrays and series."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+        return value.tolist()
     if isinstance(value, Mapping):
         return {plain(name): plain_all(item) for name, item in value.items()}
     if isinstance(value, tuple):
         return tuple(map(plain_all, value))
     return [plain_all(item) for item in value] if is_sequence(value) else plain(value)
+
+
+def take_scalars(arguments: Any) -> None:
+    """Replaces the scalars in the fields of a frozen dataclass; for its `__post_init__`."""
+    for field in fields(arguments):
+        object.__setattr__(arguments, field.name, plain_all(getattr(arguments, field.name)))
 
 
 def is_sequence(argument: Any) -> bool:

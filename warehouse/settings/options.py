@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from tidemark.warehouse.columns.column_types import is_time_type, time_type_names
 from tidemark.warehouse.columns.composite_keys import CompositeKey
 from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.columns.ticks import parse_duration, parse_grace
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -412,11 +413,11 @@ def parse_options(  # noqa: PLR0913  every option
         "companions": _as_dict(companions),
         "time": time,
         "tick": None if tick is None else parse_duration(tick),
-        "eps": eps,
-        "kappa": kappa,
+        "eps": plain(eps),
+        "kappa": plain(kappa),
         "grace": None if grace is None else parse_grace(grace),
-        "key_eps": key_eps,
-        "key_delta": key_delta,
+        "key_eps": plain(key_eps),
+        "key_delta": plain(key_delta),
     }
     for name, value in given.items():
         if value is not None:
