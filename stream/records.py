@@ -1,27 +1,26 @@
 """Parses text records, JSON or CSV, into the warehouse's columns; refused records keep text and reason.
 
-Each record is parsed twice. strict_text.py checks that it is strictly JSON or CSV and unambiguous; then
-Spark's reader converts it to columns. A record that the first check refuses never reaches Spark's reader.
+Spark brings the bytes of the records. Its tasks parse them with the strict reader of warehouse/text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from deltalake import Schema
 
-from tidemark.stream.strict_text import StrictParser
-from tidemark.warehouse.columns.schema import ddl, delta_fields, quoted
+from tidemark.warehouse.columns.schema import ddl, delta_fields
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.execution.spark_versions import column_function
 from tidemark.warehouse.ingest.rejected import RECORD, RECORD_COLUMNS
 from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.text.csv_records import CsvRecords
+from tidemark.warehouse.text.json_records import JsonRecords
+from tidemark.warehouse.text.records import RecordParser, TextColumns
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-_CORRUPT = "_corrupt"
+    from pyspark.sql import DataFrame
 
 
 def parse(
@@ -48,46 +47,34 @@ def parse(
     if unknown:
         raise InputError(f"columns must name each column of the warehouse once; {unknown} do not match.")
     named = [(name, types[name]) for name in columns or types]
-    strict = _strict_parser(records, form, named)
+    fields = delta_fields(records.sparkSession.createDataFrame([], ddl(named)).schema)
+    parser_columns = TextColumns(pa.schema(Schema(fields)))
+    parser = JsonRecords(parser_columns) if form == "json" else CsvRecords(parser_columns)
     source_columns = [name for name in RECORD.names if name not in ("raw", "reason")]
-    checked = records.select(
-        F.col("value").alias("_raw"),
+    given = records.select(
+        F.col("value").cast("binary").alias("_raw"),
         *(F.col(name).alias(f"_{name}") for name in source_columns),
-        column_function(strict, pa.binary(), "string")(F.col("value").cast("binary")).alias("_wrong"),
     )
-    # A line break at the end belongs to the producer's framing, not to the last field.
-    text = F.regexp_replace(F.col("_raw").cast("string"), r"\r?\n\z", "")
-    text = F.when(F.col("_wrong").isNull(), text)
-    schema = ddl([*named, (_CORRUPT, "string")])
-    settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "escape": '"'}
-    parsed = F.from_json(text, schema, settings) if form == "json" else F.from_csv(text, schema, settings)
-    rows = checked.select("*", parsed.alias("p")).withColumn("_reason", _reason(strict))
-    parsed_columns = [F.col(f"p.{quoted(name)}").alias(name) for name in types]
-    return rows.select(*parsed_columns, *RECORD_COLUMNS)
-
-
-def _strict_parser(
-    records: DataFrame, form: Literal["json", "csv"], named: list[tuple[str, str]]
-) -> StrictParser:
-    spark = records.sparkSession
-    fields = delta_fields(spark.createDataFrame([], ddl(named)).schema)
-    kinds = [field.type for field in pa.schema(Schema(fields))]
-    columns = tuple((name, kind, type_name) for (name, type_name), kind in zip(named, kinds, strict=True))
-    return StrictParser(form, columns)
-
-
-def _reason(strict: StrictParser) -> Column:
-    """The reason of the strict parser, or of Spark's reader if that refused the record; NULL if accepted."""
-    from pyspark.sql import functions as F
-
-    raw, reason = F.col("_raw").cast("string"), F.lit(strict.malformed)
-    if strict.form == "json":
-        for name, _, kind in reversed([column for column in strict.columns if "'" not in column[0]]):
-            text = F.get_json_object(raw, f"$['{name}']")
-            lost = F.col(f"p.{quoted(name)}").isNull() & text.isNotNull()
-            reason = F.when(lost, F.concat(F.lit(f"{name} is no {kind}: "), text)).otherwise(reason)
-    return (
-        F.when(F.col("_wrong").isNotNull(), F.col("_wrong"))
-        .when(F.col("p").isNull() | F.col(f"p.{_CORRUPT}").isNotNull(), reason)
-        .otherwise(F.lit(None).cast("string"))
+    # mapInArrow fails for names with a dot or a backquote: the columns are c0, c1, ... until then.
+    numbered = [(f"c{i}", kind) for i, (_, kind) in enumerate(named)]
+    source_types = [(field.name, field.dataType.simpleString()) for field in given.schema]
+    rows = given.mapInArrow(_work(parser), ddl([*numbered, *source_types, ("_reason", "string")]))
+    place = {name: f"c{i}" for i, (name, _) in enumerate(named)}
+    raw = F.col("_raw").cast("string").alias("_raw")
+    return rows.select(
+        *(F.col(place[name]).alias(name) for name in types),
+        *(raw if name == "_raw" else F.col(name) for name in RECORD_COLUMNS),
     )
+
+
+def _work(parser: RecordParser) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Parses batches whose first column is the text: adds c0, c1, ... before them, and the reasons after."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            parsed = parser.parse(batch.column(0).cast(pa.binary()))
+            reasons = pa.array(map(parsed.refused.get, range(len(batch))), pa.string())
+            names = [*(f"c{i}" for i in range(parsed.rows.num_columns)), *batch.schema.names, "_reason"]
+            yield pa.RecordBatch.from_arrays([*parsed.rows.columns, *batch.columns, reasons], names)
+
+    return work

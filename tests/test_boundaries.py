@@ -26,7 +26,7 @@ FLOORS = {
         "cascade errors",
         "columns memory_cache os_errors per_process sizes",
         "companions execution integrity",
-        "delta",
+        "delta text",
         "events runs",
         "projections",
         "settings",
@@ -35,7 +35,7 @@ FLOORS = {
         "create load maintain verification",
         "alter verify",
     ],
-    "stream": ["append strict_text", "records start"],
+    "stream": ["append records", "start"],
     "query": [
         "answers",
         "reading",

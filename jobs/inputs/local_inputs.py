@@ -14,8 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidemark.jobs.inputs.csv_files import csv_rows
-from tidemark.jobs.inputs.json_files import json_rows
 from tidemark.jobs.inputs.spark_inputs import Times, check_in_range, format_of
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
@@ -23,6 +21,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, input_files, parquet_rows
+from tidemark.warehouse.text.rows import text_rows
 
 if TYPE_CHECKING:
     from tidemark.warehouse.settings.options import Options
@@ -51,12 +50,7 @@ class LocalInputs:
                 "create --schema), load a first batch of Parquet, or omit --engine local."
             )
         else:
-            type_names = dict(options.columns)
-            types = self._types(type_names)
-            if file_format == "json":
-                rows = json_rows(paths, types, type_names)
-            else:
-                rows = csv_rows(paths, "\t" if file_format == "tsv" else ",", types)
+            rows = text_rows(paths, file_format, self._types(dict(options.columns)))
         if options is None or cut:
             for _ in rows.read():
                 pass

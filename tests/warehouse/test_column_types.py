@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidemark.jobs.inputs.text_columns import BadValue, parse_column
 from tidemark.query.quantiles import histograms
 from tidemark.query.sql.sql_types import common_type, converter, duckdb_type
 from tidemark.warehouse.columns import column_types, schema
@@ -58,7 +57,6 @@ def interval(monkeypatch: pytest.MonkeyPatch) -> ColumnType:
         exact_of=microseconds,
         limits=Limits(-1000 * 86_400_000_000, 1000 * 86_400_000_000, "a thousand days"),
         duckdb="INTERVAL",
-        text_pattern="[0-9]+",
     )
     monkeypatch.setitem(COLUMN_TYPES, INTERVAL, kind)
     return kind
@@ -156,12 +154,6 @@ def test_rows_outside_the_limits_of_a_new_type_are_refused() -> None:
         filter_rows(ALL_OR_NOTHING, options_of(), ["m"], rows)
     kept, refused = filter_rows(ALL_OR_NOTHING, options_of(), ["m"], rows[:1])
     assert (kept.num_rows, refused) == (1, [])
-
-
-@pytest.mark.usefixtures("interval")
-def test_text_of_a_new_type_is_checked_by_its_pattern() -> None:
-    with pytest.raises(BadValue, match="soon"):
-        parse_column(pa.array(["1", "soon"]), pa.duration("us"))
 
 
 def test_the_names_of_every_type_lead_to_it() -> None:

@@ -15,7 +15,7 @@ no decimals: `decimal_type` makes their `ColumnType` from precision and scale.
 To add a type: add its `ColumnType` to `_ALL` below. `encode` and `decode` must keep the order of the values.
 Give `exact_of` if the values in Python are not plain numbers, and `limits` if not every stored number is a
 value. No other file changes, with two exceptions outside of the table: a type that the Delta libraries do not
-know cannot be stored in `events`, and stream/strict_text.py decides what Spark's readers accept as text.
+know cannot be stored in `events`, and text/json_values.py decides which JSON values a type accepts.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ DECIMAL_DIGITS = 38  # of a decimal at most
 
 INTEGER_PATTERN = r"[+-]?[0-9]+"
 NUMBER_PATTERN = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
-ZONE_PATTERN = r"(Z|[+-][0-9]{2}:[0-9]{2})"
-_FLOAT_PATTERN = f"({NUMBER_PATTERN}|(NaN|-?Inf|[+-]?Infinity))"
+NOT_FINITE_PATTERN = r"(?i:nan|[+-]?inf(inity)?)"
+ZONE_PATTERN = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
+_FLOAT_PATTERN = f"{NUMBER_PATTERN}|{NOT_FINITE_PATTERN}"
 _DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIMESTAMP_PATTERN = _DATE_PATTERN + r"([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?" + ZONE_PATTERN + "?)?"
+_TIMESTAMP_PATTERN = _DATE_PATTERN + r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?" + ZONE_PATTERN + "?)?"
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _YEARS = "the years 1 to 9999"

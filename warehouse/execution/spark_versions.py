@@ -1,21 +1,16 @@
 """The versions of Spark that tidemark works with, and what the oldest of them lacks.
 
-Spark 4.1 brought functions and table functions of Arrow data. Spark 4.0 gets the same results from functions
-of pandas data, and from table functions that take and yield rows, which takes longer.
+Spark 4.1 brought table functions of Arrow data. Spark 4.0 gets the same results from table functions that
+take and yield rows, which takes longer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from collections.abc import Iterator
+from typing import Any
 
 from tidemark.warehouse.errors import InputError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 OLDEST = (4, 0)
 VERSIONS = "4.0, 4.1 or 4.2"
@@ -43,41 +38,6 @@ def check_version_of_server(version: str) -> None:
 def _is_older(version: str, oldest: tuple[int, int]) -> bool:
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return numbers is not None and tuple(map(int, numbers.groups())) < oldest
-
-
-def column_function(
-    function: Callable[[pa.Array], pa.Array], kind: pa.DataType, result: str
-) -> Callable[[Column], Column]:
-    """A function of columns of Spark.
-
-    `function` takes an Arrow array of the type `kind` and returns one of the type that `result` names.
-    """
-    made: Any  # the published types of pyspark match no call
-    try:
-        from pyspark.sql.pandas.functions import arrow_udf as made
-    except ImportError:
-        return _of_pandas(function, kind, result)
-
-    def of_arrow(values: pa.Array) -> pa.Array:
-        return function(values)
-
-    udf: Callable[[Column], Column] = made(of_arrow, result)
-    return udf
-
-
-def _of_pandas(
-    function: Callable[[pa.Array], pa.Array], kind: pa.DataType, result: str
-) -> Callable[[Column], Column]:
-    import pandas as pd
-    from pyspark.sql.pandas.functions import pandas_udf
-
-    def of_pandas(values: pd.Series) -> pd.Series:
-        return function(pa.array(values, kind)).to_pandas()
-
-    of_pandas.__annotations__ = {"values": pd.Series, "return": pd.Series}
-    untyped: Any = pandas_udf
-    udf: Callable[[Column], Column] = untyped(of_pandas, result)
-    return udf
 
 
 def arrow_table_function(handler: Any, columns: str) -> Any:

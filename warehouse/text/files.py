@@ -1,0 +1,114 @@
+"""Text files as blocks of whole records.
+
+A file whose name ends in .gz, .bz2 or .zst is decompressed. One block is in memory at a time: 8 MB, or as
+much as its longest record needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.execution.arrow_inputs import report_unreadable_input
+
+Ends = Callable[[bytes], NDArray[np.int64]]  # where each record of a text ends, after its line end
+
+_BLOCK_BYTES = 2**23
+_MAX_RECORD_BYTES = 2**28  # a longer one is a quote that was never closed, or no text
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_UNSUPPORTED = {".lz4", ".snappy", ".deflate", ".xz", ".zip", ".br"}
+_UTF8_MARK = b"\xef\xbb\xbf"
+_OTHER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole records of a file (binary, with their line ends); `first` is the line of the first, from 1."""
+
+    path: str
+    first: int
+    records: pa.Array
+
+    def line(self, row: int) -> int:
+        """The number of the line in which a record begins, counted from 1."""
+        return self.first + b"".join(self.records[:row].to_pylist()).count(b"\n")
+
+    def refuse(self, row: int, reason: str) -> InputError:
+        """The InputError for a record."""
+        return refuse_line(self.path, self.line(row), reason)
+
+
+def refuse_line(path: str, line: int, reason: str) -> InputError:
+    """The InputError for a line of a file."""
+    return InputError(
+        f"cannot read the input {path}, line {line}: {reason}. Nothing was changed. Correct the line, or "
+        "leave it out."
+    )
+
+
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of the file in order, decompressed."""
+    if path.suffix in _UNSUPPORTED:
+        raise InputError(f"{path} is compressed as {path.suffix}. Expected .gz, .bz2 or .zst: pack it anew.")
+    with (
+        report_unreadable_input(path),
+        pa.input_stream(str(path), compression=_COMPRESSED.get(path.suffix)) as file,
+    ):
+        while read := file.read(_BLOCK_BYTES):
+            yield read
+
+
+def blocks(path: str, chunks: Iterable[bytes], ends_of: Ends, first: int = 1) -> Iterator[Block]:
+    """The whole records of the text that the chunks make together; its first line has the number `first`.
+
+    InputError for text that begins as UTF-16 or UTF-32, and for a record beyond all sizes.
+    """
+    unfinished: list[bytes] = []
+    size, wanted = 0, 0
+    for chunk in chain(_without_mark(path, chunks) if first == 1 else chunks, [b""]):
+        unfinished.append(chunk)
+        size += len(chunk)
+        if size < wanted and chunk:
+            continue
+        text = b"".join(unfinished)
+        if not chunk and text and not text.endswith(b"\n"):
+            text += b"\n"
+        ends = ends_of(text)
+        if not chunk and len(text) and (not len(ends) or ends[-1] < len(text)):
+            ends = np.append(ends, len(text))  # the last record has an open quote
+        if len(ends):
+            block = Block(path, first, _array(text, ends))
+            yield block
+            first += text.count(b"\n", 0, int(ends[-1]))
+            text = text[ends[-1] :]
+        if len(text) > _MAX_RECORD_BYTES:
+            reason = f"a record of more than {_MAX_RECORD_BYTES:,} bytes; is a quote open?"
+            raise refuse_line(path, first, reason)
+        unfinished, size, wanted = [text], len(text), 2 * len(text)
+
+
+def line_ends(text: bytes) -> NDArray[np.int64]:
+    """Where each line ends, after its line end."""
+    return np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
+
+
+def _array(text: bytes, ends: NDArray[np.int64]) -> pa.Array:
+    """The text up to the last end, cut at the ends."""
+    offsets = pa.py_buffer(np.concatenate([[0], ends]).astype(np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(ends), [None, offsets, pa.py_buffer(text)])
+
+
+def _without_mark(path: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    remaining = iter(chunks)
+    first = next(remaining, b"")
+    for mark, encoding in _OTHER_MARKS.items():
+        if first.startswith(mark):
+            raise refuse_line(path, 1, f"the text is {encoding}, expected UTF-8. Write the file as UTF-8")
+    return chain([first.removeprefix(_UTF8_MARK)], remaining)

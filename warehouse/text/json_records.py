@@ -1,0 +1,115 @@
+"""JSON records, strictly (RFC 8259): one object in UTF-8, no name twice in an object, no half surrogate pair.
+
+The names of an object's fields are those of the columns, upper and lower case counted, and it has one of them
+at least. Other fields are ignored in a stream, and refused in a file.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from tidemark.warehouse.text.json_values import Real, parse_values, written
+from tidemark.warehouse.text.records import MalformedRecord, Parsed, Refused, TextColumns, each_text
+from tidemark.warehouse.text.values import why_refused
+
+_SHOWN_CHARACTERS = 200  # of a value, in a reason
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRecords:
+    """Parses JSON records into columns; `others` says whether fields that are no columns are ignored."""
+
+    columns: TextColumns
+    others: bool = True
+
+    def parse(self, records: pa.Array) -> Parsed:
+        """The records (binary, one object each) as rows."""
+        names = self.columns.schema.names
+        is_column = frozenset(names)
+
+        def decode(text: str) -> dict[str, Any]:
+            record = _decoded(text)
+            if record.keys() != is_column:
+                self._check_names(record)
+            return record
+
+        objects, refused = each_text(records, decode, f"no json record of the columns {self.columns.said}")
+        arrays = []
+        for field, type_name in zip(self.columns.schema, self.columns.type_names, strict=True):
+            values = [None if record is None else record.get(field.name) for record in objects]
+            array, rows = parse_values(values, field.type)
+            arrays.append(array)
+            for row in rows:
+                refused.setdefault(row, why_refused(field, type_name, _shown(values[row])))
+        return Parsed(pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema), refused)
+
+    def _check_names(self, record: dict[str, Any]) -> None:
+        """Refuses a record without any of the columns, or with a field that differs from one only in case."""
+        names = self.columns.schema.names
+        if not self.others or not record.keys() >= set(names):
+            by_lower_name = {name.lower(): name for name in names}
+            for name in record.keys() - set(names):
+                column = by_lower_name.get(name.lower())
+                if column is not None and column not in record:
+                    raise Refused(
+                        f"the field {_shown(name)} is not the column {column}: upper and lower case count"
+                    )
+                if not self.others:
+                    columns = ", ".join(names)
+                    raise Refused(f"the field {_shown(name)} is no column of the warehouse: {columns}")
+        if record.keys().isdisjoint(names):
+            raise MalformedRecord("it has none of them")
+
+
+def decoded_objects(records: pa.Array) -> list[dict[str, Any] | None]:
+    """The objects of the records, None for those that are no JSON."""
+    return each_text(records, _decoded, "")[0]
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    try:
+        record = _DECODE(text)
+    except RecursionError:
+        raise MalformedRecord("nested too deep") from None
+    except json.JSONDecodeError as error:
+        raise MalformedRecord(f"{error.msg} at character {error.pos}") from None
+    if type(record) is not dict:
+        raise MalformedRecord("no object")
+    if "\\u" in text:
+        _check_surrogates(record)
+    return record
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise Refused(f"the field {_shown(duplicate)} is there twice")
+    return record
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise MalformedRecord(f"{name} is no number of JSON")
+
+
+_DECODE = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_no_constant).decode
+
+
+def _check_surrogates(record: dict[str, Any]) -> None:
+    """Refuses half of a surrogate pair, which JSON can write as an escape."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise MalformedRecord("half of a surrogate pair, which is no character") from None
+
+
+def _shown(value: Any) -> str:
+    try:
+        return (value if isinstance(value, str) else written(value))[:_SHOWN_CHARACTERS]
+    except RecursionError:
+        return "a value that is nested too deep"

@@ -1,0 +1,97 @@
+"""What the readers of JSON and CSV records share: the columns, the outcome, and why a record is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from tidemark.warehouse.columns.schema import column_types, delta_fields
+
+T = TypeVar("T")
+
+
+class Refused(Exception):
+    """The record is refused; the text is the reason."""
+
+
+class MalformedRecord(Refused):
+    """The record is not JSON or CSV of the expected columns; the text is the detail of the reason."""
+
+
+@dataclass(frozen=True)
+class TextColumns:
+    """The columns of the records, of types that `events` stores."""
+
+    schema: pa.Schema
+
+    @cached_property
+    def type_names(self) -> list[str]:
+        """The types as Delta and SQL call them, in the order of the columns."""
+        return list(column_types(delta_fields(self.schema)).values())
+
+    @property
+    def said(self) -> str:
+        """The columns with their types, for a reason."""
+        pairs = zip(self.schema.names, self.type_names, strict=True)
+        return ", ".join(f"{name} {type_name}" for name, type_name in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A row for each record, and the reason of each record that is refused, by its row."""
+
+    rows: pa.RecordBatch
+    refused: dict[int, str]
+
+
+class RecordParser(Protocol):
+    """Parses records of one form."""
+
+    def parse(self, records: pa.Array) -> Parsed:
+        """The records (binary, each with or without its line end) as rows."""
+
+
+def each_text(
+    records: pa.Array, parse: Callable[[str], T], malformed: str
+) -> tuple[list[T | None], dict[int, str]]:
+    """What `parse` makes of each record as text, None where it raises; and the reasons, by row.
+
+    `malformed` is the reason of a MalformedRecord, which adds the detail.
+    """
+    parsed: list[T | None] = []
+    refused: dict[int, str] = {}
+    for row, text in enumerate(_texts(records)):
+        try:
+            parsed.append(parse(_checked(text)))
+            continue
+        except MalformedRecord as error:
+            refused[row] = f"{malformed}: {error}"
+        except Refused as error:
+            refused[row] = str(error)
+        except ValueError as error:  # an integer of thousands of digits
+            refused[row] = f"{malformed}: {error}"
+        parsed.append(None)
+    return parsed, refused
+
+
+def _texts(records: pa.Array) -> list[Any]:
+    """The records as text; as bytes if one of them is no UTF-8."""
+    try:
+        return list(records.cast(pa.string()).to_pylist())
+    except pa.ArrowInvalid:
+        return list(records.to_pylist())
+
+
+def _checked(text: Any) -> str:
+    if not text:
+        raise Refused("an empty record")
+    if isinstance(text, str):
+        return text
+    try:
+        return str(text, "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedRecord(f"no UTF-8 from byte {error.start} on") from None
