@@ -24,7 +24,8 @@ class Warehouse(Reader):
     last: only the newest rows by event time: a duration such as "7d", counted back from the newest tick of
         the data. A number of steps if the warehouse has no time column.
     between: (start, end), the end exclusive, None for an open side. Quantile windows are whole ticks; the
-        `window` of an answer shows which. Windows of keys may start and end inside a tick.
+        `window` of an answer shows which. Windows of keys may start and end inside a tick, but
+        those of `every` are whole ticks.
     mode: for measures "quick" (error <= eps * N, from memory), "accurate" (error <= eps * m, reads a few
         blocks of history) or "exact" (error 0, also reads the live rows). For keys "approximate" (error <=
         key_eps * m with probability 1 - key_delta) or "exact" (also reads the live rows).

@@ -11,9 +11,8 @@ from tidemark.query.keys.frequencies import MODES, KeyQuestion
 from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
 from tidemark.query.keys.slots import Slots, slots_of
 from tidemark.query.quantiles.questions import check_mode
-from tidemark.query.reading.windows import shown_window, split_window, tick_range
+from tidemark.query.reading.windows import choose_window, shown_window, split_window, tick_range
 from tidemark.warehouse.columns.scalars import plain, take_scalars
-from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.snapshots.live_rows import live_key_rows
@@ -119,16 +118,12 @@ def newest_keys_view(session: Session, key: Any = None) -> KeysView:
 
 
 def _windows(session: Session, request: KeyRequest, view: KeysView) -> list[KeyWindow]:
-    tick_us = session.options.tick_us
-    window = key_window(view, request.last, request.between, tick_us)
+    """The windows of a request. With `every` they are whole ticks, as those of measures."""
+    tick_us, ticks = session.options.tick_us, tick_range(view)
     if request.every is None:
-        return [window]
-    if window.partial_ticks or window.whole is None:
-        raise InputError(
-            "with every a window starts and ends with whole ticks: give last or between in multiples of the "
-            "tick."
-        )
-    parts = split_window(window.whole, tick_range(view), request.every, tick_us)
+        return [key_window(view, request.last, request.between, tick_us)]
+    window = choose_window(lambda: ticks, request.last, request.between, tick_us)
+    parts = split_window(window, ticks, request.every, tick_us)
     return [KeyWindow(part, (), shown_window(part, tick_us)) for part in parts]
 
 

@@ -54,30 +54,30 @@ def slots_of(
         tick. InputError for another value.
     """
     width, origin = (1, 0) if slot is None else width_in_ticks("slot", slot, tick_us)
-    start, stop = _closed(window.overlapping, ticks)
-    edges = start, max(start, stop)
-    whole = window.whole
-    if whole is not None:
-        first, end = max(whole.start, edges[0]), min(whole.stop, edges[1])
-        whole = Window(first, end) if first < end or not window.partial_ticks else None
-    cut = [partial.tick for partial in window.partial_ticks]
-    first, end = min([edges[0], *cut]), max([edges[1], *(tick + 1 for tick in cut)])
+    first, end = _closed(window.overlapping, ticks)
+    partial_ticks = tuple(partial for partial in window.partial_ticks if first <= partial.tick < end)
+    whole = window.whole and Window(max(window.whole.start, first), min(window.whole.stop, end))
+    if whole is not None and whole.start >= whole.stop:
+        whole = None if partial_ticks else Window(first, first)
     number = (first - origin) // width
     count = (end - 1 - origin) // width - number + 1 if first < end else 0
     known = window.shown or (None, None)
-    shown = tuple(
-        time_or_step(edge, tick_us) if text is None else text
-        for text, edge in zip(known, (first, end), strict=True)
+    start, stop = (
+        time_or_step(edge, tick_us) if given is None else given
+        for given, edge in zip(known, (first, end), strict=True)
     )
-    closed = KeyWindow(whole, window.partial_ticks, (shown[0], shown[1]) if count else window.shown)
-    return closed, Slots(width, origin + number * width, count, tick_us, (shown[0], shown[1]))
+    closed = KeyWindow(whole, partial_ticks, (start, stop) if count else window.shown)
+    return closed, Slots(width, origin + number * width, count, tick_us, (start, stop))
 
 
 def _closed(window: Window, ticks: tuple[int, int] | None) -> tuple[int, int]:
-    """The window's first tick and its end (exclusive); those of the data where a side is open."""
-    start, stop = window.start, window.stop
-    open_start, open_stop = start <= NO_TICK + 1, stop == ALL_TIME.stop
-    if ticks is not None:
-        return ticks[0] if open_start else start, ticks[1] + 1 if open_stop else stop
-    end = 0 if open_start and open_stop else stop if open_start else start
-    return end if open_start else start, end if open_stop else stop
+    """The window's first tick and its end (exclusive); those of the data where a side is open.
+
+    They are equal if there is no tick between: without data, or where all data lies on the other side.
+    """
+    first, end = (0, 0) if ticks is None else (ticks[0], ticks[1] + 1)
+    open_start, open_stop = window.start <= NO_TICK + 1, window.stop == ALL_TIME.stop
+    if ticks is None and open_start != open_stop:
+        first = end = window.stop if open_start else window.start
+    start, stop = first if open_start else window.start, end if open_stop else window.stop
+    return start, max(start, stop)

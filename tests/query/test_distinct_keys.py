@@ -249,7 +249,7 @@ def test_rows_of_an_earlier_version_are_scanned(tmp_path: Path, monkeypatch: pyt
         (lambda wh: wh.new_keys(), "give last, or between with a start"),
         (lambda wh: wh.new_keys(between=(None, START)), "give last, or between with a start"),
         (lambda wh: wh.overlap(START, START), "between"),
-        (lambda wh: wh.distinct(last="90m", every="1h"), "multiples of the tick"),
+        (lambda wh: wh.distinct(every="90m"), "not a multiple of the tick"),
     ],
 )
 def test_what_cannot_be_asked_is_told(tmp_path: Path, ask: Any, words: str) -> None:

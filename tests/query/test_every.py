@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,33 @@ def test_counts_of_keys_by_window(batches: Any, window: Window | None, hours: in
             most = [answer for answer in wh.top(2, **options) if answer.window == part]
             truth = sorted((rows for name, rows in counts[part].items() if name is not None), reverse=True)
             assert [answer.count for answer in most] == truth[:2]
+
+
+CUT: list[dict[str, Any]] = [
+    {"between": (START + HOUR / 2, START + 5 * HOUR / 2)},
+    {"between": (None, START + 5 * HOUR / 2)},
+    {"between": (START + 3 * HOUR / 2, None)},
+    {"between": (START - 9 * HOUR / 2, START + HOUR / 4)},
+    {"last": "90m"},
+]
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_windows_that_cut_a_tick_are_widened_for_measures_and_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """The broken variant takes one of the whole ticks inside the window."""
+    wh = GroupWorld.of(tmp_path, [(True, rows_of([START + hour * HOUR for hour in range(5)]))]).open()
+    if is_broken:
+        inner = windows.choose_window(lambda: None, None, (START + HOUR, START + 2 * HOUR), 3_600_000_000)
+        monkeypatch.setattr("tidemark.query.asking.key_questions.choose_window", lambda *_: inner)
+    for window in CUT:
+        expected = [(answer.window, answer.N) for answer in wh.rank(0.0, every="1h", **window)]
+        found = [
+            [(answer.window, answer.N) for answer in ask(every="1h", **window)]
+            for ask in (partial(wh.frequency, "a"), wh.distinct, partial(wh.top, 1))
+        ]
+        assert (found == [expected] * 3) != is_broken
 
 
 def rows_of(times: list[datetime]) -> list[Any]:

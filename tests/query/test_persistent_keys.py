@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, GroupWorld
 from tidemark import query, warehouse
 from tidemark.query import InputError
-from tidemark.query.keys import key_scan, listed_slots, slot_presence
+from tidemark.query.keys import key_scan, listed_slots, slot_presence, slots
 from tidemark.sketches.sampling import SampleSize
 from tidemark.warehouse.ledger import key_summaries, ledger_rows
 from tidemark.warehouse.projections import key_marks, persistent_keys
@@ -75,17 +75,14 @@ class Truth:
         origin = datetime(1970, 1, 5 if width % timedelta(weeks=1) == timedelta(0) else 1, tzinfo=UTC)
         timed = [row for row in rows if row[0] is not None]
         low, high = window or (None, None)
-        first = min((row[0] for row in timed), default=None) if low is None else low
-        last = (max((row[0] for row in timed), default=None)) if high is None else high - timedelta.resolution
-        # An open side ends with the tick of the data; no tick reaches into another slot.
-        if first is None and last is None:
-            count = 0
-        elif first is None or last is None or last < first:
-            edge = high if low is None else low
-            cut = edge is not None and (edge - datetime(1970, 1, 1, tzinfo=UTC)) % HOUR != timedelta(0)
-            count = int(cut)
-        else:
-            count = (last - origin) // width - (first - origin) // width + 1
+        # An open side ends with the tick of the data; where that is on the other side there is no slot.
+        ticks = [(row[0] - origin) // HOUR * HOUR + origin for row in timed]
+        first = min(ticks, default=None) if low is None else low
+        end = max(ticks, default=START - HOUR) + HOUR if high is None else high
+        no_data = not ticks and window is not None and None in window
+        count = 0
+        if first is not None and first < end and not no_data and (ticks or window is not None):
+            count = (end - timedelta.resolution - origin) // width - (first - origin) // width + 1
         places = [SCHEMA.names.index(name) for name in columns]
         slots: dict[Any, set[int]] = defaultdict(set)
         numbers: Counter[Any] = Counter()
@@ -205,6 +202,53 @@ def test_slots_are_told_with_their_gaps(tmp_path: Path) -> None:
     cut = wh.persistence("daily", between=(START + HOUR / 2, START + 6 * HOUR))
     assert (cut.lo, cut.hi, len(cut.maybe)) == (2, 3, 1)
     assert int(cut) == cut.slots == 2 + round(2 / 5)
+
+
+def cut_windows() -> list[Edges]:
+    """With an open side, and an end inside a tick, before, in and after rows of the hours 10 to 13."""
+    edges = [START + quarters * HOUR / 4 for quarters in (18, 20, 41, 50, 56, 57, 70)]
+    closed: list[Edges] = [
+        (edges[0], edges[2]),
+        (edges[3], edges[6]),
+        (edges[5], edges[6]),
+        (edges[0], edges[1]),
+    ]
+    return [*((None, edge) for edge in edges), *((edge, None) for edge in edges), *closed, (None, None)]
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_window_has_no_slots_beyond_its_open_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """The broken variant takes each tick that the window cuts for one of its slots, as was done before."""
+    if is_broken:
+        monkeypatch.setattr(
+            slots,
+            "_closed",
+            lambda window, ticks: (
+                ticks[0] if window.start < 0 else window.start,
+                ticks[1] + 1 if window.stop > 2**62 else max(window.stop, ticks[0] + 1),
+            ),
+        )
+    rows = [(time + 10 * HOUR, *row) for time, *row in DAILY[:4]]
+    wh = GroupWorld.of(tmp_path, [(True, rows[:2]), (False, rows[2:])]).open()
+    wrong = 0
+    for window in cut_windows():
+        for slot in (None, "3h"):
+            truth = Truth.of(rows, ["origin"], window, slot)
+            mode = MODES[slot is None]
+            answer = wh.persistence("daily", between=window, slot=slot, mode=mode)
+            wrong += answer.window_slots != truth.count or answer.hi > truth.count
+            wrong += not answer.lo <= len(truth.slots.get("daily", ())) <= answer.hi
+        wrong += len(wh.persistent(1, between=window)) > 1
+    assert bool(wrong) == is_broken
+
+
+def test_a_warehouse_without_rows_has_slots_where_a_window_is_closed(tmp_path: Path) -> None:
+    wh = GroupWorld.create(tmp_path).open()
+    for window in cut_windows():
+        answer = wh.persistence("a", key="origin", between=window)
+        assert (answer.slots, answer.window_slots) == (0, Truth.of([], ["origin"], window, None).count)
 
 
 def test_a_slot_is_counted_once_across_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
