@@ -154,7 +154,8 @@ class Reader(KeyReader):
     def span(self, measure: str | None = None, *, last: Any = None, between: Any = None) -> tuple[Any, Any]:
         """The ticks of the window that may have rows, as (start, end), the end exclusive.
 
-        Returns times, or step numbers without a time column. Raises EmptyWindow if no tick of the data lies
+        Returns times, or step numbers without a time column. The end is None if rows may have the last time
+        there is, the last microsecond of the year 9999. Raises EmptyWindow if no tick of the data lies
         in the window. Reads no blocks.
         """
         view, tick_us = newest_view(self._session, measure), self._session.options.tick_us

@@ -21,6 +21,7 @@ from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
     NO_TICK,
     Window,
+    end_from_epoch_us,
     from_epoch_us,
     parse_duration,
 )
@@ -102,12 +103,15 @@ def key_window(view: KeysView, last: Any, between: Any, tick_us: int | None) -> 
             f"the window is empty by itself: {from_epoch_us(start)} to {from_epoch_us(stop)} (exclusive). "
             "Give an end after the start."
         )
-    shown = tuple(None if edge is None else from_epoch_us(edge) for edge in edges)
+    shown = (
+        None if start is None else from_epoch_us(start),
+        None if stop is None else end_from_epoch_us(stop),
+    )
     first = NO_TICK + 1 if start is None else -(-start // tick_us)
     end = ALL_TIME.stop if stop is None else stop // tick_us
     ticks = {edge // tick_us for edge in edges if edge is not None and edge % tick_us}
     partial_ticks = tuple(_partial_tick(tick, start, stop, tick_us) for tick in sorted(ticks))
-    return KeyWindow(Window(first, end) if first < end else None, partial_ticks, (shown[0], shown[1]))
+    return KeyWindow(Window(first, end) if first < end else None, partial_ticks, shown)
 
 
 def overlapping_rows(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_windows import KeyWindow
-from tidemark.query.reading.windows import time_or_step, width_in_ticks
+from tidemark.query.reading.windows import end_or_step, time_or_step, width_in_ticks
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
 
 
@@ -38,10 +38,11 @@ class Slots:
         return numbers
 
     def edges_of(self, number: int) -> tuple[Any, Any]:
-        """When a slot starts and ends (exclusive) in the window: times, or steps."""
+        """When a slot starts and ends (exclusive) in the window: times, or steps; see `shown_window`."""
         first = self.origin + number * self.width
-        start, end = (time_or_step(tick, self.tick_us) for tick in (first, first + self.width))
-        return max(start, self.window[0]), min(end, self.window[1])
+        start, end = time_or_step(first, self.tick_us), end_or_step(first + self.width, self.tick_us)
+        ends = [edge for edge in (end, self.window[1]) if edge is not None]
+        return max(start, self.window[0]), min(ends, default=None)
 
 
 def slots_of(
@@ -62,12 +63,12 @@ def slots_of(
     number = (first - origin) // width
     count = (end - 1 - origin) // width - number + 1 if first < end else 0
     known = window.shown or (None, None)
-    start, stop = (
-        time_or_step(edge, tick_us) if given is None else given
-        for given, edge in zip(known, (first, end), strict=True)
+    shown = (
+        time_or_step(first, tick_us) if known[0] is None else known[0],
+        end_or_step(end, tick_us) if known[1] is None else known[1],
     )
-    closed = KeyWindow(whole, partial_ticks, (start, stop) if count else window.shown)
-    return closed, Slots(width, origin + number * width, count, tick_us, (start, stop))
+    closed = KeyWindow(whole, partial_ticks, shown if count else window.shown)
+    return closed, Slots(width, origin + number * width, count, tick_us, shown)
 
 
 def _closed(window: Window, ticks: tuple[int, int] | None) -> tuple[int, int]:

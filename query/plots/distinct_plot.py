@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidemark.query.answers.distinct_answers import DistinctAnswer
-from tidemark.query.plots.window_plot import draw_steps, fill_steps
+from tidemark.query.plots.window_plot import draw_steps, drawn_end, fill_steps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,7 @@ def _draw_bars(axes: Axes, new: Sequence[DistinctAnswer]) -> None:
     axes.bar(
         [start for start, _ in windows],
         [answer.count for answer in new],
-        width=[end - start for start, end in windows],
+        width=[drawn_end(end) - start for start, end in windows],
         align="edge",
         yerr=whiskers,
         error_kw={"elinewidth": 1.2, "alpha": BAR_ALPHA},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.query.answers.persistence_answers import PersistenceAnswer
 from tidemark.query.answers.rendering import text_of
+from tidemark.query.plots.window_plot import drawn_end
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +27,7 @@ def draw_presence(axes: Axes, answers: Sequence[PersistenceAnswer]) -> None:
             axes.bar(
                 [start for _, start, _ in cells],
                 [HEIGHT] * len(cells),
-                width=[end - start for _, start, end in cells],
+                width=[drawn_end(end) - start for _, start, end in cells],
                 bottom=[row - HEIGHT / 2 for row, *_ in cells],
                 align="edge",
                 color="C0",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.answers.common import Scope
 from tidemark.warehouse.columns.scalars import plain
-from tidemark.warehouse.columns.ticks import parse_duration
+from tidemark.warehouse.columns.ticks import LAST_US, from_epoch_us, parse_duration
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def check_windows(
         width = every if isinstance(every, int) and every > 0 else 1  # the question refuses others
     else:
         width = timedelta(microseconds=parse_duration(every))
-    windows = -(-(end - start) // width)
+    windows = -(-(drawn_end(end) - start) // width)
     if windows > MAX_SPANS:
         raise InputError(
             f"the window has {windows:,} parts of {name}={str(every)!r}, a figure shows {MAX_SPANS:,}. "
@@ -81,7 +81,13 @@ def fill_steps(axes: Axes, answers: Sequence[Scope], bounds: tuple[str, str], **
 
 def window_edges(answers: Sequence[Scope]) -> list[Any]:
     """The start and the end of each window."""
-    return [edge for answer in answers if answer.window is not None for edge in answer.window]
+    windows = (answer.window for answer in answers if answer.window is not None)
+    return [edge for start, end in windows for edge in (start, drawn_end(end))]
+
+
+def drawn_end(end: Any) -> Any:
+    """The end of a window; the last time there is for one that has none, because it holds that time."""
+    return from_epoch_us(LAST_US) if end is None else end
 
 
 def finish_windows(axes: Axes, warehouse: Reader, every: Any, window: tuple[Any, Any] | None) -> list[Artist]:
@@ -90,8 +96,9 @@ def finish_windows(axes: Axes, warehouse: Reader, every: Any, window: tuple[Any,
     The window is open if the newest tick of the data lies in it: it may still get rows. Returns the marks.
     """
     marks: list[Artist] = []
-    if window is not None and window[1] >= warehouse.span()[1]:
-        marks = [axes.axvspan(*window, color="gray", alpha=0.15, linewidth=0, label="open window")]
+    if window is not None and drawn_end(window[1]) >= drawn_end(warehouse.span()[1]):
+        edges = window[0], drawn_end(window[1])
+        marks = [axes.axvspan(*edges, color="gray", alpha=0.15, linewidth=0, label="open window")]
     # At the left, because matplotlib writes the year at the right.
     axes.set_xlabel(_every_text(every, warehouse.tick), loc="left")
     bottom, highest = axes.get_ylim()

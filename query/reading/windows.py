@@ -17,6 +17,7 @@ from tidemark.warehouse.columns.ticks import (
     DAY_US,
     NO_TICK,
     Window,
+    end_from_epoch_us,
     from_epoch_us,
     parse_duration,
     window_between,
@@ -104,11 +105,14 @@ def width_in_ticks(name: str, value: Any, tick_us: int | None) -> tuple[int, int
 
 
 def shown_window(window: Window, tick_us: int | None) -> tuple[Any, Any] | None:
-    """(start, end) as times or step numbers, the end exclusive, None for an open side; None for all rows."""
+    """(start, end) as times or step numbers, the end exclusive, None for an open side; None for all rows.
+
+    No time is the end of a window that holds the last microsecond of the year 9999: that side is open, too.
+    """
     if window == ALL_TIME:
         return None
     start = None if window.start <= NO_TICK + 1 else time_or_step(window.start, tick_us)
-    return start, None if window.stop == ALL_TIME.stop else time_or_step(window.stop, tick_us)
+    return start, None if window.stop == ALL_TIME.stop else end_or_step(window.stop, tick_us)
 
 
 def empty_window(
@@ -129,16 +133,22 @@ def empty_window(
     ticks = tick_range(view)
     if ticks is None:
         return EmptyWindow(f"no rows of {name!r} yet. Load or stream some first.")
-    first, after = time_or_step(ticks[0], tick_us), time_or_step(ticks[1] + 1, tick_us)
+    first, after = time_or_step(ticks[0], tick_us), end_or_step(ticks[1] + 1, tick_us)
+    end = "the end of the year 9999" if after is None else f"{text_of(after)}, the end exclusive"
     return EmptyWindow(
         f"empty window: no rows of {name!r} {window_text(shown_window(window, tick_us))}. "
-        f"The data's ticks span {text_of(first)} to {text_of(after)}, the end exclusive."
+        f"The data's ticks span {text_of(first)} to {end}."
     )
 
 
 def time_or_step(tick: int, tick_us: int | None) -> Any:
     """The start of a tick as a time; the number of the step without a time column."""
     return tick if tick_us is None else from_epoch_us(tick * tick_us)
+
+
+def end_or_step(tick: int, tick_us: int | None) -> Any:
+    """The time before which a window ends that ends with this tick, exclusive; None after all times."""
+    return tick if tick_us is None else end_from_epoch_us(tick * tick_us)
 
 
 def tick_range(view: View | GroupView | KeysView) -> tuple[int, int] | None:

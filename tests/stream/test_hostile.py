@@ -249,7 +249,7 @@ def test_a_stream_gets_past_hostile_rows_and_a_load_refuses_them(spark: SparkSes
             for answer in several(wh.frequency(["a", "a\0b", "k" * 10**7, "\udcffa"]))
         }
         assert counted == {"a": good - 5, "a\0b": 1, "k" * 10**7: 1, "\udcffa": 1}
-        assert wh.span()[1] <= datetime.max.replace(tzinfo=UTC)
+        assert wh.span()[1] in {None, wh.span(last="1 day")[1]}
     assert warehouse.verify(tmp_path).ok
     named = spark.read.format("delta").load(str(tmp_path / "events"))
     assert named.where("key = 'a\\0b'").count() == named.where("length(key) = 10000000").count() == 1

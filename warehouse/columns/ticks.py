@@ -92,6 +92,11 @@ def from_epoch_us(us: int) -> datetime:
     return EPOCH + min(max(us, FIRST_US), LAST_US) * MICROSECOND
 
 
+def end_from_epoch_us(us: int) -> datetime | None:
+    """The time before which a window ends; None for one that holds the last time there is, `LAST_US`."""
+    return None if us > LAST_US else from_epoch_us(us)
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """A range of ticks: `start` inclusive, `stop` exclusive."""
