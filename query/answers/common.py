@@ -83,8 +83,13 @@ class Scope(Renderable):
     def scope_text(self) -> str:
         """The scope in one line."""
         rows = "; ".join([f"{self.n:,} history + {self.m:,} live", *self._scope_notes()[0]])
-        subject = f"{text_of(self.column)}{self._restriction}, {window_text(self.window)}"
+        subject = f"{text_of(self.column)}{self._restriction}, {self.shown_window}"
         return f"{subject}: N = {self.N:,} ({rows}), {self.method_text}"
+
+    @property
+    def shown_window(self) -> str:
+        """The window in words."""
+        return window_text(self.window)
 
     @property
     def method_text(self) -> str:

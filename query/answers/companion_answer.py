@@ -20,6 +20,7 @@ class CompanionAnswer(Renderable):
     nulls: rows whose column is NULL.
     window: (start, end) as times or step numbers, the end exclusive, None for an open side. None for all
         rows. Windows are whole ticks.
+    widened: what the window was widened from; None if it is what was asked.
     as_of: the versions of the tables that were read.
     rows_scanned: the rows of `events` that were read because no stored cell serves them; 0 if there are none.
     """
@@ -34,6 +35,7 @@ class CompanionAnswer(Renderable):
     window: tuple[Any, Any] | None
     as_of: Mapping[str, int]
     rows_scanned: int
+    widened: str | None = None
 
     @property
     def N(self) -> int:  # noqa: N802 - the symbol of the papers
@@ -43,10 +45,8 @@ class CompanionAnswer(Renderable):
     def __repr__(self) -> str:
         rows = "; ".join([f"{self.n:,} history + {self.m:,} live", *nonzero_counts(NULL=self.nulls)])
         scanned = f", {self.rows_scanned:,} rows scanned" if self.rows_scanned else ""
-        return (
-            f"{self.companion}, {self.kind} of {self.column}, {window_text(self.window)}: N = {self.N:,} "
-            f"({rows}){scanned}"
-        )
+        window = ", ".join([window_text(self.window), *([self.widened] if self.widened else [])])
+        return f"{self.companion}, {self.kind} of {self.column}, {window}: N = {self.N:,} ({rows}){scanned}"
 
     def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
         """See `Renderable.table`; the summary itself is not shown."""
@@ -56,4 +56,5 @@ class CompanionAnswer(Renderable):
     def _document(self) -> Mapping[str, Any]:
         names = ("companion", "kind", "column", "N", "n", "m", "nulls", "rows_scanned", "as_of")
         start_and_end = None if self.window is None else dict(zip(("start", "end"), self.window, strict=True))
-        return {**{name: getattr(self, name) for name in names}, "window": start_and_end}
+        widened = {"widened": self.widened} if self.widened else {}
+        return {**{name: getattr(self, name) for name in names}, "window": start_and_end, **widened}

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 import pyarrow as pa
 
 from tidemark.query.answers.common import Renderable, Scope, field_values, fields_by_name, nonzero_counts
-from tidemark.query.answers.rendering import group_text, text_of, text_table
+from tidemark.query.answers.rendering import group_text, text_of, text_table, window_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -26,6 +26,7 @@ class MeasureScope(Scope):
     """The rows that an answer about a measure covers.
 
     nans: how many of the n + m rows are NaN.
+    widened: what the window was widened from, which is whole ticks; None if it is what was asked.
     measure: the name of the column.
     group: the values of the columns of `where` and `by` that the rows have, by column: a list where `where`
         gives several. None for an answer about all rows.
@@ -46,14 +47,21 @@ class MeasureScope(Scope):
     nans: int
     measure: str
     blocks_read: int
+    widened: str | None = None
     group: Mapping[str, Any] | None = None
     certain: bool | None = None
     rows_scanned: int | None = None
     declare: tuple[str, ...] | None = None
 
     def _optional_facts(self) -> Mapping[str, Any]:
-        names = ("group", "certain", "rows_scanned", "declare")
+        names = ("widened", "group", "certain", "rows_scanned", "declare")
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def shown_window(self) -> str:
+        """See `Scope.shown_window`."""
+        text = window_text(self.window)
+        return text if self.widened is None else f"{text}, {self.widened}"
 
     @property
     def _restriction(self) -> str:
@@ -236,7 +244,8 @@ class Answers(Renderable, Sequence[A], Generic[A]):
         return pl.from_arrow(self.to_arrow())
 
     def __repr__(self) -> str:
-        return f"{text_table(self._columns, [self._row(answer) for answer in self.items])}\n{self.caption}"
+        table = text_table(self._columns, [self._row(answer) for answer in self.items])
+        return f"{first_line(self.facts)}{table}\n{self.caption}"
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -262,6 +271,11 @@ class Answers(Renderable, Sequence[A], Generic[A]):
             return {**self.facts, "answers": [cast("Scope", answer).document for answer in self.items]}
         rows = [fields_by_name(answer, self.kind.COLUMNS) for answer in self.items]
         return {**self.facts, "answers": rows}
+
+
+def first_line(facts: Mapping[str, Any]) -> str:
+    """What must not be missed at the end of a long table: that the window is wider than was asked."""
+    return f"The window is {facts['widened']}.\n" if facts.get("widened") else ""
 
 
 def _arrow_column(cells: Sequence[Any]) -> pa.Array:
@@ -350,7 +364,7 @@ class Histogram(MeasureScope, Sequence[Bin]):
             [*field_values(bin_, Bin.COLUMNS), bar.ljust(40)]
             for bin_, bar in zip(self.bins, bars, strict=True)
         ]
-        return f"{text_table(names, rows)}\n{self.scope_text}"
+        return f"{first_line(self.scope_facts)}{text_table(names, rows)}\n{self.scope_text}"
 
     def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
         """See `Renderable.table`."""

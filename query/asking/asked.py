@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 
 from tidemark.query.answers.common import Scope
 from tidemark.query.answers.measure_answers import Answers
-from tidemark.query.answers.rendering import window_text
 
 S = TypeVar("S", bound=Scope)
 
@@ -41,7 +40,8 @@ class Asked(Generic[S]):
         text = " ".join([answers[0].column, *([f"by {', '.join(self.by)}"] if self.by else [])])
         what = "windows" if not self.by else "groups and windows" if self.windows else "groups"
         facts = {name: fact for name, fact in found.facts.items() if name not in _OWN_FACTS}
-        caption = f"{text}, {window_text(window)}: {len(self.lists):,} {what}, {answers[0].method_text}"
+        covered = replace(answers[0], window=window).shown_window
+        caption = f"{text}, {covered}: {len(self.lists):,} {what}, {answers[0].method_text}"
         return replace(found, caption=caption, facts=facts)
 
 

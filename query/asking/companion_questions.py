@@ -7,13 +7,13 @@ declared.py), so the window may cut it. The rows of the part inside are then rea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.rendering import window_text
 from tidemark.query.asking.session import Session
-from tidemark.query.reading.windows import choose_window, shown_window, tick_range
+from tidemark.query.reading.windows import choose_window, shown_window, tick_range, widened_text
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.companions.cells import Cell, joined_summary
 from tidemark.warehouse.companions.declared import Companion, Companions
@@ -64,7 +64,8 @@ def ask_companion(session: Session, name: str, last: Any, between: Any) -> Compa
         companion = session.options.companions.named(name)
         kind_named(companion.kind)  # before anything is read
         window = choose_window(lambda: tick_range(view), last, between, session.options.tick_us)
-        return _answer(session, view, contents, companion, window)
+        answer = _answer(session, view, contents, companion, window)
+        return replace(answer, widened=widened_text(last, between, session.options.tick_us))
 
     def newest() -> tuple[View, Contents]:
         return session.newest(lambda snapshot: (snapshot.view(), snapshot.contents()))

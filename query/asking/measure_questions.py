@@ -28,6 +28,7 @@ from tidemark.query.reading.windows import (
     shown_window,
     split_window,
     tick_range,
+    widened_text,
 )
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.scalars import take_scalars
@@ -80,6 +81,12 @@ def _windows(
     return window, parts
 
 
+def _shown(request: MeasureRequest, window: Window, tick_us: int | None) -> dict[str, Any]:
+    """The fields of `MeasureScope` about the window, by name."""
+    widened = widened_text(request.last, request.between, tick_us)
+    return {"window": shown_window(window, tick_us), "widened": widened}
+
+
 def _ask_all_rows(
     session: Session, request: MeasureRequest, mode: str, answer: Callable[[Question], list[M]]
 ) -> Asked[M]:
@@ -96,7 +103,7 @@ def _ask_all_rows(
             as_of=view.versions,
             mode=mode,
             eps=float(options.eps),
-            window=shown_window(window, options.tick_us),
+            **_shown(request, window, options.tick_us),
         )
 
     def answers(view: View) -> list[list[M]]:
@@ -145,7 +152,7 @@ def _ask_groups(
             lambda part: {
                 "mode": mode,
                 "eps": float(options.eps),
-                "window": shown_window(part, options.tick_us),
+                **_shown(request, part, options.tick_us),
             },
         )
         if not choice.by:
@@ -212,7 +219,7 @@ def _ask_scan(
             view,
             choice,
             parts,
-            lambda part: {"eps": float(options.eps), "window": shown_window(part, options.tick_us)},
+            lambda part: {"eps": float(options.eps), **_shown(request, part, options.tick_us)},
             check,
             answer,
             session.progress,

@@ -25,7 +25,7 @@ from tidemark.query.answers.common import Scope
 from tidemark.query.answers.distinct_answers import DistinctAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer
-from tidemark.query.answers.rendering import text_of, window_text
+from tidemark.query.answers.rendering import text_of
 from tidemark.query.plots.distinct_plot import draw_distinct
 from tidemark.query.plots.key_plot import draw_keys
 from tidemark.query.plots.presence_plot import draw_presence
@@ -327,7 +327,7 @@ def _add_title(axes: Axes, scope: Scope, grid: Literal["both", "x"] = "both") ->
     has_eps = not isinstance(scope, (DistinctAnswer, PersistenceAnswer))
     method = f"{scope.mode}, eps = {scope.eps:g}" if has_eps else scope.mode
     rows = f"N = {scope.N:,} ({scope.n:,} history + {scope.m:,} live), {method}"
-    parts = [f"{scope.column}, {window_text(scope.window)}", rows, f"as of {versions}"]
+    parts = [f"{scope.column}, {scope.shown_window}", rows, f"as of {versions}"]
     inches = axes.get_window_extent().width / axes.figure.dpi
     characters = int(inches * 72 / (0.6 * TITLE_POINTS))
     lines = [line for part in parts for line in textwrap.wrap(part, max(16, characters))]

@@ -33,7 +33,7 @@ class Question(ABC):
     counts: how many rows there are.
     as_of: the versions of the tables that were read.
     mode: the mode of the answers. eps: the promise of the warehouse.
-    window: the window as answers show it, see `MeasureScope`.
+    window, widened: the window as answers show it, see `MeasureScope`.
     blocks_read: how many row groups were read before, to find the rows.
 
     The other fields are those of `MeasureScope`.
@@ -45,6 +45,7 @@ class Question(ABC):
     mode: str
     eps: float
     window: tuple[Any, Any] | None
+    widened: str | None = None
     group: Mapping[str, Any] | None = None
     certain: bool | None = None
     blocks_read: int = 0
@@ -74,6 +75,7 @@ class Question(ABC):
             "mode": self.mode,
             "measure": self.measure.name,
             "window": self.window,
+            "widened": self.widened,
             "as_of": dict(self.as_of),
             "blocks_read": self.blocks_read + blocks_read,
             "group": self.group,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.rendering import group_text, text_of, window_text
+from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
@@ -113,6 +114,18 @@ def shown_window(window: Window, tick_us: int | None) -> tuple[Any, Any] | None:
         return None
     start = None if window.start <= NO_TICK + 1 else time_or_step(window.start, tick_us)
     return start, None if window.stop == ALL_TIME.stop else end_or_step(window.stop, tick_us)
+
+
+def widened_text(last: Any, between: Any, tick_us: int | None) -> str | None:
+    """What a window of whole ticks was widened from, for answers; None if it is what was asked."""
+    if tick_us is None:
+        return None
+    if last is not None:
+        cut, asked = parse_duration(last) % tick_us != 0, f"last={str(last)!r}"
+    else:
+        edges = [edge for edge in between or () if edge is not None]
+        cut, asked = any(first_us(plain(edge)) % tick_us for edge in edges), "between"
+    return f"widened from {asked} to whole ticks of {timedelta(microseconds=tick_us)}" if cut else None
 
 
 def empty_window(

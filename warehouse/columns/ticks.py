@@ -77,6 +77,11 @@ def width_us(text: Any) -> int:
     if isinstance(text, timedelta):
         return text // MICROSECOND
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text.lower()) if isinstance(text, str) else None
+    if match is not None and text.strip()[-len(match[2]) :] == "M":
+        raise InputError(
+            f"not a duration: {text!r}. M is minutes to some and months to others: write '{match[1]}m' for "
+            f"minutes, or '{30 * int(match[1])}d' for months of 30 days."
+        )
     # First the word as it is: 'ms' is not the plural of 'm'.
     unit = _UNITS.get(match[2], _UNITS.get(match[2].removesuffix("s"))) if match else None
     if match is None or unit is None:
