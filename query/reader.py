@@ -25,6 +25,7 @@ from tidemark.query.answers.measure_answers import (
     RankAnswer,
 )
 from tidemark.query.asking.asked import Asked
+from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.companion_questions import ask_companion
 from tidemark.query.asking.key_reader import KeyReader
 from tidemark.query.asking.measure_questions import MeasureRequest, ask_measure, newest_view
@@ -68,6 +69,7 @@ class GroupOptions(QuestionOptions, total=False):
     every: Any
 
 
+@checks_calls
 class Reader(KeyReader):
     """The questions to an open warehouse. Safe to share between threads.
 

@@ -211,4 +211,9 @@ def _parsed_schema(
                 "Pass a session, or a pyarrow schema."
             )
         schema = spark.createDataFrame([], schema)
-    return cast("StructType", getattr(schema, "schema", schema))
+    fields = getattr(schema, "schema", schema)
+    if not callable(getattr(fields, "json", None)):
+        raise InputError(
+            f"schema must be a StructType, DDL text, a DataFrame or a pyarrow schema, got {schema!r}."
+        )
+    return cast("StructType", fields)

@@ -10,6 +10,7 @@ from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, Hit
 from tidemark.query.answers.measure_answers import Answers
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.asking.asked import Asked, answers_of
+from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.key_questions import (
     KeyRequest,
     ask_key,
@@ -32,6 +33,7 @@ from tidemark.query.keys.frequencies import (
 from tidemark.query.keys.persistent_keys import persistence, persistent, slot_scope
 from tidemark.query.keys.slots import Slots
 from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all
+from tidemark.warehouse.errors import InputError
 
 KeyMode = Literal["approximate", "exact"]
 T = TypeVar("T")
@@ -46,6 +48,7 @@ class KeyOptions(TypedDict, total=False):
     mode: KeyMode
 
 
+@checks_calls
 class KeyReader:
     """The questions about keys; their parameters are described at `Reader`."""
 
@@ -184,6 +187,10 @@ class KeyReader:
 
         Both modes scan all blocks and live rows of both warehouses. The answer has the scope of this one.
         """
+        if not isinstance(other, KeyReader):
+            raise InputError(
+                f"other must be a reader of a warehouse, as query.open returns it, got {other!r}."
+            )
 
         def join(question: KeyQuestion) -> CountAnswer:
             (answer,) = other._ask_key(

@@ -140,7 +140,7 @@ def choose_group(options: Options, arguments: GroupArguments) -> GroupChoice | N
 def by_columns(by: Any) -> tuple[str, ...]:
     """The columns that `by` names; none for None. InputError for anything but names, each once."""
     columns = (by,) if isinstance(by, str) else () if by is None else by
-    if not is_sequence(columns) or isinstance(columns, Mapping):
+    if not is_sequence(columns):
         raise InputError(f"by must be the name of a column or a list of names, got {by!r}.")
     names = tuple(columns)
     if (by is not None and not names) or not all(isinstance(name, str) for name in names):
@@ -163,7 +163,7 @@ def where_values(where: Any) -> dict[str, list[Any]]:
 
 
 def _as_list(column: str, values: Any) -> list[Any]:
-    given = list(values) if is_sequence(values) and not isinstance(values, Mapping) else [values]
+    given = list(values) if is_sequence(values) else [values]
     if not given or any(value is None for value in given):
         raise InputError(
             f"where[{column!r}] is {values!r}, expected a value or a list of values. A row with NULL in a "
@@ -179,7 +179,7 @@ def _names(key: Key, values: Sequence[Any]) -> frozenset[Name]:
 
 def given_groups(by: Sequence[str], groups: Any) -> tuple[Values, ...]:
     """The groups as tuples with a value of each `by` column. InputError for anything else."""
-    if not is_sequence(groups) or isinstance(groups, Mapping):
+    if not is_sequence(groups):
         raise InputError(f"groups must be a list of values of {', '.join(by)}, got {groups!r}.")
     found = []
     for group in groups:

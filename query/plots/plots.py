@@ -26,6 +26,7 @@ from tidemark.query.answers.distinct_answers import DistinctAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer
 from tidemark.query.answers.rendering import text_of
+from tidemark.query.asking.calls import checks_calls
 from tidemark.query.plots.distinct_plot import draw_distinct
 from tidemark.query.plots.key_plot import draw_keys
 from tidemark.query.plots.presence_plot import draw_presence
@@ -56,6 +57,7 @@ _DAYS = tuple(float((day - date(1970, 1, 1)).days) for day in (date.min, date.ma
 WIDTH, HEIGHT, BAR_HEIGHT = 8, 4.5, 0.2  # inches
 
 
+@checks_calls
 @dataclass(frozen=True, slots=True, eq=False)
 class Plots:
     """The figures of a warehouse, as `wh.plot`.

@@ -287,6 +287,9 @@ def decimal_type(precision: int, scale: int) -> ColumnType:
     )  # fmt: skip
 
 
+_UINT64 = decimal_type(20, 0)  # the least type that holds all its values, as Spark reads them from Parquet
+
+
 def find_column_type(name: str) -> ColumnType | None:
     """The type of Delta's name, such as `long` or `decimal(10,2)`; None for nested and unknown types."""
     return COLUMN_TYPES.get(name) or _decimal_named(name)
@@ -321,9 +324,14 @@ def arrow_column_type(arrow: pa.DataType) -> ColumnType | None:
         fits = arrow.precision <= DECIMAL_DIGITS and arrow.scale >= 0
         return decimal_type(arrow.precision, arrow.scale) if fits else None
     if pa.types.is_uint64(arrow):
-        return decimal_type(20, 0)
+        return _UINT64
     text = str(arrow)
     return next((kind for kind in COLUMN_TYPES.values() if re.fullmatch(kind.arrow, text)), None)
+
+
+def type_text(name: str) -> str:
+    """Delta's name of a type for errors, with the Arrow type that may have become it."""
+    return f"{name}, as which uint64 is stored" if name == _UINT64.name else name
 
 
 def is_time_type(name: str) -> bool:

@@ -29,6 +29,7 @@ from tidemark.warehouse.columns.column_types import (
     column_type,
     find_column_type,
     key_type_names,
+    type_text,
 )
 from tidemark.warehouse.columns.given_values import LEAST, Standing, exact_value, standing
 from tidemark.warehouse.columns.value_encoding import (
@@ -63,9 +64,10 @@ class Key:
     def __post_init__(self) -> None:
         kind = find_column_type(self.type)
         if kind is None or not kind.is_key:
+            remedy = "to string" if kind is None or kind.scale else "to int64 or string"
             raise InputError(
-                f"the key {self.name!r} is of type {self.type}, which cannot be kept exactly. "
-                f"Expected one of: {key_type_names()}. Cast it, to string for example."
+                f"the key {self.name!r} is of type {type_text(self.type)}, which cannot be kept exactly. "
+                f"Expected one of: {key_type_names()}. Cast it, {remedy} for example."
             )
 
     @property

@@ -64,10 +64,10 @@ def take_scalars(arguments: Any) -> None:
 
 
 def is_sequence(argument: Any) -> bool:
-    """Whether the argument holds several values: it is iterable, but not text, bytes or a scalar."""
+    """Whether the argument holds several values: it is iterable, and no text, bytes, scalar or mapping."""
     return (
         isinstance(argument, Iterable)
-        and not isinstance(argument, (str, bytes, bytearray, memoryview, pa.Scalar))
+        and not isinstance(argument, (str, bytes, bytearray, memoryview, Mapping, pa.Scalar))
         and getattr(argument, "ndim", 1) > 0
     )
 

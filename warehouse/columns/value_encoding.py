@@ -25,6 +25,7 @@ from tidemark.warehouse.columns.column_types import (
     column_type,
     find_column_type,
     measure_type_names,
+    type_text,
 )
 from tidemark.warehouse.columns.given_values import Standing, exact_value, standing
 from tidemark.warehouse.errors import InputError
@@ -45,9 +46,10 @@ class Measure:
         if kind is not None and kind.is_measure:
             return
         if kind is not None and kind.is_decimal:
+            remedies = [f"decimal({MEASURE_DIGITS},{kind.scale})", *(["int64"] if not kind.scale else [])]
             raise InputError(
-                f"measure {self.name!r} is {self.type}: at most {MEASURE_DIGITS} digits can be kept exactly. "
-                f"Cast it to decimal({MEASURE_DIGITS},{kind.scale}) or to double."
+                f"measure {self.name!r} is {type_text(self.type)}: at most {MEASURE_DIGITS} digits can be "
+                f"kept exactly. Cast it to {', to '.join(remedies)} or to double."
             )
         raise InputError(
             f"measure {self.name!r} is of type {self.type}, which has no ranks here. "

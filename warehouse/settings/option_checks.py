@@ -39,7 +39,7 @@ def check_names(names: Iterable[str], role: str = "columns") -> None:
     if forbidden:
         raise InputError(
             f"the {role} {forbidden} cannot be stored. Delta refuses names that have a space, a tab, a line "
-            "break, NUL, or one of the characters ,;{{}}()=. Rename them in the input."
+            "break, NUL, or one of the characters ,;{}()=. Rename them in the input."
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from deltalake import DeltaTable
 
-from tidemark.warehouse.columns.column_types import is_time_type, time_type_names
+from tidemark.warehouse.columns.column_types import is_time_type, time_type_names, type_text
 from tidemark.warehouse.columns.composite_keys import CompositeKey
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import plain
@@ -321,7 +321,7 @@ class Options:
             if name not in columns:
                 raise InputError(
                     f"the {role.removesuffix('s')} column {name!r} is missing. "
-                    f"There are: {', '.join(columns)}."
+                    f"There are: {', '.join(columns) or 'none'}."
                 )
             if role == "measures":
                 Measure(name, columns[name])
@@ -331,7 +331,7 @@ class Options:
                 Key(name, columns[name])
             elif not is_time_type(columns[name]):
                 raise InputError(
-                    f"the time column {name!r} is {columns[name]}. Expected {time_type_names()}."
+                    f"the time column {name!r} is {type_text(columns[name])}. Expected {time_type_names()}."
                 )
 
     def check_same(self, given: Mapping[str, Any]) -> None:
