@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tidemark.query.asking.session import Session
 from tidemark.query.keys.frequencies import MODES, KeyQuestion
+from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
 from tidemark.query.keys.slots import Slots, slots_of
+from tidemark.query.keys.window_scan import ScannedWindow, WindowScan
 from tidemark.query.quantiles.questions import check_mode
 from tidemark.query.reading.windows import choose_window, shown_window, split_window, tick_range
 from tidemark.warehouse.columns.scalars import plain, take_scalars
+from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.snapshots.live_rows import live_key_rows
@@ -100,10 +104,28 @@ def _ask(
     mode = check_mode(request.mode, MODES)
 
     def answers(view: KeysView) -> T:
-        return answer([key_question(session, view, window, mode) for window in windows(view)])
+        found = windows(view)
+        questions = [key_question(session, view, window, mode) for window in found]
+        if request.every is None or not found:
+            return answer(questions)
+        with closing(_scan(session, view, found)) as scan:
+            places = {window: part for part, window in enumerate(scan.windows)}
+            shared = (ScannedWindow(scan, places.get(window.overlapping, -1)) for window in found)
+            return answer([replace(one, scanned=part) for one, part in zip(questions, shared, strict=True)])
 
     result: T = session.answer_from(lambda: newest_keys_view(session, request.key), answers, _topic(request))
     return result
+
+
+def _scan(session: Session, view: KeysView, windows: Sequence[KeyWindow]) -> WindowScan:
+    """One scan for windows of whole ticks: in order of their ends, those that overlap none before them."""
+    apart: list[Window] = []
+    for window in sorted((window.overlapping for window in windows), key=lambda one: (one.stop, one.start)):
+        if not apart or window.start >= apart[-1].stop:
+            apart.append(window)
+    whole = KeyWindow(Window(apart[0].start, apart[-1].stop), (), None)
+    history = KeyHistory(session.blocks, view, whole.overlapping, lambda: _live_rows(session, view, whole))
+    return WindowScan(history, apart)
 
 
 def _topic(request: KeyRequest) -> str:

@@ -27,6 +27,8 @@ from tidemark.sketches.sampling.key_sample import Hashes, below
 
 def distinct(question: KeyQuestion) -> DistinctAnswer:
     """The number of keys that have rows in the window."""
+    if question.mode == "exact" and question.scanned is not None:
+        return _answer(question, _known(question.scanned.keys))
     if question.mode == "exact":
         return _answer(question, _counted(key_scan.distinct(all_histories(question))))
     keys = question.window_keys()
@@ -47,6 +49,8 @@ def overlap(a: KeyQuestion, b: KeyQuestion) -> OverlapAnswer:
 
 def new_keys(question: KeyQuestion, before: KeyQuestion) -> DistinctAnswer:
     """The number of keys with rows in the window of `question` and none in that of `before`."""
+    if question.mode == "exact" and question.scanned is not None:
+        return _answer(question, _known(question.scanned.new_keys))
     found = overlap(question, before)
     return _answer(question, found.only_a, found.rows_scanned or 0)
 
@@ -67,6 +71,10 @@ def _answer(question: KeyQuestion, number: KeyNumber, rows_read: int = 0) -> Dis
         most=number.most,
         rows_scanned=rows_read or None,
     )
+
+
+def _known(keys: int) -> KeyNumber:
+    return KeyNumber(keys, keys, keys, keys, keys)
 
 
 def _counted(bounds: key_scan.BoundedEstimate) -> KeyNumber:

@@ -29,6 +29,7 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.keys.listed_slots import RunListing
 from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals
+from tidemark.query.keys.window_scan import ScannedWindow
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.keys import Names, find_names, name_at, names_from, take_names, unify_names
@@ -57,6 +58,7 @@ class KeyQuestion:
     window_keys: returns the keys of the window as far as samples tell them.
     listing: returns the persistent keys of a run.
     samples: returns the samples of ledger rows.
+    scanned: the window in a scan that it shares with others; None if it is alone.
     """
 
     view: KeysView
@@ -72,6 +74,7 @@ class KeyQuestion:
     window_keys: Callable[[], WindowKeys]
     listing: Callable[[KeyMarks], RunListing]
     samples: Callable[[Sequence[LiveKeys]], list[KeySample | None]]
+    scanned: ScannedWindow | None = None
 
     @property
     def live(self) -> LiveSide:
@@ -188,7 +191,10 @@ def key_range(question: KeyQuestion, low: Any, high: Any) -> CountAnswer:
 
 
 def self_join(question: KeyQuestion) -> CountAnswer:
-    """The sum over all keys of the square of their rows; a scan of all keys."""
+    """The sum over all keys of the square of their rows; a scan of all keys, for all windows together."""
+    if question.scanned is not None:
+        count = question.scanned.second_moment
+        return _bounded_answer(question, (count, count, count))
     return _bounded_answer(question, key_scan.second_moment(all_histories(question)))
 
 
@@ -248,6 +254,10 @@ def _candidate_counts(question: KeyQuestion, least: int | None, k: int = 0) -> t
     if listed.unlisted_max + question.live.unlisted_max < least:
         names = take_names(names, np.flatnonzero(high >= least))
         known = _exact_in_history(listed, names)
+    elif question.scanned is not None:
+        names, known, live = question.scanned.names()
+        exact_live = LiveCounts(live.astype(np.float64), live, live, live)
+        return names, _count_candidates(question, names, known, exact_live)
     else:
         with_live = KeyHistory(question.blocks, question.view, history.window, question.live_rows)
         names = names_from(question.view.key, key_scan.all_names(with_live))
@@ -282,10 +292,13 @@ def _bounds_in_memory(question: KeyQuestion, listed: ListedKeys, names: Names) -
     return low[place] + live.least, high[place] + live.most
 
 
-def _count_candidates(question: KeyQuestion, names: Names, known: Ints | None = None) -> _NameCounts:
+def _count_candidates(
+    question: KeyQuestion, names: Names, known: Ints | None = None, exact_live: LiveCounts | None = None
+) -> _NameCounts:
     """The counts of names, which ascend.
 
     known: history's rows of each name where they are known, else -1; only the names with -1 are read.
+    exact_live: the live rows in mode exact; None reads them.
     """
     scalars = [name_at(names, i) for i in range(len(names))]
     window = question.window
@@ -301,7 +314,7 @@ def _count_candidates(question: KeyQuestion, names: Names, known: Ints | None = 
     live = (
         question.live.count(names)
         if question.mode == "approximate"
-        else exact_live_counts(all_live_rows(question), names)
+        else exact_live or exact_live_counts(all_live_rows(question), names)
     )
     return _NameCounts(whole, partial_estimate, partial_most, live)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.key_windows import KeyWindow
-from tidemark.query.keys.listed_keys import ListedKeys, listed_names
+from tidemark.query.keys.listed_keys import ListedKeys, Lists, listed_names
 from tidemark.query.keys.live_keys import LivePart, LiveSide, LiveTotals, live_parts
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.sketches import ECM
@@ -17,9 +17,11 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, read_sketch
 from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.snapshots.snapshot import KeysView
 
 CACHED_WINDOWS = 32  # windows per cache
+CACHED_LISTS = 16  # runs whose lists are kept for further windows, a megabyte each at most
 CACHED_BUCKETS = 2**22  # buckets of the cached sketches, 16 bytes each
 
 
@@ -30,6 +32,7 @@ class KeyCache:
         self._store, self._blocks = store, blocks
         self._histories: LRUCache[KeyHistory] = LRUCache(CACHED_WINDOWS)
         self._listings: LRUCache[ListedKeys] = LRUCache(CACHED_WINDOWS)
+        self._lists: LRUCache[Lists] = LRUCache(CACHED_LISTS)
         self._parts: LRUCache[list[LivePart]] = LRUCache(CACHED_WINDOWS)
         self._lives: LRUCache[LiveSide] = LRUCache(CACHED_WINDOWS)
         self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, lambda sketch: len(sketch.counts.kept))
@@ -43,8 +46,14 @@ class KeyCache:
     def listed(self, history: KeyHistory) -> ListedKeys:
         """The keys that the marks list in the window of the history."""
         return self._listings.get(
-            history.window, lambda: listed_names(history), topic=history.view.root, sources=history.view.runs
+            history.window,
+            lambda: listed_names(history, lambda marks: self._lists_of(history.view, marks)),
+            topic=history.view.root,
+            sources=history.view.runs,
         )
+
+    def _lists_of(self, view: KeysView, marks: KeyMarks) -> Lists:
+        return self._lists.get((view.root, marks.files[0].path), marks.heavy)
 
     def live(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> LiveSide:
         """The view's live side in a window."""

@@ -111,15 +111,15 @@ def rows_of_frequent_slots(
 
     slots_of: the slot of each tick. live: the live rows of the window.
     """
-    schema = pa.schema([("name", _name_type(history)), *((name, pa.int64()) for name in _PAIR_COLUMNS)])
+    schema = pa.schema([("name", name_type(history)), *((name, pa.int64()) for name in _PAIR_COLUMNS)])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for rows in chain.from_iterable(_stored(history)):
+        for rows in chain.from_iterable(stored_rows(history)):
             yield _pairs(rows.where(history.window.holds(rows.ticks)), slots_of, schema)
         yield _pairs(live, slots_of, schema, is_live=True)
 
-    with _connection() as connection:
-        _create(connection, "pairs", "SELECT * FROM read", schema, batches())
+    with database() as connection:
+        create_table(connection, "pairs", "SELECT * FROM read", schema, batches())
         found = connection.sql(_FREQUENT_SLOTS, params=[least]).to_arrow_table().combine_chunks()
     names: Names = no_names(history.view.key)
     if len(found):
@@ -150,20 +150,21 @@ def _pairs(
 
 def _query(inputs: dict[str, WeightedHistories], statement: str) -> list[tuple[Any, ...]]:
     """The rows of a SQL statement over tables (name, rows, certain, estimate), one table per input."""
-    with _connection() as connection:
+    with database() as connection:
         for table, histories in inputs.items():
-            kind = _name_type(histories[0][0])
+            kind = name_type(histories[0][0])
             schema = pa.schema([("name", kind), ("rows", pa.int64()), ("share", pa.float64())])
-            _create(connection, table, SUM_BY_NAME, schema, _batches(histories, schema))
+            create_table(connection, table, SUM_BY_NAME, schema, _batches(histories, schema))
         return connection.execute(statement).fetchall()
 
 
-def _name_type(history: KeyHistory) -> pa.DataType:
+def name_type(history: KeyHistory) -> pa.DataType:
+    """The type of names in DuckDB."""
     return pa.large_binary() if history.view.key.is_text else pa.int64()
 
 
 @contextmanager
-def _connection() -> Iterator[DuckDBPyConnection]:
+def database() -> Iterator[DuckDBPyConnection]:
     """A database in memory that spills to a folder of its own."""
     import duckdb
 
@@ -172,7 +173,7 @@ def _connection() -> Iterator[DuckDBPyConnection]:
         yield connection
 
 
-def _create(
+def create_table(
     connection: DuckDBPyConnection,
     table: str,
     select: str,
@@ -204,13 +205,13 @@ def _create(
 def _batches(histories: WeightedHistories, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of all histories summed by name, one batch per block."""
     for history, share in histories:
-        for rows in chain.from_iterable(_stored(history)):
+        for rows in chain.from_iterable(stored_rows(history)):
             yield _sum_by_name(rows, history.window.holds(rows.ticks), share, schema)
         for rows in history.live() if history.live else ():
             yield _sum_by_name(rows, np.ones(len(rows), dtype=bool), 1.0, schema)
 
 
-def _stored(history: KeyHistory) -> Iterator[Iterator[KeyRows]]:
+def stored_rows(history: KeyHistory) -> Iterator[Iterator[KeyRows]]:
     """The rows of each run that has rows in the window."""
     return (run_rows(history.blocks, history.view, share.marks) for share in history.shares)
 

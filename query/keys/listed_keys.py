@@ -15,6 +15,7 @@ and B with 5. A has exactly 56 rows. B has 5 to 5 + 9 = 14 rows. A key that no c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from tidemark.query.keys.key_blocks import KeyHistory, KeyShare
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
 from tidemark.warehouse.columns.keys import Names, no_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.projections.key_marks import KeyMarks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,9 +44,15 @@ class ListedKeys:
     unlisted_max: int
 
 
-def listed_names(history: KeyHistory) -> ListedKeys:
-    """The keys that the marks of the runs list in the window; reads no blocks."""
-    listings = [_run_listing(share, history.window) for share in history.shares]
+Lists = tuple[HeavyKeys, HeavyKeys]  # of a run: as one cell, and by tick
+
+
+def listed_names(history: KeyHistory, lists: Callable[[KeyMarks], Lists]) -> ListedKeys:
+    """The keys that the marks of the runs list in the window; reads no blocks.
+
+    lists: returns the lists of a run, `KeyMarks.heavy`.
+    """
+    listings = [_run_listing(share, history.window, lists(share.marks)) for share in history.shares]
     unlisted_max = sum(int((listing.floors - 1).sum()) for listing in listings)
     if not listings:
         return ListedKeys(no_names(history.view.key), np.empty(0, np.int64), np.empty(0, np.int64), 0)
@@ -57,9 +65,9 @@ def listed_names(history: KeyHistory) -> ListedKeys:
     return ListedKeys(names, rows, unlisted_max - excluded, unlisted_max)
 
 
-def _run_listing(share: KeyShare, window: Window) -> HeavyKeys:
+def _run_listing(share: KeyShare, window: Window, lists: Lists) -> HeavyKeys:
     """The listing of a run in the window, by tick or as one cell: the one with the tighter bounds."""
-    keys, pairs = share.marks.heavy()
+    keys, pairs = lists
     inside = window.holds(share.marks.totals.ticks)
     new_cell = np.cumsum(inside) - 1
     chosen = inside[pairs.cells]

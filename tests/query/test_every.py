@@ -8,7 +8,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from tests.query.groupworld import BATCHES, HOUR, MEMORY, START, GroupWorld, Truth, check_quantile
 from tidemark import query, warehouse
 from tidemark.query import EmptyWindow, InputError
+from tidemark.query.asking import key_questions
+from tidemark.query.keys import key_scan
 from tidemark.query.reading import windows
 from tidemark.warehouse.columns import tick_counts
 
@@ -166,6 +168,56 @@ def test_windows_that_cut_a_tick_are_widened_for_measures_and_keys(
             for ask in (partial(wh.frequency, "a"), wh.distinct, partial(wh.top, 1))
         ]
         assert (found == [expected] * 3) != is_broken
+
+
+def counted_world(folder: Path) -> GroupWorld:
+    """Keys of few rows in each hour, which no list reaches. Some are NULL, and some rows have no time."""
+    names, rows = [None, "a", "b", "é"], list[Any]()
+    for i in range(400):
+        time = None if i % 50 == 0 else START + i % 9 * HOUR
+        rows.append((time, names[i * i % 7 % 4], i % 37, 1.0, None))
+    return GroupWorld.of(folder, [(True, rows[:150]), (True, rows[150:250]), (False, rows[250:])])
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_all_windows_share_one_scan_of_the_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """Each run is read once for all windows. The broken variant reads it for each window."""
+    world, key = counted_world(tmp_path), ["number", "origin"]
+    wh, read = world.open(), Counter[Any]()
+    scan = key_scan.run_rows
+
+    def counting(blocks: Any, view: Any, marks: Any) -> Any:
+        read[marks.run] += 1
+        return scan(blocks, view, marks)
+
+    monkeypatch.setattr(key_scan, "run_rows", counting)
+    if is_broken:
+        monkeypatch.setattr(key_questions, "ScannedWindow", lambda *_: None)
+    parts = expected_windows(world, None, 2 * HOUR)
+    truth = [
+        Counter((row[2], row[1]) for row in world.rows if row[0] and row[1] and start <= row[0] < end)
+        for start, end in parts
+    ]
+    seen = [set().union(*truth[:i]) for i in range(len(truth))]
+    for mode in ("exact", "approximate"):
+        options: dict[str, Any] = {"key": key, "every": "2h", "mode": mode}
+        by_part: dict[Any, dict[Any, int]] = {part: {} for part in parts}
+        of_part = dict(zip(parts, truth, strict=True))
+        for one in wh.top(1000, **options):
+            true = of_part[cast("Window", one.window)][one.value]
+            by_part[one.window][one.value] = one.count if mode == "exact" else true
+            assert one.lo <= true <= one.hi
+        assert [by_part[part] for part in parts] == truth
+        assert [one.count for one in wh.self_join(**options)] == [
+            sum(rows * rows for rows in one.values()) for one in truth
+        ]
+    options = {"key": key, "every": "2h", "mode": "exact"}
+    assert [one.count for one in wh.distinct(**options)] == list(map(len, truth))
+    fresh = wh.new_keys(between=(parts[0][0], None), **options)
+    assert [one.count for one in fresh] == [len(set(one) - old) for one, old in zip(truth, seen, strict=True)]
+    assert (max(read.values()) > 6) == is_broken
 
 
 def rows_of(times: list[datetime]) -> list[Any]:

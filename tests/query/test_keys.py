@@ -112,7 +112,7 @@ def check(world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch) -> N
                 assert listed(wh.top(k, **where)) == ranked(truth)[:k]
 
 
-def listed_nowhere(history: KeyHistory) -> ListedKeys:
+def listed_nowhere(history: KeyHistory, _: object) -> ListedKeys:
     none = np.empty(0, np.int64)
     return ListedKeys(no_names(history.view.key), none, none, 2**62)
 
@@ -260,8 +260,8 @@ def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: py
     """The check above fails on a reader that leaves a cell out: here the first tick of each window."""
     whole = listed_keys._run_listing
 
-    def misses(share: Any, window: Window) -> Any:
-        found = whole(share, window)
+    def misses(share: Any, window: Window, lists: Any) -> Any:
+        found = whole(share, window, lists)
         kept = found.cells > 0
         floors = np.where(np.arange(len(found.floors)) > 0, found.floors, 1)
         names = take_names(found.keys, np.flatnonzero(kept))

@@ -409,6 +409,6 @@ def test_what_cannot_be_asked_is_told(tmp_path: Path, ask: Any, words: str) -> N
 def test_counts_need_no_scan_and_no_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the listings have is answered without a block, and what they lack with look-ups."""
     world = GroupWorld.of(tmp_path, [(True, DAILY), (False, DAILY[:4])])
-    monkeypatch.setattr(key_scan, "_connection", None)
+    monkeypatch.setattr(key_scan, "database", None)
     monkeypatch.setattr(slot_presence, "rows_of_names", None)
     assert [answer.value for answer in world.open().persistent(0.5)] == ["daily"]

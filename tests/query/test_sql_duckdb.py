@@ -64,9 +64,9 @@ def test_what_the_marks_list_is_laid_out_once_for_many_statements(
     wh = query.open(own)
     laid_out: list[KeyHistory] = []
 
-    def counted(history: KeyHistory) -> ListedKeys:
+    def counted(history: KeyHistory, lists: Any) -> ListedKeys:
         laid_out.append(history)
-        return listed_keys.listed_names(history)
+        return listed_keys.listed_names(history, lists)
 
     monkeypatch.setattr(key_cache, "listed_names", counted)
     for _ in range(3):
