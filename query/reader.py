@@ -160,13 +160,13 @@ class Reader(KeyReader):
         there is, the last microsecond of the year 9999. Raises EmptyWindow if no tick of the data lies
         in the window. Reads no blocks.
         """
-        view, tick_us = newest_view(self._session, measure), self._session.options.tick_us
+        view, grid = newest_view(self._session, measure), self._session.options.grid
         ticks = tick_range(view)
-        window = choose_window(lambda: ticks, last, between, tick_us)
+        window = choose_window(lambda: ticks, last, between, grid)
         if ticks is None or window.misses(*ticks):
-            raise empty_window(view, window, 0, tick_us)
+            raise empty_window(view, window, 0, grid)
         covered = Window(max(window.start, ticks[0]), min(window.stop, ticks[1] + 1))
-        start, end = shown_window(covered, tick_us) or (None, None)
+        start, end = shown_window(covered, grid) or (None, None)
         return start, end
 
     def refresh(self) -> bool:

@@ -17,7 +17,7 @@ from deltalake.schema import PrimitiveType
 from pyarrow import fs
 
 from tidemark.warehouse.columns.schema import column_types, delta_fields
-from tidemark.warehouse.columns.ticks import parse_duration
+from tidemark.warehouse.columns.ticks import MONDAY_US, WEEK_US, parse_duration
 from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.probe import check_conditional_puts
 from tidemark.warehouse.delta.retention import DEFAULT_GRACE
@@ -191,6 +191,7 @@ def _with_defaults(given: dict[str, Any]) -> Options:
         companion_names=companions_of(given["companions"] or {}),
         time=given["time"],
         tick_us=tick_us,
+        tick_origin_us=MONDAY_US if tick_us is not None and tick_us % WEEK_US == 0 else 0,
         eps=DEFAULT_EPS if given["eps"] is None else given["eps"],
         kappa=DEFAULT_KAPPA if given["kappa"] is None else given["kappa"],
         grace_us=parse_duration(DEFAULT_GRACE) if given["grace"] is None else given["grace"],

@@ -63,9 +63,9 @@ def ask_companion(session: Session, name: str, last: Any, between: Any) -> Compa
         view, contents = newest
         companion = session.options.companions.named(name)
         kind_named(companion.kind)  # before anything is read
-        window = choose_window(lambda: tick_range(view), last, between, session.options.tick_us)
+        window = choose_window(lambda: tick_range(view), last, between, session.options.grid)
         answer = _answer(session, view, contents, companion, window)
-        return replace(answer, widened=widened_text(last, between, session.options.tick_us))
+        return replace(answer, widened=widened_text(last, between, session.options.grid))
 
     def newest() -> tuple[View, Contents]:
         return session.newest(lambda snapshot: (snapshot.view(), snapshot.contents()))
@@ -94,7 +94,7 @@ def _answer(
         found.history += _of_run(session, view, contents, companion, marks, window, scan)
     found.live += _of_live(session, view, companion, window, scan)
     used = [*found.history, *found.live]
-    shown = shown_window(window, session.options.tick_us)
+    shown = shown_window(window, session.options.grid)
     if any(cell.kind != companion.kind for cell in used):
         raise DamagedWarehouse(f"cells of the companion {companion.name!r} are of another kind than it is")
     if not any(cell.data for cell in used):

@@ -56,10 +56,10 @@ def ask_new_keys(
 
     InputError if the window has no start.
     """
-    tick_us = session.options.tick_us
+    grid = session.options.grid
 
     def windows(view: KeysView) -> list[KeyWindow]:
-        pairs = ([window, window_before(window, tick_us)] for window in _windows(session, request, view))
+        pairs = ([window, window_before(window, grid)] for window in _windows(session, request, view))
         return [window for pair in pairs for window in pair]
 
     def answers(questions: list[KeyQuestion]) -> list[T]:
@@ -83,11 +83,11 @@ def ask_slots(
     session: Session, request: KeyRequest, slot: Any, answer: Callable[[KeyQuestion, Slots], T]
 ) -> T:
     """The result of `answer` for the window without its open sides, and its slots."""
-    mode, tick_us = check_mode(request.mode, MODES), session.options.tick_us
+    mode, grid = check_mode(request.mode, MODES), session.options.grid
 
     def answers(view: KeysView) -> T:
-        window = key_window(view, request.last, request.between, tick_us)
-        window, slots = slots_of(window, tick_range(view), plain(slot), tick_us)
+        window = key_window(view, request.last, request.between, grid)
+        window, slots = slots_of(window, tick_range(view), plain(slot), grid)
         return answer(key_question(session, view, window, mode), slots)
 
     result: T = session.answer_from(lambda: newest_keys_view(session, request.key), answers, _topic(request))
@@ -141,12 +141,12 @@ def newest_keys_view(session: Session, key: Any = None) -> KeysView:
 
 def _windows(session: Session, request: KeyRequest, view: KeysView) -> list[KeyWindow]:
     """The windows of a request. With `every` they are whole ticks, as those of measures."""
-    tick_us, ticks = session.options.tick_us, tick_range(view)
+    grid, ticks = session.options.grid, tick_range(view)
     if request.every is None:
-        return [key_window(view, request.last, request.between, tick_us)]
-    window = choose_window(lambda: ticks, request.last, request.between, tick_us)
-    parts = split_window(window, ticks, request.every, tick_us)
-    return [KeyWindow(part, (), shown_window(part, tick_us)) for part in parts]
+        return [key_window(view, request.last, request.between, grid)]
+    window = choose_window(lambda: ticks, request.last, request.between, grid)
+    parts = split_window(window, ticks, request.every, grid)
+    return [KeyWindow(part, (), shown_window(part, grid)) for part in parts]
 
 
 def key_question(session: Session, view: KeysView, window: KeyWindow, mode: str) -> KeyQuestion:

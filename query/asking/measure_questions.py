@@ -32,7 +32,7 @@ from tidemark.query.reading.windows import (
 )
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.scalars import take_scalars
-from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
@@ -69,22 +69,22 @@ def ask_measure(session: Session, request: MeasureRequest, answer: Callable[[Que
 
 
 def _windows(
-    request: MeasureRequest, view: View | GroupView, tick_us: int | None
+    request: MeasureRequest, view: View | GroupView, grid: TickGrid | None
 ) -> tuple[Window, list[Window]]:
     """The window of a question, and its parts: itself without `every`. EmptyWindow if there is no part."""
-    window = choose_window(lambda: tick_range(view), request.last, request.between, tick_us)
+    window = choose_window(lambda: tick_range(view), request.last, request.between, grid)
     if request.every is None:
         return window, [window]
-    parts = split_window(window, tick_range(view), request.every, tick_us)
+    parts = split_window(window, tick_range(view), request.every, grid)
     if not parts:
-        raise empty_window(view, window, 0, tick_us)
+        raise empty_window(view, window, 0, grid)
     return window, parts
 
 
-def _shown(request: MeasureRequest, window: Window, tick_us: int | None) -> dict[str, Any]:
+def _shown(request: MeasureRequest, window: Window, grid: TickGrid | None) -> dict[str, Any]:
     """The fields of `MeasureScope` about the window, by name."""
-    widened = widened_text(request.last, request.between, tick_us)
-    return {"window": shown_window(window, tick_us), "widened": widened}
+    widened = widened_text(request.last, request.between, grid)
+    return {"window": shown_window(window, grid), "widened": widened}
 
 
 def _ask_all_rows(
@@ -103,13 +103,13 @@ def _ask_all_rows(
             as_of=view.versions,
             mode=mode,
             eps=float(options.eps),
-            **_shown(request, window, options.tick_us),
+            **_shown(request, window, options.grid),
         )
 
     def answers(view: View) -> list[list[M]]:
-        window, parts = _windows(request, view, options.tick_us)
+        window, parts = _windows(request, view, options.grid)
         questions = [question(view, part) for part in parts]
-        _check_rows(questions, view, window, options.tick_us)
+        _check_rows(questions, view, window, options.grid)
         return [answer(question) for question in questions]
 
     def newest() -> View:
@@ -141,7 +141,7 @@ def _ask_groups(
 
     def answers(newest: tuple[GroupView, KeysView | None]) -> list[list[M]]:
         view, key = newest
-        window, parts = _windows(request, view, options.tick_us)
+        window, parts = _windows(request, view, options.grid)
         whole = Window(parts[0].start, parts[-1].stop)
         questions = session.groups.questions(
             session.snapshot,
@@ -152,11 +152,11 @@ def _ask_groups(
             lambda part: {
                 "mode": mode,
                 "eps": float(options.eps),
-                **_shown(request, part, options.tick_us),
+                **_shown(request, part, options.grid),
             },
         )
         if not choice.by:
-            _check_rows(questions, view, window, options.tick_us, choice.shown(()))
+            _check_rows(questions, view, window, options.grid, choice.shown(()))
         return [answer(question) for question in questions]
 
     with_key = needs_sizes(choice)
@@ -170,20 +170,20 @@ def _check_rows(
     questions: Sequence[Question],
     view: View | GroupView,
     window: Window,
-    tick_us: int | None,
+    grid: TickGrid | None,
     group: Mapping[str, Any] | None = None,
 ) -> None:
     """EmptyWindow if none of the questions has a row with a rank."""
     if not any(question.counts.rows for question in questions):
         nulls = sum(question.counts.nulls for question in questions)
-        raise empty_window(view, window, nulls, tick_us, group)
+        raise empty_window(view, window, nulls, grid, group)
 
 
 def _group_sizes(
     session: Session, choice: GroupChoice, view: KeysView, window: Window, k: int | None
 ) -> Sequence[tuple[Group, int]]:
     """The groups that have rows in the window, with the number of their rows; with k the k largest."""
-    shown = shown_window(window, session.options.tick_us)
+    shown = shown_window(window, session.options.grid)
     question = key_question(session, view, KeyWindow(window, (), shown), "exact")
 
     def compute() -> list[tuple[Group, int]]:
@@ -208,18 +208,18 @@ def _ask_scan(
 
     def answers(newest: tuple[View, Any]) -> list[list[M]]:
         view, contents = newest
-        window, parts = _windows(request, view, options.tick_us)
+        window, parts = _windows(request, view, options.grid)
 
         def check(questions: Sequence[Question]) -> None:
             if not choice.by:
-                _check_rows(questions, view, window, options.tick_us, choice.shown(()))
+                _check_rows(questions, view, window, options.grid, choice.shown(()))
 
         return answers_by_scan(
             contents,
             view,
             choice,
             parts,
-            lambda part: {"eps": float(options.eps), **_shown(request, part, options.tick_us)},
+            lambda part: {"eps": float(options.eps), **_shown(request, part, options.grid)},
             check,
             answer,
             session.progress,

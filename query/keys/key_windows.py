@@ -20,6 +20,7 @@ from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
     NO_TICK,
+    TickGrid,
     Window,
     end_from_epoch_us,
     from_epoch_us,
@@ -85,7 +86,7 @@ class KeyWindow:
         return Window(min([self.whole.start, *ticks]), max([self.whole.stop, *(tick + 1 for tick in ticks)]))
 
 
-def key_window(view: KeysView, last: Any, between: Any, tick_us: int | None) -> KeyWindow:
+def key_window(view: KeysView, last: Any, between: Any, grid: TickGrid | None) -> KeyWindow:
     """The window that `last` or `between` selects; all rows if neither is given.
 
     A `last` that is a multiple of the tick counts whole ticks back from the newest tick, as for quantiles.
@@ -93,10 +94,10 @@ def key_window(view: KeysView, last: Any, between: Any, tick_us: int | None) -> 
 
     Raises InputError for a malformed or empty window.
     """
-    edges = _edges(view, last, between, tick_us)
-    if edges is None or tick_us is None:
-        window = choose_window(lambda: tick_range(view), last, between, tick_us)
-        return KeyWindow(window, (), shown_window(window, tick_us))
+    edges = _edges(view, last, between, grid)
+    if edges is None or grid is None:
+        window = choose_window(lambda: tick_range(view), last, between, grid)
+        return KeyWindow(window, (), shown_window(window, grid))
     start, stop = edges
     if start is not None and stop is not None and stop <= start:
         raise InputError(
@@ -107,10 +108,10 @@ def key_window(view: KeysView, last: Any, between: Any, tick_us: int | None) -> 
         None if start is None else from_epoch_us(start),
         None if stop is None else end_from_epoch_us(stop),
     )
-    first = NO_TICK + 1 if start is None else -(-start // tick_us)
-    end = ALL_TIME.stop if stop is None else stop // tick_us
-    ticks = {edge // tick_us for edge in edges if edge is not None and edge % tick_us}
-    partial_ticks = tuple(_partial_tick(tick, start, stop, tick_us) for tick in sorted(ticks))
+    first = NO_TICK + 1 if start is None else grid.next_start(start)
+    end = ALL_TIME.stop if stop is None else grid.tick_of(stop)
+    ticks = {grid.tick_of(edge) for edge in edges if edge is not None and grid.cuts(edge)}
+    partial_ticks = tuple(_partial_tick(tick, start, stop, grid) for tick in sorted(ticks))
     return KeyWindow(Window(first, end) if first < end else None, partial_ticks, shown)
 
 
@@ -128,36 +129,36 @@ def overlapping_rows(
             yield row, partial
 
 
-def window_before(window: KeyWindow, tick_us: int | None) -> KeyWindow:
+def window_before(window: KeyWindow, grid: TickGrid | None) -> KeyWindow:
     """All times before a window. InputError if the window has no start."""
     start = window.shown[0] if window.shown is not None else None
     if start is None:
         raise InputError("new keys are those of a window: give last, or between with a start.")
     first = window.overlapping.start
     partial: tuple[PartialTick, ...] = ()
-    if window.since is not None and tick_us is not None:
-        partial = (_partial_tick(first, None, window.since, tick_us),)
+    if window.since is not None and grid is not None:
+        partial = (_partial_tick(first, None, window.since, grid),)
     whole = Window(NO_TICK + 1, first) if first > NO_TICK + 1 else None
     return KeyWindow(whole, partial, (None, start))
 
 
 def _edges(
-    view: KeysView, last: Any, between: Any, tick_us: int | None
+    view: KeysView, last: Any, between: Any, grid: TickGrid | None
 ) -> tuple[int | None, int | None] | None:
     """Start and end in microseconds, the end exclusive; None if the window consists of whole ticks."""
-    if tick_us is None or (last is None) == (between is None):
+    if grid is None or (last is None) == (between is None):
         return None
     if last is not None:
         width = parse_duration(last)
-        stop = _newest(view, tick_us)
-        return None if width % tick_us == 0 or stop is None else (stop - width, stop)
+        stop = _newest(view, grid)
+        return None if width % grid.width_us == 0 or stop is None else (stop - width, stop)
     if not isinstance(between, (tuple, list)) or len(between) != 2:
         return None  # `choose_window` raises the error
     start, stop = (None if edge is None else first_us(plain(edge)) for edge in between)
     return start, stop
 
 
-def _newest(view: KeysView, tick_us: int) -> int | None:
+def _newest(view: KeysView, grid: TickGrid) -> int | None:
     """The time just after the newest event, in microseconds; None without events.
 
     The newest event of history is known only to its tick, so the end of that tick is taken.
@@ -165,12 +166,12 @@ def _newest(view: KeysView, tick_us: int) -> int | None:
     ends = [live.times[1] + 1 for live in view.live if live.times]
     ticks = [int(run.totals.ticks[-1]) for run in view.runs if len(run.totals.ticks)]
     newest = max((tick for tick in ticks if tick != NO_TICK), default=None)
-    if newest is not None and (not ends or max(ends) <= newest * tick_us):
-        return (newest + 1) * tick_us
+    if newest is not None and (not ends or max(ends) <= grid.start_of(newest)):
+        return grid.start_of(newest + 1)
     return max(ends, default=None)
 
 
-def _partial_tick(tick: int, start: int | None, stop: int | None, tick_us: int) -> PartialTick:
-    since = max(tick * tick_us, tick * tick_us if start is None else start)
-    until = min((tick + 1) * tick_us, (tick + 1) * tick_us if stop is None else stop)
-    return PartialTick(tick, since, until, (until - since) / tick_us)
+def _partial_tick(tick: int, start: int | None, stop: int | None, grid: TickGrid) -> PartialTick:
+    first, end = grid.start_of(tick), grid.start_of(tick + 1)
+    since, until = first if start is None else max(first, start), end if stop is None else min(end, stop)
+    return PartialTick(tick, since, until, (until - since) / grid.width_us)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.reading.windows import end_or_step, time_or_step, width_in_ticks
-from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
+from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, TickGrid, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,13 @@ class Slots:
     """The slots of a window, numbered from 0 to `count` (exclusive).
 
     width: the width of a slot in ticks. origin: the first tick of slot 0, maybe before the window.
-    tick_us: the width of a tick; None without a time column. window: its start and its end (exclusive).
+    grid: how time is cut into ticks; None without a time column. window: its start and its end (exclusive).
     """
 
     width: int
     origin: int
     count: int
-    tick_us: int | None
+    grid: TickGrid | None
     window: tuple[Any, Any]
 
     def of(self, ticks: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -40,13 +40,13 @@ class Slots:
     def edges_of(self, number: int) -> tuple[Any, Any]:
         """When a slot starts and ends (exclusive) in the window: times, or steps; see `shown_window`."""
         first = self.origin + number * self.width
-        start, end = time_or_step(first, self.tick_us), end_or_step(first + self.width, self.tick_us)
+        start, end = time_or_step(first, self.grid), end_or_step(first + self.width, self.grid)
         ends = [edge for edge in (end, self.window[1]) if edge is not None]
         return max(start, self.window[0]), min(ends, default=None)
 
 
 def slots_of(
-    window: KeyWindow, ticks: tuple[int, int] | None, slot: Any, tick_us: int | None
+    window: KeyWindow, ticks: tuple[int, int] | None, slot: Any, grid: TickGrid | None
 ) -> tuple[KeyWindow, Slots]:
     """The window without open sides and without rows that have no time, and its slots.
 
@@ -54,7 +54,7 @@ def slots_of(
     slot: a duration that is a multiple of the tick, or a number of steps without a time column; None for a
         tick. InputError for another value.
     """
-    width, origin = (1, 0) if slot is None else width_in_ticks("slot", slot, tick_us)
+    width, origin = (1, 0) if slot is None else width_in_ticks("slot", slot, grid)
     first, end = _closed(window.overlapping, ticks)
     partial_ticks = tuple(partial for partial in window.partial_ticks if first <= partial.tick < end)
     whole = window.whole and Window(max(window.whole.start, first), min(window.whole.stop, end))
@@ -64,11 +64,11 @@ def slots_of(
     count = (end - 1 - origin) // width - number + 1 if first < end else 0
     known = window.shown or (None, None)
     shown = (
-        time_or_step(first, tick_us) if known[0] is None else known[0],
-        end_or_step(end, tick_us) if known[1] is None else known[1],
+        time_or_step(first, grid) if known[0] is None else known[0],
+        end_or_step(end, grid) if known[1] is None else known[1],
     )
     closed = KeyWindow(whole, partial_ticks, shown if count else window.shown)
-    return closed, Slots(width, origin + number * width, count, tick_us, shown)
+    return closed, Slots(width, origin + number * width, count, grid, shown)
 
 
 def _closed(window: Window, ticks: tuple[int, int] | None) -> tuple[int, int]:

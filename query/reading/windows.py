@@ -15,8 +15,10 @@ from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
-    DAY_US,
+    MONDAY_US,
     NO_TICK,
+    WEEK_US,
+    TickGrid,
     Window,
     end_from_epoch_us,
     from_epoch_us,
@@ -28,18 +30,17 @@ from tidemark.warehouse.errors import EmptyWindow, InputError
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
 
 MOST_WINDOWS = 100_000  # of one question with `every`
-WEEK_US, MONDAY_US = 7 * DAY_US, 4 * DAY_US  # 1970-01-05 was a Monday
 
 
 def choose_window(
-    ticks: Callable[[], tuple[int, int] | None], last: Any, between: Any, tick_us: int | None
+    ticks: Callable[[], tuple[int, int] | None], last: Any, between: Any, grid: TickGrid | None
 ) -> Window:
     """The window of ticks that `last` or `between` selects; all rows if neither is given.
 
     ticks: returns the first and the last tick of the data, both inclusive; None without data.
     last: a duration such as "7d" back from the newest tick, or a number of steps without a time column.
     between: (start, end), the end exclusive, None for an open side.
-    tick_us: the tick width in microseconds; None without a time column.
+    grid: how time is cut into ticks; None without a time column.
 
     Raises InputError if both are given, or one of them is malformed.
     """
@@ -47,16 +48,16 @@ def choose_window(
         raise InputError(f"last={last!r} and between={between!r} exclude each other. Give one of them.")
     if last is not None:
         span = ticks()
-        return window_last(last, span[1] if span else 0, tick_us)
+        return window_last(last, span[1] if span else 0, grid)
     if between is None:
         return ALL_TIME
     if not isinstance(between, (tuple, list)) or len(between) != 2:
         raise InputError(f"between must be a pair (start, end), the end exclusive, got {between!r}.")
-    return window_between(between[0], between[1], tick_us)
+    return window_between(between[0], between[1], grid)
 
 
 def split_window(
-    window: Window, ticks: tuple[int, int] | None, every: Any, tick_us: int | None
+    window: Window, ticks: tuple[int, int] | None, every: Any, grid: TickGrid | None
 ) -> list[Window]:
     """The parts of a window that `every` asks for: ascending, from its first to its last tick of the data.
 
@@ -68,7 +69,7 @@ def split_window(
     Returns no part if no tick of the data lies in the window. Raises InputError for another duration, and
     for more than MOST_WINDOWS parts.
     """
-    width, origin = width_in_ticks("every", every, tick_us)
+    width, origin = width_in_ticks("every", every, grid)
     if ticks is None or window.misses(*ticks):
         return []
     start, stop = max(window.start, ticks[0]), min(window.stop, ticks[1] + 1)
@@ -82,63 +83,71 @@ def split_window(
     return [Window(max(window.start, low), min(window.stop, high)) for low, high in pairwise(edges)]
 
 
-def width_in_ticks(name: str, value: Any, tick_us: int | None) -> tuple[int, int]:
+def width_in_ticks(name: str, value: Any, grid: TickGrid | None) -> tuple[int, int]:
     """The width of the parts that the parameter `name` asks for, in ticks, and a tick at which a part starts.
 
     Parts start at multiples of the width, counted from 1970 in UTC, whole weeks from a Monday. InputError
     for another value than a multiple of the tick, or a number of steps without a time column.
     """
     value = plain(value)
-    if tick_us is None:
+    if grid is None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(
                 f"this warehouse has no time column: {name} is a number of steps from 1, got {value!r}."
             )
         return value, 0
     width = parse_duration(value)
-    if width % tick_us:
+    if width % grid.width_us:
         raise InputError(
-            f"{name}={value!r} is not a multiple of the tick, {timedelta(microseconds=tick_us)} (h:mm:ss). "
-            "Its parts are whole ticks: give a multiple, or create the warehouse with a narrower tick."
+            f"{name}={value!r} is not a multiple of the tick, {timedelta(microseconds=grid.width_us)} "
+            "(h:mm:ss). Its parts are whole ticks: give a multiple, or create the warehouse with a narrower "
+            "tick."
         )
-    weeks = width % WEEK_US == 0 and MONDAY_US % tick_us == 0
-    return width // tick_us, MONDAY_US // tick_us if weeks else 0
+    start = MONDAY_US if width % WEEK_US == 0 else grid.origin_us
+    if grid.cuts(start):
+        raise InputError(
+            f"{name}={value!r} is whole weeks, which begin on Mondays, but the ticks of this warehouse, of "
+            f"{timedelta(microseconds=grid.width_us)} (h:mm:ss), count from a Thursday, 1970-01-01. Ask for "
+            "single windows with between, or load the rows into a new warehouse: its ticks of whole weeks "
+            "begin on Mondays."
+        )
+    return width // grid.width_us, grid.tick_of(start)
 
 
-def shown_window(window: Window, tick_us: int | None) -> tuple[Any, Any] | None:
+def shown_window(window: Window, grid: TickGrid | None) -> tuple[Any, Any] | None:
     """(start, end) as times or step numbers, the end exclusive, None for an open side; None for all rows.
 
     No time is the end of a window that holds the last microsecond of the year 9999: that side is open, too.
     """
     if window == ALL_TIME:
         return None
-    start = None if window.start <= NO_TICK + 1 else time_or_step(window.start, tick_us)
-    return start, None if window.stop == ALL_TIME.stop else end_or_step(window.stop, tick_us)
+    start = None if window.start <= NO_TICK + 1 else time_or_step(window.start, grid)
+    return start, None if window.stop == ALL_TIME.stop else end_or_step(window.stop, grid)
 
 
-def widened_text(last: Any, between: Any, tick_us: int | None) -> str | None:
+def widened_text(last: Any, between: Any, grid: TickGrid | None) -> str | None:
     """What a window of whole ticks was widened from, for answers; None if it is what was asked."""
-    if tick_us is None:
+    if grid is None:
         return None
     if last is not None:
-        cut, asked = parse_duration(last) % tick_us != 0, f"last={str(last)!r}"
+        cut, asked = parse_duration(last) % grid.width_us != 0, f"last={str(last)!r}"
     else:
         edges = [edge for edge in between or () if edge is not None]
-        cut, asked = any(first_us(plain(edge)) % tick_us for edge in edges), "between"
-    return f"widened from {asked} to whole ticks of {timedelta(microseconds=tick_us)}" if cut else None
+        cut, asked = any(grid.cuts(first_us(plain(edge))) for edge in edges), "between"
+    return f"widened from {asked} to whole ticks of {timedelta(microseconds=grid.width_us)}" if cut else None
 
 
 def empty_window(
     view: View | GroupView,
     window: Window,
     nulls: int,
-    tick_us: int | None,
+    grid: TickGrid | None,
     group: Mapping[str, Any] | None = None,
 ) -> EmptyWindow:
     """The error for a window without rows that have a rank. It names the ticks that have rows."""
     name = view.measure.name
     if group is not None:
-        where, shown = group_text(group), window_text(shown_window(window, tick_us))
+        where, shown = group_text(group), window_text(shown_window(window, grid))
         reason = f"its {nulls:,} rows are all NULL, which has no rank" if nulls else "no rows"
         return EmptyWindow(f"empty window: {reason} of {name!r} where {where}, {shown}.")
     if nulls:
@@ -146,22 +155,22 @@ def empty_window(
     ticks = tick_range(view)
     if ticks is None:
         return EmptyWindow(f"no rows of {name!r} yet. Load or stream some first.")
-    first, after = time_or_step(ticks[0], tick_us), end_or_step(ticks[1] + 1, tick_us)
+    first, after = time_or_step(ticks[0], grid), end_or_step(ticks[1] + 1, grid)
     end = "the end of the year 9999" if after is None else f"{text_of(after)}, the end exclusive"
     return EmptyWindow(
-        f"empty window: no rows of {name!r} {window_text(shown_window(window, tick_us))}. "
+        f"empty window: no rows of {name!r} {window_text(shown_window(window, grid))}. "
         f"The data's ticks span {text_of(first)} to {end}."
     )
 
 
-def time_or_step(tick: int, tick_us: int | None) -> Any:
+def time_or_step(tick: int, grid: TickGrid | None) -> Any:
     """The start of a tick as a time; the number of the step without a time column."""
-    return tick if tick_us is None else from_epoch_us(tick * tick_us)
+    return tick if grid is None else from_epoch_us(grid.start_of(tick))
 
 
-def end_or_step(tick: int, tick_us: int | None) -> Any:
+def end_or_step(tick: int, grid: TickGrid | None) -> Any:
     """The time before which a window ends that ends with this tick, exclusive; None after all times."""
-    return tick if tick_us is None else end_from_epoch_us(tick * tick_us)
+    return tick if grid is None else end_from_epoch_us(grid.start_of(tick))
 
 
 def tick_range(view: View | GroupView | KeysView) -> tuple[int, int] | None:

@@ -19,12 +19,12 @@ from tidemark import query
 from tidemark.query.asking.measure_questions import newest_view
 from tidemark.query.quantiles.histograms import _edges
 from tidemark.query.reading.windows import choose_window, shown_window, tick_range
-from tidemark.warehouse.columns.ticks import ALL_TIME
+from tidemark.warehouse.columns.ticks import ALL_TIME, TickGrid
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError
 
 ROWS = tuple((float(i), i // 10) for i in range(40))
-DAY = 86_400_000_000
+DAY = TickGrid(86_400_000_000)
 
 
 @pytest.fixture

@@ -96,12 +96,14 @@ def test_a_warehouse_without_further_keys_groups_and_companions_needs_no_feature
     assert found["configuration"]["tidemark.format"] == "1"
 
 
-def test_further_keys_groups_and_companions_are_features(tmp_path: Path) -> None:
-    schema = pa.schema([("m", pa.float64()), ("a", pa.string()), ("b", pa.int32())])
+def test_further_keys_groups_companions_and_mondays_are_features(tmp_path: Path) -> None:
+    columns = [("m", pa.float64()), ("a", pa.string()), ("b", pa.int32()), ("t", pa.timestamp("us", "UTC"))]
+    schema = pa.schema(columns)
+    times: dict[str, Any] = {"time": "t", "tick": "7d"}
     keys, groups, companions = ["a", ["a", "b"]], [["b", "a"], "b"], {"seen": ("tally", "a")}
     warehouse.register_companion(Tally())
     warehouse.create(
-        None, tmp_path / "w", "m", keys=keys, groups=groups, companions=companions, schema=schema
+        None, tmp_path / "w", "m", keys=keys, groups=groups, companions=companions, schema=schema, **times
     )
     opened = warehouse.open_snapshot(tmp_path / "w").options
     assert json.loads(opened.properties()["tidemark.features"]) == dict(features.KNOWN)

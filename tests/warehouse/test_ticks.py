@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
+    MONDAY_US,
     NO_TICK,
+    TickGrid,
     Window,
     from_epoch_us,
     parse_duration,
@@ -123,15 +125,17 @@ def test_a_window_takes_each_tick_that_it_touches_and_no_other(
     start: datetime, length: timedelta, tick_us: int, data: st.DataObject
 ) -> None:
     end = start + length
-    window = window_between(start, end, tick_us)
+    grid = TickGrid(tick_us, data.draw(st.sampled_from([0, MONDAY_US])))
+    window = window_between(start, end, grid)
     inside = first_us(start) + data.draw(st.integers(0, first_us(end) - first_us(start) - 1))
-    assert window.holds(np.array([inside // tick_us]))[0]
-    assert window.start * tick_us <= first_us(start) < (window.start + 1) * tick_us
-    assert (window.stop - 1) * tick_us < first_us(end) <= window.stop * tick_us
+    assert window.holds(grid.tick_of(np.array([inside])))[0]
+    assert grid.start_of(window.start) <= first_us(start) < grid.start_of(window.start + 1)
+    assert grid.start_of(window.stop - 1) < first_us(end) <= grid.start_of(window.stop)
+    assert grid.cuts(inside) == (grid.start_of(grid.tick_of(inside)) != inside)
 
 
 def test_a_window_before_1970_is_cut_downwards() -> None:
-    day = 86_400 * SECOND
+    day = TickGrid(86_400 * SECOND)
     assert window_between("1969-12-31 23:59:59.999999", "1970-01-01", day) == Window(-1, 0)
     assert window_between("1969-12-31", "1970-01-01 00:00:00.000001", day) == Window(-1, 1)
     assert window_between(date(1969, 12, 30), date(1969, 12, 31), day) == Window(-2, -1)
@@ -139,9 +143,9 @@ def test_a_window_before_1970_is_cut_downwards() -> None:
 
 def test_an_open_side_takes_all_but_rows_without_a_time() -> None:
     for window in (
-        window_between(None, "2000-01-01", SECOND),
-        window_between("1900-01-01", None, SECOND),
-        window_between(None, None, SECOND),
+        window_between(None, "2000-01-01", TickGrid(SECOND)),
+        window_between("1900-01-01", None, TickGrid(SECOND)),
+        window_between(None, None, TickGrid(SECOND)),
     ):
         assert not window.holds(np.array([NO_TICK]))[0]
     assert window_between(None, 3, None).holds(np.array([-(2**62), 2, 3])).tolist() == [True, True, False]
@@ -153,7 +157,7 @@ def test_an_open_side_takes_all_but_rows_without_a_time() -> None:
 )
 def test_a_window_that_is_empty_by_itself_is_refused(start: Any, end: Any) -> None:
     with pytest.raises(InputError):
-        window_between(start, end, SECOND)
+        window_between(start, end, TickGrid(SECOND))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,7 @@ def test_edges_without_a_time_column_are_step_numbers(start: Any, end: Any) -> N
 def test_the_last_span_is_rounded_up_to_whole_ticks_and_ends_with_the_newest(
     newest: int, span: int, tick: int
 ) -> None:
-    window = window_last(timedelta(microseconds=span), newest, tick)
+    window = window_last(timedelta(microseconds=span), newest, TickGrid(tick))
     assert window.stop == newest + 1
     assert (window.stop - window.start - 1) * tick < span <= (window.stop - window.start) * tick
     assert window_last(span, newest, None) == Window(newest + 1 - span, newest + 1)

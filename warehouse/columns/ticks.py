@@ -1,7 +1,8 @@
 """Ticks and windows: event time in units of a fixed width, the grain of every window.
 
-    tick = floor(epoch_us / width)
+    tick = floor((epoch_us - origin) / width)
 
+The origin is 1970, or the first Monday after it where ticks are whole weeks.
 In a warehouse without a time column the tick of a row is the number that the next step had when its batch
 arrived. A row whose time is NULL has the tick `NO_TICK`: only the window `ALL_TIME` holds it.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,11 @@ from tidemark.warehouse.columns.moments import EPOCH, MICROSECOND, first_us
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.errors import InputError
 
+T = TypeVar("T", int, NDArray[np.int64])
+
 NO_TICK = -(2**63)
 DAY_US = 86_400_000_000
+WEEK_US, MONDAY_US = 7 * DAY_US, 4 * DAY_US  # 1970-01-05 was a Monday
 _LAST = 2**63 - 1
 FIRST_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z, the first time that is accepted
 LAST_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z, the last one
@@ -103,6 +107,31 @@ def end_from_epoch_us(us: int) -> datetime | None:
 
 
 @dataclass(frozen=True, slots=True)
+class TickGrid:
+    """How event time is cut into ticks: their width, and a time at which one starts, in microseconds."""
+
+    width_us: int
+    origin_us: int = 0
+
+    def tick_of(self, us: T) -> T:
+        """The tick that holds a time, or an array of times, in microseconds since 1970."""
+        tick: T = (us - self.origin_us) // self.width_us
+        return tick
+
+    def start_of(self, tick: int) -> int:
+        """When a tick starts, in microseconds since 1970."""
+        return tick * self.width_us + self.origin_us
+
+    def next_start(self, us: int) -> int:
+        """The first tick that starts at a time or later."""
+        return -((self.origin_us - us) // self.width_us)
+
+    def cuts(self, us: int) -> bool:
+        """Whether a time lies inside a tick, and not where one starts."""
+        return (us - self.origin_us) % self.width_us != 0
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """A range of ticks: `start` inclusive, `stop` exclusive."""
 
@@ -134,15 +163,15 @@ class Window:
 ALL_TIME = Window(NO_TICK, _LAST)
 
 
-def window_between(start: Any, end: Any, tick_us: int | None) -> Window:
+def window_between(start: Any, end: Any, grid: TickGrid | None) -> Window:
     """The ticks that [start, end) touches; None leaves that side open. InputError if there is none.
 
-    `start` and `end` are times, or step numbers if the warehouse has no time column (`tick_us` is None).
+    `start` and `end` are times, or step numbers if the warehouse has no time column (`grid` is None).
     A tick that contains `start` or `end` belongs to the window as a whole: with ticks of an hour the window
     from 9:30 to 11:15 is that from 9:00 to 12:00.
     """
     start, end = plain(start), plain(end)
-    if tick_us is None:
+    if grid is None:
         for edge in (start, end):
             if edge is not None and (isinstance(edge, bool) or not isinstance(edge, int)):
                 raise InputError(
@@ -151,8 +180,8 @@ def window_between(start: Any, end: Any, tick_us: int | None) -> Window:
         first = NO_TICK + 1 if start is None else start
         stop = _LAST if end is None else end
     else:
-        first = NO_TICK + 1 if start is None else first_us(start) // tick_us
-        stop = _LAST if end is None else -(-first_us(end) // tick_us)
+        first = NO_TICK + 1 if start is None else grid.tick_of(first_us(start))
+        stop = _LAST if end is None else grid.next_start(first_us(end))
     if stop <= first:
         raise InputError(
             f"the window is empty by itself: between {start!r} and {end!r} (the end is exclusive)."
@@ -160,17 +189,17 @@ def window_between(start: Any, end: Any, tick_us: int | None) -> Window:
     return Window(first, stop)
 
 
-def window_last(span: Any, newest: int, tick_us: int | None) -> Window:
+def window_last(span: Any, newest: int, grid: TickGrid | None) -> Window:
     """The last ticks of the data that cover `span`, up to the tick `newest`, inclusive.
 
     `span` is a duration, which is rounded up to whole ticks; or a number of steps if the warehouse has no
-    time column (`tick_us` is None).
+    time column (`grid` is None).
     """
     span = plain(span)
-    if tick_us is None:
+    if grid is None:
         if isinstance(span, bool) or not isinstance(span, int) or span < 1:
             raise InputError(f"this warehouse has no time column: last= is a number of steps, got {span!r}.")
         ticks = span
     else:
-        ticks = -(-parse_duration(span) // tick_us)
+        ticks = -(-parse_duration(span) // grid.width_us)
     return Window(newest + 1 - ticks, newest + 1)

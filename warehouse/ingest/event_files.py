@@ -108,11 +108,11 @@ class WriteRows:
         return pa.Table.from_arrays([*system, *user], names=self.schema.names).cast(self.schema)
 
     def _ticks(self, batch: pa.RecordBatch) -> pa.Array:
-        time, tick_us = self.options.time_column, self.options.tick_us
-        if time is None or tick_us is None:
+        time, grid = self.options.time_column, self.options.grid
+        if time is None or grid is None:
             return pa.repeat(self.step, batch.num_rows)
         column = encode_values(time, batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)))
-        ticks = np.floor_divide(epoch_micros(time, column.stored), tick_us)
+        ticks = grid.tick_of(epoch_micros(time, column.stored))
         return pa.array(np.where(column.null, NO_TICK, ticks))
 
 

@@ -17,8 +17,9 @@ from typing import Any
 #     keys         there are several keys, or a key of several columns
 #     groups       measures are sorted by groups, too
 #     companions   runs and the ledger have summaries of kinds that users register
-KEYS, GROUPS, COMPANIONS = "keys", "groups", "companions"
-KNOWN: Mapping[str, str] = {KEYS: "0.2.0", GROUPS: "0.2.0", COMPANIONS: "0.2.0"}
+#     mondays      ticks are whole weeks, and begin on Mondays
+KEYS, GROUPS, COMPANIONS, MONDAYS = "keys", "groups", "companions", "mondays"
+KNOWN: Mapping[str, str] = dict.fromkeys((KEYS, GROUPS, COMPANIONS, MONDAYS), "0.2.0")
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 

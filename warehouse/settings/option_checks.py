@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tidemark.warehouse.columns.ticks import LONGEST_US
+from tidemark.warehouse.columns.ticks import LONGEST_US, MONDAY_US
 from tidemark.warehouse.companions.kinds import NAME
 from tidemark.warehouse.delta.store import folder_name, group_folder
 from tidemark.warehouse.errors import InputError
@@ -172,6 +172,12 @@ def check_built_from(steps: Any) -> None:
     """ValueError unless the value maps runs tables to steps."""
     if not isinstance(steps, dict) or not all(type(step) is int and step >= -1 for step in steps.values()):
         raise ValueError('built_from must be an object that maps runs tables to steps: {"keys": 7}')
+
+
+def check_tick_origin(origin: Any) -> None:
+    """ValueError unless ticks count from 1970, or from its first Monday."""
+    if type(origin) is not int or origin not in (0, MONDAY_US):
+        raise ValueError(f"tick_origin_us must be 0 or {MONDAY_US}, a Monday")
 
 
 CHECKS: Mapping[str, Callable[[Any], None]] = {

@@ -18,7 +18,7 @@ from tidemark.warehouse.columns.composite_keys import CompositeKey
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.schema import column_types
-from tidemark.warehouse.columns.ticks import parse_duration, parse_grace
+from tidemark.warehouse.columns.ticks import TickGrid, parse_duration, parse_grace
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
@@ -48,6 +48,7 @@ _DEFAULT_PROPERTIES = {
     "groups": "[]",
     "companions": "{}",
     "built_from": "{}",
+    "tick_origin_us": "0",
 }
 
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
@@ -60,6 +61,7 @@ class Options:
     measure_names       the measures, at least one
     key, time           the names of the key column and of the time column; None if there is none
     tick_us, grace_us   durations in microseconds; `tick_us` is None if there is no time column
+    tick_origin_us      a time at which a tick starts: 0, or a Monday where ticks are whole weeks
     eps, kappa          the rank error, and the most runs of a level
     key_eps, key_delta  the error of live counts of keys, and the probability of a larger error
     more_keys           the columns of each further key
@@ -86,7 +88,13 @@ class Options:
     group_names: tuple[Columns, ...] = ()
     companion_names: tuple[Companion, ...] = ()
     built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
+    tick_origin_us: int = 0
     tuning: Tuning = field(default=DEFAULT, compare=False)
+
+    @property
+    def grid(self) -> TickGrid | None:
+        """How time is cut into ticks; None without a time column."""
+        return None if self.tick_us is None else TickGrid(self.tick_us, self.tick_origin_us)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -222,6 +230,7 @@ class Options:
             ("keys", features.KEYS, self.more_keys),
             ("groups", features.GROUPS, self.group_names),
             ("companions", features.COMPANIONS, companions),
+            ("tick_origin_us", features.MONDAYS, self.tick_origin_us),
         ):
             if stored:
                 values[name] = json.dumps(stored)
@@ -279,6 +288,7 @@ class Options:
             key_eps=float(values["key_eps"]),
             key_delta=float(values["key_delta"]),
             built_from=_read_property(uri, stored, "built_from", option_checks.check_built_from),
+            tick_origin_us=_read_property(uri, stored, "tick_origin_us", option_checks.check_tick_origin),
             more_keys=_as_tuples(values["keys"]),
             group_names=_as_tuples(values["groups"]),
             companion_names=companions_of(values["companions"]),
