@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.query.scans import allow_list
 from tidemark.query.scans.connections import open_connection
+from tidemark.query.scans.exact_constants import with_exact_constants
 from tidemark.warehouse.columns.column_types import ColumnType, find_column_type
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
@@ -72,11 +73,12 @@ def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
         tree = scope.copied(bare, text)
         if tree != scope.copied(enclosed, text):
             raise _not_one_expression(text)
+        tree = _with_exact_constants(connection, scope, tree, text)
         sql = _written(connection, tree)
         again = _Scope(columns)
         if again.copied(_parse(connection, text, sql), text) != tree:
             raise _refusal(text, "DuckDB does not write it as it reads it. Write it in another way.")
-        _check_types(connection, scope, sql, text)
+        _check_types(connection, sql, text)
     return Expression(text, sql, tuple(scope.used))
 
 
@@ -314,13 +316,30 @@ def _written(connection: DuckDBPyConnection, condition: Node) -> str:
     return str(query).removeprefix(_PREFIX)
 
 
-def _check_types(connection: DuckDBPyConnection, scope: _Scope, sql: str, text: str) -> None:
-    """InputError unless DuckDB can evaluate the expression on columns of these types."""
+def _with_exact_constants(connection: DuckDBPyConnection, scope: _Scope, tree: Node, text: str) -> Any:
+    """The tree with constants that DuckDB would round written otherwise; makes a table `t` of the columns."""
     import duckdb
 
     fields = [f"{quoted(name)} {duckdb_name(kind)}" for name, kind in scope.used.items()]
-    table = ", ".join(fields or ["x INTEGER"])
-    connection.execute(f"CREATE TEMP TABLE t ({table})")
+    connection.execute(f"CREATE TEMP TABLE t ({', '.join(fields or ['x INTEGER'])})")
+    known: dict[str, str] = {}
+
+    def type_of(node: Node) -> str:
+        sql = _written(connection, node)
+        try:
+            if sql not in known:
+                known[sql] = connection.execute(f"DESCRIBE SELECT {sql} FROM t").fetchall()[0][1]
+        except duckdb.Error as error:
+            raise unfit(text, error) from None
+        return known[sql]
+
+    return with_exact_constants(tree, type_of, lambda problem: _refusal(text, problem))
+
+
+def _check_types(connection: DuckDBPyConnection, sql: str, text: str) -> None:
+    """InputError unless DuckDB can evaluate the expression on the columns of `t`."""
+    import duckdb
+
     try:
         connection.execute(f"SELECT count(*) FROM t WHERE {sql}").fetchall()
     except duckdb.Error as error:

@@ -105,7 +105,7 @@ def _near(step: Fraction, random: Random) -> Fraction:
 
 def forms(name: str, exact: Exact) -> Iterator[Any]:
     """Every form in which Python, numpy, pandas and pyarrow can give the value."""
-    return _times(exact) if name in TIMES else _numbers(exact)
+    return times_of(exact) if name in TIMES else _numbers(exact)
 
 
 def _numbers(exact: Exact) -> Iterator[Any]:
@@ -148,7 +148,8 @@ def _factors(number: int) -> Iterator[int]:
         yield number
 
 
-def _times(exact: Fraction) -> Iterator[Any]:
+def times_of(exact: Fraction) -> Iterator[Any]:
+    """Every form of a time, in microseconds since 1970; the first ones are text."""
     us, fine = divmod(exact, 1)
     whole = EPOCH + timedelta(microseconds=int(us))
     text = whole.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

@@ -1,0 +1,167 @@
+"""Constants of an expression that DuckDB would round before it compares them, written so that it does not.
+
+DuckDB casts text to the type of what it is compared with: a date and '2024-01-01 12:00' by the day, an
+integer and '0.5' by the whole number, a timestamp by the microsecond. It compares an integer and 9.1e15 as
+doubles.
+Here such a constant becomes a cast to a type that holds it: a TIMESTAMP beside a DATE, a DECIMAL beside
+integers and decimals. A time between two microseconds, which DuckDB has no type for, is refused, and so is
+text that its own cast would cut: DATE '2024-01-01 12:00'.
+
+Text beside a FLOAT or DOUBLE becomes the nearest one, as the constant 0.1 does. Text beside text stays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from tidemark.warehouse.columns.column_types import DECIMAL_DIGITS
+from tidemark.warehouse.columns.moments import EPOCH, exact_us
+from tidemark.warehouse.columns.ticks import DAY_US
+from tidemark.warehouse.errors import InputError
+
+Node = dict[str, Any]
+
+_WHOLE = {f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL", "", "BIG", "HUGE")}
+_NUMBERS = re.compile(rf"{'|'.join(sorted(_WHOLE))}|[U]?INTEGER|DECIMAL\(.*\)")
+_ZONED = "TIMESTAMP WITH TIME ZONE"
+_TIMES = {"DATE", "TIMESTAMP", _ZONED}
+_CAST_TIMES = _TIMES | {"DATETIME", "TIMESTAMPTZ"}
+
+
+def with_exact_constants(
+    node: Any, type_of: Callable[[Node], str], refusal: Callable[[str], InputError]
+) -> Any:
+    """The tree of a checked expression with such constants replaced.
+
+    type_of: tells DuckDB's type of a node. refusal: makes the error for a constant that no type holds.
+    """
+    if isinstance(node, list):
+        return [with_exact_constants(item, type_of, refusal) for item in node]
+    if not isinstance(node, dict):
+        return node
+    copy = {field: with_exact_constants(value, type_of, refusal) for field, value in node.items()}
+    problem = _cast_problem(node)
+    if problem is not None:
+        raise refusal(problem)
+    fields = _compared(copy)
+    others = [value for value in fields if not _is_constant(value)]
+    if not others or not any(map(_may_be_rounded, fields)):
+        return copy
+    kind = type_of(others[0])
+    try:
+        replaced = {json.dumps(value): _exact(value, kind) for value in fields if _may_be_rounded(value)}
+    except InputError as error:  # of a text that is no time
+        raise refusal(str(error)) from None
+    return _replaced(copy, replaced)
+
+
+def _compared(node: Node) -> list[Node]:
+    """The operands of a comparison; none for another node."""
+    if node.get("class") == "COMPARISON":
+        return [node["left"], node["right"]]
+    if node.get("class") == "BETWEEN":
+        return [node["input"], node["lower"], node["upper"]]
+    return node["children"] if node.get("type") in {"COMPARE_IN", "COMPARE_NOT_IN"} else []
+
+
+def _replaced(node: Node, by: dict[str, Node]) -> Node:
+    """The comparison with some operands replaced, by their text."""
+
+    def of(value: Any) -> Any:
+        return [of(item) for item in value] if isinstance(value, list) else by.get(json.dumps(value), value)
+
+    return {field: of(value) for field, value in node.items()}
+
+
+def _is_constant(node: Node) -> bool:
+    return node.get("class") == "CONSTANT"
+
+
+def _may_be_rounded(node: Node) -> bool:
+    """Whether it is text, or a number with an exponent, which DuckDB reads as a double."""
+    literal = node.get("literal", {}) if _is_constant(node) else {}
+    kind, text = literal.get("kind"), literal.get("text", "")
+    return kind == "STRING" or (kind == "NUMERIC" and "e" in text.lower())
+
+
+def _exact(constant: Node, kind: str) -> Node:
+    """The constant beside a value of DuckDB's type `kind`."""
+    text = constant["literal"]["text"]
+    if kind in _TIMES and constant["literal"]["kind"] == "STRING":
+        return _time(text, kind)
+    return _number(constant, text) if _NUMBERS.fullmatch(kind) else constant
+
+
+def _time(text: str, kind: str) -> Node:
+    us = _whole_us(text)
+    moment = (EPOCH + timedelta(microseconds=us)).astimezone(UTC).replace(tzinfo=None)
+    if kind == "DATE" and us % DAY_US == 0:
+        return _cast(moment.date().isoformat(), "DATE")
+    written = moment.isoformat(sep=" ")
+    return _cast(f"{written}+00", "TIMESTAMPTZ") if kind == _ZONED else _cast(written, "TIMESTAMP")
+
+
+def _whole_us(text: str) -> int:
+    us = exact_us(text)
+    if us.denominator != 1:
+        raise InputError(
+            f"{text!r} lies between two microseconds, which DuckDB cannot compare. Give at most six digits "
+            "after the second."
+        )
+    return int(us)
+
+
+def _number(constant: Node, text: str) -> Node:
+    """The number as a decimal; the constant itself if it has too many digits, or is no number."""
+    try:
+        number = Decimal(text.strip())
+    except InvalidOperation:
+        return constant
+    if not number.is_finite() or abs(number.adjusted()) > DECIMAL_DIGITS:
+        return constant
+    plain = f"{number:f}"
+    plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
+    whole, _, fraction = plain.lstrip("-").partition(".")
+    digits = len(whole) + len(fraction)
+    return constant if digits > DECIMAL_DIGITS else _cast(plain, "DECIMAL", digits, len(fraction))
+
+
+def _cast_problem(node: Node) -> str | None:
+    """What is wrong with a cast of constant text to a time that cannot be equal to it."""
+    if node.get("class") != "CAST":
+        return None
+    kind, child = node["type_expr"]["type_name"].upper(), node["child"]
+    if kind not in _CAST_TIMES or not _is_constant(child) or child["literal"]["kind"] != "STRING":
+        return None
+    text = child["literal"]["text"]
+    try:
+        cut = exact_us(text) % (DAY_US if kind == "DATE" else 1)
+    except InputError:
+        return None  # DuckDB knows it, or refuses it
+    return f"a {kind} cannot be {text!r}: DuckDB would cut it. Write it without the rest." if cut else None
+
+
+def _cast(text: str, kind: str, *sizes: int) -> Node:
+    """The node of CAST(text AS kind), as expressions.py copies it."""
+    return {
+        "class": "CAST",
+        "type": "OPERATOR_CAST",
+        "child": _constant("STRING", text),
+        "type_expr": {
+            "class": "TYPE",
+            "type": "TYPE",
+            "type_name": kind,
+            "qualified_name": {"path": [kind]},
+            "children": [_constant("INTEGER", f"{size}") for size in sizes],
+        },
+        "try_cast": False,
+    }
+
+
+def _constant(kind: str, text: str) -> Node:
+    return {"class": "CONSTANT", "type": "VALUE_CONSTANT", "literal": {"kind": kind, "text": text}}
