@@ -25,6 +25,9 @@ from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import from_epoch_us, parse_duration
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
+from tidemark.warehouse.execution.executors import executor_for
+from tidemark.warehouse.execution.input_files import described
+from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.load import LoadReport
 from tidemark.warehouse.settings.options import Options, parse_options
 
@@ -65,7 +68,7 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
         with show_progress(spark) as set_phase:
             loaded = list(_load(spark, inputs, given, lambda phase: _notify(phase, set_phase, progress)))
     except Exception as error:
-        readable = as_input_error(error, given.input or given.warehouse)
+        readable = as_input_error(error, described(given.input or [given.warehouse]))
         if readable is error:
             raise
         raise readable from error
@@ -124,6 +127,9 @@ def _load(
         yield None, report
         return
     rows = _open(spark, inputs, given)
+    if given.batch_every:
+        options = warehouse.open_snapshot(given.warehouse, given.storage_options).options
+        check_columns(options, executor_for(spark).input(rows).fields())
     for name, part in _batches(inputs, rows, given):
         began = time.perf_counter()
         report = warehouse.load(

@@ -161,7 +161,14 @@ def load(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark load` and jobs/load_batch.py."""
     common(args)
     rows = args.add_mutually_exclusive_group(required=True)
-    rows.add_argument("--input", metavar=FOLDER, help="a file or a folder of files, or a Delta table")
+    rows.add_argument(
+        "--input",
+        metavar=FOLDER,
+        nargs="+",
+        action="extend",
+        help="files, folders of files, or patterns of them such as 'in/**/*.csv', or one Delta table; may be "
+        "repeated: all together are the batch",
+    )
     rows.add_argument(
         "--from-stream", action="store_true", help="load the rows that streams appended since the last load"
     )

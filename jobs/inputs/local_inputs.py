@@ -1,4 +1,4 @@
-"""Reads a batch without Spark from local Parquet, CSV or JSON lines: one file or a folder of files.
+"""Reads a batch without Spark from local files of Parquet, CSV or JSON lines.
 
 Parquet files have their own types. CSV and JSON are read with the types of the warehouse's columns, so the
 warehouse must exist: only Spark infers types from text.
@@ -6,7 +6,7 @@ warehouse must exist: only Spark infers types from text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,8 @@ from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.execution.arrow_inputs import ArrowRows, input_files, parquet_rows
+from tidemark.warehouse.execution.arrow_inputs import ArrowRows, parquet_rows
+from tidemark.warehouse.execution.input_files import LocalPlaces, described, find_inputs, local_path
 from tidemark.warehouse.text.rows import text_rows
 
 if TYPE_CHECKING:
@@ -35,19 +36,23 @@ class LocalInputs:
     def __init__(self, warehouse: str, storage_options: dict[str, str] | None = None) -> None:
         self._store = Store.from_uri(warehouse, storage_options)
 
-    def read(self, path: str, kind: str | None, options: Options | None, *, cut: bool = False) -> ArrowRows:
+    def read(
+        self, given: str | Sequence[str], kind: str | None, options: Options | None, *, cut: bool = False
+    ) -> ArrowRows:
         """See `Inputs.read`."""
-        paths = input_files(path)
-        file_format = kind or format_of(path, [file.name for file in paths])
+        several = [given] if isinstance(given, str) else given
+        found = find_inputs(several, LocalPlaces())
+        file_format = format_of(several, found, kind)
         if file_format == "delta":
-            raise InputError(f"{path} is a Delta table, which only Spark reads. Omit --engine local.")
+            raise InputError(f"{found.paths[0]} is a Delta table, which Spark alone reads: --engine spark.")
+        paths = list(map(local_path, found.paths))
         if file_format == "parquet":
             rows = parquet_rows(paths)
         elif options is None or not options.columns:
             raise InputError(
-                f"the types of the columns of {path} are not known: CSV and JSON are read with the types "
-                "of the warehouse's columns, and it has none yet. Create it with its columns (tidemark "
-                "create --schema), load a first batch of Parquet, or omit --engine local."
+                f"the types of the columns of {described(several)} are not known: CSV and JSON are read with "
+                "the types of the warehouse's columns, and it has none yet. Create it with its columns "
+                "(tidemark create --schema), load a first batch of Parquet, or omit --engine local."
             )
         else:
             rows = text_rows(paths, file_format, self._types(dict(options.columns)))

@@ -1,4 +1,7 @@
-"""Reads a batch with Spark: Parquet, CSV, JSON lines or a Delta table; one file or a folder of files.
+"""Reads a batch with Spark: files of Parquet, CSV or JSON lines, or a Delta table.
+
+Which files an input is says `warehouse/execution/input_files.py`. Spark is given them one by one, so that it
+neither expands patterns, skips folders nor makes columns of their names.
 
 CSV and JSON are read with the types of the warehouse's columns. The first record that does not parse fails
 the load: a batch is loaded completely or not at all. An input that creates a warehouse, or that is cut into
@@ -8,13 +11,17 @@ several batches, is read to its end before anything is written, so that bad rows
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tidemark.jobs.cli.command_options import FORMATS
+from tidemark.jobs.inputs.hadoop_places import HadoopPlaces
 from tidemark.warehouse import InputError, TidemarkError
-from tidemark.warehouse.columns.schema import ddl, quoted
+from tidemark.warehouse.columns.schema import column_types, ddl, delta_fields, quoted
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
+from tidemark.warehouse.execution.arrow_inputs import check_same_columns
+from tidemark.warehouse.execution.input_files import Found, described, find_inputs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -29,11 +36,12 @@ _FORMAT_OF_EXTENSION = {
     "jsonl": "json",
     "ndjson": "json",
 }
+_FOOTERS_AT_ONCE = 16  # of Parquet files: each is a request or two on an object store
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _UNREADABLE = re.compile(
     r"MALFORMED_RECORD|FAILED_READ_FILE|CANNOT_READ_FILE|UNABLE_TO_INFER_SCHEMA|PATH_NOT_FOUND|CANNOT_PARSE"
     r"|is not a Parquet file|BadRecordException|DELTA_MISSING|not a Delta table|BAD_RECORD|CAST_INVALID_INPUT"
-    r"|DELTA_TABLE_NOT_FOUND|DELTA_PATH_DOES_NOT_EXIST|CSV header does not conform"
+    r"|DELTA_TABLE_NOT_FOUND|DELTA_PATH_DOES_NOT_EXIST|CSV header does not conform|No FileSystem for scheme"
 )
 
 
@@ -51,8 +59,10 @@ class Times(NamedTuple):
 class Inputs(Protocol):
     """Reads batches. Rows are a DataFrame with Spark, and `ArrowRows` without."""
 
-    def read(self, path: str, kind: str | None, options: Options | None, *, cut: bool = False) -> Any:
-        """The rows at `path`.
+    def read(
+        self, given: str | Sequence[str], kind: str | None, options: Options | None, *, cut: bool = False
+    ) -> Any:
+        """The rows of one or several paths and patterns, see `find_inputs`.
 
         kind: the format, None to derive it from the file names. options: the warehouse's, None if the input
         creates the warehouse. cut: whether the rows will be cut into batches. If `options` is None or `cut`
@@ -82,22 +92,32 @@ class SparkInputs:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def read(self, path: str, kind: str | None, options: Options | None, *, cut: bool = False) -> DataFrame:
+    def read(
+        self, given: str | Sequence[str], kind: str | None, options: Options | None, *, cut: bool = False
+    ) -> DataFrame:
         """See `Inputs.read`."""
-        spark = self._spark
+        spark, several = self._spark, [given] if isinstance(given, str) else given
         try:
-            file_format = kind or _detect_format(spark, path)
+            places = HadoopPlaces(spark)
+            found = find_inputs(several, places)
+            paths, file_format = list(found.paths), format_of(several, found, kind)
             reader = spark.read.format("csv" if file_format == "tsv" else file_format)
+            if file_format != "delta":
+                # A * in these names is a part of the name. Without the second option, Spark takes the files
+                # that it matches once more.
+                reader = reader.option("__globPaths__", False).option("recursiveFileLookup", True)
             if file_format in ("csv", "tsv"):
-                reader = _csv(reader.option("sep", "\t" if file_format == "tsv" else ","), path, options)
+                reader = _csv(reader.option("sep", "\t" if file_format == "tsv" else ","), paths, options)
             elif file_format == "json":
-                reader = _json(spark, reader, path, options)
-            rows = reader.load(path)
+                reader = _json(reader, paths, options)
+            elif file_format == "parquet":
+                _check_same_columns(reader, paths, places)
+            rows = reader.load(paths if len(paths) > 1 else paths[0])  # Delta takes one
             if options is None or cut:
                 rows.write.format("noop").mode("overwrite").save()
             return rows
         except Exception as error:
-            raise as_input_error(error, path) from error
+            raise as_input_error(error, described(several)) from error
 
     def check_times(self, rows: DataFrame, names: Iterable[str]) -> None:
         """See `Inputs.check_times`."""
@@ -188,52 +208,59 @@ def _root_cause(error: Exception) -> str:
     return f" ({str(java.getMessage()).splitlines()[0][:300]})" if java.getMessage() else ""
 
 
-def _detect_format(spark: SparkSession, path: str) -> str:
-    """The format by the extension of the name, or of the files in the folder."""
-    names = [path.rstrip("/").rsplit("/", 1)[-1]]
-    jvm = spark._jvm  # noqa: SLF001  Hadoop's file system is not in the Python API
-    if jvm is not None:
-        hadoop = jvm.org.apache.hadoop.fs.Path(path)
-        system = hadoop.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
-        if not system.exists(hadoop):
-            raise InputError(f"no such input: {path}.")
-        if system.getFileStatus(hadoop).isDirectory():
-            if system.exists(jvm.org.apache.hadoop.fs.Path(path, "_delta_log")):
-                return "delta"
-            names = [status.getPath().getName() for status in system.listStatus(hadoop)]
-    return format_of(path, names)
+def format_of(given: Sequence[str], found: Found, kind: str | None) -> str:
+    """The format that was said, or that of the names of the files; InputError if it cannot be meant.
 
-
-def format_of(path: str, names: Iterable[str]) -> str:
-    """The format by the extensions of the file names; InputError if there is none, or several."""
-    extensions = (part for name in names for part in name.lower().split(".")[1:])
+    given: the paths and patterns, for error texts. kind: what was said, None for nothing.
+    """
+    if found.is_delta and kind in (None, "delta"):
+        return "delta"
+    if found.is_delta or kind == "delta":
+        raise InputError(
+            f"{found.paths[0]} is a Delta table: its files may have rows that it removed. Omit --format."
+            if found.is_delta
+            else f"{described(given)} is not a Delta table. Omit --format delta."
+        )
+    if kind is not None:
+        return kind
+    extensions = (part for path in found.paths for part in path.rpartition("/")[2].lower().split(".")[1:])
     formats = {_FORMAT_OF_EXTENSION[part] for part in extensions if part in _FORMAT_OF_EXTENSION}
     if len(formats) != 1:
         raise InputError(
-            f"cannot tell the format of {path} (found {sorted(formats) or 'none'}). "
+            f"cannot tell the format of {described(given)} (found {sorted(formats) or 'none'}). "
             f"Give --format {'|'.join(FORMATS)}."
         )
     return formats.pop()
 
 
-def _csv(reader: DataFrameReader, path: str, options: Options | None) -> DataFrameReader:
+def _check_same_columns(reader: DataFrameReader, paths: list[str], places: HadoopPlaces) -> None:
+    """InputError if Parquet files have different columns: Spark would take those of one file for all."""
+    if len(paths) == 1:
+        return
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as threads:
+        schemas = dict(zip(threads.map(places.parquet_schema, paths[::-1]), paths[::-1], strict=True))
+    frames = {path: reader.load(path) for path in sorted(schemas.values(), key=paths.index)}
+    check_same_columns({path: column_types(delta_fields(rows.schema)) for path, rows in frames.items()})
+
+
+def _csv(reader: DataFrameReader, paths: list[str], options: Options | None) -> DataFrameReader:
     # Without enforceSchema Spark compares the header of every file, so columns cannot be mixed up.
     reader = reader.option("header", True).option("mode", "FAILFAST").option("enforceSchema", False)
     if options is None or not options.columns:
         return reader.option("inferSchema", True)
-    header = reader.load(path).columns
+    header = reader.load(paths).columns
     if not header:
-        raise InputError(f"{path} has no header line. Expected a first line with the column names.")
+        raise InputError(
+            f"{described(paths)} has no header line. Expected a first line with the column names."
+        )
     return reader.schema(_ddl(header, options))
 
 
-def _json(
-    spark: SparkSession, reader: DataFrameReader, path: str, options: Options | None
-) -> DataFrameReader:
+def _json(reader: DataFrameReader, paths: list[str], options: Options | None) -> DataFrameReader:
     reader = reader.option("mode", "FAILFAST")
     if options is None or not options.columns:
         return reader.option("inferTimestamp", True)  # else a first batch could not have an event time
-    return reader.schema(_ddl(spark.read.option("mode", "FAILFAST").json(path).columns, options))
+    return reader.schema(_ddl(reader.load(paths).columns, options))
 
 
 def _ddl(names: list[str], options: Options) -> str:

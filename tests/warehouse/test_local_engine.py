@@ -361,7 +361,7 @@ def folders(at: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
         "a cut file": (at / "cut", ("b.parquet", "cannot read")),
         "text": (at / "text", ("a.parquet", "cannot read")),
         "folders below": (at / "nested", ("the folder k=1",)),
-        "other columns": (at / "differ", ("a.parquet and b.parquet", "k string")),
+        "other columns": (at / "differ", ("a.parquet", "b.parquet", "k string")),
         "an empty folder": (at / "empty", ("contains no files",)),
         "a Delta table": (at / "delta", ("Delta table", "Spark")),
     }

@@ -3,15 +3,13 @@
 A batch has at most `batch_rows` rows (see `Tuning`), and fewer where rows are wide, so memory does not grow
 with the input.
 
-The files of a folder are read in the order of their names. Names that begin with '_' or '.' are skipped, as
-in Spark. Layouts that Spark would interpret in its own way (nested folders, columns that differ between
-files) raise InputError.
+Which files an input is says `input_files.py`. Files of one input whose columns differ raise InputError.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +20,10 @@ import pyarrow.parquet as pq
 
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.execution.input_files import input_files
 from tidemark.warehouse.os_errors import as_system_refused
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
-_URL_MARK = "://"
 _MAX_DETAIL_CHARS = 300  # of the decoder's message, in an error text
 
 
@@ -68,59 +66,32 @@ def arrow_rows(given: Any, tuning: Tuning = DEFAULT) -> ArrowRows:
 
 def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:
     """The rows of Parquet files, in the order of `paths` (not empty); InputError if columns differ."""
-    schemas = []
+    schemas = {}
     for path in paths:
         with report_unreadable_input(path), _open_parquet(path) as file:
-            schemas.append(file.schema_arrow)
-    first_types = column_types(delta_fields(schemas[0]))
-    for path, schema in zip(paths, schemas, strict=True):
-        types = column_types(delta_fields(schema))
-        if types != first_types:
-            differences = sorted(
-                f"{name} {kind}" for name, kind in set(first_types.items()) ^ set(types.items())
-            )
-            raise InputError(
-                f"the files {paths[0].name} and {path.name} of one input have different columns "
-                f"({', '.join(differences) or 'their order'}). Write them with the same columns, or load "
-                "each file as its own batch."
-            )
+            schemas[str(path)] = file.schema_arrow
+    check_same_columns({path: column_types(delta_fields(schema)) for path, schema in schemas.items()})
 
     def read() -> Iterator[pa.RecordBatch]:
         for path in paths:
             with report_unreadable_input(path), _open_parquet(path) as file:
                 yield from file.iter_batches(_rows_per_batch(file.metadata, tuning))
 
-    return ArrowRows(schemas[0], read)
+    return ArrowRows(next(iter(schemas.values())), read)
 
 
-def input_files(given: str | os.PathLike[str]) -> list[Path]:
-    """The files of an input: the file itself, or the files of a folder, sorted by name.
-
-    InputError for a path that does not exist or is remote, for a Delta table, and for a folder that is empty
-    or contains folders.
-    """
-    text = os.fspath(given)
-    local = text.removeprefix("file://")
-    path = Path(local)
-    if _URL_MARK in local:
-        raise InputError(f"{text} is not on this machine: without Spark an input is a local file or folder.")
-    if not path.exists():
-        raise InputError(f"no such input: {text}.")
-    if not path.is_dir():
-        return [path]
-    with report_unreadable_input(path):
-        entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith(("_", ".")))
-    folder = next((entry for entry in entries if entry.is_dir()), None)
-    if (path / "_delta_log").exists():
-        raise InputError(f"{text} is a Delta table, which only Spark can read: load it with a Spark session.")
-    if folder is not None:
-        raise InputError(
-            f"the input {text} contains the folder {folder.name}: without Spark an input is one folder "
-            "of files."
-        )
-    if not entries:
-        raise InputError(f"the input {text} contains no files.")
-    return entries
+def check_same_columns(types: Mapping[str, Mapping[str, str]]) -> None:
+    """InputError unless all files have the same columns; `types` are their types by the path of the file."""
+    first, of_first = next(iter(types.items()))
+    for path, of_path in types.items():
+        if of_path != of_first:
+            differences = sorted(
+                f"{name} {kind}" for name, kind in set(of_first.items()) ^ set(of_path.items())
+            )
+            raise InputError(
+                f"the files {first} and {path} of one input have different columns "
+                f"({', '.join(differences)}). Write them with the same columns, or load each alone."
+            )
 
 
 @contextmanager
