@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import show_progress
+from tidemark.jobs.inputs.engine import engine_for_history
 from tidemark.warehouse.alter import check_additions
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.text_values import parse_columns
@@ -23,7 +24,10 @@ def run(given: argparse.Namespace) -> int:
     """Adds the key and the group, and builds their history."""
     add_key, add_group = (columns and parse_columns(columns) for columns in (given.add_key, given.add_group))
     check_additions(Store.from_uri(given.warehouse, given.storage_options), add_key, add_group)
-    spark = _session(given.engine)
+    engine = given.engine
+    if engine == "auto":
+        engine = engine_for_history(given.warehouse, given.storage_options)
+    spark = _session(engine)
     with show_progress(spark) as set_phase:
         report = warehouse.alter(
             spark,

@@ -19,6 +19,7 @@ from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
 from tidemark.jobs.cli.progress import show_progress
+from tidemark.jobs.inputs.engine import engine_for_files, engine_for_live_rows
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.query.answers.rendering import text_of, text_table
 from tidemark.warehouse.columns.json_values import json_text
@@ -79,7 +80,12 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
 
 def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
     """The Spark session, None for the local engine, and the reader of inputs for the engine."""
-    if given.engine == "local":
+    engine = given.engine
+    if engine == "auto" and given.from_stream:
+        engine = engine_for_live_rows(given.warehouse, given.storage_options)
+    elif engine == "auto":
+        engine = engine_for_files(given.input, given.format, _options(given))
+    if engine == "local":
         from tidemark.jobs.inputs.local_inputs import LocalInputs
 
         return None, LocalInputs(given.warehouse, given.storage_options)

@@ -24,6 +24,7 @@ from tidemark.query.answers.measure_answers import (
     MeasureScope,
     RankAnswer,
 )
+from tidemark.query.asking.about import about, repr_of
 from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.companion_questions import ask_companion
@@ -116,6 +117,9 @@ class Reader(KeyReader):
     ) -> None:
         super().__init__(Session(snapshot, memory, progress, max_staleness))
 
+    def __repr__(self) -> str:
+        return repr_of(self._session.snapshot.store.uri, self._session.options)
+
     @property
     def options(self) -> Options:
         """The options that the warehouse was created with, and its columns."""
@@ -201,11 +205,14 @@ class Reader(KeyReader):
         return ask_companion(self._session, name, last, between)
 
     def info(self) -> Info:
-        """Facts about the warehouse: steps, runs by level, live batches, bytes and table versions.
+        """Facts about the warehouse: columns, grain, span, steps, runs, batches, bytes and table versions.
 
+        `span` is that of the ticks with rows, `last_batches` the newest ones: see query/asking/about.py.
         `memory` has the budget of decoded rows in bytes, and how many of them are used.
         """
-        facts = self._session.newest(lambda snapshot: snapshot.info())
+        facts = self._session.newest(
+            lambda snapshot: {"warehouse": "", **about(snapshot.options, snapshot), **snapshot.info()}
+        )
         memory = self._session.memory
         return Info({**facts, "memory": {"budget": memory.budget, "used": memory.weight}})
 

@@ -16,7 +16,7 @@ VARIABLE = "TIDEMARK_WAREHOUSE"
 FORMATS = ("parquet", "csv", "tsv", "json", "delta")
 MODES = ("quick", "accurate", "exact")
 KEY_MODES = ("approximate", "exact")
-ENGINES = ("spark", "local")
+ENGINES = ("auto", "spark", "local")
 SHELLS = ("bash", "zsh", "fish")
 FILE, FOLDER = "FILE", "PATH"  # metavars that shells complete with file names
 
@@ -160,6 +160,10 @@ def create(args: argparse.ArgumentParser) -> None:
 def load(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark load` and jobs/load_batch.py."""
     common(args)
+    args.set_defaults(
+        after_interrupt="What was printed as loaded is loaded. The batch in progress counts whole or not at "
+        "all. Run the same command again: it goes on where this one stopped."
+    )
     rows = args.add_mutually_exclusive_group(required=True)
     rows.add_argument(
         "--input",
@@ -192,15 +196,19 @@ def engine(args: argparse.ArgumentParser) -> None:
     args.add_argument(
         "--engine",
         choices=ENGINES,
-        default="spark",
-        help="spark (the default), or local: in this process without Java, for local files of up to a few "
-        "million rows",
+        default="auto",
+        help="auto (the default): this process without Java for up to 256 MB of local files or ten million "
+        "rows, Spark for more, for what it alone reads, or where a session is there. Or spark, or local",
     )
 
 
 def alter(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark alter`."""
     common(args)
+    args.set_defaults(
+        after_interrupt="Questions are answered as before. Run the same command again: it goes on where this "
+        "one stopped."
+    )
     args.add_argument("--add-key", metavar="COLUMN", help="a column to count, or several: origin,dest")
     args.add_argument(
         "--add-group", metavar="COLUMN", help="a column to ask measures by, or several: origin,dest"
@@ -254,6 +262,9 @@ def stream(args: argparse.ArgumentParser) -> None:
 def maintain(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark maintain` and jobs/maintain.py."""
     common(args)
+    args.set_defaults(
+        after_interrupt="No row was lost or changed. Run the same command again to do the rest."
+    )
     args.add_argument(
         "--grace", metavar="SPAN", help="the grace period of this call, instead of the warehouse's"
     )

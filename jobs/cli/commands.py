@@ -68,7 +68,7 @@ Adds a key or a group, and builds its history from the table of events, step by 
 refused until that is done; all others go on, and so do loads and streams. After a crash, run it again.""",
         (
             "tidemark alter -w flights --add-group origin",
-            "tidemark alter -w flights --add-key origin,dest --engine local",
+            "tidemark alter -w flights --add-key origin,dest --engine spark",
         ),
         command_options.alter,
         "tidemark.jobs.alter:run",
@@ -79,13 +79,12 @@ refused until that is done; all others go on, and so do loads and streams. After
         """\
 Loads a batch of files as one step of history. Loading the same --batch again changes nothing; the same name
 with other rows is an error. After a crash, run the command again. --from-stream loads the rows that streams
-appended since the last load. --engine local starts no Java: it reads local Parquet, CSV and JSON files of up
-to a few million rows.""",
+appended since the last load. Small local files are loaded by this process, larger ones by Spark.""",
         (
             "tidemark load -w flights --input 2001-03-19.parquet --batch 2001-03-19 --measure delay",
             "tidemark load -w flights --input backfill/ --batch all --batch-every '7 days'",
             "tidemark load -w flights --from-stream",
-            "tidemark load -w flights --engine local --input 2001-03-20.parquet --batch 2001-03-20",
+            "tidemark load -w flights --engine spark --input 2001-03-20.parquet --batch 2001-03-20",
         ),
         command_options.load,
         "tidemark.jobs.load_batch:run",

@@ -62,16 +62,23 @@ def run_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _interrupted(given)
     except Exception as error:
         if _began_with_control_c(error):
-            return INTERRUPTED
+            return _interrupted(given)
         if not isinstance(error, TidemarkError | OSError):
             raise
         _print_line(f"error: {' '.join(_COLOURS.sub('', str(error)).split())}")
         return REFUSED if isinstance(error, InputError) else FAILED
     finally:
         logging.getLogger("tidemark").removeHandler(printer)
+
+
+def _interrupted(given: argparse.Namespace) -> int:
+    """Says what holds after Ctrl-C, if the job changes a warehouse: its option `after_interrupt`."""
+    if holds := getattr(given, "after_interrupt", None):
+        _print_line(f"stopped by Ctrl-C. {holds}")
+    return INTERRUPTED
 
 
 def _began_with_control_c(error: BaseException | None) -> bool:

@@ -48,7 +48,7 @@ class LocalInputs:
         paths = list(map(local_path, found.paths))
         if file_format == "parquet":
             rows = parquet_rows(paths)
-        elif options is None or not options.columns:
+        elif options is None or not reads_here(file_format, options):
             raise InputError(
                 f"the types of the columns of {described(several)} are not known: CSV and JSON are read with "
                 "the types of the warehouse's columns, and it has none yet. Create it with its columns "
@@ -108,6 +108,11 @@ class LocalInputs:
     def without(self, rows: ArrowRows, name: str) -> ArrowRows:
         """See `Inputs.without`."""
         return _where(rows, lambda batch: _micros(batch, name)[1])
+
+
+def reads_here(file_format: str, options: Options | None) -> bool:
+    """Whether this process can read the format; `options` are None if the input creates the warehouse."""
+    return file_format == "parquet" or (file_format != "delta" and bool(options and options.columns))
 
 
 def _where(rows: ArrowRows, mask_of: Callable[[pa.RecordBatch], NDArray[np.bool_]]) -> ArrowRows:

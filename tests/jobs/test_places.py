@@ -148,8 +148,12 @@ def test_a_missing_java_is_told_by_what_needs_it(words: str, place: Path) -> Non
     changed = {name: text.format(broken=java.parents[1]) for name, text in NO_JAVA[words].items()}
     changed["SPARK_CONF_DIR"] = str(place / "conf")
     before = files_of(place)
-    lines = ["load --input {p}/a.csv --batch a", "create --measure x --schema x\tdouble", "maintain"]
-    lines += ["alter --add-key distance"]
+    lines = [
+        "load --input {p}/a.csv --batch a --engine spark",
+        "create --measure x --schema x\tdouble",
+        "maintain",
+    ]
+    lines += ["alter --add-key distance --engine spark"]
     for line in lines if "PATH" in changed else lines[:1]:
         where = place / "new" if line.startswith("create") else place / "w"
         argv = [one.replace("\t", " ").format(p=place) for one in line.split(" ")]
@@ -164,9 +168,12 @@ def test_a_missing_java_is_told_by_what_needs_it(words: str, place: Path) -> Non
 
 
 @pytest.mark.parametrize("when", ["Java starts", "rows are written"])
-def test_control_c_ends_a_load_with_130_quietly_and_it_can_be_run_again(when: str, place: Path) -> None:
+def test_control_c_ends_a_load_with_130_says_what_holds_and_it_can_be_run_again(
+    when: str, place: Path
+) -> None:
     """Java, too, ends. Before the batch is planned nothing of it is seen."""
     line = [sys.executable, "-m", "tidemark.jobs.cli.main", "load", "-w", place / "w", "--batch", "again"]
+    line += ["--engine", "spark"]
     line += ["--input", place / "in.csv"]
     header, row = "time,delay,distance,origin,destination", "2001-04-01T00:00:00Z,1,2,ATL,ORD"
     (place / "in.csv").write_text("\n".join([header, *[row] * 50_000]) + "\n")
@@ -184,7 +191,8 @@ def test_control_c_ends_a_load_with_130_quietly_and_it_can_be_run_again(when: st
         out, err = child.communicate(
             timeout=100
         )  # it returns once Java, which holds the pipes, has ended, too
-    assert (child.returncode, out, err) == (130, b"", b"")
+    assert (child.returncode, out, err.count(b"\n")) == (130, b"", 1)
+    assert err.startswith(b"stopped by Ctrl-C. What was printed as loaded is loaded."), err
     if when == "Java starts":
         assert process("info", "-w", place / "w", "--json").json == answers
 

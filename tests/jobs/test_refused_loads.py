@@ -115,7 +115,9 @@ class Loads:
         self.before, self.held = contents(self.uri), tables_of(self.uri)
 
     def load(self, path: Path, batch: str, *options: str) -> tuple[Said, bool]:
-        return self.ask("load", "-w", self.uri, "--input", path, "--batch", batch, *options)
+        return self.ask(
+            "load", "-w", self.uri, "--input", path, "--batch", batch, "--engine", "spark", *options
+        )
 
     def wrong(self, said: Said, words: tuple[str, ...], *, read: bool = False) -> list[Any]:
         """What is not as it should be: 2, one line with the words, no file changed, none added.

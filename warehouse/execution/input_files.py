@@ -114,12 +114,16 @@ class LocalPlaces:
         return os.path.realpath(path)
 
 
+def is_local(path: str) -> bool:
+    """Whether it is a path on this machine, and no address."""
+    return _URL_MARK not in path.removeprefix("file://")
+
+
 def local_path(path: str) -> Path:
     """The path on this machine; InputError for the address of another one."""
-    local = path.removeprefix("file://")
-    if _URL_MARK in local:
+    if not is_local(path):
         raise InputError(f"{path} is not on this machine: without Spark an input is a local file or folder.")
-    return Path(local)
+    return Path(path.removeprefix("file://"))
 
 
 def _expanded(one: str, places: Places) -> list[tuple[str, bool]]:

@@ -1,0 +1,55 @@
+"""Who does the work of a load: this process for little data, Spark for much, or where a session is there.
+
+Both give the same tables. Starting Spark takes seconds, and more than the load of a small file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from tidemark import warehouse
+from tidemark.jobs.inputs.local_inputs import reads_here
+from tidemark.jobs.inputs.spark_inputs import format_of
+from tidemark.warehouse.execution.input_files import LocalPlaces, find_inputs, is_local, local_path
+from tidemark.warehouse.settings.options import Options
+
+HERE_BYTES = 2**28  # of files: beyond, Spark's tasks on all cores take less time than its start costs
+HERE_ROWS = 10_000_000  # the same for rows of a warehouse
+
+
+def spark_is_there() -> bool:
+    """Whether this process has a Spark session, or was started by spark-submit, or is told of a server."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
+        return True
+    pyspark = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._active_spark_context is not None  # noqa: SLF001
+
+
+def engine_for_files(given: Sequence[str], kind: str | None, options: Options | None) -> str:
+    """The engine for an input; InputError if there is none. No `options`: it creates the warehouse."""
+    if spark_is_there() or not all(map(is_local, given)):
+        return "spark"
+    found = find_inputs(given, LocalPlaces())
+    if not reads_here(format_of(given, found, kind), options):
+        return "spark"
+    size = sum(local_path(path).stat().st_size for path in found.paths)
+    return "local" if size <= HERE_BYTES else "spark"
+
+
+def engine_for_rows(rows: int) -> str:
+    """The engine for work on this many rows of a warehouse."""
+    return "spark" if spark_is_there() or rows > HERE_ROWS else "local"
+
+
+def engine_for_live_rows(uri: str, storage_options: dict[str, str] | None) -> str:
+    """The engine to load what streams appended."""
+    facts = warehouse.open_snapshot(uri, storage_options).info()
+    return engine_for_rows(int(facts["live_rows"]))
+
+
+def engine_for_history(uri: str, storage_options: dict[str, str] | None) -> str:
+    """The engine to build a further key or group from all rows of history."""
+    measures = warehouse.open_snapshot(uri, storage_options).info()["measures"]
+    return engine_for_rows(max((int(facts["rows"]) for facts in measures.values()), default=0))

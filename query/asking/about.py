@@ -1,0 +1,71 @@
+"""What a warehouse is, for `info()` and its repr: columns by role, grain, span, and its last batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tidemark.query.reading.windows import shown_window, tick_range
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+
+LAST_BATCHES = 5
+_SECOND_US = 10**6
+
+
+def about(options: Options, snapshot: SnapshotReader | Snapshot) -> dict[str, Any]:
+    """The facts by name.
+
+    span: the start of the first tick with a time and the end of the last, exclusive; steps without a time
+        column. None without such rows.
+    last_batches: the newest ranges of batches, the newest last, each with its rows and its step: "live" for
+        what no load has moved into history. A bulk load called X is the source `load:X`.
+    """
+    view = snapshot.view(options.measure_names[0]) if options.columns else None
+    ticks = view and tick_range(view)
+    shown = ticks and shown_window(Window(ticks[0], ticks[1] + 1), options.tick_us)
+    contents = snapshot.contents() if options.columns else None
+    loaded = [row for row in contents.step_rows() if row[-1]] if contents else []
+    batches = {
+        _range_text(source, first, last): {"rows": rows, "step": step}
+        for step, source, first, last, rows, *_ in loaded[-LAST_BATCHES:]
+    }
+    live = view.live if view else ()
+    for one in contents.live[-LAST_BATCHES:] if contents else ():
+        rows = sum(
+            row.rows for row in live if row.source == one.source and one.first <= row.first_batch <= one.last
+        )
+        batches[_range_text(one.source, one.first, one.last)] = {"rows": rows, "step": "live"}
+    return {
+        "time": options.time,
+        "tick_seconds": None if options.tick_us is None else options.tick_us / _SECOND_US,
+        "span": dict(zip(("start", "end"), shown, strict=True)) if shown else None,
+        "key_columns": _texts(options.key_names),
+        "group_columns": _texts(options.group_names),
+        "last_batches": dict(list(batches.items())[-LAST_BATCHES:]),
+    }
+
+
+def repr_of(uri: str, options: Options) -> str:
+    """The warehouse in one line, from what is in memory."""
+    roles = {
+        "measures": list(options.measure_names),
+        "keys": _texts(options.key_names),
+        "groups": _texts(options.group_names),
+        "time": [options.time] if options.time else [],
+    }
+    parts = [f"{role} {', '.join(names)}" for role, names in roles.items() if names]
+    return f"Warehouse({uri!r}: {'; '.join([*parts, f'eps {options.eps:g}'])})"
+
+
+def _texts(columns: Iterable[Iterable[str]]) -> list[str]:
+    """Each key's columns as the command takes them: "origin,dest"."""
+    return [",".join(names) for names in columns]
+
+
+def _range_text(source: str, first: int, last: int) -> str:
+    if source.startswith("load:"):
+        return source
+    return f"{source} {first}" if first == last else f"{source} {first} to {last}"
