@@ -203,8 +203,6 @@ def _with_defaults(given: dict[str, Any]) -> Options:
 def _parsed_schema(
     spark: SparkSession | None, schema: StructType | DataFrame | pa.Schema | str
 ) -> StructType | pa.Schema:
-    if isinstance(schema, pa.Schema):
-        return schema
     if isinstance(schema, str):
         if spark is None:
             raise InputError(
@@ -213,6 +211,8 @@ def _parsed_schema(
             )
         schema = spark.createDataFrame([], schema)
     fields = getattr(schema, "schema", schema)
+    if isinstance(fields, pa.Schema):
+        return fields  # of a table, too, or of the rows that a load reads
     if not callable(getattr(fields, "json", None)):
         raise InputError(
             f"schema must be a StructType, DDL text, a DataFrame or a pyarrow schema, got {schema!r}."

@@ -25,7 +25,7 @@ def about(options: Options, snapshot: SnapshotReader | Snapshot) -> dict[str, An
     """
     view = snapshot.view(options.measure_names[0]) if options.columns else None
     ticks = view and tick_range(view)
-    shown = ticks and shown_window(Window(ticks[0], ticks[1] + 1), options.tick_us)
+    shown = ticks and shown_window(Window(ticks[0], ticks[1] + 1), options.grid)
     contents = snapshot.contents() if options.columns else None
     loaded = [row for row in contents.step_rows() if row[-1]] if contents else []
     batches = {
