@@ -134,11 +134,11 @@ def append_batch(
         return append_batch(executor, store, rows, batch, row_filter=row_filter, check=check)
     if done.after > tables.newest_transaction(ledger, batch.source):
         _finish(executor, store, BatchRange(batch.source, done.after, done.after))
-    ledger_table.append_batch(
+    is_first = ledger_table.append_batch(
         store, options.eps, batch.source, batch.last, done.summaries, *prepared, first=ledger
     )
     tables.give_back(events, ledger)
-    return done
+    return done if is_first else None  # another process took the batch for an unfinished one
 
 
 def _check_without_rows(store: Store, rows: Input, batch: BatchRange, row_filter: RowFilter) -> None:

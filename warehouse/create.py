@@ -26,6 +26,7 @@ from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_rows
+from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.settings.option_checks import (
@@ -94,7 +95,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
               DEFAULT_GRACE of delta/retention.py
     key_eps, key_delta
               the error of a live count of a key is at most key_eps * m with probability 1 - key_delta;
-              default 0.01 each
+              default 0.01 each; at least 7e-6 and 1e-12
     schema    the user's columns: a StructType, DDL text, a DataFrame, or a pyarrow schema; None: the first
               batch fixes them
     storage_options
@@ -134,6 +135,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     _check_no_other_files(store)
     options = _with_defaults(given)
     options.companions.check_kinds()
+    KeyPromise.of(options).check()
     check_conditional_puts(store)
     fields = [] if schema is None else delta_fields(_parsed_schema(spark, schema))
     if schema is not None:

@@ -53,13 +53,16 @@ class LivePart:
 
     bounds: its Count-Min cells with certified bounds.
     whole: whether all rows of the ledger row lie in the window.
-    eps: the error of a point query, as a fraction of the rows.
+    eps: the error of a point query, as a fraction of the rows that are counted for it.
+    counted: those rows: the ones of the window, unless others come after it. Then the sketch counts the rows
+        from each of its ends on, and the count of the window is the difference.
     """
 
     live: LiveKeys
     bounds: FrequencyBounds
     whole: bool
     eps: float
+    counted: int
 
     @property
     def rows(self) -> float:
@@ -79,11 +82,12 @@ def live_parts(
     for row, partial in overlapping_rows(live, window):
         if partial is None or _contains_row(partial, row):
             bounds = FrequencyBounds(hashes, exact(row.cells))
-            parts.append(LivePart(row, bounds, whole=True, eps=hashes.eps))
+            parts.append(LivePart(row, bounds, whole=True, eps=hashes.eps, counted=row.rows))
         else:
             ecm = sketch(row)
-            bounds = ecm.bounds(partial.since, partial.until)
-            parts.append(LivePart(row, bounds, whole=False, eps=ecm.point_eps))
+            ends = partial.since, partial.until
+            counted = sum(ecm.total(end).hi for end in ends if row.times and end <= row.times[1])
+            parts.append(LivePart(row, ecm.bounds(*ends), whole=False, eps=ecm.point_eps, counted=counted))
     return parts
 
 
@@ -98,7 +102,7 @@ class LiveTotals:
 
     rows: rows with a key; an estimate where a part is not whole.
     nulls: rows with a NULL key, of parts that are whole.
-    eps: the largest error of a point query, as a fraction of the rows; 0 without parts.
+    eps: the error of a point query, as a fraction of the rows; 0 without parts.
     """
 
     rows: int
@@ -108,10 +112,12 @@ class LiveTotals:
     @classmethod
     def of(cls, parts: Sequence[LivePart]) -> LiveTotals:
         """The totals of these parts."""
+        rows = sum(part.rows for part in parts)
+        error = sum(part.eps * part.counted for part in parts)
         return cls(
-            rows=round(sum(part.rows for part in parts)),
+            rows=round(rows),
             nulls=sum(part.live.nulls for part in parts if part.whole),
-            eps=max((part.eps for part in parts), default=0.0),
+            eps=max([error / max(rows, 1.0), *(part.eps for part in parts)], default=0.0),
         )
 
 

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.query.answers import several, single
 from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld, Row
-from tidemark import query, warehouse
+from tidemark import query, stream, warehouse
 from tidemark.query.keys.key_windows import PartialTick
+from tidemark.query.keys.live_keys import LiveTotals
+from tidemark.sketches import SketchError
 from tidemark.warehouse import InputError
 from tidemark.warehouse.columns.ticks import from_epoch_us
 from tidemark.warehouse.ledger import key_summaries
@@ -130,6 +133,30 @@ def test_a_frequency_has_right_bounds_and_keeps_its_promise(
     whole = start is None or (start % DAY_US == 0 and (stop or 0) % DAY_US == 0)
     if whole:
         assert (answers[0].n, answers[0].m) == (sum(past.values()), sum(live.values()))
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_the_error_that_is_told_holds_in_windows_that_end_inside_a_tick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """Few rows in the window, many after it in its tick. The broken variant tells the error of the sketch."""
+    if is_broken:
+        told = LiveTotals.of
+        monkeypatch.setattr(LiveTotals, "of", lambda parts: replace(told(parts), eps=EPS))
+    world = KeyWorld(tmp_path / "w", options={"key_eps": EPS, "key_delta": DELTA}, tuning=TINY)
+    events: list[Event] = [(f"key-{i % 3}", HOUR_US + i) for i in range(40)]
+    events += [(f"key-{i % 3}", 9 * HOUR_US + i) for i in range(9000)]
+    world.stream(events)
+    wh, far = query.open(world.uri), 0
+    for stop in [HOUR_US + 20, 2 * HOUR_US, *(9 * HOUR_US + 40 * i for i in range(1, 9))]:
+        between = (from_epoch_us(HOUR_US), from_epoch_us(stop))
+        true = Counter(key for key, at in events if at is not None and at < stop)
+        answers = several(wh.frequency(["key-0", "key-1", "key-2"], between=between))
+        far += sum(abs(one.count - true[one.value]) > one.eps * max(one.m, 1) for one in answers)
+        assert all(true[one.value] <= one.hi for one in answers)
+    whole = several(wh.frequency(["key-1"], between=(from_epoch_us(0), from_epoch_us(DAY_US))))
+    assert whole[0].eps == EPS
+    assert bool(far) == is_broken
 
 
 def _whole(start: int | None, stop: int | None) -> tuple[int | None, int | None]:
@@ -287,3 +314,20 @@ def test_sizes_of_the_sketches_are_those_of_the_promise() -> None:
     assert hashes.eps <= EPS
     assert hashes.delta <= DELTA
     assert np.isclose(hashes.width, np.ceil(np.e * (1 + EPS) / EPS))
+
+
+@pytest.mark.parametrize("too_small", [{"key_eps": 1e-6}, {"key_eps": 1e-300}, {"key_delta": 1e-13}])
+def test_an_error_that_no_sketch_can_keep_is_refused_at_creation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, too_small: dict[str, Any]
+) -> None:
+    """Also without a key, which may be added later. The broken variant makes a warehouse for no stream."""
+    for key in ("k", None):
+        with pytest.raises(InputError, match=r"too small for any sketch.*at least 7\.0e-06.*1e-12"):
+            warehouse.create(None, tmp_path / "w", "x", key=key, **too_small)
+        assert not (tmp_path / "w").exists()
+    warehouse.create(None, tmp_path / "least", "x", key="k", key_eps=key_summaries.LEAST_EPS * (1 + 1e-9))
+    monkeypatch.setattr(KeyPromise, "check", lambda _: None)
+    rows = pa.table({"x": [1], "k": [1]})
+    warehouse.create(None, tmp_path / "w", "x", key="k", schema=rows.schema, **too_small)
+    with pytest.raises(SketchError):
+        stream.append(None, tmp_path / "w", rows, source="s", batch=0)

@@ -231,10 +231,30 @@ def test_the_same_batch_several_times_at_once_counts_once(uri: Path) -> None:
     for number in range(6):
         results = at_once(*[lambda n=number: append(uri, n, [row(n)], ["bad"])] * 3)
         assert all(isinstance(one, bool) for one in results), results
-        assert any(results)
+        assert sum(results) == 1
         assert values_in(uri) == list(range(number + 1))
     assert len(rows_of(uri, "rejected")) == 6
     assert warehouse.verify(uri).ok
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_of_two_that_append_one_batch_one_is_told_so(
+    uri: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """The second one comes between the two commits of the first. The broken variant tells both."""
+    append_batch, came = ledger_table.append_batch, list[bool]()
+
+    def interrupted(*given: Any, **more: Any) -> bool:
+        if not came:
+            came.append(False)
+            came[0] = append(uri, 1, [row(1)])
+        return append_batch(*given, **more) or is_broken
+
+    monkeypatch.setattr(ledger_table, "append_batch", interrupted)
+    came.append(append(uri, 1, [row(1)]))
+    assert came == [True, is_broken]
+    assert not append(uri, 1, [row(1)]) or is_broken
+    assert values_in(uri) == [1]
 
 
 def test_batches_at_once_in_the_wrong_order_are_counted_or_refused(uri: Path) -> None:

@@ -250,7 +250,8 @@ def test_a_table_whose_creation_raised_is_there_or_is_refused(
 
     store = Store.from_uri(tmp_path)
     monkeypatch.setattr(DeltaTable, "create", never)
-    with pytest.raises(CommitFailed, match=r"could not be created.*Nothing was changed"):
+    refused = "may still arrive" if "S3" in str(error) else r"could not be created.*Nothing was changed"
+    with pytest.raises(CommitFailed, match=refused):
         tables.create(store, STEPS, steps.SCHEMA)
     tries = tries_after(error)
     assert len(waits) == len(commits.PATIENCE.log_read_pauses) * tries + tries - 1

@@ -48,6 +48,10 @@ Write = Callable[[DeltaTable, dict[str, str]], object]  # commits to a table wit
 
 _LOG = logging.getLogger("tidemark.commits")
 _ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
+_MAY_ARRIVE = (
+    "It is not there so far, but a request that was sent may still arrive. Run the same again: nothing is "
+    "done twice."
+)
 _MAX_WRITERS = 5  # that an error lists
 
 
@@ -173,6 +177,7 @@ def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] =
         failed=f"the commit to {log.place} was refused",
         remedy=f"Its log has nothing newer than version {planned}: nothing was changed. Remove the cause (a "
         "permission, a property or a feature of the table) and run the same again.",
+        unanswered=f"the store did not confirm the commit to {log.place}",
     )
 
 
@@ -183,12 +188,14 @@ def _write_and_confirm(
     operation: str,
     failed: str,
     remedy: str,
+    unanswered: str,
 ) -> None:
     """Writes; returns only if the write is certainly there, also where its answer was lost.
 
     is_there   looks for the write after an error
     operation   names the write where the operating system refused it
     failed, remedy   the beginning and the end of the message of CommitFailed
+    unanswered   the beginning where the store did not confirm the write, which may still arrive
 
     A write that is not there is made again a few times while an object store does not answer.
     """
@@ -203,6 +210,8 @@ def _write_and_confirm(
             if pause is None:
                 if not is_store_failure(error) and as_system_refused(operation, error):
                     raise  # the caller converts it, see os_errors.py
+                if is_store_failure(error):
+                    failed, remedy = unanswered, _MAY_ARRIVE
                 raise CommitFailed(f"{failed}: {first_line(error)}. {remedy}") from error
             PATIENCE.pause(pause)
         else:
@@ -247,6 +256,7 @@ def create_and_confirm(
         operation=f"the creation of the table {name}",
         failed=f"the table {name} could not be created",
         remedy="Nothing was changed. Remove the cause and run the same again.",
+        unanswered=f"the store did not confirm the creation of the table {name}",
     )
 
 

@@ -24,6 +24,7 @@ D. Gries, Science of Computer Programming 1982 (bounds of listed names that add)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.sketches import ECM, Counting, digest, merge_ecm
+from tidemark.sketches import ECM, Counting, SketchError, digest, merge_ecm
 from tidemark.sketches.counters.counting import TIME_LIMIT
 from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs, sizes_for_points
 from tidemark.sketches.hashing.row_hashes import RowHashes
@@ -40,10 +41,13 @@ from tidemark.warehouse.cascade import MERGES
 from tidemark.warehouse.columns.heavy_keys import BYTES as LISTED_BYTES
 from tidemark.warehouse.columns.heavy_keys import ENTRIES, THETA
 from tidemark.warehouse.columns.keys import KeyColumn, Names, find_names, name_sizes, take_names, unify_names
+from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.settings.options import Options
 
 LEDGER_SAMPLE = SampleSize(keys=2**12, entries=2**12)  # a key has one entry in a tick
+LEAST_DELTA = 1e-12
+LEAST_EPS = math.expm1((MERGES + 1) * math.log1p(1e-6))  # so that its counters err by a millionth or more
 SEED = 0  # of the row hashes: equal in all warehouses, because an inner product needs equal hashes
 
 
@@ -64,6 +68,17 @@ class KeyPromise:
         """The row hashes of every sketch of the warehouse."""
         sizes_needed = sizes_for_points(self.eps, self.delta)
         return RowHashes(sizes_needed.rows, sizes_needed.width, SEED)
+
+    def check(self) -> None:
+        """InputError if no sketch can keep it."""
+        try:
+            self.sketch()
+        except SketchError as error:
+            raise InputError(
+                f"key_eps={self.eps!r} with key_delta={self.delta!r} is too small for any sketch of keys: "
+                f"{error}. Give a key_eps of at least {LEAST_EPS:.1e} and a key_delta of at least "
+                f"{LEAST_DELTA:.0e}, or larger ones if both are small."
+            ) from error
 
     def sketch(self) -> ECM:
         """An empty sketch. Its counters are so accurate that eps still holds after MERGES nested merges."""
