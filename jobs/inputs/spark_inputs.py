@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from tidemark.jobs.cli.command_options import FORMATS
 from tidemark.jobs.inputs.hadoop_places import HadoopPlaces
 from tidemark.warehouse import InputError, TidemarkError
+from tidemark.warehouse.columns.column_types import sql_column_type
 from tidemark.warehouse.columns.schema import column_types, ddl, delta_fields, quoted
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.execution.arrow_inputs import check_same_columns
@@ -37,7 +38,6 @@ _FORMAT_OF_EXTENSION = {
     "ndjson": "json",
 }
 _FOOTERS_AT_ONCE = 16  # of Parquet files: each is a request or two on an object store
-_TIMES = ("date", "timestamp", "timestamp_ntz")
 _UNREADABLE = re.compile(
     r"MALFORMED_RECORD|FAILED_READ_FILE|CANNOT_READ_FILE|UNABLE_TO_INFER_SCHEMA|PATH_NOT_FOUND|CANNOT_PARSE"
     r"|is not a Parquet file|BadRecordException|DELTA_MISSING|not a Delta table|BAD_RECORD|CAST_INVALID_INPUT"
@@ -126,7 +126,8 @@ class SparkInputs:
         types = dict(rows.dtypes)
         outside = {}
         for name in dict.fromkeys(names):
-            if types.get(name) in _TIMES:
+            kind = sql_column_type(types.get(name, ""))
+            if kind is not None and kind.unit_us:
                 time = _micros(rows, name)
                 outside[name] = F.count_if((time < FIRST_US) | (time > LAST_US))
         if outside:

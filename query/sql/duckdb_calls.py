@@ -21,6 +21,7 @@ from typing import Any
 from tidemark.query.sql.duckdb_types import Kind, parse_kind
 from tidemark.query.sql.shown_types import Given
 from tidemark.query.sql.sql_types import duckdb_type
+from tidemark.warehouse.columns.column_types import sql_column_type
 from tidemark.warehouse.errors import InputError
 
 REFUSED = "!"  # the first character of a refusal, which takes the place of the first row
@@ -78,6 +79,11 @@ def _read(value: Any, kind: Kind, *, bytes_as_text: bool) -> Any:
     name = kind.name.partition("(")[0]
     if name == "varchar" and bytes_as_text:
         return _bytes(value)
+    number = sql_column_type(name)
+    if number is not None and number.is_double:
+        return float(value)
+    if name.startswith("timestamp") and name != "timestamp_ns":  # of nanoseconds: text has them all
+        return _moment(value)
     if name in _READ:
         return _READ[name](value)
     if name == "list":
@@ -112,17 +118,7 @@ def _day(text: str) -> Any:
         return text
 
 
-_READ: dict[str, Any] = {
-    "double": float,
-    "float": float,
-    "decimal": Decimal,
-    "blob": _bytes,
-    "date": _day,
-    "timestamp": _moment,
-    "timestamp with time zone": _moment,
-    "timestamp_s": _moment,
-    "timestamp_ms": _moment,
-}
+_READ: dict[str, Any] = {"decimal": Decimal, "blob": _bytes, "date": _day}
 
 
 def _cell(name: str, value: Any) -> Any:
