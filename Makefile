@@ -56,9 +56,10 @@ docs: $(READY) ## build what changed of the documentation into build/docs, from 
 notebooks: $(READY) ## execute the notebooks of the documentation anew
 	@.venv/bin/python docs/notebooks/execute.py
 
-soak: $(CLASSES) ## hundreds of kills, thousands of damaged files, a stream from Kafka under mixed faults
-	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 TIDEMARK_SOAK_FLIPS=3000 .venv/bin/python -m pytest -s \
-		tests/crash/test_kills.py tests/crash/test_store.py tests/crash/test_flips.py tests/stream/test_kafka.py -k random
+soak: $(CLASSES) ## hundreds of kills and random worlds, thousands of damaged files, a stream under mixed faults
+	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 TIDEMARK_SOAK_FLIPS=3000 TIDEMARK_SOAK_WORLDS=300 \
+		.venv/bin/python -m pytest -s tests/crash/test_kills.py tests/crash/test_store.py tests/crash/test_flips.py \
+		tests/stream/test_kafka.py tests/worlds/test_random_worlds.py -k random
 
 matrix: $(READY) ## run the tests of Spark with each version of Spark that the wheel is for
 	@.venv/bin/python -m tests.versions
