@@ -96,8 +96,8 @@ class Reader(KeyReader):
         there are at most `limit` (1000 by default).
     every: one answer for each part of the window: "1h", "7d". Parts start at multiples of the duration since
         1970 in UTC, weeks on Mondays. Without a time column it is a number of steps.
-    key: a column, or a list of columns in any order; by default the first key of the warehouse. The values of
-        a key are always in the order in which its columns were declared.
+    key: a column, or a list of columns in any order; by default the first key of the warehouse. Values of a
+        key of several columns, in the question and in the answers, are tuples in the order of this list.
 
     If the columns of `where` and `by` together are those of a declared group, questions read a few blocks.
     Any other `where` and `by` is answered by a scan of `events`: exact and slow. `rows_scanned` of the answer

@@ -87,5 +87,5 @@ def _parse_keys(wh: query.Warehouse, given: argparse.Namespace) -> list[Any]:
     """The keys in the type of the key column; without a key column the texts, which the query refuses."""
     if not wh.keys:
         return list(given.value)
-    key = wh.options.key_count(parse_key_columns(given)).key
+    key = wh.options.key_named(parse_key_columns(given))
     return [parse_key(key, text) for text in given.value]

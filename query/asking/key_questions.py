@@ -88,7 +88,7 @@ def ask_slots(
     def answers(view: KeysView) -> T:
         window = key_window(view, request.last, request.between, grid)
         window, slots = slots_of(window, tick_range(view), plain(slot), grid)
-        return answer(key_question(session, view, window, mode), slots)
+        return answer(key_question(session, view, window, mode, request.key), slots)
 
     result: T = session.answer_from(lambda: newest_keys_view(session, request.key), answers, _topic(request))
     return result
@@ -105,7 +105,7 @@ def _ask(
 
     def answers(view: KeysView) -> T:
         found = windows(view)
-        questions = [key_question(session, view, window, mode) for window in found]
+        questions = [key_question(session, view, window, mode, request.key) for window in found]
         if request.every is None or not found:
             return answer(questions)
         with closing(_scan(session, view, found)) as scan:
@@ -149,11 +149,14 @@ def _windows(session: Session, request: KeyRequest, view: KeysView) -> list[KeyW
     return [KeyWindow(part, (), shown_window(part, grid)) for part in parts]
 
 
-def key_question(session: Session, view: KeysView, window: KeyWindow, mode: str) -> KeyQuestion:
-    """A question about a window of a view."""
+def key_question(
+    session: Session, view: KeysView, window: KeyWindow, mode: str, key: Any = None
+) -> KeyQuestion:
+    """A question about a window of a view; `key` names its columns in the order of the values."""
     promise = KeyPromise.of(session.options)
     return KeyQuestion(
         view=view,
+        key=session.options.key_named(view.key.columns if key is None else key),
         window=window,
         mode=mode,
         promise=promise,

@@ -325,7 +325,7 @@ class KeyReader:
 
     def _has_parts(self, key: Any) -> bool:
         """Whether the key has several columns."""
-        return len(self._session.options.key_count(key).key.parts) > 1
+        return len(self._session.options.key_named(key).parts) > 1
 
     @understood
     def _ask_key(

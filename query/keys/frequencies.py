@@ -32,7 +32,15 @@ from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals
 from tidemark.query.keys.window_scan import ScannedWindow
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.sketches.sampling import KeySample
-from tidemark.warehouse.columns.keys import Names, find_names, name_at, names_from, take_names, unify_names
+from tidemark.warehouse.columns.keys import (
+    Key,
+    Names,
+    find_names,
+    name_at,
+    names_from,
+    take_names,
+    unify_names,
+)
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
@@ -49,6 +57,7 @@ Ints = NDArray[np.int64]
 class KeyQuestion:
     """A window of the keys, the mode of its answers, and where rows are read from.
 
+    key: the key of the view, with its columns in the order in which values have them.
     promise: key_eps and key_delta of the warehouse, and the sketches' hash functions.
     history: returns the history of a range of ticks.
     listed: returns the keys that the marks of a history list.
@@ -62,6 +71,7 @@ class KeyQuestion:
     """
 
     view: KeysView
+    key: Key
     window: KeyWindow
     mode: str
     promise: KeyPromise
@@ -121,7 +131,7 @@ def frequencies(question: KeyQuestion, keys: Sequence[Any]) -> list[FrequencyAns
 
     keys: of the key column's type, in any order, with repetitions. A key that no row can have counts 0.
     """
-    key = question.view.key
+    key = question.key
     names = [key.name_of(value) for value in keys]
     unique_names = sorted({name for name in names if name is not None})
     counts = _count_candidates(question, names_from(key, unique_names))
@@ -171,13 +181,13 @@ def key_counts(question: KeyQuestion) -> list[tuple[Any, int]]:
     """Every key that has rows in a window of whole ticks, ascending, with its number of rows; a scan."""
     window = question.window.overlapping
     history = KeyHistory(question.blocks, question.view, window, question.live_rows)
-    value_of = question.view.key.value_of
+    value_of = question.key.value_of
     return [(value_of(name), rows) for name, rows in key_scan.name_counts(history)]
 
 
 def key_range(question: KeyQuestion, low: Any, high: Any) -> CountAnswer:
     """The rows with low <= key < high, None for an open side; live rows are counted in `events`."""
-    key, window = question.view.key, question.window
+    key, window = question.key, question.window
     ends = [None if end is None else key.bound_of(end) for end in (low, high)]
     whole = count_between(question.history(window.whole), *ends) if window.whole else 0
     partial = [
@@ -338,7 +348,7 @@ def _hitter_answers(
     question: KeyQuestion, names: Names, counts: _NameCounts, kept: Ints, certain: NDArray[np.bool_]
 ) -> list[HitterAnswer]:
     """One answer per kept name, most rows first; `kept` are indices of `names`."""
-    key, scope = question.view.key, scope_fields(question)
+    key, scope = question.key, scope_fields(question)
     estimate = np.clip(counts.estimate, counts.least, counts.most)
     order = kept[np.lexsort([kept, -estimate[kept]])]
     return [
@@ -387,7 +397,7 @@ def scope_fields(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any
         "eps": 0.0 if exact else max(question.promise.eps, question.totals.eps),
         "confidence": 1.0 if exact else 1.0 - question.promise.delta,
         "mode": "exact" if exact else question.mode,
-        "key": question.view.key.name,
+        "key": question.key.name,
         "window": window.shown,
         "as_of": dict(question.view.versions),
     }

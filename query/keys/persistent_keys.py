@@ -64,7 +64,7 @@ def persistent(question: KeyQuestion, slots: Slots, alpha: Any, most: Any) -> li
 
 def persistence(question: KeyQuestion, slots: Slots, values: Sequence[Any]) -> list[PersistenceAnswer]:
     """For each value how many slots have rows with it, and which ones."""
-    key = question.view.key
+    key = question.key
     names = [key.name_of(value) for value in values]
     unique = sorted({name for name in names if name is not None})
     evidence = Evidence.of(question, slots)
@@ -101,7 +101,7 @@ def _in_parts(names: Names, columns: int) -> Iterator[Names]:
 
 def _fields(evidence: Evidence, found: Presence) -> Iterator[dict[str, Any]]:
     """The fields of the answer about each name."""
-    key, count = evidence.question.view.key, evidence.slots.count
+    key, count = evidence.question.key, evidence.slots.count
     least, most = found.least, found.most
     # In a slot that is maybe, the key is taken to be as often as in the slots that are certain.
     known = np.maximum(1, count - (most - least))

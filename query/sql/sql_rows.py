@@ -197,7 +197,7 @@ def _answers(
         answers = _call(wh, name, subjects, given)
         yield from ((answer, answer) for answer in _as_list(answers))
         return
-    key = wh.options.key_count(given.get("key")).key if wh.keys else None
+    key = wh.options.key_named(given.get("key")) if wh.keys else None
     if name in {"frequency", "persistence", "key_range"}:
         subjects = [_to_key_type(key, subject) for subject in subjects]
     answers = _as_list(_call(wh, name, subjects, given))

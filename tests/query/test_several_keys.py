@@ -26,7 +26,7 @@ from tests.warehouse.test_verify import failures, rewrite
 from tests.warehouse.test_verify_keys import at
 from tidemark import query, stream, warehouse
 from tidemark.query import InputError
-from tidemark.warehouse.columns.composite_keys import CompositeKey
+from tidemark.warehouse.columns.composite_keys import CompositeKey, ReorderedKey
 from tidemark.warehouse.columns.keys import KeyColumn
 from tidemark.warehouse.projections.key_counts import KeyCounts
 
@@ -338,11 +338,47 @@ def test_the_columns_of_a_key_may_be_named_in_any_order(sound: SeveralKeys) -> N
     wh = sound.open()
     true = sound.counts(PAIR)[0][places(("a", 1))]
     assert true
-    for key in (PAIR, PAIR[::-1], list(PAIR), frozenset(PAIR)):
+    for key in (PAIR, list(PAIR), frozenset(PAIR)):
         answer = single(wh.frequency(("a", 1), key=key, mode="exact"))
         assert (answer.count, answer.key) == (true, "origin, number")
     assert several(wh.frequency([("a", 1), ("a", 5)], key=PAIR, mode="exact"))[0].count == true
     assert several(wh.frequency([["a", 1]], key=PAIR, mode="exact"))[0].count == true
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_values_are_in_the_order_in_which_the_columns_are_named(
+    sound: SeveralKeys, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """In the question and in each answer. The broken variant takes the declared order."""
+    if is_broken:
+        monkeypatch.setattr(ReorderedKey, "as_named", lambda key, _: key)
+    wh, turned = sound.open(), PAIR[::-1]
+    asks: list[Callable[[Any, Any], Any]] = [
+        lambda key, value: wh.frequency(value, key=key, mode="exact"),
+        lambda key, value: wh.frequency([value], key=key)[0],
+        lambda key, value: wh.persistence(value, key=key),
+        lambda key, value: next(one for one in wh.top(99, key=key) if one.value == value),
+        lambda key, value: next(one for one in wh.top(99, key=key, every="24h") if one.value == value),
+        lambda key, value: next(one for one in wh.persistent(0.01, key=key) if one.value == value),
+    ]
+    try:
+        for ask in asks:
+            one, other = ask(PAIR, ("a", 1)), ask(turned, (1, "a"))
+            assert (one.value, other.value) == (("a", 1), (1, "a"))
+            assert (one.key, other.key) == ("origin, number", "number, origin")
+            assert int(one) == int(other) > 0
+        assert wh.sql("SELECT count FROM frequency('1,a', key := 'number,origin')").fetchall() == [
+            (int(asks[0](PAIR, ("a", 1))),)
+        ]
+        assert wh.distinct(key=turned).count == wh.distinct(key=PAIR).count
+        with pytest.raises(InputError, match="range of keys goes by the declared order"):
+            wh.key_range((1, "a"), None, key=turned)
+        with pytest.raises(InputError, match="a key of number, origin is a tuple of 2"):
+            wh.frequency((1,), key=turned)
+    except (AssertionError, InputError):
+        assert is_broken
+    else:
+        assert not is_broken
 
 
 def test_the_option_key_is_the_default(sound: SeveralKeys) -> None:

@@ -165,6 +165,45 @@ class CompositeKey(Key):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ReorderedKey(CompositeKey):
+    """A key of several columns whose values are tuples in another order than the declared one.
+
+    declared: the key as it is stored: names are its names.
+    """
+
+    declared: CompositeKey | None = None
+
+    @classmethod
+    def as_named(cls, key: Key, columns: Sequence[str]) -> Key:
+        """The key with its columns in this order; the key itself if that is the declared one."""
+        if not isinstance(key, CompositeKey) or tuple(columns) == key.columns:
+            return key
+        named = CompositeKey.of([key.parts[key.columns.index(column)] for column in columns])
+        return cls(named.name, named.type, named.parts, key)
+
+    @property
+    def _stored(self) -> CompositeKey:
+        return self if self.declared is None else self.declared
+
+    def name_of(self, value: Any) -> Name | None:
+        """As that of the declared key, of a tuple in this order."""
+        items = {part.name: item for part, item in self._items(value, whole=True)}
+        return self._stored.name_of(tuple(items[column] for column in self._stored.columns))
+
+    def bound_of(self, value: Any) -> Name:
+        """InputError: keys are ordered by their columns as they were declared."""
+        raise InputError(
+            f"a range of keys goes by the declared order of the columns, {', '.join(self._stored.columns)}: "
+            f"got {value!r} by {self.name}. Name the columns in that order."
+        )
+
+    def value_of(self, name: Name) -> Any:
+        """The tuple of the values of a name, in this order."""
+        items = dict(zip(self._stored.columns, self._stored.value_of(name), strict=True))
+        return tuple(items[column] for column in self.columns)
+
+
 def _encoded(name: Name) -> bytes:
     if isinstance(name, bytes):
         return name.replace(b"\x00", _ESCAPED_NUL) + _END

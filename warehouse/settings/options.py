@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.column_types import is_time_type, time_type_names, type_text
-from tidemark.warehouse.columns.composite_keys import CompositeKey
+from tidemark.warehouse.columns.composite_keys import CompositeKey, ReorderedKey
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.schema import column_types
@@ -184,6 +184,15 @@ class Options:
         return next(
             counts for counts in self.key_counts if wanted is None or frozenset(counts.key.columns) == wanted
         )
+
+    def key_named(self, columns: Any = None) -> Key:
+        """The key that `key_count` finds; the values of one of several columns are in the order given here.
+
+        A set has no order: then it is the declared one.
+        """
+        key = self.key_count(columns).key
+        is_set = columns is None or isinstance(columns, (set, frozenset))
+        return key if is_set else ReorderedKey.as_named(key, columns_of_key(columns))
 
     @property
     def sorted_groups(self) -> tuple[SortedGroups, ...]:
