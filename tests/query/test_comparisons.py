@@ -10,40 +10,22 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from tests.query.answers import several
-from tests.query.given_forms import MEASURES, STORED, Given, drawn, exact_of
-from tidemark import query, stream, warehouse
+from tests.query.given_forms import MEASURES, STORED, Given, drawn
+from tests.query.typed_world import GROUPS, exact_rows, make
+from tidemark import query
 from tidemark.query import Warehouse
 from tidemark.warehouse.columns import given_values, keys, value_encoding
 from tidemark.warehouse.errors import EmptyWindow, InputError
 
-ROWS = 60  # of a part
 GIVEN = 40  # given values of a column
-GROUPS = ["day", "i32"]
 
 
 @pytest.fixture(scope="module")
 def wh(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    """A warehouse of which each column is a key, and a measure if it can be; half of it is live."""
-    uri = str(tmp_path_factory.mktemp("comparisons") / "w")
-    schema = pa.schema([(name, kind) for name, (kind, _) in STORED.items()])
-    warehouse.create(None, uri, MEASURES, keys=list(STORED), groups=GROUPS, schema=schema)
-    warehouse.load(None, uri, pa.table(rows(0), schema=schema), "a")
-    stream.append(None, uri, pa.table(rows(1), schema=schema), source="s", batch=0)
-    return query.open(uri)
-
-
-def rows(part: int) -> dict[str, list[Any]]:
-    """The rows of a part: each column has its stored values in another order."""
-    random = Random(part)
-    return {name: random.choices(stored, k=ROWS) for name, (_, stored) in STORED.items()}
-
-
-def exact_rows(name: str) -> list[Any]:
-    return [exact_of(value) for part in (0, 1) for value in rows(part)[name]]
+    return query.open(make(tmp_path_factory.mktemp("comparisons")))
 
 
 def givens(name: str) -> list[Given]:
