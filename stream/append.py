@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, rows_by_batch, split_row_groups
 from tidemark.warehouse.execution.executors import Executor, Input, executor_for
-from tidemark.warehouse.ingest import append_rows, batch_numbers, rejected
+from tidemark.warehouse.ingest import append_rows, batch_numbers, same_rows
 from tidemark.warehouse.ingest.append_rows import Appended
 from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RowFilter
 from tidemark.warehouse.ledger import ledger_table
@@ -58,9 +58,11 @@ def append(
     storage_options, tuning
                      as for `warehouse.load`
 
-    A batch that comes again is a replay and changes nothing. Rows whose time, measures or key are timestamps
-    or dates outside the years 1 to 9999 go to the table `rejected`. Raises InputError for rows that do not
-    fit the warehouse's columns, and for a new batch whose number is below the newest one of the source.
+    A batch that comes again is a replay and changes nothing; to see that it has the same rows, both are read
+    once. Rows whose time, measures or key are timestamps or dates outside the years 1 to 9999 go to the table
+    `rejected`. Raises BatchMismatch for a batch that comes again with other rows, in any order; InputError
+    for rows that do not fit the warehouse's columns, and for a new batch whose number is below the newest one
+    of the source. Then nothing was changed.
     """
     batch = plain(batch)
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
@@ -87,10 +89,13 @@ def append_batch(
     *,
     row_filter: RowFilter = DEFAULT_FILTER,
     check: Callable[[Appended], None] = lambda _: None,
+    same_records: bool = False,
 ) -> Appended | None:
     """Appends the batch; None if the warehouse has it already.
 
     `row_filter` selects the rows to reject. `check` is called before the first commit and may raise.
+    `same_records` says that a batch which comes again has the records of the first time: a checkpoint has
+    their offsets. Otherwise its rows are compared, and BatchMismatch is raised where they differ.
     """
     try:
         events, ledger = tables.open_tables(store, EVENTS, LEDGER)
@@ -101,13 +106,12 @@ def append_batch(
     options.companions.check_kinds(executor.check_sendable)
     append_rows.check_rows(options, rows, row_filter)
     place = batch_numbers.state_of(store, events, ledger, batch)
-    if place == "known":
-        return None
-    if place == "unfinished":
-        return _finish(executor, store, batch)
-    if place == "unproved":
-        _check_without_rows(store, rows, batch, row_filter)
-        return None
+    if place != "new":
+        if place == "unproved" or not same_records:
+            different = same_rows.difference(executor, store, options, rows, batch, row_filter)
+            if different:
+                raise batch_numbers.other_rows_error(store, batch, place, different)
+        return _finish(executor, store, batch) if place == "unfinished" else None
     previous = tables.newest_transaction(events, batch.source)
     if previous > tables.newest_transaction(ledger, batch.source):
         _finish(executor, store, BatchRange(batch.source, previous, previous))
@@ -131,7 +135,9 @@ def append_batch(
         first=events,
     )
     if done.outcome == "known":  # another process has appended it, or a later one, in the meantime
-        return append_batch(executor, store, rows, batch, row_filter=row_filter, check=check)
+        return append_batch(
+            executor, store, rows, batch, row_filter=row_filter, check=check, same_records=same_records
+        )
     if done.after > tables.newest_transaction(ledger, batch.source):
         _finish(executor, store, BatchRange(batch.source, done.after, done.after))
     is_first = ledger_table.append_batch(
@@ -139,14 +145,6 @@ def append_batch(
     )
     tables.give_back(events, ledger)
     return done if is_first else None  # another process took the batch for an unfinished one
-
-
-def _check_without_rows(store: Store, rows: Input, batch: BatchRange, row_filter: RowFilter) -> None:
-    """InputError if a batch of which nothing is stored comes with rows: later batches are stored already."""
-    trial = append_rows.dry_run(store, rows, batch, 0, row_filter)
-    recorded = rejected.has_rejected(tables.open_table(store, REJECTED), batch)
-    if trial.rows or (trial.rejected and not recorded):
-        raise batch_numbers.skipped_number_error(batch, batch_numbers.newest(store, batch.source))
 
 
 def _finish(executor: Executor, store: Store, batch: BatchRange) -> Appended | None:

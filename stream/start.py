@@ -125,6 +125,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 BatchRange(name, number, number),
                 row_filter=RowFilter(latest, parsed),
                 check=lambda done: _check_fraction(done, max_rejected_fraction, name, number),
+                same_records=True,  # `check_numbering` found the batch's offsets in the checkpoint
             )
             if progress is not None:
                 done = done or Appended("known")

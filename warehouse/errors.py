@@ -27,7 +27,7 @@ class OptionsMismatch(InputError):
 
 
 class BatchMismatch(InputError):
-    """A batch that was loaded before came again with different rows."""
+    """A batch that was loaded or appended before came again with other rows."""
 
 
 class EmptyWindow(InputError):

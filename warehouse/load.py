@@ -37,13 +37,12 @@ from typing import TYPE_CHECKING, Any
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
-from tidemark.warehouse.errors import InputError, NotAWarehouse, without_secrets
+from tidemark.warehouse.errors import BatchMismatch, InputError, NotAWarehouse, without_secrets
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans, write_step_plan
 from tidemark.warehouse.execution.executors import executor_for
-from tidemark.warehouse.ingest import append_rows
+from tidemark.warehouse.ingest import append_rows, same_rows
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING
-from tidemark.warehouse.ingest.same_rows import check_same_rows
 from tidemark.warehouse.ledger import batch_counts, ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.loads import run_builder
@@ -223,7 +222,12 @@ def _plan_bulk(
         options = read_options(store, events)
     if known:
         with progress.phase("check"):
-            check_same_rows(executor, store, options, rows, batch)
+            different = same_rows.difference(executor, store, options, rows, batch, ALL_OR_NOTHING)
+        if different:
+            raise BatchMismatch(
+                f"batch {batch.source!r} was loaded before with other rows: {different}. "
+                "Nothing was changed. Load new rows under a new batch name."
+            )
     with progress.phase("plan"):
 
         def parts(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:

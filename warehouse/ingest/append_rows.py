@@ -100,13 +100,6 @@ def append_rows(
     return tables.retry_lost_races(store, EVENTS, attempt, first)
 
 
-def dry_run(store: Store, rows: Input, batch: BatchRange, step: int, row_filter: RowFilter) -> Appended:
-    """What `append_rows` would do with the rows. Files are written, nothing is committed."""
-    events = tables.open_table(store, EVENTS)
-    schema = pa.schema(events.schema())
-    return _write(store, read_options(store, events), schema, rows, batch, step, None, row_filter)[0]
-
-
 def _commit(
     store: Store, batch: BatchRange, files: list[AddAction], appended: Appended, first: DeltaTable | None
 ) -> bool:

@@ -13,6 +13,8 @@ new is in one of these states:
                                                              unproved: it had no rows, or its number was left
                                                              out; only a batch without rows is a replay
     no table has it                                          its number was left out: InputError
+
+A replay has the rows that are stored: `same_rows.py` compares them, and `other_rows_error` is for others.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
-from tidemark.warehouse.errors import DamagedWarehouse, InputError
+from tidemark.warehouse.errors import BatchMismatch, DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_table
@@ -63,10 +65,21 @@ def newest(store: Store, source: str) -> int:
     return max(tables.newest_transaction(tables.open_table(store, name), source) for name in (EVENTS, LEDGER))
 
 
+def other_rows_error(store: Store, batch: BatchRange, state: BatchState, different: str) -> InputError:
+    """The error for rows of a batch in this state that differ from those that are stored, in these words."""
+    newest_number = newest(store, batch.source)
+    if state == "unproved":
+        return skipped_number_error(batch, newest_number)
+    return BatchMismatch(
+        f"{batch.text} was appended before with other rows: {different}. Nothing was changed. "
+        f"Append new rows under a number above {newest_number}."
+    )
+
+
 def skipped_number_error(batch: BatchRange, newest_number: int) -> InputError:
     """The error for rows whose number is below the newest one and was left out before."""
     return InputError(
-        f"batch {batch.last} of {batch.source!r} was never appended, and its newest batch is "
+        f"batch {batch.last} of {batch.source!r} was never appended, or had no rows, and its newest batch is "
         f"{newest_number}: the numbers of a source have to rise. Nothing was changed. Append these rows "
         f"under a number above {newest_number}, or under another source name."
     )

@@ -40,7 +40,19 @@ def write_rejected(store: Store, batch: BatchRange, records: Sequence[Mapping[st
 
 def has_rejected(table: DeltaTable, batch: BatchRange) -> bool:
     """Whether `rejected` has records of the batch."""
-    return any(
-        file.stats["min.source"] == batch.source and file.stats["min.batch"] == batch.first
+    return bool(_files_of(table, batch))
+
+
+def rejected_texts(store: Store, batch: BatchRange) -> list[str | None]:
+    """The records of the batch in `rejected`: the text of each, in any order."""
+    paths = _files_of(tables.open_table(store, REJECTED), batch)
+    rows = [tables.read_file(store, REJECTED, path, ["raw"]) for path in paths]
+    return [text for part in rows for text in part.column("raw").to_pylist()]
+
+
+def _files_of(table: DeltaTable, batch: BatchRange) -> list[str]:
+    return [
+        file.path
         for file in tables.list_files(table)
-    )
+        if file.stats["min.source"] == batch.source and file.stats["min.batch"] == batch.first
+    ]

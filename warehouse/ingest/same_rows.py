@@ -1,20 +1,28 @@
-"""Checks that a batch that is loaded again has the same rows as in `events`, in any order.
+"""Compares a batch that comes again with its rows in `events`, and in `rejected`, in any order.
 
-Tasks compute an order-independent fingerprint of both (integrity/digests.py). Rows of the input are cast to
+Tasks compute order-independent fingerprints of both (integrity/digests.py). Rows of the input are cast to
 the warehouse's types first (`column_casts.cast_rows`), so their input types and the executor do not matter.
-The fingerprint is stored nowhere.
+The fingerprints are stored nowhere.
+
+What came is the same as what is stored if all its rows are in `events`; or if those that a filter takes are
+there, and those that it refuses are in `rejected`. The clock of the first time, by which rows in the future
+were refused, is not known: the filter takes rows up to the latest time in `events`, which is equivalent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
+from deltalake import Schema
 
+from tidemark.warehouse.columns.schema import column_types
+from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.columns.value_encoding import Measure, encode_values, epoch_micros
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
-from tidemark.warehouse.errors import BatchMismatch
 from tidemark.warehouse.events.reader import (
     BatchRange,
     EventRowGroups,
@@ -24,54 +32,88 @@ from tidemark.warehouse.events.reader import (
 )
 from tidemark.warehouse.execution.executors import Executor, Input
 from tidemark.warehouse.ingest.column_casts import cast_rows
+from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS, rejected_texts
+from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.settings.options import Options
+
+Digests = tuple[Fingerprint, Fingerprint, Fingerprint]  # of all rows, of those taken, of the records refused
 
 
 @dataclass(frozen=True, slots=True)
 class DigestRows:
-    """Computes the fingerprint of one partition of the input; its columns match `schema` by position."""
+    """Digests one partition of the input; its first columns match `schema` by position."""
 
     schema: pa.Schema
+    options: Options
+    row_filter: RowFilter
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Fingerprint]:
-        """Yields one fingerprint."""
-        yield sum((fingerprint(cast_rows(batch, self.schema)) for batch in batches), Fingerprint())
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Digests]:
+        """Yields the digests of the partition; only that of all rows for an all-or-nothing filter."""
+        whole = taken = refused = Fingerprint()
+        columns = list(range(len(self.schema)))
+        for batch in batches:
+            rows = cast_rows(batch, self.schema)
+            whole += fingerprint(rows.select(columns))
+            if not self.row_filter.all_or_nothing:
+                kept, records = filter_rows(self.row_filter, self.options, self.schema.names, rows)
+                taken += fingerprint(kept.select(columns))
+                refused += _fingerprint_of_texts([record["raw"] for record in records])
+        yield whole, taken, refused
+
+
+def _fingerprint_of_texts(texts: list[Any]) -> Fingerprint:
+    return fingerprint(pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["raw"]))
 
 
 @dataclass(frozen=True, slots=True)
 class DigestTask:
-    """Computes the fingerprint of a batch's rows in shares of `events`; `schema` has the user's columns."""
+    """Digests a batch's rows in shares of `events`; `schema` has the user's columns."""
 
     store: Store
     schema: pa.Schema
+    time: Measure | None
     batch: BatchRange
     shares: tuple[EventRowGroups, ...]
 
-    def __call__(self) -> Fingerprint:
-        """Reads the rows one row group at a time; returns their fingerprint."""
-        names = self.schema.names
-        groups = read_event_rows(self.store.filesystem(), self.shares, names, [self.batch])
-        rows = (cast_rows(table.select(names), self.schema) for table in groups)
-        return sum(map(fingerprint, rows), Fingerprint())
+    def __call__(self) -> tuple[Fingerprint, int]:
+        """Reads one row group at a time; returns the fingerprint and the latest time, NO_TICK without one."""
+        total, latest = Fingerprint(), NO_TICK
+        for table in read_event_rows(self.store.filesystem(), self.shares, self.schema.names, [self.batch]):
+            rows = cast_rows(table.select(self.schema.names), self.schema)
+            total += fingerprint(rows)
+            if self.time is not None:
+                times = encode_values(self.time, rows.column(self.time.name))
+                latest = int(epoch_micros(self.time, times.stored)[~times.null].max(initial=latest))
+        return total, latest
 
 
-def check_same_rows(
-    executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange
-) -> None:
-    """BatchMismatch unless the batch in `events` has the same rows. Both are read once."""
+def difference(
+    executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange, row_filter: RowFilter
+) -> str | None:
+    """How the rows that came differ from those of the batch, in words; None if they are the same.
+
+    Both are read once. `row_filter` is the one that the rows would pass now.
+    """
     events = tables.open_table(store, EVENTS)
-    names = [name for name, _ in options.columns]
-    schema = pa.schema([pa.schema(events.schema()).field(name) for name in names])
+    reasons = RECORD_COLUMNS if row_filter.reasons else ()
+    fields = events.schema().fields
+    if not options.columns:  # no row was ever taken
+        fields = rows.fields(*reasons)
+        options = replace(options, columns=tuple(column_types(fields).items()))
+    stored_schema = pa.schema(Schema(fields))
+    schema = pa.schema([stored_schema.field(name) for name, _ in options.columns])
     shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), store.tuning.digest_rows)
-    digest_tasks = [DigestTask(store, schema, batch, tuple(share)) for share in shares]
-    given = sum(rows.each(names, DigestRows(schema)), Fingerprint())
-    stored = sum(executor.run(digest_tasks), Fingerprint())
-    if stored != given:
-        detail = f"{stored.rows} rows are stored, {given.rows} came"
-        if stored.rows == given.rows:
-            detail += ", and their content differs"
-        raise BatchMismatch(
-            f"batch {batch.source!r} was loaded before with other rows: {detail}. "
-            "Nothing was changed. Load new rows under a new batch name."
-        )
+    time = options.time_column
+    digested = executor.run([DigestTask(store, schema, time, batch, tuple(share)) for share in shares])
+    stored = sum((found for found, _ in digested), Fingerprint())
+    records = [] if row_filter.all_or_nothing else rejected_texts(store, batch)
+    latest = max((last for _, last in digested), default=NO_TICK) if records else None
+    digest = DigestRows(schema, options, replace(row_filter, latest=latest))
+    given: list[Digests] = rows.each([*schema.names, *reasons], digest)
+    nothing = (Fingerprint(),) * 3  # Spark may have no partition
+    whole, taken, refused = (sum(parts, Fingerprint()) for parts in zip(nothing, *given, strict=True))
+    if whole == stored or (records and taken == stored and refused == _fingerprint_of_texts(records)):
+        return None
+    detail = f"{stored.rows + len(records)} rows are stored, {whole.rows} came"
+    return detail if stored.rows + len(records) != whole.rows else f"{detail}, and their content differs"

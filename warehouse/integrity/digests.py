@@ -12,7 +12,7 @@ with probability about 2**-64. Digests detect damage, not forgery: an attacker c
 The hash of a row mixes the hashes of all its columns:
 
     numbers, times      the value in 64 bits; for decimals, the unscaled value in 128 bits
-    float, double       the bits as a double; all NaN are equal; -0.0 differs from 0.0
+    float, double       the bits as a double; all NaN are equal; -0.0 equals 0.0 in the digest of rows alone
     text, binary        a polynomial in B over the bytes, and the length (`text_hashes`)
     struct              the fields in order
     list                the items in order, and their number
@@ -179,10 +179,10 @@ class Fingerprint:
 
 
 def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
-    """The fingerprint of rows whose columns have the warehouse's types and order."""
+    """The fingerprint of rows whose columns have the warehouse's types and order; -0.0 equals 0.0."""
     hashes = np.full(rows.num_rows, _ROW_SEED)
     for column in rows.columns:
-        hashes = _mix(hashes + value_hashes(column))
+        hashes = _mix(hashes + value_hashes(column, signed_zeros=False))
     return Fingerprint(rows.num_rows, int(hashes.sum(dtype=np.uint64)))
 
 
@@ -253,22 +253,22 @@ def _mix(words: Hashes) -> Hashes:
     return splitmix(words + PRIME)
 
 
-def value_hashes(column: pa.Array) -> Hashes:
-    """A hash for each value of the column, NULL included."""
+def value_hashes(column: pa.Array, *, signed_zeros: bool = True) -> Hashes:
+    """A hash for each value of the column, NULL included; `signed_zeros` tells -0.0 from 0.0."""
     kind = column.type
     if pa.types.is_struct(kind):
         hashes = np.full(len(column), _ROW_SEED)
         for field in column.flatten():
-            hashes = _mix(hashes + value_hashes(field))
+            hashes = _mix(hashes + value_hashes(field, signed_zeros=signed_zeros))
     elif pa.types.is_map(kind):
         entries = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
-        hashes = _list_hashes(column.cast(entries), ordered=False)
+        hashes = _list_hashes(column.cast(entries), signed_zeros, ordered=False)
     elif pa.types.is_list(kind):
-        hashes = _list_hashes(column, ordered=True)
+        hashes = _list_hashes(column, signed_zeros, ordered=True)
     elif pa.types.is_decimal(kind):
         hashes = _decimal_hashes(column)
     else:
-        hashes = _mix(_scalar_words(column))
+        hashes = _mix(_scalar_words(column, signed_zeros))
     if column.null_count:
         hashes[as_numpy_bools(column.is_null())] = _NULL_HASH
     return hashes
@@ -279,11 +279,11 @@ def _list_lengths(lists: pa.Array) -> NDArray[np.int64]:
     return as_numpy(zero_for_null(pc.list_value_length(lists))).astype(np.int64)
 
 
-def _list_hashes(column: pa.Array, *, ordered: bool) -> Hashes:
+def _list_hashes(column: pa.Array, signed_zeros: bool, *, ordered: bool) -> Hashes:
     """For each list, its length and the sum of its item hashes, mixed; `ordered` adds each item's place."""
     lengths = _list_lengths(column)
     ends = np.cumsum(lengths)
-    items = _mix(value_hashes(pc.list_flatten(column)))
+    items = _mix(value_hashes(pc.list_flatten(column), signed_zeros=signed_zeros))
     if ordered:
         places = np.arange(len(items)) - np.repeat(ends - lengths, lengths)
         items = _mix(items + places.astype(np.uint64) * PRIME)
@@ -299,11 +299,12 @@ def _decimal_hashes(column: pa.Array) -> Hashes:
     return _mix(_mix(words[::2]) + words[1::2])
 
 
-def _scalar_words(column: pa.Array) -> Hashes:
+def _scalar_words(column: pa.Array, signed_zeros: bool) -> Hashes:
     """64 bits for each value of a column that is not nested or decimal; NULL as 0 or empty text."""
     kind = column.type
     if pa.types.is_floating(kind):
         floats = as_numpy(zero_for_null(column.cast(pa.float64())))
+        floats = floats if signed_zeros else floats + 0.0
         return np.where(np.isnan(floats), _NAN_BITS, floats.view(np.uint64))
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         # As binary: some engines store bytes in text columns that are not valid UTF-8.
