@@ -68,7 +68,8 @@ def open(  # noqa: A001
     cache folder that cannot be made.
     """
     seconds = 0.0 if max_staleness is None else width_us(max_staleness) / 1e6
-    kept = None if cache is None else DiskCache(cache, parse_bytes(plain(cache_size)))
+    budget = parse_bytes(plain(cache_size))
+    kept = None if cache is None else DiskCache(cache, budget)
     return Warehouse(open_snapshot(uri, storage_options, kept), parse_bytes(plain(memory)), progress, seconds)
 
 

@@ -14,16 +14,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
-from tidemark.warehouse.errors import InputError, NotAWarehouse
+from tidemark.warehouse.errors import InputError, NotAWarehouse, name_text, whole_number
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, rows_by_batch, split_row_groups
 from tidemark.warehouse.execution.executors import Executor, Input, executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers, same_rows
 from tidemark.warehouse.ingest.append_rows import Appended
+from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
 from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RowFilter
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
@@ -54,7 +55,8 @@ def append(
     spark, rows      as for `warehouse.load`: a session and its DataFrame; or None, and a pyarrow Table,
                      RecordBatch or RecordBatchReader, or the path of a Parquet file or folder
     source           the unique name of the stream in the warehouse
-    batch            the number of the batch in its source, from 0. Numbers must increase; gaps are allowed
+    batch            the number of the batch in its source, from 0 to 2**63 - 2. Numbers must increase; gaps
+                     are allowed
     storage_options, tuning
                      as for `warehouse.load`
 
@@ -65,19 +67,19 @@ def append(
     of the source. Then nothing was changed.
     """
     batch = plain(batch)
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
-        raise InputError(f"batch must be a whole number from 0 on, got {batch!r}.")
+    whole_number("batch", batch, 0, GREATEST_BATCH)
     store = Store.from_uri(uri, storage_options, tuning)
     executor = executor_for(spark, store.tuning)
     name = BatchRange(checked_source(source), batch, batch)
     return append_batch(executor, store, executor.input(rows), name) is not None
 
 
-def checked_source(source: object) -> str:
+def checked_source(source: Any) -> str:
     """The name of a stream; InputError if it is not valid."""
-    if not isinstance(source, str) or not source or source.startswith(BULK):
+    name = name_text("source", source)
+    if name.startswith(BULK):
         raise InputError(f"source must be a name that does not start with {BULK!r}, got {source!r}.")
-    return source
+    return name
 
 
 @report_os_errors("append")

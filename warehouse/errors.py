@@ -3,11 +3,17 @@
 `TidemarkError` is the base class. `InputError` reports a mistake of the caller (nothing was changed),
 `DamagedWarehouse` damaged data (the message names the file), `SystemRefused` a refusal of the operating
 system, `StoreUnavailable` an object store that did not answer or refused.
+
+What every door checks in the same words is here, too: a whole number, and a name.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
+
+_SHOWN = 100  # characters of a value in an error text
+MOST_LONG = 2**63 - 1  # the greatest whole number that a table can hold
 
 
 class TidemarkError(Exception):
@@ -75,3 +81,49 @@ def error_in_traceback(text: str) -> TidemarkError | None:
     match = re.search(r"warehouse\.errors\.(\w+): (.+)", text)
     error_class = globals().get(match[1]) if match else None
     return error_class(match[2]) if match and error_class else None
+
+
+def shortened(value: Any) -> str:
+    """The repr of the value for an error text, cut to 100 characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return f"a {type(value).__name__} of too many digits"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def whole_number(name: str, value: Any, least: int, most: int = MOST_LONG, *, hint: str = "") -> int:
+    """The value; InputError unless it is a whole number from `least` to `most`, inclusive, and no boolean.
+
+    `name` is what the number is called in the error text, `hint` what may be added to it.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        expected = f"of at least {least}" if most == MOST_LONG else f"from {least} to {_number_text(most)}"
+        above = isinstance(value, int) and value > MOST_LONG == most
+        raise InputError(
+            f"{name} must be a whole number {expected}{' and at most 2**63 - 1' if above else ''}, "
+            f"got {shortened(value)}.{hint and ' '}{hint}"
+        )
+    return value
+
+
+def name_text(role: str, value: Any) -> str:
+    """The value; InputError unless it is text that is not blank and can be stored: no half of a character."""
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{role} must be a name that is not empty, got {shortened(value)}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{role} cannot be stored: {shortened(value)} has half of a character (a lone surrogate)."
+        ) from None
+    return value
+
+
+def _number_text(number: int) -> str:
+    """Large numbers near a power of 2 as such: 2**40, 2**63 - 2."""
+    power = number.bit_length()
+    near = next((p for p in (power - 1, power) if p >= 40 and abs(2**p - number) < 3), None)
+    if near is None:
+        return f"{number:,}"
+    return f"2**{near}" if number == 2**near else f"2**{near} - {2**near - number}"

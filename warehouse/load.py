@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
-from tidemark.warehouse.errors import BatchMismatch, InputError, NotAWarehouse, without_secrets
+from tidemark.warehouse.errors import BatchMismatch, InputError, NotAWarehouse, name_text, without_secrets
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans, write_step_plan
 from tidemark.warehouse.execution.executors import executor_for
@@ -142,10 +142,8 @@ def load(
             "rows and batch go together, got only one of them. Example: "
             "load(spark, uri, rows, batch='2026-11-20')."
         )
-    if batch is not None and (not isinstance(batch, str) or not batch.strip()):
-        raise InputError(
-            f"batch must be a non-empty name that stays the same when the load is run again, got {batch!r}."
-        )
+    if batch is not None:
+        name_text("batch", batch)
     store = Store.from_uri(uri, storage_options, tuning)
     executor = executor_for(spark, store.tuning)
     events, steps = tables.open_tables(store, EVENTS, STEPS)

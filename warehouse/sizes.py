@@ -9,17 +9,11 @@ sizes are not stored: each call may use others, at the same time as calls with t
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 from tidemark.warehouse.cascade import FAN, is_ambiguous
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, whole_number
 
 _MAX_SIZE = 2**40
-
-
-def _check_size(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_SIZE:
-        raise InputError(f"{name} must be a whole number from 1 to 2**40, got {value!r}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +64,11 @@ class Tuning:
     def __post_init__(self) -> None:
         for name in (field.name for field in fields(self)):
             if name != "file_rows":
-                _check_size(name, getattr(self, name))
+                whole_number(name, getattr(self, name), 1, _MAX_SIZE)
         if not isinstance(self.file_rows, tuple) or len(self.file_rows) != 2:
             raise InputError(f"file_rows must be a pair (least, most) of rows, got {self.file_rows!r}.")
         for rows in self.file_rows:
-            _check_size("file_rows", rows)
+            whole_number("file_rows", rows, 1, _MAX_SIZE)
         if self.file_rows[0] > self.file_rows[1]:
             raise InputError(f"file_rows must be (least, most) with least <= most, got {self.file_rows!r}.")
         if is_ambiguous(self.fan):

@@ -17,7 +17,7 @@ from tidemark.query.groups.group_bounds import Selection
 from tidemark.query.groups.group_slices import Group
 from tidemark.warehouse.columns.keys import Key, Name
 from tidemark.warehouse.columns.scalars import is_sequence, take_scalars
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, whole_number
 from tidemark.warehouse.settings.options import Options
 
 DEFAULT_LIMIT = 1000  # groups that `by` answers without `top` and `groups`
@@ -51,8 +51,8 @@ class GroupArguments:
             raise InputError(f"{' and '.join(given)} exclude each other. Give one of them.")
         for name in ("top", "limit"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
+            if value is not None:
+                whole_number(name, value, 1)
         return self.where is not None or self.by is not None
 
 

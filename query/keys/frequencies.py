@@ -42,7 +42,7 @@ from tidemark.warehouse.columns.keys import (
     unify_names,
 )
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, whole_number
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
 from tidemark.warehouse.projections.key_marks import KeyMarks
@@ -166,8 +166,7 @@ def top(question: KeyQuestion, k: Any) -> list[HitterAnswer]:
 
     The cost is that of `heavy_hitters`. Raises InputError unless k is a whole number of at least 1.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
+    whole_number("k", k, 1)
     names, counts = _candidate_counts(question, None, k)
     if not len(names):
         return []

@@ -30,7 +30,7 @@ from tidemark.query.keys.live_slots import MAYBE, PRESENT
 from tidemark.query.keys.slot_presence import UNLIMITED, Evidence, Presence, live_source
 from tidemark.query.keys.slots import Slots
 from tidemark.warehouse.columns.keys import Names, name_at, names_from, take_names
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import whole_number
 
 CELLS = 2**24  # of names and slots that are in memory at once
 
@@ -41,8 +41,8 @@ def persistent(question: KeyQuestion, slots: Slots, alpha: Any, most: Any) -> li
     Raises InputError unless 0 < alpha <= 1 and `most` is None or a whole number of at least 1.
     """
     least = least_of_share(alpha, slots.count, "alpha", "0.8 for keys in 80 % of the slots")
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-        raise InputError(f"most must be a whole number of rows of at least 1, got {most!r}.")
+    if most is not None:
+        whole_number("most", most, 1)
     if not slots.count:
         return []
     most_rows = UNLIMITED if most is None else most

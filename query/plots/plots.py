@@ -40,7 +40,7 @@ from tidemark.query.plots.window_plot import (
     to_plottable,
 )
 from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all
-from tidemark.warehouse.errors import EmptyWindow, InputError
+from tidemark.warehouse.errors import EmptyWindow, InputError, whole_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -273,7 +273,8 @@ class Plots:
         check_windows(pinned, chosen_width(pinned, slot), last, between, name="slot")
         ask: dict[str, Any] = {"key": key, "last": last, "between": between, "mode": mode}
         if values is None:
-            values = [hitter.value for hitter in pinned.top(min(top, MAX_KEYS), **ask)]
+            shown_keys = min(whole_number("top", plain(top), 1), MAX_KEYS)
+            values = [hitter.value for hitter in pinned.top(shown_keys, **ask)]
         values = plain_all(values)
         shown = values if is_sequence(values) and not isinstance(values, tuple) else [values]
         if len(shown) > MAX_KEYS:

@@ -23,7 +23,7 @@ from tidemark.query.quantiles.questions import Question, ranks_le
 from tidemark.warehouse.columns.given_values import Standing, standing
 from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, whole_number
 
 MOST_BINS = 100_000  # so that a mistyped number of bins does not exhaust the memory
 
@@ -35,9 +35,7 @@ def check_bins(bins: Any) -> int | list[Any]:
         if len(edges) < 2:
             raise InputError(f"bins given by edges need at least two edges, got {edges!r}.")
         return edges
-    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MOST_BINS:
-        raise InputError(f"bins must be a number from 1 to {MOST_BINS:,} or a list of edges, got {bins!r}.")
-    return bins
+    return whole_number("bins", bins, 1, MOST_BINS, hint="A list gives the edges.")
 
 
 def histogram(question: Question, bins: int | list[Any]) -> Histogram:

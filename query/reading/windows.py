@@ -26,7 +26,7 @@ from tidemark.warehouse.columns.ticks import (
     window_between,
     window_last,
 )
-from tidemark.warehouse.errors import EmptyWindow, InputError
+from tidemark.warehouse.errors import EmptyWindow, InputError, whole_number
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
 
 MOST_WINDOWS = 100_000  # of one question with `every`
@@ -91,11 +91,8 @@ def width_in_ticks(name: str, value: Any, grid: TickGrid | None) -> tuple[int, i
     """
     value = plain(value)
     if grid is None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(
-                f"this warehouse has no time column: {name} is a number of steps from 1, got {value!r}."
-            )
-        return value, 0
+        hint = "It counts steps: this warehouse has no time column."
+        return whole_number(name, value, 1, hint=hint), 0
     width = parse_duration(value)
     if width % grid.width_us:
         raise InputError(

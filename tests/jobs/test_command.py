@@ -136,7 +136,7 @@ REFUSED = {
     "a point that is no number": (["cdf", "late", "-w", "{w}"], "not a number: 'late'"),
     "a point that has no rank": (["rank", "nan", "-w", "{w}"], "NaN has no rank"),
     "an unknown mode": (["rank", "0", "-w", "{w}", "--mode", "fast"], "choose from"),
-    "no bins": (["histogram", "-w", "{w}", "--bins", "0"], "bins must be a number from 1"),
+    "no bins": (["histogram", "-w", "{w}", "--bins", "0"], "bins must be a whole number from 1"),
     "edges that descend": (["histogram", "-w", "{w}", "--edges", "9", "3"], "edges must ascend"),
     "bins and edges": (["histogram", "-w", "{w}", "--bins", "3", "--edges", "1", "2"], "not allowed with"),
     "a picture of no kind": (["plot", "cdf", "-w", "{w}", "-o", "a.gif"], "ends in .png, .svg, .pdf"),

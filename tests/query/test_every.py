@@ -271,7 +271,9 @@ def test_steps_are_windows_without_a_time_column(tmp_path: Path) -> None:
     assert [answer.window for answer in answers] == [(0, 2), (2, 4), (4, 6)] * 2
     assert [answer.N for answer in answers] == [2, 2, 1] * 2
     assert answers.to_pandas().index.tolist() == [0, 2, 4] * 2
-    with pytest.raises(InputError, match="every is a number of steps from 1, got '1h'"):
+    with pytest.raises(
+        InputError, match=r"every must be a whole number of at least 1, got '1h'\. It counts steps"
+    ):
         wh.quantile(0.5, every="1h")
 
 

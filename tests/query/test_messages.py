@@ -41,7 +41,7 @@ OTHERS: dict[str, Ask] = {
     r"got phi = '0\.5'; expected a number in \[0, 1\]": lambda wh: wh.quantile("0.5"),
     "got phi = None": lambda wh: wh.quantile(None),
     "got phi = {}": lambda wh: wh.quantile({}),
-    r"bins must be a number .* got \{1: 2, 3: 4\}": lambda wh: wh.histogram({1: 2, 3: 4}),
+    r"bins must be a whole number .* got \{1: 2, 3: 4\}": lambda wh: wh.histogram({1: 2, 3: 4}),
     "cannot compare {'a': 1} with 'k', which is of type string": lambda wh: wh.quantile(
         1, where={"k": {"a": 1}}
     ),

@@ -365,7 +365,9 @@ def test_without_a_time_column_slots_are_steps(tmp_path: Path) -> None:
     assert [(answer.value, answer.slots) for answer in wh.persistent(1, slot=2)] == [(1, 3), (2, 3)]
     assert wh.persistence(2, last=3, slot=2).present == ((3, 4), (4, 6))
     assert wh.persistence(1.5).slots == 0
-    with pytest.raises(InputError, match="slot is a number of steps from 1, got '1d'"):
+    with pytest.raises(
+        InputError, match=r"slot must be a whole number of at least 1, got '1d'\. It counts steps"
+    ):
         wh.persistent(0.5, slot="1d")
 
 
@@ -389,8 +391,8 @@ def test_an_empty_warehouse_has_no_slots(tmp_path: Path) -> None:
         (lambda wh: wh.persistent(Decimal("NaN")), "alpha must lie in (0, 1]"),
         (lambda wh: wh.persistent(Decimal("sNaN")), "alpha must lie in (0, 1]"),
         (lambda wh: wh.persistent(math.nan), "alpha must lie in (0, 1]"),
-        (lambda wh: wh.persistent(0.5, most=0), "most must be a whole number of rows"),
-        (lambda wh: wh.persistent(0.5, most=2.5), "most must be a whole number of rows"),
+        (lambda wh: wh.persistent(0.5, most=0), "most must be a whole number of at least 1"),
+        (lambda wh: wh.persistent(0.5, most=2.5), "most must be a whole number of at least 1"),
         (lambda wh: wh.persistent(0.5, slot="90 minutes"), "slot='90 minutes' is not a multiple of the tick"),
         (lambda wh: wh.persistent(0.5, slot=2), "not a duration: 2"),
         (lambda wh: wh.persistent(0.5, mode="quick"), "no mode 'quick'"),

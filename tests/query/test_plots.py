@@ -153,7 +153,9 @@ def test_a_span_is_the_windows_ticks_that_may_have_rows(wh: HandMade, tmp_path: 
 
 
 def test_what_cannot_be_drawn_is_refused(wh: HandMade, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"every is a number of steps from 1, got '7d'"):
+    with pytest.raises(
+        InputError, match=r"every must be a whole number of at least 1, got '7d'. It counts steps"
+    ):
         wh.plot.quantiles(over="7d")  # the earlier name
     with pytest.raises(EmptyWindow, match="empty window"):
         wh.plot.quantiles(between=(7, 9))

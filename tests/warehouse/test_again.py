@@ -65,7 +65,7 @@ def test_the_batch_that_fixed_the_columns_may_come_again(spark: SparkSession, tm
     "options",
     [
         Options(("x",), None, None, None, 0.001, 10, 0),
-        Options(("a/b", "c`d", "é"), "k", "t", 7, 5e-324, 2**40, 2**53),
+        Options(("a/b", "c`d", "é"), "k", "t", 7, 1e-320, 2**40, 2**53),
     ],
 )
 def test_options_come_back_from_the_properties_as_they_were(options: Options) -> None:

@@ -41,7 +41,7 @@ _FILE = re.compile("file:(?://([^/]*))?(.*)", re.IGNORECASE | re.DOTALL)  # the 
 _CATALOG_NAME = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*){1,2}")
 _PARTS_OF_A_TABLE = 3  # catalog.schema.table
 # delta-rs decodes or refuses these in a local path.
-_UNSUPPORTED = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n]")
+_UNSUPPORTED = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n\x00\ud800-\udfff]")
 
 _resolver: list[Resolver] = []  # at most one
 

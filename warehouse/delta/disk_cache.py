@@ -16,7 +16,7 @@ from pathlib import Path
 
 import xxhash
 
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 _CHECKSUM_BYTES = 16
 _KEPT = 0.9  # of the budget, after entries were deleted
@@ -31,12 +31,13 @@ class DiskCache:
     """
 
     def __init__(self, folder: str | os.PathLike[str], budget: int) -> None:
-        self._folder, self._budget = Path(folder), budget
+        self._budget = budget
         self._lock = threading.Lock()
         try:
+            self._folder = Path(folder)
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"the cache folder {self._folder} cannot be made: {error}.") from error
+        except (OSError, TypeError, ValueError) as error:  # ValueError: no name of a file has such characters
+            raise InputError(f"the cache folder {shortened(folder)} cannot be made: {error}.") from error
         self._size = sum(size for _, size, _ in self._entries())
 
     def get(self, key: str) -> bytes | None:

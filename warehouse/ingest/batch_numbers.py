@@ -31,6 +31,8 @@ from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 
+GREATEST_BATCH = 2**63 - 2  # a range of batches is counted to the one after its last
+
 BatchState = Literal["new", "known", "unfinished", "unproved"]
 
 

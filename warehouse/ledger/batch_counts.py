@@ -111,7 +111,7 @@ class _EventCounts:
         if batches.source not in self._sources:
             return 0
         numbers, rows_before = self._sources[batches.source]
-        first, stop = np.searchsorted(numbers, [batches.first, batches.last + 1])
+        first, stop = numbers.searchsorted(batches.first), numbers.searchsorted(batches.last, "right")
         return int(rows_before[stop] - rows_before[first])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from tidemark.warehouse.columns.ticks import LONGEST_US, MONDAY_US
 from tidemark.warehouse.companions.kinds import NAME
 from tidemark.warehouse.delta.store import folder_name, group_folder
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened, whole_number
 
 SYSTEM_COLUMNS = {"_source": "string", "_batch": "long", "_tick": "long"}
 
@@ -24,6 +24,7 @@ DEFAULT_KEY_DELTA = 0.01
 
 # Delta tables without column mapping refuse these characters in a column name; NUL ends a C string.
 _FORBIDDEN = re.compile(r"[ ,;{}()\n\t=\x00]")
+_PARTS = 16  # summaries have a part of the error, which is no number below the least double
 _MAX_FOLDER_BYTES = 255  # the limit of the usual file systems for the name of a folder
 
 
@@ -132,7 +133,8 @@ def _repeats(names: list[str]) -> bool:
 
 def _fraction_check(name: str, default: float) -> Callable[[Any], None]:
     def check(fraction: Any) -> None:
-        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction < 0.5:
+        number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
+        if not number or not 0 < fraction < 0.5 or not fraction / _PARTS:
             raise InputError(
                 f"{name} must lie in (0, 0.5), got {shortened(fraction)}. {default} is the default."
             )
@@ -141,11 +143,7 @@ def _fraction_check(name: str, default: float) -> Callable[[Any], None]:
 
 
 def _check_kappa(kappa: Any) -> None:
-    if isinstance(kappa, bool) or not isinstance(kappa, int) or kappa < 2:
-        raise InputError(
-            f"kappa must be a whole number of at least 2, got {shortened(kappa)}. "
-            f"{DEFAULT_KAPPA} is the default."
-        )
+    whole_number("kappa", kappa, 2, hint=f"{DEFAULT_KAPPA} is the default.")
 
 
 def _check_tick(tick_us: Any) -> None:
@@ -155,15 +153,7 @@ def _check_tick(tick_us: Any) -> None:
 
 def _duration_check(name: str, least: int) -> Callable[[Any], None]:
     def check(duration_us: Any) -> None:
-        if (
-            isinstance(duration_us, bool)
-            or not isinstance(duration_us, int)
-            or not least <= duration_us <= LONGEST_US
-        ):
-            raise InputError(
-                f"{name} must be a whole number of microseconds from {least} to {LONGEST_US}, "
-                f"got {shortened(duration_us)}."
-            )
+        whole_number(f"the microseconds of {name}", duration_us, least, LONGEST_US)
 
     return check
 
@@ -202,9 +192,3 @@ def _is_unicode(name: str) -> bool:
     except UnicodeEncodeError:  # a lone surrogate
         return False
     return True
-
-
-def shortened(value: Any) -> str:
-    """The repr of the value for an error text, cut to 100 characters."""
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."

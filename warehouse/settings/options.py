@@ -23,7 +23,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store, group_folder
-from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
+from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -450,7 +450,7 @@ def _as_lists(keys: Any) -> Any:
     if isinstance(keys, str):
         return [[keys]]
     if not isinstance(keys, Iterable):
-        return keys
+        return None if keys is None else [keys]
     return [
         [item] if isinstance(item, str) else list(item) if isinstance(item, Iterable) else item
         for item in keys
@@ -499,7 +499,7 @@ def _read_property(uri: str, stored: Mapping[str, Any], name: str, check: Callab
 def _damaged_property(uri: str, name: str, value: Any, reason: str) -> NotAWarehouse:
     return NotAWarehouse(
         f"{uri} is a damaged warehouse: the property {_PREFIX}{name} of its events table is "
-        f"{option_checks.shortened(value)}: {reason.rstrip('.')}. "
+        f"{shortened(value)}: {reason.rstrip('.')}. "
         "Set it to what the warehouse was created with."
     )
 
