@@ -39,6 +39,7 @@ from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import is_sequence, plain_all
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import EmptyWindow
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import Snapshot
@@ -131,6 +132,11 @@ class Reader(KeyReader):
         return self._session.snapshot.identity
 
     @property
+    def store(self) -> Store:
+        """Where the warehouse is."""
+        return self._session.snapshot.store
+
+    @property
     def measures(self) -> tuple[Measure, ...]:
         """The measures; the first one is the default of every question."""
         return tuple(self.options.measures)
@@ -181,6 +187,13 @@ class Reader(KeyReader):
         """A reader of the warehouse as it is now. It does not refresh, and shares the caches."""
         other = self.twin()
         other._session = self._session.pinned()  # noqa: SLF001  an object of this class
+        return other
+
+    def with_progress(self, progress: Callable[[float], None]) -> Self:
+        """This reader, with shared caches; `progress` is called with the share of a scan that is done."""
+        other = self.twin()
+        other._session = copy.copy(self._session)  # noqa: SLF001  an object of this class
+        other._session.progress = progress  # noqa: SLF001
         return other
 
     def twin(self) -> Self:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -114,7 +114,7 @@ def resolve_arguments(
         raise InputError(f"{name} needs {needed}, such as {_EXAMPLES[name]}.")
     if needed and arguments[needed] is None:
         return None
-    given = {parameter: _python_value(value) for parameter, value in arguments.items() if value is not None}
+    given = {parameter: value for parameter, value in arguments.items() if value is not None}
     given |= {name: parse_columns(given[name]) for name in ("by", "key") if isinstance(given.get(name), str)}
     given |= {name: _to_int_if_whole(given[name]) for name in _WHOLE if name in given}
     if signature.two_windows:
@@ -157,6 +157,16 @@ def _parameter_of(
     return parameter
 
 
+def is_subject(name: str, measures: Sequence[str], value: Any, *, is_null: bool) -> bool:
+    """Whether a positional argument may be for the first parameter.
+
+    value: None if it is not known yet.
+    is_null: whether it is NULL, which is for none.
+    """
+    parameter = _recognized_parameter(SIGNATURES[name], measures, value)
+    return not is_null and (parameter is None or (parameter == "last" and isinstance(value, (int, Decimal))))
+
+
 def _recognized_parameter(signature: Signature, measures: Sequence[str], value: Any) -> str | None:
     """The parameter that a value can be recognized as: measure, mode, last or where; None for others."""
     if isinstance(value, str):
@@ -172,15 +182,6 @@ def _recognized_parameter(signature: Signature, measures: Sequence[str], value: 
         return "where" if signature.of_measure else None
     number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
     return "last" if number or isinstance(value, timedelta) else None
-
-
-def _python_value(value: Any) -> Any:
-    """A value as the Python API expects it: Spark passes timestamps in the worker's local time zone."""
-    if isinstance(value, list):
-        return [_python_value(item) for item in value]
-    if isinstance(value, Mapping):
-        return {name: _python_value(item) for name, item in value.items()}
-    return value.astimezone() if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 def _with_window(given: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from typing import Any
 from tidemark.query.sql.duckdb_types import Kind, parse_kind
 from tidemark.query.sql.shown_types import Given
 from tidemark.query.sql.sql_types import duckdb_type
-from tidemark.warehouse.columns.column_types import sql_column_type
+from tidemark.warehouse.columns.column_types import ColumnType, Storage, sql_column_type
+from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.errors import InputError
 
 REFUSED = "!"  # the first character of a refusal, which takes the place of the first row
@@ -36,6 +37,7 @@ _SQL_NAMES = {
     "bigint": "bigint",
     "uinteger": "bigint",
     "varchar": "string",
+    "blob": "binary",
     "timestamp with time zone": "timestamp",
     "timestamp_s": "timestamp",
     "timestamp_ms": "timestamp",
@@ -76,22 +78,17 @@ def _read(value: Any, kind: Kind, *, bytes_as_text: bool) -> Any:
     """A value in JSON, of a type of DuckDB, as Python has it."""
     if value is None or kind.name is None:
         return value
-    name = kind.name.partition("(")[0]
-    if name == "varchar" and bytes_as_text:
-        return _bytes(value)
-    number = sql_column_type(name)
-    if number is not None and number.is_double:
-        return float(value)
-    if name.startswith("timestamp") and name != "timestamp_ns":  # of nanoseconds: text has them all
-        return _moment(value)
-    if name in _READ:
-        return _READ[name](value)
-    if name == "list":
+    if kind.name == "list":
         return [_read(item, kind.parts[0][1], bytes_as_text=bytes_as_text) for item in value]
-    if name in {"map", "struct"}:
-        parts = dict(kind.parts) if name == "struct" else dict.fromkeys(value, kind.parts[1][1])
+    if kind.name in {"map", "struct"}:
+        parts = dict(kind.parts) if kind.name == "struct" else dict.fromkeys(value, kind.parts[1][1])
         return {key: _read(item, parts[key], bytes_as_text=bytes_as_text) for key, item in value.items()}
-    return value
+    column = sql_column_type(_SQL_NAMES.get(kind.name, kind.name))
+    if column is None:
+        return value
+    if column.is_text:
+        return _bytes(value) if column.storage is Storage.BINARY or bytes_as_text else value
+    return column.convert(value) if column.is_number else _moment(value, column)
 
 
 def _bytes(text: str) -> bytes:
@@ -102,23 +99,17 @@ def _bytes(text: str) -> bytes:
     return plain.encode("latin-1")
 
 
-def _moment(text: str) -> Any:
-    """A time in UTC; the text of one beyond the years 1 to 9999 stays as it is."""
+def _moment(value: Any, column: ColumnType) -> Any:
+    """A date or a time in UTC; the text of one beyond the years 1 to 9999, and a boolean, as they are."""
+    if not isinstance(value, str):
+        return value
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(value)
     except ValueError:
-        return text
+        return value
+    if column.unit_us == DAY_US:
+        return moment.date()
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-
-
-def _day(text: str) -> Any:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return text
-
-
-_READ: dict[str, Any] = {"decimal": Decimal, "blob": _bytes, "date": _day}
 
 
 def _cell(name: str, value: Any) -> Any:

@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 from tidemark.query.reader import Reader
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
+from tidemark.query.sql.registered import Registered
 from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
@@ -81,10 +82,14 @@ def register(connection: DuckDBPyConnection, wh: Reader, prefix: str, *, tempora
         connection.execute(f'{make}VIEW "{prefix}{name}" AS {text}')
     for name in SIGNATURES:
         functions = (
-            define(name, readers.answers_of(name), ["VARCHAR", "VARCHAR"]),
-            define(f"{name}_columns", readers.columns_of(name), ["VARCHAR"], "VARCHAR"),
+            define(name, readers.answers_of(name), ["VARCHAR", "VARCHAR", "VARCHAR"]),
+            define(f"{name}_columns", readers.columns_of(name), ["VARCHAR", "VARCHAR"], "VARCHAR"),
         )
-        connection.execute(f'{make}MACRO "{prefix}{name}"{_macro_definition(name, functions, wh)}')
+        measures = [column.name for column in wh.measures] if sql_rows.of_measure(name) else []
+        for measure in (None, *measures):
+            full_name = _quoted(f"{prefix}{name}" if measure is None else f"{prefix}{measure}_{name}")
+            macro = _macro_definition(name, functions, wh, measure)
+            connection.execute(f"{make}MACRO {full_name}{macro}")
 
 
 def _table(function: str, columns: Sequence[tuple[str, str]]) -> str:
@@ -103,8 +108,12 @@ def _rows_query(source: str, columns_text: str, columns: Sequence[tuple[str, str
     return f"SELECT *{replaced} FROM ({rows})" if binary else rows
 
 
-def _macro_definition(name: str, functions: tuple[str, str], wh: Reader) -> str:
-    """The parameters and the body of a table macro."""
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _macro_definition(name: str, functions: tuple[str, str], wh: Reader, measure: str | None) -> str:
+    """The parameters and the body of a table macro: of one measure, or of the one that a call names."""
     signature = SIGNATURES[name]
     subjects = [name if signature.needed else f"{name} := NULL" for name in signature.subjects]
     named = [parameter for parameter in signature.parameters if parameter not in signature.subjects]
@@ -112,9 +121,11 @@ def _macro_definition(name: str, functions: tuple[str, str], wh: Reader) -> str:
     optional = (f'"{parameter}" := NULL' for parameter in (*_POSITIONAL, *named))
     parameters = ", ".join([*subjects, *optional])
     answers, columns = functions
-    called = f"unnest({answers}(to_json(given), typeof(given), {_NOW})) AS text, given"
+    about = "NULL" if measure is None else "'" + measure.replace("'", "''") + "'"
+    called = f"unnest({answers}(to_json(given), typeof(given), {about}, {_NOW})) AS text, given"
     source = f"{called} FROM (SELECT {{{fields}}} AS given)"
-    body = _rows_query(source, f"{columns}(typeof(given), {_NOW})", sql_rows.columns(name, wh.options))
+    shown = sql_rows.columns(name, wh.options, measure)
+    body = _rows_query(source, f"{columns}(typeof(given), {about}, {_NOW})", shown)
     return f"({parameters}) AS TABLE {body}"
 
 
@@ -152,7 +163,8 @@ class _PinnedReaders:
         # collect a cycle that passes through DuckDB.
         self._wh, self._lock = wh.twin(), threading.Lock()
         self._cache: LRUCache[Reader] = LRUCache(CACHED_MOMENTS)
-        self._store = wh.contents().store
+        self._store = wh.store
+        self._registered = Registered(wh.store, wh.identity)
         self._folder = Path(tempfile.mkdtemp(prefix="tidemark-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         # The first file of each list: it gives the view its columns even if there are no rows.
@@ -161,9 +173,13 @@ class _PinnedReaders:
         pq.write_table(tables.table_without_rows(pa.schema(events.schema())), self._empty)
 
     def at(self, moment: int) -> Reader:
-        """The warehouse as it was at the first call with this moment."""
+        """The warehouse as it was at the first call with this moment. NotAWarehouse if it is another one."""
         with self._lock:  # pinned once per moment, also if several parts of a statement call at once
-            return self._cache.get(moment, self._wh.pinned)
+            return self._cache.get(moment, self._pinned)
+
+    def _pinned(self) -> Reader:
+        self._registered.check()
+        return self._wh.pinned()
 
     def files(self, part: str, moment: int) -> list[str]:
         """The files that may hold rows of the part, after one without rows."""
@@ -204,38 +220,38 @@ class _PinnedReaders:
 
         return _with_refusals(list_rows)
 
-    def answers_of(self, name: str) -> Callable[[str, str, int], list[str]]:
-        """A function (arguments as JSON, their types, moment) that returns the rows of an answer as JSON."""
+    def answers_of(self, name: str) -> Callable[[str, str, str | None, int], list[str]]:
+        """A function (arguments as JSON, their types, measure, moment): the rows of an answer as JSON."""
         takes_bytes = SIGNATURES[name].accepts_any
 
-        def list_rows(values: str, kinds: str, moment: int) -> list[str]:
+        def list_rows(values: str, kinds: str, measure: str | None, moment: int) -> list[str]:
             wh = self.at(moment)
             as_text = takes_bytes and _has_binary_keys(wh)
             given = duckdb_calls.read_arguments(values, kinds, bytes_as_text=as_text)
             args = [given.pop(parameter) for parameter in _POSITIONAL]
-            columns = self._columns(name, kinds, moment)
-            return _texts(columns, sql_rows.rows(wh, name, None, args, given, columns))
+            columns = self._columns(name, kinds, measure, moment)
+            return _texts(columns, sql_rows.rows(wh, name, measure, args, given, columns))
 
         return _with_refusals(list_rows)
 
-    def columns_of(self, name: str) -> Callable[[str, int], str]:
-        """A function (types of the arguments, moment) that returns the columns of an answer.
+    def columns_of(self, name: str) -> Callable[[str, str | None, int], str]:
+        """A function (types of the arguments, measure, moment) that returns the columns of an answer.
 
         DuckDB calls it when it binds a statement, before there are values.
         """
 
-        def columns(kinds: str, moment: int) -> str:
-            return duckdb_calls.structure(self._columns(name, kinds, moment))
+        def columns(kinds: str, measure: str | None, moment: int) -> str:
+            return duckdb_calls.structure(self._columns(name, kinds, measure, moment))
 
         return columns
 
-    def _columns(self, name: str, kinds: str, moment: int) -> list[tuple[str, str]]:
+    def _columns(self, name: str, kinds: str, measure: str | None, moment: int) -> list[tuple[str, str]]:
         options = self._wh.options
         if name not in sql_rows.SHOWS_POINTS:
-            return sql_rows.columns(name, options)
+            return sql_rows.columns(name, options, measure)
         given = duckdb_calls.given_points(kinds, SIGNATURES[name].subjects[0])
-        beyond = not given.several and sql_rows.rows_beyond_double(self.at(moment), name)
-        return sql_rows.columns(name, options, None, given, beyond_double=beyond)
+        beyond = not given.several and sql_rows.rows_beyond_double(self.at(moment), name, measure)
+        return sql_rows.columns(name, options, measure, given, beyond_double=beyond)
 
 
 def _texts(columns: Sequence[tuple[str, str]], rows: Iterator[tuple[Any, ...]]) -> list[str]:
@@ -304,7 +320,7 @@ def checked_query(statement: str) -> None:
 
 def _check_path(wh: Reader) -> str:
     """The address of the warehouse. Raises InputError if DuckDB would take a local one for a pattern."""
-    store = wh.contents().store
+    store = wh.store
     if store.is_local and re.search(r"[*?]", store.uri):
         raise InputError(
             f"DuckDB reads warehouses by paths without * and ?; this one is at {store.uri}. Rename the "

@@ -15,6 +15,7 @@ they raise an error that says so.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -69,6 +70,7 @@ def register_views(
     Raises InputError for an invalid name, NotAWarehouse if there is no warehouse, and EmptyWindow if its
     columns are not known yet. A Spark worker opens the warehouse, so tidemark must be installed there.
     """
+    _log_no_refusals()
     chosen = warehouses_set(spark, name) if uri is None else {name_of(uri, name): uri}
     for chosen_name, address in chosen.items():
         store = Store.from_uri(address, storage_options)
@@ -76,6 +78,17 @@ def register_views(
         for view, text in views(spark, chosen_name, store).items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text}")
     return list(chosen)
+
+
+def _log_no_refusals() -> None:
+    """Refusals are raised; pyspark would also print them on stderr, with Java's stack in a line of JSON."""
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").addFilter(_is_no_refusal)
+
+
+def _is_no_refusal(record: logging.LogRecord) -> bool:
+    return error_in_traceback(record.getMessage()) is None
 
 
 def checked_name(name: Any) -> str:
@@ -211,8 +224,9 @@ def _read_by_tasks(name: str, part: str) -> str:
 def table_function(address: tuple[Any, ...], function: str, bound: tuple[Any, ...], columns: str) -> Any:
     """A Spark table function that calls the worker's function `function` with the arguments `bound`.
 
-    The function "rows" takes arguments of the caller, too. "live" yields Arrow batches, and so does "read",
-    which takes a table.
+    The function "rows" takes arguments of the caller, too. Its columns, and the refusals of "rows" and of
+    "describe", come when a call is analysed. "live" yields Arrow batches, and so does "read", which takes a
+    table.
     """
     from pyspark.sql.functions import udtf
 
@@ -221,24 +235,31 @@ def table_function(address: tuple[Any, ...], function: str, bound: tuple[Any, ..
         "spark-submit --py-files with the zip of `make dist`"
     )
 
-    def rows(*args: Any) -> Iterator[Any]:
+    def worker() -> Any:
         try:
             from tidemark.query.sql import spark_worker
         except ImportError as error:
             raise ImportError(f"{missing}: {error}") from None
-        yield from spark_worker.rows_of_call(address, function, *bound, *args)
+        return spark_worker
 
     class AnswerFunction:
+        @staticmethod
+        def analyze(*args: Any, **named: Any) -> Any:
+            return worker().analysis_of_call(address, function, bound, args, named)
+
+        def __init__(self, analysis: Any = None) -> None:
+            self._analysis = analysis
+
         def eval(self, *args: Any, **named: Any) -> Iterator[Any]:
-            yield from rows(args, named)
+            yield from worker().rows_of_call(address, function, *bound, self._analysis, args, named)
 
     class SystemTableFunction:
         def eval(self, *table: Any) -> Iterator[Any]:
-            yield from rows(*table)
+            yield from worker().rows_of_call(address, function, *bound, *table)
 
     if function in ("live", "read"):
         return arrow_table_function(SystemTableFunction, columns)
     # Without Arrow: a call has few rows, which are faster without the conversion.
-    return udtf(
-        AnswerFunction if function == "rows" else SystemTableFunction, returnType=columns, useArrow=False
-    )
+    if function in ("rows", "describe"):
+        return udtf(AnswerFunction, useArrow=False)
+    return udtf(SystemTableFunction, returnType=columns, useArrow=False)

@@ -14,13 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark.query.reader import Reader
-from tidemark.query.sql import sql_rows
+from tidemark.query.sql import spark_calls, sql_rows
+from tidemark.query.sql.registered import Registered
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 from tidemark.warehouse.snapshots.system_tables import rows_of_files
 
-_open_readers: dict[WarehouseAddress, Reader] = {}
+_open_readers: dict[WarehouseAddress, tuple[Reader, Registered]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,16 @@ class WarehouseAddress:
     identity: str | None = None
 
     def open(self) -> Reader:
-        """A reader of the warehouse, opened by the first call and reused by later ones."""
+        """A reader of the warehouse, opened by the first call and reused by later ones.
+
+        Raises NotAWarehouse if another one was registered, see registered.py.
+        """
         if self not in _open_readers:
-            _open_readers[self] = self.open_current()
-        return _open_readers[self]
+            reader = self.open_current()
+            _open_readers[self] = reader, Registered(reader.store, self.identity or reader.identity)
+        reader, registered = _open_readers[self]
+        registered.check()
+        return reader
 
     def open_current(self) -> Reader:
         """A new reader of the warehouse that is at the address now, whatever its identity."""
@@ -58,9 +65,26 @@ def rows_of_call(address: tuple[Any, ...], function: str, *args: Any) -> Iterato
         raise
 
 
-def _describe(address: WarehouseAddress) -> Iterator[tuple[str]]:
+def analysis_of_call(
+    address: tuple[Any, ...], function: str, bound: tuple[Any, ...], args: Any, named: Any
+) -> Any:
+    """What the `analyze` of the function "rows" or "describe" returns; it raises what refuses the call."""
+    place = WarehouseAddress(*address)
+    try:
+        if function == "rows":
+            name, measure = bound
+            return spark_calls.plan_call(place.open(), name, measure, args, named)
+        place.open_current()  # to describe it
+    except TidemarkError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+    return spark_calls.analyzed([("facts", "string")])
+
+
+def _describe(address: WarehouseAddress, *_call: Any) -> Iterator[tuple[str]]:
     wh = address.open_current()
-    _open_readers[replace(address, identity=wh.identity)] = wh
+    named = replace(address, identity=wh.identity)
+    _open_readers[named] = wh, Registered(wh.store, wh.identity)
     options = wh.options
     facts = {"properties": options.properties(), "columns": dict(options.columns), "identity": wh.identity}
     yield (json.dumps(facts),)
@@ -73,9 +97,14 @@ def options_of(uri: str, facts_json: str) -> tuple[Options, str]:
 
 
 def _rows(
-    address: WarehouseAddress, name: str, measure: str | None, args: Sequence[Any], named: Mapping[str, Any]
+    address: WarehouseAddress,
+    name: str,
+    measure: str | None,
+    analysis: Any,
+    args: Sequence[Any],
+    named: Mapping[str, Any],
 ) -> Iterator[tuple[Any, ...]]:
-    return sql_rows.rows(address.open(), name, measure, args, named)
+    return spark_calls.rows_of_plan(address.open(), name, measure, analysis, args, named)
 
 
 def _batches(address: WarehouseAddress) -> Iterator[tuple[Any, ...]]:
@@ -99,7 +128,7 @@ def _read(address: WarehouseAddress, shares: pa.RecordBatch) -> Iterator[pa.Reco
 _FUNCTIONS: dict[str, Any] = {
     "describe": _describe,
     "rows": _rows,
-    "summary": lambda address: _rows(address, "summary", None, (), {}),
+    "summary": lambda address: sql_rows.rows(address.open(), "summary", None, (), {}),
     "live": lambda address: address.open().contents().live_rows(),
     "batches": _batches,
     "files": lambda address, part: address.open().contents().file_shares(part),

@@ -53,10 +53,32 @@ def _unchanged(value: Any) -> Any:
 
 def duckdb_type(kind: str) -> str:
     """The DuckDB name of a SQL type: also of maps, and of structs, whose fields are written `name: type`."""
-    if kind.startswith("map<"):
-        return f"MAP({', '.join(map(duckdb_type, kind[len('map<') : -1].split(', ')))})"
-    if kind.startswith("struct<"):
-        fields = (field.split(": ") for field in kind[len("struct<") : -1].replace("`", '"').split(", "))
+    if parts := _parts(kind, "map"):
+        return f"MAP({', '.join(map(duckdb_type, parts))})"
+    if parts := _parts(kind, "struct"):
+        fields = (field.replace("`", '"').split(": ") for field in parts)
         return "STRUCT(" + ", ".join(f"{name} {duckdb_type(inner)}" for name, inner in fields) + ")"
     found = sql_column_type(kind)
     return found.duckdb if found is not None and found.duckdb else kind.upper()
+
+
+def spark_type(kind: str) -> Any:
+    """The SQL type in the JSON form of Spark's schemas: also of maps and structs, as above."""
+    if parts := _parts(kind, "map"):
+        key, value = map(spark_type, parts)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    if parts := _parts(kind, "struct"):
+        fields = [field.replace("`", "").split(": ") for field in parts]
+        return {"type": "struct", "fields": [spark_field(name, inner) for name, inner in fields]}
+    found = sql_column_type(kind)
+    return kind if found is None else found.name
+
+
+def spark_field(name: str, kind: str) -> dict[str, Any]:
+    """A column in the JSON form of Spark's schemas."""
+    return {"name": name, "type": spark_type(kind), "nullable": True, "metadata": {}}
+
+
+def _parts(kind: str, name: str) -> list[str]:
+    """What stands in the angle brackets of a nested type with this name; empty for other types."""
+    return kind[len(name) + 1 : -1].split(", ") if kind.startswith(f"{name}<") else []

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import types as spark_types
 
 from tidemark.query.quantiles import histograms
 from tidemark.query.sql.sql_types import common_type, converter, duckdb_type
@@ -206,3 +207,15 @@ def test_no_other_module_has_a_list_of_the_types_that_measures_may_have() -> Non
                 if len(texts & names) > 1:
                     found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert not found
+
+
+def test_text_with_a_collation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under it 'a' and 'A' are one value for Spark, and two keys here."""
+    plain = spark_types.StructField("x", spark_types.StringType())
+    collated = spark_types.StructField("k", spark_types.StringType("UTF8_LCASE"))
+    nested = spark_types.StructField("n", spark_types.ArrayType(spark_types.StructType([collated])))
+    for field in (collated, nested):
+        with pytest.raises(InputError, match=r"'k' has the collation spark\.UTF8_LCASE.* byte by byte"):
+            schema.delta_fields(spark_types.StructType([plain, field]))
+    monkeypatch.setattr(schema, "_COLLATIONS", "none")  # the broken variant
+    assert len(schema.delta_fields(spark_types.StructType([plain, collated]))) == 2

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType as SparkStruct
 
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
+_COLLATIONS = "__COLLATIONS"  # Spark's metadata of a field that has some
 _NO_ZONE = "timestamp_ntz"  # Spark's type of timestamps without a zone
 
 
@@ -24,7 +25,8 @@ def delta_fields(schema: SparkStruct | pa.Schema) -> list[Field]:
     """The fields of `events` for a schema of Spark or Arrow.
 
     Every field may be NULL. Timestamps without a zone become UTC instants. InputError for a name that occurs
-    twice, in any case, and for a type that not every reader of Delta tables knows.
+    twice, in any case, for a type that not every reader of Delta tables knows, and for text with a collation
+    of Spark, which makes different texts equal: keys and conditions compare the bytes.
     """
     if isinstance(schema, pa.Schema):
         fields = [{"name": field.name, "type": _of_arrow(field.type)} for field in schema]
@@ -71,6 +73,13 @@ def ddl(columns: Iterable[tuple[str, str]]) -> str:
 
 
 def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    for field in fields:
+        if collations := field.get("metadata", {}).get(_COLLATIONS):
+            found, name = ", ".join(sorted(set(collations.values()))), field["name"]
+            raise InputError(
+                f"the column {name!r} has the collation {found}. Text is compared byte by byte here: give "
+                f"COLLATE({quoted(name)}, 'UTF8_BINARY'), or LOWER of it if upper and lower case are one."
+            )
     nullable = [
         {"name": name, "type": _stored_type(kind, name), "nullable": True, "metadata": {}}
         for name, kind in ((field["name"], field["type"]) for field in fields)
