@@ -84,7 +84,12 @@ def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
     if engine == "auto" and given.from_stream:
         engine = engine_for_live_rows(given.warehouse, given.storage_options)
     elif engine == "auto":
-        engine = engine_for_files(given.input, given.format, _options(given))
+        engine = engine_for_files(
+            given.input,
+            given.format,
+            _options(given),
+            Store.from_uri(given.warehouse, given.storage_options),
+        )
     if engine == "local":
         from tidemark.jobs.inputs.local_inputs import LocalInputs
 

@@ -197,7 +197,7 @@ def engine(args: argparse.ArgumentParser) -> None:
         "--engine",
         choices=ENGINES,
         default="auto",
-        help="auto (the default): this process without Java for up to 256 MB of local files or ten million "
+        help="auto (the default): this process without Java for up to 256 MB of files or ten million "
         "rows, Spark for more, for what it alone reads, or where a session is there. Or spark, or local",
     )
 

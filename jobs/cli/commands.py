@@ -79,7 +79,7 @@ refused until that is done; all others go on, and so do loads and streams. After
         """\
 Loads a batch of files as one step of history. Loading the same --batch again changes nothing; the same name
 with other rows is an error. After a crash, run the command again. --from-stream loads the rows that streams
-appended since the last load. Small local files are loaded by this process, larger ones by Spark.""",
+appended since the last load. Small files are loaded by this process, larger ones by Spark.""",
         (
             "tidemark load -w flights --input 2001-03-19.parquet --batch 2001-03-19 --measure delay",
             "tidemark load -w flights --input backfill/ --batch all --batch-every '7 days'",

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from tidemark import warehouse
 from tidemark.jobs.inputs.local_inputs import reads_here
 from tidemark.jobs.inputs.spark_inputs import format_of
-from tidemark.warehouse.execution.input_files import LocalPlaces, find_inputs, is_local, local_path
+from tidemark.jobs.inputs.store_places import StorePlaces
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import StoreUnavailable
+from tidemark.warehouse.execution.input_files import find_inputs, is_local
 from tidemark.warehouse.settings.options import Options
 
 HERE_BYTES = 2**28  # of files: beyond, Spark's tasks on all cores take less time than its start costs
@@ -27,15 +30,28 @@ def spark_is_there() -> bool:
     return pyspark is not None and pyspark.SparkContext._active_spark_context is not None  # noqa: SLF001
 
 
-def engine_for_files(given: Sequence[str], kind: str | None, options: Options | None) -> str:
-    """The engine for an input; InputError if there is none. No `options`: it creates the warehouse."""
-    if spark_is_there() or not all(map(is_local, given)):
+def engine_for_files(given: Sequence[str], kind: str | None, options: Options | None, store: Store) -> str:
+    """The engine for an input; InputError if there is none.
+
+    options: the warehouse's, None if the input creates it. store: where the warehouse lies. Files of an
+    object store are read here only if it is of the warehouse's kind, so that its credentials are known here.
+    """
+    places = StorePlaces(store.options)
+    if spark_is_there() or not all(is_local(path) or _scheme(path) == _scheme(store.uri) for path in given):
         return "spark"
-    found = find_inputs(given, LocalPlaces())
-    if not reads_here(format_of(given, found, kind), options):
-        return "spark"
-    size = sum(local_path(path).stat().st_size for path in found.paths)
-    return "local" if size <= HERE_BYTES else "spark"
+    try:
+        found = find_inputs(given, places)
+        if not reads_here(format_of(given, found, kind), options):
+            return "spark"
+        return "local" if sum(map(places.size, found.paths)) <= HERE_BYTES else "spark"
+    except (OSError, StoreUnavailable):
+        return "spark"  # which may have credentials of its own
+
+
+def _scheme(path: str) -> str:
+    """The scheme of an address; s3a, as Spark calls it, is s3."""
+    scheme = path.partition("://")[0]
+    return "s3" if scheme in ("s3a", "s3n") else scheme
 
 
 def engine_for_rows(rows: int) -> str:

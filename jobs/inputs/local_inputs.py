@@ -1,4 +1,4 @@
-"""Reads a batch without Spark from local files of Parquet, CSV or JSON lines.
+"""Reads a batch without Spark: files of Parquet, CSV or JSON lines, on this machine or in an object store.
 
 Parquet files have their own types. CSV and JSON are read with the types of the warehouse's columns, so the
 warehouse must exist: only Spark infers types from text.
@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark.jobs.inputs.spark_inputs import Times, check_in_range, format_of
+from tidemark.jobs.inputs.store_places import StorePlaces
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, parquet_rows
-from tidemark.warehouse.execution.input_files import LocalPlaces, described, find_inputs, local_path
+from tidemark.warehouse.execution.input_files import described, find_inputs
 from tidemark.warehouse.text.rows import text_rows
 
 if TYPE_CHECKING:
@@ -35,17 +36,18 @@ class LocalInputs:
 
     def __init__(self, warehouse: str, storage_options: dict[str, str] | None = None) -> None:
         self._store = Store.from_uri(warehouse, storage_options)
+        self._places = StorePlaces(storage_options)
 
     def read(
         self, given: str | Sequence[str], kind: str | None, options: Options | None, *, cut: bool = False
     ) -> ArrowRows:
         """See `Inputs.read`."""
         several = [given] if isinstance(given, str) else given
-        found = find_inputs(several, LocalPlaces())
+        found = find_inputs(several, self._places)
         file_format = format_of(several, found, kind)
         if file_format == "delta":
             raise InputError(f"{found.paths[0]} is a Delta table, which Spark alone reads: --engine spark.")
-        paths = list(map(local_path, found.paths))
+        paths = self._places.on_this_machine(found.paths)
         if file_format == "parquet":
             rows = parquet_rows(paths)
         elif options is None or not reads_here(file_format, options):

@@ -106,7 +106,9 @@ def run_shell(text: str) -> None:
 def checked(line: str) -> Callable[[], object]:
     """What runs the command, its words having been taken by the real parser."""
     words = shlex.split(line, comments=True)
-    words = words[: words.index("|")] if "|" in words else words
+    if "|" in words:
+        at = words.index("|")
+        return lambda: _piped(checked(shlex.join(words[:at])), words[at + 1 :])
     for word in words:
         assert not word.startswith("dist/") or f"tidemark-{VERSION}" in word, word
     if words[0] == "export":
@@ -127,6 +129,24 @@ def checked(line: str) -> Callable[[], object]:
     assert Path(words[0]).name == "tidemark", line
     main.parser().parse_args(words[1:])
     return lambda: _succeed(main.main, words[1:])
+
+
+def _piped(run: Callable[[], object], reader: list[str]) -> None:
+    """Runs a command and prints what jq makes of its JSON; what the page reads must be there."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        run()
+    assert reader[0] == "jq", reader
+    print(json.dumps(jq(reader[1], out.getvalue())))
+
+
+def jq(path: str, text: str) -> Any:
+    """The value at a path such as .answers[0].value; AssertionError where jq would say null."""
+    value = json.loads(text)
+    for name, place in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        value = value.get(name) if name else value[int(place)]
+        assert value is not None, f"{path} is null in {text}"
+    return value
 
 
 def _checked_submit(words: list[str]) -> Callable[[], object]:

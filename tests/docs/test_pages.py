@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.docs.pages import DOCS, KINDS, ROOT, blocks, checked, is_shown, run_page, run_shell
 from tests.stores.server import running
+from tidemark import warehouse
 
 PAGES = sorted({*DOCS.rglob("*.md")} - {DOCS / "start.md"})
 ERRORS = DOCS / "troubleshooting.md"
@@ -87,6 +89,20 @@ def test_a_page_that_shows_something_else_is_caught(tmp_path: Path, monkeypatch:
     page.write_text("```python\nprint(1)\n```\n```text\n2\n```\n")
     with pytest.raises(AssertionError, match="printed was\n1"):
         run_page(page, {})
+
+
+def test_a_path_that_jq_finds_null_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.docs.pages.ROOT", tmp_path)
+    rows = pa.table({"x": [7]})
+    warehouse.create(None, tmp_path / "w", ["x"], schema=rows.schema)
+    warehouse.load(None, tmp_path / "w", rows, "a")
+    page, line = tmp_path / "page.md", f"tidemark quantile 0.5 -w {tmp_path / 'w'} --json | jq"
+    page.write_text(f"```shell\n{line} '.answers[0].value'\n```\n```text\n7\n```\n")
+    run_page(page, {})
+    for path in (".value", ".answers[0].values"):
+        page.write_text(f"```shell\n{line} '{path}'\n```\n")
+        with pytest.raises(AssertionError, match="is null"):
+            run_page(page, {})
 
 
 def test_a_command_that_fails_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_a_bad_input_is_one_line_and_changes_no_table(
     given = {reason: (path, options) for reason, (path, options, _) in bad_inputs(tmp_path).items()}
     write_deltalake(tmp_path / "delta", TABLE)
     given["a Delta table"] = (tmp_path / "delta", [])
-    given["another machine"] = (Path("s3://bucket/in.parquet"), [])
+    given["another machine"] = (Path("hdfs://machine/in.parquet"), [])
     for reason, (path, options) in given.items():
         said = tidemark(capsys, *load(uri, path, "one", *OPTIONS, *options))
         assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), (reason, said)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-from tests.jobs.said import tidemark
+from tests.docs.pages import jq
+from tests.jobs.said import ROOT, tidemark
 from tidemark.jobs.cli import main
 from tidemark.jobs.cli.commands import COMMANDS
 from tidemark.warehouse.delta.retention import DEFAULT_GRACE
@@ -31,6 +33,19 @@ def _argv(line: str) -> list[str]:
     words = shlex.split(re.sub(r'"\$\((.*)\)"|\\\n', r" \1", line), comments=True)
     behind = words[words.index("tidemark") + 1 :]
     return behind[: behind.index("|")] if "|" in behind else behind
+
+
+def test_what_jq_reads_in_the_examples_is_there(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of the help pages and of the README, asked of real flights."""
+    examples = [example for command in COMMANDS for example in command.examples]
+    examples += re.findall("^    (tidemark .*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    read = [example for example in examples if "| jq " in example]
+    assert len(read) >= 6
+    for example in read:
+        line, path = example.split("| jq ")
+        argv = [flights if word == "flights" else word for word in _argv(line)]
+        said = tidemark(capsys, *argv, *([] if "-w" in argv else ["-w", flights]))
+        assert jq(path.strip("'"), said.out) is not None, example
 
 
 def test_every_command_is_reached_by_its_module(capsys: pytest.CaptureFixture[str]) -> None:
