@@ -23,8 +23,8 @@ FLOORS = {
         "ecm",
     ],
     "warehouse": [
-        "cascade errors",
-        "columns memory_cache os_errors per_process sizes",
+        "cascade errors per_process",
+        "columns memory_cache os_errors sizes temporary_folders",
         "companions execution integrity",
         "delta text",
         "events runs",

@@ -8,10 +8,10 @@ that have rows in the window.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows, sorted_rows
 from tidemark.warehouse.snapshots.snapshot import KeysView
+from tidemark.warehouse.temporary_folders import process_folder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -168,7 +169,7 @@ def database() -> Iterator[DuckDBPyConnection]:
     """A database in memory that spills to a folder of its own."""
     import duckdb
 
-    with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, duckdb.connect() as connection:
+    with TemporaryDirectory(prefix="keys-", dir=process_folder()) as folder, duckdb.connect() as connection:
         connection.execute("SET temp_directory = ?", [folder])
         yield connection
 

@@ -13,7 +13,6 @@ p points.
 from __future__ import annotations
 
 import shutil
-import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError, SystemRefused, TidemarkError
 from tidemark.warehouse.os_errors import as_system_refused
 from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.temporary_folders import make_folder
 
 MEMORY = "25%"  # of the machine's memory, which DuckDB may use for one scan
 _ROWS = quoted("rows of events")  # the name of the rows that are read
@@ -94,7 +94,7 @@ class EventScan:
         self._measure, self._expression, self._progress = measure, expression, progress
         self._has_windows = len(windows) > 1
         self._scanned = False
-        folder = tempfile.mkdtemp(prefix="tidemark-")
+        folder = make_folder("scan-")
         self._connection = open_connection(
             memory_limit=MEMORY,
             temp_directory=folder,

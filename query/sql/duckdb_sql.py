@@ -16,7 +16,6 @@ import atexit
 import os
 import re
 import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +39,7 @@ from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
+from tidemark.warehouse.temporary_folders import make_folder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -165,7 +165,7 @@ class _PinnedReaders:
         self._cache: LRUCache[Reader] = LRUCache(CACHED_MOMENTS)
         self._store = wh.store
         self._registered = Registered(wh.store, wh.identity)
-        self._folder = Path(tempfile.mkdtemp(prefix="tidemark-"))
+        self._folder = Path(make_folder("sql-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         # The first file of each list: it gives the view its columns even if there are no rows.
         self._empty = f"{self._folder}/empty.parquet"

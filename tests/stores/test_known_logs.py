@@ -163,7 +163,7 @@ def test_tables_that_are_done_leave_no_folders(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
     """Also while no cycles are collected: a table that is in one takes memory, and its folder space."""
-    monkeypatch.setattr(log_copy, "mkdtemp", lambda prefix: mkdtemp(prefix=prefix, dir=tmp_path))
+    monkeypatch.setattr(log_copy, "make_folder", lambda prefix: mkdtemp(prefix=prefix, dir=tmp_path))
     if is_broken:
         monkeypatch.setattr(log_copy.LogCopy, "hand_over", in_a_cycle)
     gc.collect()

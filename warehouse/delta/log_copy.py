@@ -31,7 +31,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -50,6 +49,7 @@ from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.delta.retention import commits_between_checkpoints, retention_us
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import TidemarkError
+from tidemark.warehouse.temporary_folders import make_folder
 
 _LOG = logging.getLogger("tidemark.commits")
 AHEAD = 12
@@ -169,7 +169,7 @@ class LogCopy:
         return True
 
     def _make_folder(self) -> Path:
-        folder = self._folder = Path(mkdtemp(prefix="tidemark-log-"))
+        folder = self._folder = Path(make_folder("log-"))
         weakref.finalize(self, rmtree, folder, ignore_errors=True)
         (folder / "_delta_log").mkdir()
         return folder

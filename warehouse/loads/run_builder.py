@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from tidemark.warehouse.execution.executors import Executor
+from tidemark.warehouse.temporary_folders import process_folder
 
 
 def sort_step(
@@ -60,7 +61,7 @@ def _chunk_store(executor: Executor, store: Store) -> Iterator[Store]:
     if store.is_local or not executor.in_process:
         yield store
         return
-    with TemporaryDirectory(prefix="tidemark-chunks-") as folder:
+    with TemporaryDirectory(prefix="chunks-", dir=process_folder()) as folder:
         yield Store(folder, tuning=store.tuning)
 
 
