@@ -36,7 +36,7 @@ from tidemark.query.quantiles.histograms import check_bins, histogram
 from tidemark.query.quantiles.questions import Question, cdf, check_phis, quantiles, ranks
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.scalars import is_sequence, plain_all
+from tidemark.warehouse.columns.scalars import is_sequence, plain_all, plain_share
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
@@ -273,7 +273,7 @@ class Reader(KeyReader):
         one or two blocks per run and phi at the usual grain of marks. Mode exact also scans the live rows.
         `blocks_read` of the answer is the number of row groups that were read.
         """
-        phi = plain_all(phi)
+        phi = plain_share(phi)
         phis = check_phis(phi if is_sequence(phi) else [phi])
         arguments = GroupArguments(where, by, top, groups, limit)
         request = MeasureRequest(measure, last, between, every, mode, arguments)

@@ -51,6 +51,7 @@ class Scope(Renderable):
     window: (start, end) as times or step numbers, the end exclusive, None for an open side. None for all
         rows.
     as_of: the versions of the tables that were read.
+    widened: what the window was widened from to whole ticks; None if it is what was asked.
     """
 
     SUBJECT: ClassVar[str]  # the field with the column's name
@@ -68,6 +69,7 @@ class Scope(Renderable):
     mode: str
     window: tuple[Any, Any] | None
     as_of: Mapping[str, int]
+    widened: str | None = None
 
     @property
     def N(self) -> int:  # noqa: N802 - the symbol of the papers
@@ -89,7 +91,8 @@ class Scope(Renderable):
     @property
     def shown_window(self) -> str:
         """The window in words."""
-        return window_text(self.window)
+        text = window_text(self.window)
+        return text if self.widened is None else f"{text}, {self.widened}"
 
     @property
     def method_text(self) -> str:
@@ -100,7 +103,8 @@ class Scope(Renderable):
     def scope_facts(self) -> dict[str, Any]:
         """The scope by name, as in the JSON document."""
         first = {self.SUBJECT: self.column, "window": _window_facts(self.window), "N": self.N}
-        optional = {name: value for name, value in self._optional_facts().items() if value is not None}
+        facts = {"widened": self.widened, **self._optional_facts()}
+        optional = {name: value for name, value in facts.items() if value is not None}
         return {**first, **optional, **fields_by_name(self, (*self.fact_names(), *self.READ_FACTS))}
 
     @classmethod

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 import pyarrow as pa
 
 from tidemark.query.answers.common import Renderable, Scope, field_values, fields_by_name, nonzero_counts
-from tidemark.query.answers.rendering import group_text, text_of, text_table, window_text
+from tidemark.query.answers.rendering import group_text, text_of, text_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -26,7 +26,6 @@ class MeasureScope(Scope):
     """The rows that an answer about a measure covers.
 
     nans: how many of the n + m rows are NaN.
-    widened: what the window was widened from, which is whole ticks; None if it is what was asked.
     measure: the name of the column.
     group: the values of the columns of `where` and `by` that the rows have, by column: a list where `where`
         gives several. None for an answer about all rows.
@@ -47,21 +46,14 @@ class MeasureScope(Scope):
     nans: int
     measure: str
     blocks_read: int
-    widened: str | None = None
     group: Mapping[str, Any] | None = None
     certain: bool | None = None
     rows_scanned: int | None = None
     declare: tuple[str, ...] | None = None
 
     def _optional_facts(self) -> Mapping[str, Any]:
-        names = ("widened", "group", "certain", "rows_scanned", "declare")
+        names = ("group", "certain", "rows_scanned", "declare")
         return {name: getattr(self, name) for name in names}
-
-    @property
-    def shown_window(self) -> str:
-        """See `Scope.shown_window`."""
-        text = window_text(self.window)
-        return text if self.widened is None else f"{text}, {self.widened}"
 
     @property
     def _restriction(self) -> str:

@@ -14,7 +14,7 @@ from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
 from tidemark.query.keys.slots import Slots, slots_of
 from tidemark.query.keys.window_scan import ScannedWindow, WindowScan
 from tidemark.query.quantiles.questions import check_mode
-from tidemark.query.reading.windows import choose_window, shown_window, split_window, tick_range
+from tidemark.query.reading.windows import choose_window, shown_window, split_window, tick_range, widened_text
 from tidemark.warehouse.columns.scalars import plain, take_scalars
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
@@ -146,7 +146,8 @@ def _windows(session: Session, request: KeyRequest, view: KeysView) -> list[KeyW
         return [key_window(view, request.last, request.between, grid)]
     window = choose_window(lambda: ticks, request.last, request.between, grid)
     parts = split_window(window, ticks, request.every, grid)
-    return [KeyWindow(part, (), shown_window(part, grid)) for part in parts]
+    widened = widened_text(request.last, request.between, grid)
+    return [KeyWindow(part, (), shown_window(part, grid), widened) for part in parts]
 
 
 def key_question(

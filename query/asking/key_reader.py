@@ -32,7 +32,7 @@ from tidemark.query.keys.frequencies import (
 )
 from tidemark.query.keys.persistent_keys import persistence, persistent, slot_scope
 from tidemark.query.keys.slots import Slots
-from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all
+from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all, plain_share
 from tidemark.warehouse.errors import InputError
 
 KeyMode = Literal["approximate", "exact"]
@@ -106,7 +106,7 @@ class KeyReader:
         the marks' lists reach.
         """
         return self._hitters(
-            lambda question: heavy_hitters(question, plain(phi)), key, last, between, mode, every
+            lambda question: heavy_hitters(question, plain_share(phi)), key, last, between, mode, every
         )
 
     def top(
@@ -287,7 +287,7 @@ class KeyReader:
         """
 
         def ask(question: KeyQuestion, slots: Slots) -> tuple[list[PersistentAnswer], KeyScope]:
-            return persistent(question, slots, plain(alpha), plain(most)), slot_scope(question)
+            return persistent(question, slots, plain_share(alpha), plain(most)), slot_scope(question)
 
         request = KeyRequest(key, last, between, None, mode)
         found, scope = ask_slots(self._session, request, slot, ask)

@@ -398,5 +398,6 @@ def scope_fields(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any
         "mode": "exact" if exact else question.mode,
         "key": question.key.name,
         "window": window.shown,
+        "widened": window.widened,
         "as_of": dict(question.view.versions),
     }

@@ -55,12 +55,13 @@ class KeyWindow:
 
     whole: the ticks that lie in the window as a whole; None if there are none.
     partial_ticks: the ticks at its ends that it covers only in part; at most two.
-    shown: (start, end) as answers show it, see `Scope.window`.
+    shown, widened: the window as answers show it, see `Scope`.
     """
 
     whole: Window | None
     partial_ticks: tuple[PartialTick, ...]
     shown: tuple[Any, Any] | None
+    widened: str | None = None
 
     @property
     def since(self) -> int | None:

@@ -39,7 +39,7 @@ from tidemark.query.plots.window_plot import (
     scope_of_all,
     to_plottable,
 )
-from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all
+from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all, plain_share
 from tidemark.warehouse.errors import EmptyWindow, InputError, whole_number
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Plots:
         """
         width = chosen_width(self.warehouse, every if every is not None else over)
         check_windows(self.warehouse, width, last, between, measure)
-        phis = plain_all(phis)
+        phis = plain_share(phis)
         shown_phis = phis if is_sequence(phis) else [phis]
         found: Answers[Answer] = self.warehouse.quantile(
             shown_phis,

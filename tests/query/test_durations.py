@@ -64,6 +64,8 @@ def first_lines(wh: Warehouse, asked: dict[str, Any]) -> list[str]:
         wh.quantile(0.5, **asked, by="k"),
         wh.quantile(0.5, **asked, every="1h"),
         wh.histogram(2, **asked, by="k"),
+        wh.frequency(1, **asked, every="1h"),
+        wh.distinct(**asked, every="1h"),
     ]
     documents = {"widened" in answer.to_json() for answer in answers}
     assert len(documents) == 1

@@ -145,6 +145,18 @@ def test_a_parameter_that_takes_python_alone_is_caught(
         same_answers(wh, name)
 
 
+def test_a_share_of_few_bits_is_the_decimal_that_it_prints_as(wh: Warehouse, tmp_path: Path) -> None:
+    few = np.float32(0.01)
+    for form in (few, np.array(few), pa.scalar(0.01, pa.float32())):
+        assert wh.quantile(form, "x").phi == 0.01
+    series = [pd.Series([few]), pl.Series([few], dtype=pl.Float32)]
+    for forms in (np.array([few]), [few], pa.array([few]), *series):
+        assert several(wh.quantile(forms, "x"))[0].phi == 0.01
+    options: dict[str, Any] = {"eps": few, "key_eps": few, "key_delta": few}
+    made = warehouse.create(None, tmp_path / "w", "x", key="k", **options)
+    assert (made.eps, made.key_eps, made.key_delta) == (0.01, 0.01, 0.01)
+
+
 def any_of(value: Any) -> Any:
     """The value, without a type for the type checker."""
     return value

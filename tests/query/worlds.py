@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -143,6 +144,9 @@ class FakeSnapshot:
     def view(self, measure: str | None) -> View:
         self.options.measure(measure)
         return self.views[0]
+
+    def contents(self) -> Any:
+        return SimpleNamespace(step_rows=list, live=())
 
     def info(self) -> dict[str, Any]:
         return {"steps": len(self.views[0].runs), "measures": {"x": {"type": "double"}}}

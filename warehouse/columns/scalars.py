@@ -46,6 +46,17 @@ def plain(value: Any) -> Any:
     return value
 
 
+def plain_share(value: Any) -> Any:
+    """As `plain_all`, for shares: a float of 32 bits or fewer is the decimal that it prints as."""
+    if str(getattr(value, "dtype", "")).lower() in {"float16", "float32"}:  # a series gives Python's floats
+        value = np.asarray(value)[()]
+    if isinstance(value, pa.Scalar) and value.is_valid and pa.types.is_float32(value.type):
+        value = np.float32(value.as_py())
+    if isinstance(value, np.floating) and value.dtype.itemsize < 8:
+        return float(str(value))
+    return [plain_share(item) for item in value] if is_sequence(value) else plain(value)
+
+
 def plain_all(value: Any) -> Any:
     """The value with every scalar in it replaced: in lists, tuples, mappings, arrays and series."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from tidemark.warehouse.columns.column_types import is_time_type, time_type_names, type_text
 from tidemark.warehouse.columns.composite_keys import CompositeKey, ReorderedKey
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.scalars import plain
+from tidemark.warehouse.columns.scalars import plain, plain_share
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.columns.ticks import TickGrid, parse_duration, parse_grace
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -432,11 +432,11 @@ def parse_options(  # noqa: PLR0913  every option
         "companions": _as_dict(companions),
         "time": time,
         "tick": None if tick is None else parse_duration(tick),
-        "eps": plain(eps),
+        "eps": plain_share(eps),
         "kappa": plain(kappa),
         "grace": None if grace is None else parse_grace(grace),
-        "key_eps": plain(key_eps),
-        "key_delta": plain(key_delta),
+        "key_eps": plain_share(key_eps),
+        "key_delta": plain_share(key_delta),
     }
     for name, value in given.items():
         if value is not None:
