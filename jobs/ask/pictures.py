@@ -40,7 +40,10 @@ def quantiles(given: argparse.Namespace) -> int:
 def histogram(given: argparse.Namespace) -> int:
     """Runs `tidemark plot histogram`."""
     return _save_figure(
-        given, lambda wh, options: wh.plot.histogram(bins_or_edges(wh, given), given.measure, **options)
+        given,
+        lambda wh, options: wh.plot.histogram(
+            bins_or_edges(wh, given), given.measure, log=given.log, upto=given.upto, **options
+        ),
     )
 
 

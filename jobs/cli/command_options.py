@@ -543,6 +543,10 @@ def plot_histogram(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark plot histogram`."""
     picture(args)
     bins(args, 40)
+    args.add_argument("--log", action="store_true", help="bins of equal ratio, for heavy tails")
+    args.add_argument(
+        "--upto", type=float, metavar="PHI", help="end the last bin at this quantile, such as 0.99"
+    )
 
 
 def plot_top(args: argparse.ArgumentParser) -> None:

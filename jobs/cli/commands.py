@@ -319,8 +319,13 @@ written as for `tidemark freq`.""",
     Command(
         "plot histogram",
         "counts in bins",
-        "Draws counts in bins of equal width, or between given edges, which can leave out a long tail.",
-        ("tidemark plot histogram -w flights -o delays.png --bins 30",),
+        """\
+Draws counts in bins of equal width, of equal ratio (--log), or between given edges. --log and --upto show a
+measure with a long tail, which would be one bar otherwise.""",
+        (
+            "tidemark plot histogram -w flights -o delays.png --bins 30 --upto 0.99",
+            "tidemark plot histogram -w flights -o distances.png --measure distance --log",
+        ),
         command_options.plot_histogram,
         "tidemark.jobs.ask.pictures:histogram",
     ),

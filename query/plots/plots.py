@@ -27,6 +27,7 @@ from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.asking.calls import checks_calls
+from tidemark.query.plots.bin_edges import chosen_edges
 from tidemark.query.plots.distinct_plot import draw_distinct
 from tidemark.query.plots.key_plot import draw_keys
 from tidemark.query.plots.presence_plot import draw_presence
@@ -206,10 +207,19 @@ class Plots:
         last: Any = None,
         between: Any = None,
         mode: Any = "accurate",
+        log: bool = False,
+        upto: Any = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Counts in bins; `bins` as in `Warehouse.histogram`. Edges may leave out a long tail."""
-        histogram = self.warehouse.histogram(bins, measure, last=last, between=between, mode=mode)
+        """Counts in bins; `bins` as in `Warehouse.histogram`.
+
+        For heavy tails, which would be one bar beside empty bins: `log` makes bins of equal ratio (numbers up
+        to 0 are in a bin of their own), and `upto`, such as 0.99, ends the last bin at that quantile.
+        """
+        pinned = self.warehouse.pinned()  # the edges and the counts are about the same rows
+        ask: dict[str, Any] = {"last": last, "between": between, "mode": mode}
+        edges_or_bins = chosen_edges(pinned, bins, measure, ask, log=log, upto=upto)
+        histogram = pinned.histogram(edges_or_bins, measure, **ask)
         axes = ax if ax is not None else _new_axes()
         edges = [to_plottable(edge) for edge in histogram.edges]
         lo, hi = [bin_.lo for bin_ in histogram], [bin_.hi for bin_ in histogram]
@@ -223,8 +233,13 @@ class Plots:
             alpha=BAND_ALPHA,
             label="certified band",
         )
-        axes.set(xlabel=histogram.measure, ylabel="rows a bin")
+        beyond = "" if upto is None else f" (up to the {upto:g} quantile)"
+        axes.set(xlabel=f"{histogram.measure}{beyond}", ylabel="rows a bin")
         axes.set_ylim(bottom=0)
+        if log and edges[0] > 0:
+            axes.set_xscale("log")
+        elif log:
+            axes.set_xscale("symlog", linthresh=edges[1])
         axes.legend()
         return _add_title(axes, histogram)
 
