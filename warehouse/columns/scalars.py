@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 from tidemark.warehouse.columns.moments import exact_us
 from tidemark.warehouse.errors import InputError
 
+_PYTHON = {str, int, float, bool, bytes, Decimal, Fraction, date, datetime, timedelta, type(None)}
 _COARSE = {"Y", "M", "W", "D"}  # units of numpy's times that are whole days
 
 
@@ -29,6 +31,8 @@ def plain(value: Any) -> Any:
     InputError for a missing time (NaT), a time outside the years 1 to 9999, and a duration that is not a
     whole number of microseconds.
     """
+    if type(value) in _PYTHON:
+        return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, pa.Scalar):
