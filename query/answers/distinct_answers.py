@@ -8,11 +8,14 @@ from typing import Any, ClassVar
 
 from tidemark.query.answers.common import Renderable, nonzero_counts
 from tidemark.query.answers.key_answers import KeyScope
+from tidemark.query.answers.one_value import OneValue, Several
 
 
-@dataclass(frozen=True, slots=True)
-class KeyNumber:
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyNumber(OneValue):
     """A number of keys: certainly from `least` to `most`, with the answer's confidence from `lo` to `hi`."""
+
+    ONE: ClassVar = "count"
 
     INTERVAL: ClassVar = ("lo", "count", "hi")
 
@@ -22,20 +25,14 @@ class KeyNumber:
     least: int
     most: int
 
-    def __int__(self) -> int:
-        return self.count
-
-    def __float__(self) -> float:
-        return float(self.count)
-
     def __str__(self) -> str:
         if self.least == self.most:
             return f"{self.count:,} (exact)"
         return f"{self.count:,} ({self.lo:,} to {self.hi:,}, certainly {self.least:,} to {self.most:,})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class DistinctAnswer(KeyScope):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class DistinctAnswer(OneValue, KeyScope):
     """The number of distinct keys of the window.
 
     lo, hi: the number lies between them with probability `confidence`.
@@ -43,6 +40,8 @@ class DistinctAnswer(KeyScope):
     rows_scanned: the rows that were read because an earlier version wrote them without samples; None if there
         are none.
     """
+
+    ONE: ClassVar = "count"
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("count", "lo", "hi", "least", "most")
     INTERVAL: ClassVar = ("lo", "count", "hi")
@@ -59,12 +58,6 @@ class DistinctAnswer(KeyScope):
         """The count with its bounds."""
         return KeyNumber(self.count, self.lo, self.hi, self.least, self.most)
 
-    def __int__(self) -> int:
-        return self.count
-
-    def __float__(self) -> float:
-        return float(self.count)
-
     def __repr__(self) -> str:
         return f"{self.number} distinct keys of {self.scope_text}"
 
@@ -76,7 +69,7 @@ class DistinctAnswer(KeyScope):
         return nonzero_counts(NULL=self.nulls), [self.mode, *promise]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class OverlapPart(DistinctAnswer):
     """The number of distinct keys in both of two windows, or in one of them alone, as a row of a table.
 
@@ -89,7 +82,7 @@ class OverlapPart(DistinctAnswer):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class OverlapAnswer(Renderable):
+class OverlapAnswer(Several, Renderable):
     """How many keys two windows share.
 
     a, b: the distinct keys of each window.

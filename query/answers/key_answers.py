@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tidemark.query.answers.common import Scope, nonzero_counts
+from tidemark.query.answers.one_value import OneValue
 from tidemark.query.answers.rendering import text_of
 
 
@@ -37,9 +38,11 @@ class KeyScope(Scope):
         return nonzero_counts(NULL=self.nulls), [self.mode, *promise]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class _CountedRows(KeyScope):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class _CountedRows(OneValue, KeyScope):
     """lo <= true count <= hi; `lo` holds with the answer's confidence, `hi` always."""
+
+    ONE: ClassVar = "count"
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("count", "lo", "hi")
     INTERVAL: ClassVar = ("lo", "count", "hi")
@@ -48,18 +51,12 @@ class _CountedRows(KeyScope):
     lo: int
     hi: int
 
-    def __int__(self) -> int:
-        return self.count
-
-    def __float__(self) -> float:
-        return float(self.count)
-
     def _count_text(self) -> str:
         exact = self.lo == self.hi
         return f"{self.count:,} ({'exact' if exact else f'{self.lo:,} to {self.hi:,}'})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class FrequencyAnswer(_CountedRows):
     """The number of rows with the key `value`.
 
@@ -75,7 +72,7 @@ class FrequencyAnswer(_CountedRows):
         return f"{self._count_text()} rows with {text_of(self.value)} of {self.scope_text}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class HitterAnswer(_CountedRows):
     """A frequent key; here `lo` and `hi` both hold with certainty.
 
@@ -99,7 +96,7 @@ class HitterAnswer(_CountedRows):
         return f"{self._count_text()} rows with {text_of(self.value)} of {self.scope_text}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class CountAnswer(_CountedRows):
     """A number of rows in a range of keys, or a number of pairs of rows of a join."""
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 import pyarrow as pa
 
 from tidemark.query.answers.common import Renderable, Scope, field_values, fields_by_name, nonzero_counts
+from tidemark.query.answers.one_value import OneValue, Several
 from tidemark.query.answers.rendering import group_text, text_of, text_table
 
 
@@ -68,8 +69,8 @@ class MeasureScope(Scope):
         return nonzero_counts(NaN=self.nans, NULL=self.nulls), (self.mode, f"eps = {self.eps:g}", read)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Answer(MeasureScope):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Answer(OneValue, MeasureScope):
     """A quantile.
 
     phi: the requested quantile, from 0 to 1.
@@ -78,6 +79,8 @@ class Answer(MeasureScope):
     rank_lo, rank_hi: certain bounds of the number of rows <= value, both inclusive.
     error_bound: the certified rank error, in rows; 0 means that the value is the exact quantile.
     """
+
+    ONE: ClassVar = "value"
 
     COLUMNS: ClassVar = ("phi", "value", "low", "high", "rank_lo", "rank_hi", "error_bound")
     INTERVAL: ClassVar = ("low", "value", "high")
@@ -90,9 +93,6 @@ class Answer(MeasureScope):
     rank_hi: int
     error_bound: int
 
-    def __float__(self) -> float:
-        return float(self.value)
-
     def __repr__(self) -> str:
         bounds = (
             "exact"
@@ -102,13 +102,15 @@ class Answer(MeasureScope):
         return f"{text_of(self.value)} ({bounds}) = quantile {self.phi:g} of {self.scope_text}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RankAnswer(MeasureScope):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class RankAnswer(OneValue, MeasureScope):
     """The number of rows <= value.
 
     rank: the estimate.
     rank_lo, rank_hi: certain bounds, both inclusive. NaN rows are not <= any value.
     """
+
+    ONE: ClassVar = "rank"
 
     COLUMNS: ClassVar = ("value", "rank", "rank_lo", "rank_hi", "error_bound")
     INTERVAL: ClassVar = ("rank_lo", "rank", "rank_hi")
@@ -123,24 +125,20 @@ class RankAnswer(MeasureScope):
         """The certified error of `rank`, in rows."""
         return max(self.rank - self.rank_lo, self.rank_hi - self.rank)
 
-    def __float__(self) -> float:
-        return float(self.rank)
-
-    def __int__(self) -> int:
-        return self.rank
-
     def __repr__(self) -> str:
         bounds = "exact" if self.error_bound == 0 else f"{self.rank_lo:,} to {self.rank_hi:,}"
         return f"{self.rank:,} ({bounds}) rows <= {text_of(self.value)} of {self.scope_text}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CdfAnswer(MeasureScope):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class CdfAnswer(OneValue, MeasureScope):
     """The share of the N rows that are <= value, from 0 to 1.
 
     cdf: the estimate.
     cdf_lo, cdf_hi: certain bounds, both inclusive.
     """
+
+    ONE: ClassVar = "cdf"
 
     COLUMNS: ClassVar = ("value", "cdf", "cdf_lo", "cdf_hi")
     INTERVAL: ClassVar = ("cdf_lo", "cdf", "cdf_hi")
@@ -149,9 +147,6 @@ class CdfAnswer(MeasureScope):
     cdf: float
     cdf_lo: float
     cdf_hi: float
-
-    def __float__(self) -> float:
-        return self.cdf
 
     def __repr__(self) -> str:
         bounds = f"{self.cdf_lo:.10g} to {self.cdf_hi:.10g}"
@@ -180,7 +175,7 @@ A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answers(Renderable, Sequence[A], Generic[A]):
+class Answers(Several, Renderable, Sequence[A], Generic[A]):
     """The answers of one call, in the order of its arguments; a sequence.
 
     items: the answers.
@@ -306,7 +301,7 @@ def _as_text(cell: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Histogram(MeasureScope, Sequence[Bin]):
+class Histogram(Several, MeasureScope, Sequence[Bin]):
     """Counts of rows in bins; a sequence of bins. NaN and NULL rows are in no bin."""
 
     COLUMNS: ClassVar = ("edges", "counts")  # of answers with one histogram per group or window

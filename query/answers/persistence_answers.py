@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 from tidemark.query.answers.common import nonzero_counts
 from tidemark.query.answers.key_answers import KeyScope
+from tidemark.query.answers.one_value import OneValue
 from tidemark.query.answers.rendering import text_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class _Slots(KeyScope):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class _Slots(OneValue, KeyScope):
     """The slots of the window in which the key `value` has rows: certainly from `lo` to `hi`, both inclusive.
 
     slots: the estimate; where the presence is uncertain, the key is taken to be as frequent as elsewhere.
@@ -20,6 +21,8 @@ class _Slots(KeyScope):
     rows_scanned: the rows that were read because the marks' listings do not reach far enough, or have none;
         None if there are none.
     """
+
+    ONE: ClassVar = "slots"
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("value", "slots", "lo", "hi", "window_slots", "share")
     INTERVAL: ClassVar = ("lo", "slots", "hi")
@@ -36,12 +39,6 @@ class _Slots(KeyScope):
         """The estimated share of the window's slots in which the key has rows."""
         return self.slots / self.window_slots if self.window_slots else 0.0
 
-    def __int__(self) -> int:
-        return self.slots
-
-    def __float__(self) -> float:
-        return float(self.slots)
-
     def __repr__(self) -> str:
         exact = "exact" if self.lo == self.hi else f"{self.lo:,} to {self.hi:,}"
         slots = f"{self.slots:,} of {self.window_slots:,} slots ({exact})"
@@ -54,7 +51,7 @@ class _Slots(KeyScope):
         return nonzero_counts(NULL=self.nulls), [self.mode]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class PersistentAnswer(_Slots):
     """A key that may be in the wanted share of the slots.
 
@@ -66,7 +63,7 @@ class PersistentAnswer(_Slots):
     certain: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class PersistenceAnswer(_Slots):
     """The slots of one key.
 
