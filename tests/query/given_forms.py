@@ -136,7 +136,7 @@ def _numbers(exact: Exact) -> Iterator[Any]:
             yield number
     if set(_factors(exact.denominator)) <= {2, 5} and exact.denominator < 10**30:
         digits = len(str(exact.denominator)) * 4
-        yield Decimal(int(exact * 10**digits)).scaleb(-digits) if abs(exact) < 10**20 else exact
+        yield Decimal(f"{int(exact * 10**digits)}E-{digits}")
 
 
 def _factors(number: int) -> Iterator[int]:
