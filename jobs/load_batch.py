@@ -23,6 +23,7 @@ from tidemark.jobs.inputs.engine import engine_for_files, engine_for_live_rows
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.query.answers.rendering import text_of, text_table
 from tidemark.warehouse.columns.json_values import json_text
+from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.columns.ticks import from_epoch_us, parse_duration
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse
@@ -31,6 +32,7 @@ from tidemark.warehouse.execution.input_files import described
 from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.load import LoadReport
 from tidemark.warehouse.settings.options import Options, parse_options
+from tidemark.warehouse.text.types import Wanted, arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,12 +86,8 @@ def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
     if engine == "auto" and given.from_stream:
         engine = engine_for_live_rows(given.warehouse, given.storage_options)
     elif engine == "auto":
-        engine = engine_for_files(
-            given.input,
-            given.format,
-            _options(given),
-            Store.from_uri(given.warehouse, given.storage_options),
-        )
+        store = Store.from_uri(given.warehouse, given.storage_options)
+        engine = engine_for_files(given.input, given.format, store)
     if engine == "local":
         from tidemark.jobs.inputs.local_inputs import LocalInputs
 
@@ -143,9 +141,13 @@ def _load(
         check_columns(options, executor_for(spark).input(rows).fields())
     for name, part in _batches(inputs, rows, given):
         began = time.perf_counter()
-        report = warehouse.load(
-            spark, given.warehouse, part, name, storage_options=given.storage_options, progress=progress
-        )
+        try:
+            report = warehouse.load(
+                spark, given.warehouse, part, name, storage_options=given.storage_options, progress=progress
+            )
+        except InputError:
+            inputs.check()
+            raise
         report.seconds["in all"] = time.perf_counter() - began
         _show(given, name, report)
         yield name, report
@@ -155,7 +157,8 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
     """Opens the input and creates the warehouse if it does not exist; returns the rows."""
     options = _options(given)
     cut = bool(given.batch_every)
-    rows = inputs.read(given.input, given.format, options, cut=cut)
+    wanted = _wanted(given, options)
+    rows = inputs.read(given.input, given.format, options, cut=cut, wanted=wanted)
     if options is None:
         inputs.check_times(
             rows, [*given.measure, *command_options.key_columns(given), *filter(None, [given.time])]
@@ -164,14 +167,38 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
         inputs.check_times(
             rows, [*options.measure_names, *options.key_columns, *filter(None, [options.time])]
         )
-    warehouse.create(
+    created = warehouse.create(
         spark,
         given.warehouse,
         **command_options.creation_options(given),
         schema=rows,
         storage_options=given.storage_options,
     )
+    if inputs.guessed and not given.json:
+        columns = ", ".join(f"{text_of(name)} {kind}" for name, kind in created.columns or _types(rows))
+        print(f"types of the text: {columns} (--type COLUMN=TYPE chooses another)", flush=True)
     return rows
+
+
+def _types(rows: Any) -> list[tuple[str, str]]:
+    return list(column_types(delta_fields(rows.schema)).items())
+
+
+def _wanted(given: argparse.Namespace, options: Options | None) -> Wanted:
+    """What is known of the types of text: those of --type, and that keys are text.
+
+    InputError for a type that differs from the warehouse's.
+    """
+    types = command_options.types_of(given)
+    keys, numbers = set(command_options.key_columns(given)), {given.time, *(given.measure or ())}
+    if options is not None:
+        keys, numbers = set(options.key_columns), {options.time, *options.measure_names}
+        stored = dict(options.columns)
+        for name, kind in column_types(delta_fields(arrow_schema(types))).items() if stored else ():
+            if stored.get(name) != kind:
+                has = f"is {stored[name]}" if name in stored else "is not there"
+                raise InputError(f"--type {name}={types[name]}: the column {has} in the warehouse. Omit it.")
+    return Wanted(types, frozenset(keys - numbers))
 
 
 def _options(given: argparse.Namespace) -> Options | None:

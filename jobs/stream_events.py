@@ -198,14 +198,11 @@ def _read(spark: SparkSession, given: argparse.Namespace, options: Options) -> D
                 "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
             ) from error
     else:
-        text = spark.readStream.format("text")
+        text = spark.readStream.format("text").option("lineSep", "\n")
         if given.max_per_batch:
             text = text.option("maxFilesPerTrigger", given.max_per_batch)
         records = text.load(given.path).select("value", F.col("_metadata.file_path").alias("position"))
-        if given.format == "csv":
-            order = columns or [name for name, _ in options.columns]
-            records = records.where(F.col("value") != ",".join(order))  # leaves out header lines
-    return stream.parse(records, options, given.format, columns)
+    return stream.parse(records, options, given.format, columns, lines=given.source == "files")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
@@ -52,6 +54,7 @@ from tidemark.warehouse.runs.levels import Layout, plan_merge
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.text.given import with_text_read
 
 if TYPE_CHECKING:
     import os
@@ -126,7 +129,10 @@ def load(
               with Spark and without it, so a load that stopped in one can be continued in the other
     uri       the warehouse
     rows      the warehouse's columns in any order: a DataFrame of the session; without a session a pyarrow
-              Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or of a folder of them
+              Table, RecordBatch or RecordBatchReader, whatever else gives an Arrow stream
+              (`__arrow_c_stream__`: pandas, Polars, DuckDB), or the path of a file or folder of Parquet, CSV
+              or JSON lines, a pattern such as 'in/*.csv', or a list of these. Integers may come in another
+              type of integers, or for a float, if the stored type holds each value exactly
     batch     the name of the batch; it must stay the same when the load is run again
     storage_options
               options of the object store, as delta-rs takes them
@@ -152,6 +158,9 @@ def load(
     report = LoadReport()
     load_progress = _Progress(report, progress)
     if rows is not None and batch is not None:
+        if executor.in_process:
+            keys = {*options.key_columns} - {*options.measure_names, options.time}
+            rows = with_text_read(rows, pa.schema(events.schema()), dict(options.columns), keys)
         given, name = executor.input(rows), bulk_batch(batch)
         step, options = _plan_bulk(executor, store, events, steps, options, given, name, load_progress)
     else:

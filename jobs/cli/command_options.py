@@ -116,6 +116,28 @@ def creation(args: Any) -> None:
     args.add_argument("--kappa", type=int, help="how many runs a level may hold, at least 2 (default 10)")
 
 
+def types(args: Any) -> None:
+    """--type: the types of columns of text that creates a warehouse."""
+    args.add_argument(
+        "--type",
+        action="append",
+        metavar="COLUMN=TYPE",
+        help="the type of a column of CSV or JSON, such as zip=int; may be repeated. Otherwise keys are "
+        "text, and other columns have the type that all of their texts are",
+    )
+
+
+def types_of(given: argparse.Namespace) -> dict[str, str]:
+    """The types of --type by column; a usage error for what is no COLUMN=TYPE, or for a column twice."""
+    types: dict[str, str] = {}
+    for text in given.type or ():
+        name, equals, kind = text.rpartition("=")
+        if not equals or not name.strip() or not kind.strip() or name.strip() in types:
+            given.parser.error(f"--type {text}: expected COLUMN=TYPE, such as zip=int, once for each column.")
+        types[name.strip()] = kind.strip()
+    return types
+
+
 def creation_options(given: argparse.Namespace) -> dict[str, Any]:
     """The values of the options of `creation`, as keywords of `warehouse.create`; None if not given."""
     names = {"measures": "measure", **{name: name for name in ("time", "tick", "eps", "kappa")}}
@@ -188,7 +210,9 @@ def load(args: argparse.ArgumentParser) -> None:
         help="also print the runs of each measure, and how long each phase took",
     )
     engine(args)
-    creation(args.add_argument_group("create the warehouse at first use; later they must match it"))
+    at_first = args.add_argument_group("create the warehouse at first use; later they must match it")
+    creation(at_first)
+    types(at_first)
 
 
 def engine(args: argparse.ArgumentParser) -> None:

@@ -10,13 +10,10 @@ import sys
 from collections.abc import Sequence
 
 from tidemark import warehouse
-from tidemark.jobs.inputs.local_inputs import reads_here
-from tidemark.jobs.inputs.spark_inputs import format_of
 from tidemark.jobs.inputs.store_places import StorePlaces
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import StoreUnavailable
-from tidemark.warehouse.execution.input_files import find_inputs, is_local
-from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.execution.input_files import find_inputs, format_of, is_local
 
 HERE_BYTES = 2**28  # of files: beyond, Spark's tasks on all cores take less time than its start costs
 HERE_ROWS = 10_000_000  # the same for rows of a warehouse
@@ -30,18 +27,18 @@ def spark_is_there() -> bool:
     return pyspark is not None and pyspark.SparkContext._active_spark_context is not None  # noqa: SLF001
 
 
-def engine_for_files(given: Sequence[str], kind: str | None, options: Options | None, store: Store) -> str:
+def engine_for_files(given: Sequence[str], kind: str | None, store: Store) -> str:
     """The engine for an input; InputError if there is none.
 
-    options: the warehouse's, None if the input creates it. store: where the warehouse lies. Files of an
-    object store are read here only if it is of the warehouse's kind, so that its credentials are known here.
+    store: where the warehouse lies. Files of an object store are read here only if it is of the warehouse's
+    kind, so that its credentials are known here.
     """
     places = StorePlaces(store.options)
     if spark_is_there() or not all(is_local(path) or _scheme(path) == _scheme(store.uri) for path in given):
         return "spark"
     try:
         found = find_inputs(given, places)
-        if not reads_here(format_of(given, found, kind), options):
+        if format_of(given, found, kind) == "delta":
             return "spark"
         return "local" if sum(map(places.size, found.paths)) <= HERE_BYTES else "spark"
     except (OSError, StoreUnavailable):

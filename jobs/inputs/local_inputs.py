@@ -1,7 +1,7 @@
 """Reads a batch without Spark: files of Parquet, CSV or JSON lines, on this machine or in an object store.
 
-Parquet files have their own types. CSV and JSON are read with the types of the warehouse's columns, so the
-warehouse must exist: only Spark infers types from text.
+Parquet files have their own types. CSV and JSON are read with the types of the warehouse's columns; the first
+batch of a warehouse gives them (`warehouse/text/types.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidemark.jobs.inputs.spark_inputs import Times, check_in_range, format_of
+from tidemark.jobs.inputs.spark_inputs import Times, check_in_range
 from tidemark.jobs.inputs.store_places import StorePlaces
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
@@ -22,8 +22,9 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, parquet_rows
-from tidemark.warehouse.execution.input_files import described, find_inputs
+from tidemark.warehouse.execution.input_files import find_inputs, format_of
 from tidemark.warehouse.text.rows import text_rows
+from tidemark.warehouse.text.types import ANY_TYPES, Wanted, guess_types
 
 if TYPE_CHECKING:
     from tidemark.warehouse.settings.options import Options
@@ -37,9 +38,16 @@ class LocalInputs:
     def __init__(self, warehouse: str, storage_options: dict[str, str] | None = None) -> None:
         self._store = Store.from_uri(warehouse, storage_options)
         self._places = StorePlaces(storage_options)
+        self.guessed = False
 
     def read(
-        self, given: str | Sequence[str], kind: str | None, options: Options | None, *, cut: bool = False
+        self,
+        given: str | Sequence[str],
+        kind: str | None,
+        options: Options | None,
+        *,
+        cut: bool = False,
+        wanted: Wanted = ANY_TYPES,
     ) -> ArrowRows:
         """See `Inputs.read`."""
         several = [given] if isinstance(given, str) else given
@@ -50,18 +58,18 @@ class LocalInputs:
         paths = self._places.on_this_machine(found.paths)
         if file_format == "parquet":
             rows = parquet_rows(paths)
-        elif options is None or not reads_here(file_format, options):
-            raise InputError(
-                f"the types of the columns of {described(several)} are not known: CSV and JSON are read with "
-                "the types of the warehouse's columns, and it has none yet. Create it with its columns "
-                "(tidemark create --schema), load a first batch of Parquet, or omit --engine local."
-            )
         else:
-            rows = text_rows(paths, file_format, self._types(dict(options.columns)))
+            columns = dict(options.columns) if options else {}
+            self.guessed = not columns
+            types = self._types(columns) if columns else guess_types(paths, file_format, wanted)
+            rows = text_rows(paths, file_format, types)
         if options is None or cut:
             for _ in rows.read():
                 pass
         return rows
+
+    def check(self) -> None:
+        """See `Inputs.check`: rows are read in order."""
 
     def _types(self, names: Iterable[str]) -> pa.Schema:
         """The Arrow types of these columns of the warehouse."""
@@ -110,11 +118,6 @@ class LocalInputs:
     def without(self, rows: ArrowRows, name: str) -> ArrowRows:
         """See `Inputs.without`."""
         return _where(rows, lambda batch: _micros(batch, name)[1])
-
-
-def reads_here(file_format: str, options: Options | None) -> bool:
-    """Whether this process can read the format; `options` are None if the input creates the warehouse."""
-    return file_format == "parquet" or (file_format != "delta" and bool(options and options.columns))
 
 
 def _where(rows: ArrowRows, mask_of: Callable[[pa.RecordBatch], NDArray[np.bool_]]) -> ArrowRows:

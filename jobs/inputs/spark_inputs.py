@@ -11,32 +11,27 @@ several batches, is read to its end before anything is written, so that bad rows
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from tidemark.jobs.cli.command_options import FORMATS
 from tidemark.jobs.inputs.hadoop_places import HadoopPlaces
+from tidemark.jobs.inputs.spark_text import open_text
 from tidemark.warehouse import InputError, TidemarkError
 from tidemark.warehouse.columns.column_types import sql_column_type
-from tidemark.warehouse.columns.schema import column_types, ddl, delta_fields, quoted
+from tidemark.warehouse.columns.schema import arrow_schema_of, column_types, delta_fields, quoted
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.execution.arrow_inputs import check_same_columns
-from tidemark.warehouse.execution.input_files import Found, described, find_inputs
+from tidemark.warehouse.execution.input_files import FORMATS, described, find_inputs, format_of
+from tidemark.warehouse.text.rows import TEXT_FORMATS
+from tidemark.warehouse.text.types import ANY_TYPES, Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 
     from tidemark.warehouse.settings.options import Options
 
-_FORMAT_OF_EXTENSION = {
-    "parquet": "parquet",
-    "csv": "csv",
-    "tsv": "tsv",
-    "json": "json",
-    "jsonl": "json",
-    "ndjson": "json",
-}
 _FOOTERS_AT_ONCE = 16  # of Parquet files: each is a request or two on an object store
 _UNREADABLE = re.compile(
     r"MALFORMED_RECORD|FAILED_READ_FILE|CANNOT_READ_FILE|UNABLE_TO_INFER_SCHEMA|PATH_NOT_FOUND|CANNOT_PARSE"
@@ -57,16 +52,34 @@ class Times(NamedTuple):
 
 
 class Inputs(Protocol):
-    """Reads batches. Rows are a DataFrame with Spark, and `ArrowRows` without."""
+    """Reads batches. Rows are a DataFrame with Spark, and `ArrowRows` without.
+
+    guessed  whether the types of the columns that were read last are guessed from text
+    """
+
+    guessed: bool
 
     def read(
-        self, given: str | Sequence[str], kind: str | None, options: Options | None, *, cut: bool = False
+        self,
+        given: str | Sequence[str],
+        kind: str | None,
+        options: Options | None,
+        *,
+        cut: bool = False,
+        wanted: Wanted = ANY_TYPES,
     ) -> Any:
         """The rows of one or several paths and patterns, see `find_inputs`.
 
         kind: the format, None to derive it from the file names. options: the warehouse's, None if the input
         creates the warehouse. cut: whether the rows will be cut into batches. If `options` is None or `cut`
         is set, the rows are read to their end once, and InputError is raised for rows that do not parse.
+        wanted: what is said of the types of text, where the warehouse has no columns yet.
+        """
+
+    def check(self) -> None:
+        """InputError for the first record of text that is refused, in the order of the files.
+
+        To be called where a load of the rows failed: the task that failed first may have had a later record.
         """
 
     def check_times(self, rows: Any, names: Iterable[str]) -> None:
@@ -91,9 +104,17 @@ class SparkInputs:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self.guessed = False
+        self._check: Callable[[], None] | None = None
 
     def read(
-        self, given: str | Sequence[str], kind: str | None, options: Options | None, *, cut: bool = False
+        self,
+        given: str | Sequence[str],
+        kind: str | None,
+        options: Options | None,
+        *,
+        cut: bool = False,
+        wanted: Wanted = ANY_TYPES,
     ) -> DataFrame:
         """See `Inputs.read`."""
         spark, several = self._spark, [given] if isinstance(given, str) else given
@@ -101,16 +122,13 @@ class SparkInputs:
             places = HadoopPlaces(spark)
             found = find_inputs(several, places)
             paths, file_format = list(found.paths), format_of(several, found, kind)
-            reader = spark.read.format("csv" if file_format == "tsv" else file_format)
-            if file_format != "delta":
+            if file_format in TEXT_FORMATS:
+                return self._read_text(paths, file_format, options, wanted, cut=cut)
+            reader = spark.read.format(file_format)
+            if file_format == "parquet":
                 # A * in these names is a part of the name. Without the second option, Spark takes the files
                 # that it matches once more.
                 reader = reader.option("__globPaths__", False).option("recursiveFileLookup", True)
-            if file_format in ("csv", "tsv"):
-                reader = _csv(reader.option("sep", "\t" if file_format == "tsv" else ","), paths, options)
-            elif file_format == "json":
-                reader = _json(reader, paths, options)
-            elif file_format == "parquet":
                 _check_same_columns(reader, paths, places)
             rows = reader.load(paths if len(paths) > 1 else paths[0])  # Delta takes one
             if options is None or cut:
@@ -118,6 +136,23 @@ class SparkInputs:
             return rows
         except Exception as error:
             raise as_input_error(error, described(several)) from error
+
+    def _read_text(
+        self, paths: list[str], form: str, options: Options | None, wanted: Wanted, *, cut: bool
+    ) -> DataFrame:
+        text = open_text(self._spark, paths, form)
+        columns = options.columns if options else ()
+        schema = text.schema(arrow_schema_of(self._spark, columns)) if columns else text.guess(wanted)
+        self.guessed = not columns
+        self._check = partial(text.check, schema)
+        if options is None or cut:
+            self._check()
+        return text.rows(schema)
+
+    def check(self) -> None:
+        """See `Inputs.check`."""
+        if self._check is not None:
+            self._check()
 
     def check_times(self, rows: DataFrame, names: Iterable[str]) -> None:
         """See `Inputs.check_times`."""
@@ -209,31 +244,6 @@ def _root_cause(error: Exception) -> str:
     return f" ({str(java.getMessage()).splitlines()[0][:300]})" if java.getMessage() else ""
 
 
-def format_of(given: Sequence[str], found: Found, kind: str | None) -> str:
-    """The format that was said, or that of the names of the files; InputError if it cannot be meant.
-
-    given: the paths and patterns, for error texts. kind: what was said, None for nothing.
-    """
-    if found.is_delta and kind in (None, "delta"):
-        return "delta"
-    if found.is_delta or kind == "delta":
-        raise InputError(
-            f"{found.paths[0]} is a Delta table: its files may have rows that it removed. Omit --format."
-            if found.is_delta
-            else f"{described(given)} is not a Delta table. Omit --format delta."
-        )
-    if kind is not None:
-        return kind
-    extensions = (part for path in found.paths for part in path.rpartition("/")[2].lower().split(".")[1:])
-    formats = {_FORMAT_OF_EXTENSION[part] for part in extensions if part in _FORMAT_OF_EXTENSION}
-    if len(formats) != 1:
-        raise InputError(
-            f"cannot tell the format of {described(given)} (found {sorted(formats) or 'none'}). "
-            f"Give --format {'|'.join(FORMATS)}."
-        )
-    return formats.pop()
-
-
 def _check_same_columns(reader: DataFrameReader, paths: list[str], places: HadoopPlaces) -> None:
     """InputError if Parquet files have different columns: Spark would take those of one file for all."""
     if len(paths) == 1:
@@ -242,29 +252,3 @@ def _check_same_columns(reader: DataFrameReader, paths: list[str], places: Hadoo
         schemas = dict(zip(threads.map(places.parquet_schema, paths[::-1]), paths[::-1], strict=True))
     frames = {path: reader.load(path) for path in sorted(schemas.values(), key=paths.index)}
     check_same_columns({path: column_types(delta_fields(rows.schema)) for path, rows in frames.items()})
-
-
-def _csv(reader: DataFrameReader, paths: list[str], options: Options | None) -> DataFrameReader:
-    # Without enforceSchema Spark compares the header of every file, so columns cannot be mixed up.
-    reader = reader.option("header", True).option("mode", "FAILFAST").option("enforceSchema", False)
-    if options is None or not options.columns:
-        return reader.option("inferSchema", True)
-    header = reader.load(paths).columns
-    if not header:
-        raise InputError(
-            f"{described(paths)} has no header line. Expected a first line with the column names."
-        )
-    return reader.schema(_ddl(header, options))
-
-
-def _json(reader: DataFrameReader, paths: list[str], options: Options | None) -> DataFrameReader:
-    reader = reader.option("mode", "FAILFAST")
-    if options is None or not options.columns:
-        return reader.option("inferTimestamp", True)  # else a first batch could not have an event time
-    return reader.schema(_ddl(reader.load(paths).columns, options))
-
-
-def _ddl(names: list[str], options: Options) -> str:
-    """The input's columns in their order, with the types of the warehouse; unknown columns are text."""
-    types = dict(options.columns)
-    return ddl((name, types.get(name, "string")) for name in names)

@@ -41,7 +41,6 @@ def place(tmp_path: Path) -> Path:
 
 def check_choices(place: Path, patch: Patch) -> None:
     """Without a session, then with one; for sizes at the limit and one beyond it."""
-    options = warehouse.open_snapshot(place / "w").options
     here = Store.from_uri(place / "w")
     size = (place / "in.parquet").stat().st_size
     patch.setattr(engine, "spark_is_there", lambda: False)
@@ -49,22 +48,21 @@ def check_choices(place: Path, patch: Patch) -> None:
         patch.setattr(engine, "HERE_BYTES", limit)
         (place / "copy.parquet").write_bytes((place / "in.parquet").read_bytes())
         both = [str(place / "in.parquet"), str(place / "copy.parquet")]
-        assert engine.engine_for_files(both, None, None, here) == chosen
-        assert engine.engine_for_files([str(place / "*.parquet")], None, None, here) == chosen
-    assert engine.engine_for_files([str(place / "in.csv")], None, options, here) == "local"
-    assert engine.engine_for_files([str(place / "in.csv")], None, None, here) == "spark"
-    assert engine.engine_for_files([str(place / "delta")], None, options, here) == "spark"
-    assert engine.engine_for_files(["s3://bucket/in.parquet"], None, options, here) == "spark"
+        assert engine.engine_for_files(both, None, here) == chosen
+        assert engine.engine_for_files([str(place / "*.parquet")], None, here) == chosen
+    assert engine.engine_for_files([str(place / "in.csv")], None, here) == "local"
+    assert engine.engine_for_files([str(place / "delta")], None, here) == "spark"
+    assert engine.engine_for_files(["s3://bucket/in.parquet"], None, here) == "spark"
     for missing in (str(place / "none.parquet"), str(place / "*.none")):
         with pytest.raises(InputError, match="no such input"):
-            engine.engine_for_files([missing], None, options, here)
+            engine.engine_for_files([missing], None, here)
     for limit, chosen in ((2, "local"), (1, "spark")):
         patch.setattr(engine, "HERE_ROWS", limit)
         assert engine.engine_for_live_rows(str(place / "w"), None) == chosen
         assert engine.engine_for_history(str(place / "w"), None) == chosen
     patch.setattr(engine, "spark_is_there", lambda: True)
     patch.setattr(engine, "HERE_ROWS", 2)
-    assert engine.engine_for_files([str(place / "in.parquet")], None, options, here) == "spark"
+    assert engine.engine_for_files([str(place / "in.parquet")], None, here) == "spark"
     assert engine.engine_for_live_rows(str(place / "w"), None) == "spark"
 
 

@@ -18,7 +18,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from tests.jobs.said import ROOT, environment, tidemark
-from tests.jobs.test_load_batch import OPTIONS, TABLE, WRITERS, answers, bad_inputs, write_csv
+from tests.jobs.test_load_batch import OPTIONS, TABLE, WRITERS, answers, bad_inputs
 from tests.warehouse.disk import files_of, tables_of
 from tidemark import query, stream, warehouse
 from tidemark.jobs.inputs.local_inputs import LocalInputs
@@ -142,15 +142,6 @@ def test_a_bad_input_is_one_line_and_changes_no_table(
     said = tidemark(capsys, *load(uri, tmp_path / "bad" / "word.csv", "two"))
     assert "word.csv, line 17: delay is no long: five. Nothing was changed. Correct" in said.err
     assert answers(uri) == answers(uri)
-
-
-def test_text_needs_a_warehouse_that_knows_its_types(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_csv(TABLE, tmp_path / "in.csv")
-    said = tidemark(capsys, *load(tmp_path / "w", tmp_path / "in.csv", "one", *OPTIONS))
-    assert (said.code, "tidemark create --schema" in said.err) == (2, True)
-    assert not (tmp_path / "w").exists()
 
 
 # What both readers take, and as the same values.

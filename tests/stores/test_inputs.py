@@ -77,11 +77,11 @@ def test_the_engine_follows_the_sizes_in_the_store(place: Place, monkeypatch: py
     put(place, "in/a.parquet", 0)
     put(place, "in/b.parquet", 10)
     given, store = [f"{place.uri.rpartition('/')[0]}/in"], Store.from_uri(place.uri, place.options)
-    assert engine.engine_for_files(given, None, None, store) == "local"
-    assert engine.engine_for_files([given[0].replace("s3:", "s3a:")], None, None, store) == "local"
+    assert engine.engine_for_files(given, None, store) == "local"
+    assert engine.engine_for_files([given[0].replace("s3:", "s3a:")], None, store) == "local"
     monkeypatch.setattr(engine, "HERE_BYTES", 700)  # more than one of them
-    assert engine.engine_for_files(given, None, None, store) == "spark"
-    assert engine.engine_for_files(given, None, None, Store.from_uri("somewhere")) == "spark"
+    assert engine.engine_for_files(given, None, store) == "spark"
+    assert engine.engine_for_files(given, None, Store.from_uri("somewhere")) == "spark"
 
 
 def test_a_store_that_refuses_is_told_or_left_to_spark(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +90,6 @@ def test_a_store_that_refuses_is_told_or_left_to_spark(place: Place, monkeypatch
     warehouse.create(None, place.uri, ["m"], schema=COLUMNS, storage_options=place.options)
     place.server.set(Fault("403", "GET|HEAD"))
     given = f"{place.uri.rpartition('/')[0]}/in/a.parquet"
-    assert engine.engine_for_files([given], None, None, Store.from_uri(place.uri, place.options)) == "spark"
+    assert engine.engine_for_files([given], None, Store.from_uri(place.uri, place.options)) == "spark"
     with pytest.raises(StoreUnavailable, match="not allowed"):
         LocalInputs(place.uri, place.options).read(given, None, None)

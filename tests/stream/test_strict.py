@@ -240,6 +240,7 @@ NOT_CSV = {
     b'1,"a\\"b",1,1': "expected after",
     b"1,a,1,1\n2,b,2,2": "new-line",
     b'1,a"b,1,1': "a quote inside a field without quotes",
+    b'1,a"b,1,1\n1,"c",1,1': "a quote inside a field without quotes",
     b"1,a\r,1,1": "new-line",
     b"1,\xff,1,1": "no UTF-8 from byte 2",
 }

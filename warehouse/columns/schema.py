@@ -14,6 +14,7 @@ from tidemark.warehouse.columns.column_types import arrow_column_type, find_colu
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType as SparkStruct
 
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
@@ -60,6 +61,11 @@ def _sql(kind: Any) -> str:
     if isinstance(kind, MapType):
         return f"map<{_sql(kind.key_type)}, {_sql(kind.value_type)}>"
     return f"struct<{', '.join(f'{quoted(field.name)}: {_sql(field.type)}' for field in kind.fields)}>"
+
+
+def arrow_schema_of(spark: SparkSession, columns: Iterable[tuple[str, str]]) -> pa.Schema:
+    """The Arrow schema of names and types as `column_types` returns them; Spark parses nested types."""
+    return pa.schema(Schema(delta_fields(spark.createDataFrame([], ddl(columns)).schema)))
 
 
 def quoted(name: str) -> str:

@@ -36,15 +36,16 @@ class ArrowRows:
 
 
 # The kinds of rows that a caller may pass without a Spark session: see `arrow_rows`.
-LocalRows: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | str | os.PathLike[str] | ArrowRows"
+LocalRows: TypeAlias = Any
 
 
 def arrow_rows(given: Any, tuning: Tuning = DEFAULT) -> ArrowRows:
     """The caller's rows as `ArrowRows`.
 
-    `given` is a pyarrow Table, RecordBatch or RecordBatchReader, or the path of a Parquet file or of a folder
-    of Parquet files. InputError for other types. A RecordBatchReader allows one pass; the second raises
-    InputError.
+    `given` is a pyarrow Table, RecordBatch or RecordBatchReader; an object that gives its rows as an Arrow
+    stream (`__arrow_c_stream__`: a DataFrame of pandas or Polars, a relation of DuckDB); or the path of a
+    Parquet file or of a folder of such files, a pattern, or a list of these. InputError for other types. A
+    RecordBatchReader allows one pass; the second raises InputError.
     """
     if isinstance(given, ArrowRows):
         return given
@@ -55,13 +56,45 @@ def arrow_rows(given: Any, tuning: Tuning = DEFAULT) -> ArrowRows:
         return ArrowRows(table.schema, lambda: iter(table.to_batches(max_chunksize=tuning.batch_rows)))
     if isinstance(given, pa.RecordBatchReader):
         return ArrowRows(given.schema, _single_pass(given, tuning.batch_rows))
-    if isinstance(given, str | os.PathLike):
+    if isinstance(given, str | os.PathLike) or are_paths(given):
         return parquet_rows(input_files(given), tuning)
+    if hasattr(given, "__arrow_c_stream__") and not hasattr(given, "mapInArrow"):  # Spark's may have it, too
+        return _streamed(given, tuning.batch_rows)
     raise InputError(
-        "without a Spark session, rows must be a pyarrow Table, RecordBatch or RecordBatchReader, or the "
-        f"path of a Parquet file or folder; got {type(given).__module__}.{type(given).__name__}. To load a "
-        "Spark DataFrame, pass its session: load(spark, ...)."
+        "without a Spark session, rows must be a pyarrow Table, RecordBatch or RecordBatchReader, a "
+        "DataFrame of pandas or Polars or anything else with __arrow_c_stream__, or paths of files; got "
+        f"{type(given).__module__}.{type(given).__name__}. To load a Spark DataFrame, pass its session: "
+        "load(spark, ...)."
     )
+
+
+def are_paths(given: Any) -> bool:
+    """Whether these are several paths or patterns."""
+    return (
+        isinstance(given, list | tuple)
+        and bool(given)
+        and all(isinstance(one, str | os.PathLike) for one in given)
+    )
+
+
+def _streamed(given: Any, batch_rows: int) -> ArrowRows:
+    """The rows of an object with `__arrow_c_stream__`, which is asked for them anew in each pass."""
+    unread = [pa.RecordBatchReader.from_stream(given)]
+    schema, counts = unread[0].schema, set()
+
+    def read() -> Iterator[pa.RecordBatch]:
+        reader, count = unread.pop() if unread else pa.RecordBatchReader.from_stream(given), 0
+        for batch in reader:
+            count += batch.num_rows
+            yield from (batch.slice(start, batch_rows) for start in range(0, batch.num_rows, batch_rows))
+        counts.add(count)
+        if len(counts) > 1:
+            raise InputError(
+                f"{type(given).__name__} gave {max(counts):,} rows once and {min(counts):,} another time. "
+                "Nothing was changed. Pass a pyarrow Table."
+            )
+
+    return ArrowRows(schema, read)
 
 
 def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:

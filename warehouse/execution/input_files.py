@@ -24,6 +24,15 @@ from typing import Protocol
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.os_errors import as_system_refused
 
+_FORMAT_OF_EXTENSION = {
+    "parquet": "parquet",
+    "csv": "csv",
+    "tsv": "tsv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+}
+FORMATS = (*dict.fromkeys(_FORMAT_OF_EXTENSION.values()), "delta")
 _DELTA_LOG = "_delta_log"
 _MAGIC = frozenset("*?[")
 _URL_MARK = "://"
@@ -76,6 +85,31 @@ def described(given: Sequence[str]) -> str:
     """The inputs for an error text: the first ones, and the number of the others."""
     others = len(given) - _SHOWN_INPUTS
     return ", ".join(given[:_SHOWN_INPUTS]) + (f" and {others:,} more" if others > 0 else "")
+
+
+def format_of(given: Sequence[str], found: Found, kind: str | None) -> str:
+    """The format that was said, or that of the names of the files; InputError if it cannot be meant.
+
+    given: the paths and patterns, for error texts. kind: what was said, None for nothing.
+    """
+    if found.is_delta and kind in (None, "delta"):
+        return "delta"
+    if found.is_delta or kind == "delta":
+        raise InputError(
+            f"{found.paths[0]} is a Delta table: its files may have rows that it removed. Omit --format."
+            if found.is_delta
+            else f"{described(given)} is not a Delta table. Omit --format delta."
+        )
+    if kind is not None:
+        return kind
+    extensions = (part for path in found.paths for part in path.rpartition("/")[2].lower().split(".")[1:])
+    formats = {_FORMAT_OF_EXTENSION[part] for part in extensions if part in _FORMAT_OF_EXTENSION}
+    if len(formats) != 1:
+        raise InputError(
+            f"cannot tell the format of {described(given)} (found {sorted(formats) or 'none'}). "
+            f"Give --format {'|'.join(FORMATS)}, or name the files so."
+        )
+    return formats.pop()
 
 
 def input_files(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:

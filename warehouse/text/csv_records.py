@@ -13,6 +13,7 @@ behind an odd number of quotes is inside a field. Arrow then splits the records 
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +50,7 @@ class CsvRecords:
     def parse(self, records: pa.Array) -> Parsed:
         """The records (binary, with or without their line ends) as rows."""
         if not len(records):
-            return Parsed(self.columns.schema.empty_table().to_batches()[0], {})
+            return Parsed(pa.RecordBatch.from_pylist([], self.columns.schema), {})
         records = with_line_ends(records)
         faulty = self._faulty(records)
         refused = self._reasons(records, np.flatnonzero(faulty)) if faulty.any() else {}
@@ -124,14 +125,18 @@ class CsvRecords:
         names = self.columns.schema.names
         malformed = f"no csv record of the columns {self.columns.said}"
 
+        stray = _stray_quote(self.separator)
+
         def check(text: str) -> None:
+            if stray.match(text):
+                raise MalformedRecord("a quote inside a field without quotes")
             try:
                 fields = next(csv.reader([text], delimiter=self.separator, strict=True), [])
             except csv.Error as error:
                 raise MalformedRecord(str(error)) from None
             if len(fields) != len(names):
                 raise MalformedRecord(f"{len(fields)} fields, expected {len(names)}: {', '.join(names)}")
-            raise MalformedRecord("a quote inside a field without quotes, or a line break outside quotes")
+            raise MalformedRecord("a carriage return outside quotes, and not at the end")
 
         previous = csv.field_size_limit(_MAX_FIELD)
         try:
@@ -205,6 +210,13 @@ def _quotes_in_place(
     closes = (after == separator) | (after == _LF) | ((after == _CR) & (behind == _LF)) | beside
     in_place: NDArray[np.bool_] = np.where(is_closing, closes, opens)
     return in_place
+
+
+def _stray_quote(separator: str) -> re.Pattern[str]:
+    """Matches a record up to a quote in a field that did not begin with one."""
+    mark = re.escape(separator)
+    field = rf'(?:"(?:[^"]|"")*+"|[^"{mark}\r\n]*+){mark}'
+    return re.compile(rf'(?:{field})*+[^"{mark}\r\n]++"')
 
 
 def _is_utf8(record: bytes | None) -> bool:

@@ -24,7 +24,7 @@ _BLOCK_BYTES = 2**23
 _MAX_RECORD_BYTES = 2**28  # a longer one is a quote that was never closed, or no text
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _UNSUPPORTED = {".lz4", ".snappy", ".deflate", ".xz", ".zip", ".br"}
-_UTF8_MARK = b"\xef\xbb\xbf"
+UTF8_MARK = b"\xef\xbb\xbf"
 _OTHER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
 
 
@@ -111,4 +111,4 @@ def _without_mark(path: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
     for mark, encoding in _OTHER_MARKS.items():
         if first.startswith(mark):
             raise refuse_line(path, 1, f"the text is {encoding}, expected UTF-8. Write the file as UTF-8")
-    return chain([first.removeprefix(_UTF8_MARK)], remaining)
+    return chain([first.removeprefix(UTF8_MARK)], remaining)

@@ -51,6 +51,10 @@ class Parsed:
 class RecordParser(Protocol):
     """Parses records of one form."""
 
+    @property
+    def columns(self) -> TextColumns:
+        """The columns of the rows."""
+
     def parse(self, records: pa.Array) -> Parsed:
         """The records (binary, each with or without its line end) as rows."""
 

@@ -6,9 +6,12 @@ The first record that is refused, in the order of the files, is an InputError wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,12 +19,14 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows
 from tidemark.warehouse.sizes import DEFAULT
 from tidemark.warehouse.text.csv_records import CsvRecords, record_ends, split_record
-from tidemark.warehouse.text.files import Block, blocks, line_ends, read_chunks
+from tidemark.warehouse.text.files import UTF8_MARK, Block, blocks, line_ends, read_chunks
 from tidemark.warehouse.text.json_records import JsonRecords, decoded_objects
 from tidemark.warehouse.text.records import RecordParser, Refused, TextColumns
 
+TEXT_FORMATS = ("csv", "tsv", "json")
 SEPARATORS = {"csv": ",", "tsv": "\t"}  # the separator of fields by format; JSON has none
 _JSON_ROWS = 2**13  # objects that are in memory at a time
+_NO_HEADER = "has no header line. Expected a first line with the column names."
 _OTHER_SEPARATORS = ";\t|,"
 
 
@@ -33,7 +38,7 @@ def text_rows(paths: list[Path], form: str, types: pa.Schema) -> ArrowRows:
     a record that is refused.
     """
     if form in SEPARATORS:
-        return _rows(paths, form, _csv_schema(paths, form, types))
+        return _rows(paths, form, csv_schema(str(paths[0]), read_chunks(paths[0]), form, types))
     rows = _rows(paths, form, types)
     missing = _never_there(paths, types.names)
     for _ in rows.read() if missing else ():
@@ -44,44 +49,62 @@ def text_rows(paths: list[Path], form: str, types: pa.Schema) -> ArrowRows:
 
 def _rows(paths: list[Path], form: str, schema: pa.Schema) -> ArrowRows:
     columns = TextColumns(schema)
-    parser = record_parser(form, columns)
+    chosen_parser(form, columns)  # it refuses columns that the form cannot hold
 
     def read() -> Iterator[pa.RecordBatch]:
         for path in paths:
-            for block in file_blocks(str(path), read_chunks(path), form, columns):
-                yield from block_rows(block, parser)
+            yield from part_rows(str(path), read_chunks(path), form, columns)
 
     return ArrowRows(schema, read)
 
 
-def record_parser(form: str, columns: TextColumns) -> RecordParser:
-    """The parser of a file's records."""
+def chosen_parser(form: str, columns: TextColumns) -> RecordParser:
+    """The parser of the records of files."""
     if form in SEPARATORS:
         return CsvRecords(columns, SEPARATORS[form])
     return JsonRecords(columns, others=False)
 
 
-def file_blocks(path: str, chunks: Iterable[bytes], form: str, columns: TextColumns) -> Iterator[Block]:
-    """The blocks of a file's records from its first line on, without the header, which must fit."""
+def part_rows(
+    path: str, chunks: Iterable[bytes], form: str, columns: TextColumns, first: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the text that the chunks make together: a file, or a part that begins at line `first`.
+
+    InputError for the first record that is refused. A header must have the names of the columns.
+    """
+    parser = chosen_parser(form, columns)
+    is_empty = first == 1 and form in SEPARATORS
+    for block in part_blocks(path, chunks, form, first):
+        is_empty = False
+        yield from _block_rows(_without_header(block, form, columns) if block.first == 1 else block, parser)
+    if is_empty:
+        raise InputError(f"{path} {_NO_HEADER}")
+
+
+def part_blocks(path: str, chunks: Iterable[bytes], form: str, first: int = 1) -> Iterator[Block]:
+    """The records of the text that the chunks make together, headers included."""
     is_csv = form in SEPARATORS
-    found = blocks(path, chunks, record_ends if is_csv else line_ends)
-    if not is_csv:
-        yield from found
-        return
-    first = next(found, None)
-    _check_header(path, _header(path, first, form), columns.schema.names)
-    if first is not None:
-        yield Block(path, first.line(1), first.records[1:])
-    yield from found
+    yield from blocks(path, chunks, record_ends if is_csv else line_ends, first)
 
 
-def block_rows(block: Block, parser: RecordParser) -> Iterator[pa.RecordBatch]:
+def _without_header(block: Block, form: str, columns: TextColumns) -> Block:
+    if form not in SEPARATORS:
+        return block
+    names = header(block, form)
+    if names != columns.schema.names:
+        raise InputError(
+            f"the header of {block.path} is {names}, expected {columns.schema.names}. All files of one input "
+            "need the same columns in the same order: rewrite them, or load them one by one."
+        )
+    return Block(block.path, block.line(1), block.records[1:])
+
+
+def _block_rows(block: Block, parser: RecordParser) -> Iterator[pa.RecordBatch]:
     """The rows of a block, in batches; empty lines are left out. InputError for the first that is refused."""
-    is_csv = isinstance(parser, CsvRecords)
-    size, empty = (DEFAULT.batch_rows, r"^\r?\n\z") if is_csv else (_JSON_ROWS, r"^[ \t\r\n]*\z")
+    size, form = (DEFAULT.batch_rows, "csv") if isinstance(parser, CsvRecords) else (_JSON_ROWS, "json")
     for start in range(0, len(block.records), size):
         records = block.records[start : start + size]
-        kept = pc.invert(pc.match_substring_regex(records, empty))
+        kept = pc.invert(_are_empty(records, form))
         parsed = parser.parse(records if pc.all(kept).as_py() else records.filter(kept))
         if parsed.refused:
             row = min(parsed.refused)
@@ -90,9 +113,35 @@ def block_rows(block: Block, parser: RecordParser) -> Iterator[pa.RecordBatch]:
         yield parsed.rows
 
 
-def _csv_schema(paths: list[Path], form: str, types: pa.Schema) -> pa.Schema:
-    path = paths[0]
-    names = _header(str(path), next(blocks(str(path), read_chunks(path), record_ends), None), form)
+def are_rows(lines: pa.Array, form: str, columns: TextColumns) -> pa.Array:
+    """Which lines of files are records: not empty ones, nor headers of CSV that name these columns."""
+    records = lines.cast(pa.binary())
+    rows = pc.invert(_are_empty(records, form))
+    if form not in SEPARATORS:
+        return rows
+    name = columns.schema.names[0].encode()
+    begins = (
+        pc.starts_with(records, mark + quote + name) for mark in (b"", UTF8_MARK) for quote in (b"", b'"')
+    )
+    for row in pc.indices_nonzero(reduce(pc.or_, begins)).to_pylist():
+        with suppress(Refused):
+            text = records[row].as_py().removeprefix(UTF8_MARK)
+            if split_record(text, SEPARATORS[form]) == columns.schema.names:
+                rows = pc.and_(rows, pc.not_equal(pa.array(np.arange(len(rows))), row))
+    return rows
+
+
+def _are_empty(records: pa.Array, form: str) -> pa.Array:
+    """Which records of files are lines without anything, or in JSON with white space only."""
+    return pc.match_substring_regex(records, r"^\r?\n?\z" if form in SEPARATORS else r"^[ \t\r\n]*\z")
+
+
+def csv_schema(path: str, chunks: Iterable[bytes], form: str, types: pa.Schema) -> pa.Schema:
+    """The columns of the header, the first record of the text: text, where `types` has no type."""
+    first = next(part_blocks(path, chunks, form), None)
+    if first is None:
+        raise InputError(f"{path} {_NO_HEADER}")
+    names = header(first, form)
     other = next((mark for mark in _OTHER_SEPARATORS if mark in names[0]), None)
     if len(names) == 1 and other is not None and names[0] not in types.names:
         raise InputError(
@@ -102,31 +151,21 @@ def _csv_schema(paths: list[Path], form: str, types: pa.Schema) -> pa.Schema:
     duplicate = next((name for name in names if names.count(name) > 1), None)
     if duplicate is not None:
         raise InputError(f"the column {duplicate!r} is there twice in the header of {path}. Rename it.")
-    return pa.schema([(name, _known(types, name)) for name in names])
+    known = set(types.names)
+    return pa.schema([types.field(name) if name in known else (name, pa.string()) for name in names])
 
 
-def _known(types: pa.Schema, name: str) -> pa.DataType:
-    return types.field(name).type if name in types.names else pa.string()
-
-
-def _header(path: str, first: Block | None, form: str) -> list[str]:
+def header(first: Block, form: str) -> list[str]:
     """The names of the columns, in the first record of a file."""
-    separator = SEPARATORS[form]
     try:
-        names = split_record(first.records[0].as_py(), separator) if first is not None else []
+        names = split_record(first.records[0].as_py(), SEPARATORS[form])
     except Refused as error:
-        raise InputError(f"the header of {path} cannot be read: {error}. Expected column names.") from None
-    if not any(names):
-        raise InputError(f"{path} has no header line. Expected a first line with the column names.")
-    return names
-
-
-def _check_header(path: str, header: list[str], names: list[str]) -> None:
-    if header != names:
         raise InputError(
-            f"the header of {path} is {header}, expected {names}. All files of one input need the same "
-            "columns in the same order: rewrite them, or load them one by one."
-        )
+            f"the header of {first.path} cannot be read: {error}. Expected column names."
+        ) from None
+    if not any(names):
+        raise InputError(f"{first.path} {_NO_HEADER}")
+    return names
 
 
 def _never_there(paths: list[Path], names: list[str]) -> set[str]:

@@ -1,0 +1,35 @@
+"""Text files as the rows that a caller gives without a Spark session: paths, patterns and lists of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark.warehouse.execution.arrow_inputs import are_paths
+from tidemark.warehouse.execution.input_files import LocalPlaces, find_inputs, format_of, local_path
+from tidemark.warehouse.text.rows import TEXT_FORMATS, text_rows
+from tidemark.warehouse.text.types import Wanted, guess_types
+
+
+def with_text_read(given: Any, stored: pa.Schema, names: Iterable[str], keys: Iterable[str]) -> Any:
+    """The rows of text files as `ArrowRows`; anything else as it was given.
+
+    stored  a schema with the types of the warehouse's columns `names`; these are empty before the first
+            batch, which chooses them (`guess_types`)
+    keys    the columns that are then text
+    """
+    several = [given] if isinstance(given, str | os.PathLike) else given
+    if not are_paths(several):
+        return given
+    texts = [os.fspath(one) for one in several]
+    found = find_inputs(texts, LocalPlaces())
+    if found.is_delta or (form := format_of(texts, found, None)) not in TEXT_FORMATS:
+        return given
+    paths = list(map(local_path, found.paths))
+    types = pa.schema([stored.field(name) for name in names])
+    if not len(types):
+        types = guess_types(paths, form, Wanted(keys=frozenset(keys)))
+    return text_rows(paths, form, types)

@@ -1,0 +1,153 @@
+"""Types of the columns of text, for the batch that creates a warehouse.
+
+A column has the first of these types that all of its texts are, strictly and as they are usually written:
+boolean, long, double, date, timestamp; otherwise it is text. Numbers with leading zeros or a plus are text,
+as 00501 is a code. The columns of keys are text whatever they hold: 1e5 and 100000 are two texts and one
+number. In JSON, objects and lists are kept as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import Field, Schema
+from deltalake.schema import PrimitiveType
+
+from tidemark.warehouse.columns.column_types import (
+    COLUMN_TYPES,
+    NOT_FINITE_PATTERN,
+    find_column_type,
+    sql_column_type,
+)
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.text.files import read_chunks
+from tidemark.warehouse.text.json_records import decoded_objects
+from tidemark.warehouse.text.json_values import parse_values
+from tidemark.warehouse.text.records import TextColumns
+from tidemark.warehouse.text.rows import SEPARATORS, csv_schema, part_blocks, part_rows
+from tidemark.warehouse.text.values import parse_texts
+
+_WHOLE = "-?(0|[1-9][0-9]*)"
+_GUESSED = {  # in the order in which they are tried, with the usual texts; None for all that are accepted
+    "boolean": None,
+    "long": f"^({_WHOLE})$",
+    "double": rf"^(({_WHOLE}(\.[0-9]*)?|-?\.[0-9]+)([eE][+-]?[0-9]+)?|{NOT_FINITE_PATTERN})$",
+    "date": None,
+    "timestamp": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the caller says of the types: those of some columns, and the columns of keys, which are text."""
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    keys: frozenset[str] = frozenset()
+
+    def arrow(self) -> pa.Schema:
+        """The given types as Arrow's; InputError for an unknown one."""
+        return arrow_schema(self.given)
+
+
+ANY_TYPES = Wanted()
+
+
+def arrow_schema(types: Mapping[str, str]) -> pa.Schema:
+    """The Arrow types of columns whose plain types are named as in SQL or in Delta; InputError for others."""
+    fields = []
+    for name, text in types.items():
+        found = sql_column_type(text.lower()) or find_column_type(text.lower())
+        if found is None:
+            raise InputError(
+                f"the type of {name} is {text!r}, expected one of: "
+                f"{', '.join(kind.sql for kind in COLUMN_TYPES.values())}, decimal(10,2)."
+            )
+        fields.append(Field(name, PrimitiveType(found.name)))
+    return pa.schema(Schema(fields))
+
+
+@dataclass(slots=True)
+class Guesses:
+    """The types that each column may still have, by name in the order of the columns; `seen` had a value."""
+
+    types: dict[str, set[str]] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    def add(self, name: str, values: pa.Array | list[Any]) -> None:
+        """Leaves out the types that not all of these texts (or JSON values) are."""
+        left = self.types.setdefault(name, set(_GUESSED))
+        nulls = values.count(None) if isinstance(values, list) else values.null_count
+        if nulls < len(values):
+            self.seen.add(name)
+            left -= {kind for kind in left if not _are_all(values, kind)}
+
+    def merge(self, others: Guesses) -> None:
+        """Takes what other parts of the input may be."""
+        for name, types in others.types.items():
+            self.types.setdefault(name, set(_GUESSED)).intersection_update(types)
+        self.seen |= others.seen
+
+    def choose(self, wanted: Wanted) -> pa.Schema:
+        """A type for each column; InputError for a given type of a column that is not there."""
+        missing = sorted(set(wanted.given) - set(self.types))
+        if missing:
+            raise InputError(f"the input has no column {missing[0]!r}, of which a type was given.")
+        chosen = {}
+        for name, left in self.types.items():
+            likely = "string" if name in wanted.keys or name not in self.seen else _first(left)
+            chosen[name] = wanted.given.get(name, likely)
+        return arrow_schema(chosen)
+
+
+def guess_types(paths: list[Path], form: str, wanted: Wanted) -> pa.Schema:
+    """The types of the columns of text files; each is read to its end. InputError for a refused record."""
+    guesses = Guesses()
+    columns = text_columns(str(paths[0]), read_chunks(paths[0]), form)
+    for path in paths:
+        guesses.merge(guess_part(str(path), read_chunks(path), form, columns))
+    return guesses.choose(wanted)
+
+
+def text_columns(path: str, chunks: Iterable[bytes], form: str) -> TextColumns | None:
+    """The columns of a CSV file, all as text; None for JSON."""
+    return TextColumns(csv_schema(path, chunks, form, pa.schema([]))) if form in SEPARATORS else None
+
+
+def guess_part(
+    path: str, chunks: Iterable[bytes], form: str, columns: TextColumns | None, first: int = 1
+) -> Guesses:
+    """What the columns of one file, or of a part of it, may be: see `part_rows`."""
+    guesses = Guesses()
+    if columns is not None:
+        for rows in part_rows(path, chunks, form, columns, first):
+            for name, texts in zip(rows.schema.names, rows.columns, strict=True):
+                guesses.add(name, texts)
+        return guesses
+    for block in part_blocks(path, chunks, form, first):
+        objects = [found for found in decoded_objects(block.records) if found]
+        for name in dict.fromkeys(chain.from_iterable(objects)):
+            guesses.add(name, [found.get(name) for found in objects])
+    return guesses
+
+
+def _are_all(values: pa.Array | list[Any], kind: str) -> bool:
+    """Whether all texts or JSON values are of the type, and written as usual."""
+    if isinstance(values, list):
+        return not parse_values(values, _ARROW.field(kind).type)[1]
+    usual = _GUESSED[kind]
+    if usual is not None and pc.all(pc.match_substring_regex(values, usual)).as_py() is False:
+        return False
+    return not parse_texts(values, _ARROW.field(kind).type)[1]
+
+
+def _first(types: set[str]) -> str:
+    return next((kind for kind in _GUESSED if kind in types), "string")
+
+
+_ARROW = arrow_schema({kind: kind for kind in _GUESSED})
