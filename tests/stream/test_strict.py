@@ -252,6 +252,7 @@ NO_FIELD = {
     b"1d,a,1,1": "value is no double: 1d",
     b"0x1p3,a,1,1": "value is no double: 0x1p3",
     "\u0663,a,1,1".encode(): "value is no double: \u0663",
+    b'"1\n2",a,1,1': "value is no double: 1\\n2",
     b"1,a,1.5,1": "n is no long: 1.5",
     "1,a,\u0663,1".encode(): "n is no long: \u0663",
     b"1,a,1,1.005": "d is no decimal(10,2): 1.005",

@@ -23,12 +23,11 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.text.records import MalformedRecord, Parsed, Refused, TextColumns, each_text
+from tidemark.warehouse.text.records import MalformedRecord, Parsed, Refused, TextColumns, each_text, shown
 from tidemark.warehouse.text.values import parse_texts, why_refused
 
 _QUOTE, _LF, _CR = b'"\n\r'
 _MAX_FIELD = 2**31 - 1  # characters of a CSV field: the limit of Arrow's strings
-_SHOWN_CHARACTERS = 200  # of a field, in a reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,8 @@ class CsvRecords:
             array, bad = parse_texts(texts, field.type)
             arrays.append(array)
             for row in bad:
-                shown = texts[row].as_py()[:_SHOWN_CHARACTERS]
-                refused.setdefault(int(rows[row]), why_refused(field, type_name, shown))
+                reason = why_refused(field, type_name, shown(texts[row].as_py()))
+                refused.setdefault(int(rows[row]), reason)
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema)
         return Parsed(_spread(batch, rows, len(records)) if faulty.any() else batch, refused)
 

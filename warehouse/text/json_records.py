@@ -13,10 +13,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from tidemark.warehouse.text.json_values import Real, parse_values, written
-from tidemark.warehouse.text.records import MalformedRecord, Parsed, Refused, TextColumns, each_text
+from tidemark.warehouse.text.records import MalformedRecord, Parsed, Refused, TextColumns, each_text, shown
 from tidemark.warehouse.text.values import why_refused
-
-_SHOWN_CHARACTERS = 200  # of a value, in a reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +108,6 @@ def _check_surrogates(record: dict[str, Any]) -> None:
 
 def _shown(value: Any) -> str:
     try:
-        return (value if isinstance(value, str) else written(value))[:_SHOWN_CHARACTERS]
+        return shown(value if isinstance(value, str) else written(value))
     except RecursionError:
         return "a value that is nested too deep"

@@ -13,6 +13,8 @@ from tidemark.warehouse.columns.schema import column_types, delta_fields
 
 T = TypeVar("T")
 
+_SHOWN_CHARACTERS = 200  # of a value, in a reason
+
 
 class Refused(Exception):
     """The record is refused; the text is the reason."""
@@ -46,6 +48,14 @@ class Parsed:
 
     rows: pa.RecordBatch
     refused: dict[int, str]
+
+
+def shown(text: str) -> str:
+    """A text for a reason: its first characters, in one line."""
+    some = text[:_SHOWN_CHARACTERS]
+    if some.isprintable():
+        return some
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in some)
 
 
 class RecordParser(Protocol):
