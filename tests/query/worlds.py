@@ -141,6 +141,9 @@ class FakeSnapshot:
     def refresh(self, *_: Any, **__: Any) -> bool:
         return False
 
+    def pinned(self) -> FakeSnapshot:
+        return self
+
     def view(self, measure: str | None) -> View:
         self.options.measure(measure)
         return self.views[0]
