@@ -78,7 +78,7 @@ def truths(name: str, exact: Any) -> tuple[int, int, int]:
 
 def check_command(wh: Warehouse, capsys: pytest.CaptureFixture[str], name: str) -> None:
     asked = ["-w", wh.contents().store.uri, "--mode", "exact", "--json"]
-    values = given(name, 12)
+    values = given(name, 7)
     said = tidemark(capsys, "freq", *asked, "--key", name, "--", *texts(values))
     counts = [one["count"] for one in said.json["answers"]]
     assert counts == [truths(name, exact)[1] for exact, _ in values], (values, counts)
@@ -124,7 +124,7 @@ def literals(name: str, exact: Any, text: str) -> Iterator[str]:
 
 
 def check_duckdb(wh: Warehouse, name: str) -> None:
-    for exact, text in given(name, 5):
+    for exact, text in given(name, 3):
         less, equal, not_above = truths(name, exact)
         for literal in literals(name, exact, text):
             found = wh.sql(
@@ -174,7 +174,7 @@ def spark_literal(name: str, text: str) -> str:
 
 @pytest.mark.parametrize("name", ["i64", "d10", "day", "ts"])
 def test_spark_compares_exactly(views: SparkSession, name: str) -> None:
-    values = given(name, 6)
+    values = given(name, 5)
     rows = ", ".join(f"({i}, {spark_literal(name, text)})" for i, (_, text) in enumerate(values))
     asked = {
         "f.count": f"typed_frequency(x, key => '{name}', mode => 'exact') f",

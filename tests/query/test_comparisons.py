@@ -21,7 +21,7 @@ from tidemark.query import Warehouse
 from tidemark.warehouse.columns import given_values, keys, value_encoding
 from tidemark.warehouse.errors import EmptyWindow, InputError
 
-GIVEN = int(os.environ.get("TIDEMARK_SOAK_VALUES", "40"))  # given values of a column
+GIVEN = int(os.environ.get("TIDEMARK_SOAK_VALUES", "25"))  # given values of a column
 
 
 @pytest.fixture(scope="module")
