@@ -30,6 +30,7 @@ from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.execution.input_files import described
 from tidemark.warehouse.ingest.column_casts import check_columns
+from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, latest_time
 from tidemark.warehouse.load import LoadReport
 from tidemark.warehouse.settings.options import Options, parse_options
 from tidemark.warehouse.text.types import Wanted, arrow_schema
@@ -143,7 +144,13 @@ def _load(
         began = time.perf_counter()
         try:
             report = warehouse.load(
-                spark, given.warehouse, part, name, storage_options=given.storage_options, progress=progress
+                spark,
+                given.warehouse,
+                part,
+                name,
+                **command_options.ahead(given),
+                storage_options=given.storage_options,
+                progress=progress,
             )
         except InputError:
             inputs.check()
@@ -222,12 +229,23 @@ def _batches(inputs: Inputs, rows: Any, given: argparse.Namespace) -> Iterator[t
     time_column = str(warehouse.open_snapshot(given.warehouse, given.storage_options).options.time)
     span, day = parse_duration(given.batch_every), parse_duration("1 day")
     times = inputs.times(rows, time_column)
+    _check_ahead(times.last, given)
     if times.first is not None and times.last is not None:
         for start in range(times.first // day * day, times.last + 1, span):
             name = f"{given.batch}/{from_epoch_us(start):%Y-%m-%dT%H:%M:%S}"
             yield name, inputs.between(rows, time_column, start, start + span)
     if times.without:
         yield f"{given.batch}/no-time", inputs.without(rows, time_column)
+
+
+def _check_ahead(last: int | None, given: argparse.Namespace) -> None:
+    """InputError for a time too far ahead: up to it there might be a batch for each day of a century."""
+    latest = latest_time(**{"ahead": DEFAULT_AHEAD, **command_options.ahead(given)})
+    if last is not None and latest is not None and last > latest:
+        raise InputError(
+            f"the input has a time too far in the future, {from_epoch_us(last):%Y-%m-%d %H:%M}. Nothing was "
+            "loaded. Correct such rows, leave them out, or allow them: --ahead '2 years', or --ahead any."
+        )
 
 
 def _show(given: argparse.Namespace, name: str, report: LoadReport) -> None:

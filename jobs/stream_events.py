@@ -29,7 +29,7 @@ from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark.session import spark_session
 from tidemark.query.answers.rendering import text_of
-from tidemark.stream.start import AVAILABLE_NOW, DEFAULT_AHEAD, BatchReport
+from tidemark.stream.start import AVAILABLE_NOW, BatchReport
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, error_in_traceback
@@ -97,7 +97,7 @@ def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.
         checkpoint=given.checkpoint
         or Store.from_uri(given.warehouse, given.storage_options).spark_path(f"checkpoints/{name}"),
         trigger=AVAILABLE_NOW if given.once else given.trigger,
-        ahead=given.ahead or DEFAULT_AHEAD,
+        **command_options.ahead(given),
         max_rejected_fraction=given.max_rejected_fraction,
         progress=keep,
         storage_options=given.storage_options,

@@ -25,7 +25,7 @@ from tidemark.warehouse.execution.executors import Executor, Input, executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers, same_rows
 from tidemark.warehouse.ingest.append_rows import Appended
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
-from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RowFilter
+from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, DEFAULT_FILTER, RowFilter, latest_time
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.load import BULK, step_tick
@@ -35,6 +35,8 @@ from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from pyspark.sql import DataFrame, SparkSession
 
     from tidemark.warehouse.execution.arrow_inputs import LocalRows
@@ -47,6 +49,7 @@ def append(
     *,
     source: str,
     batch: int,
+    ahead: str | timedelta | None = DEFAULT_AHEAD,
     storage_options: dict[str, str] | None = None,
     tuning: Tuning | None = None,
 ) -> bool:
@@ -57,21 +60,23 @@ def append(
     source           the unique name of the stream in the warehouse
     batch            the number of the batch in its source, from 0 to 2**63 - 2. Numbers must increase; gaps
                      are allowed
+    ahead            rows whose time is further ahead of the clock are rejected; None takes any time
     storage_options, tuning
                      as for `warehouse.load`
 
     A batch that comes again is a replay and changes nothing; to see that it has the same rows, both are read
-    once. Rows whose time, measures or key are timestamps or dates outside the years 1 to 9999 go to the table
-    `rejected`. Raises BatchMismatch for a batch that comes again with other rows, in any order; InputError
-    for rows that do not fit the warehouse's columns, and for a new batch whose number is below the newest one
-    of the source. Then nothing was changed.
+    once. Rows too far ahead go to the table `rejected`, and so do those whose time, measures or key are
+    timestamps or dates outside the years 1 to 9999. Raises BatchMismatch for a batch that comes again with
+    other rows, in any order; InputError for rows that do not fit the warehouse's columns, and for a new batch
+    whose number is below the newest one of the source. Then nothing was changed.
     """
     batch = plain(batch)
     whole_number("batch", batch, 0, GREATEST_BATCH)
     store = Store.from_uri(uri, storage_options, tuning)
     executor = executor_for(spark, store.tuning)
     name = BatchRange(checked_source(source), batch, batch)
-    return append_batch(executor, store, executor.input(rows), name) is not None
+    row_filter = RowFilter(latest_time(plain(ahead)))
+    return append_batch(executor, store, executor.input(rows), name, row_filter=row_filter) is not None
 
 
 def checked_source(source: Any) -> str:

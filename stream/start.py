@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidemark.stream.append import append_batch, checked_source
+from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, TooManyRejected
@@ -20,7 +21,7 @@ from tidemark.warehouse.execution.hadoop import check_checkpoint
 from tidemark.warehouse.ingest import append_rows, batch_numbers
 from tidemark.warehouse.ingest.append_rows import Appended
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS
-from tidemark.warehouse.ingest.row_filter import RowFilter
+from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, RowFilter, latest_time
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-DEFAULT_AHEAD = "1 day"  # events further ahead of the clock are rejected
 AVAILABLE_NOW = "available now"
 
 
@@ -105,7 +105,8 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
         raise InputError(f"max_rejected_fraction must lie in [0, 1], got {max_rejected_fraction!r}.")
     parsed = bool(parser_columns)
     spark_trigger = _spark_trigger(trigger)
-    ahead_us = None if ahead is None else parse_duration(ahead)
+    ahead = plain(ahead)
+    latest_time(ahead)  # refuses what is no duration
     check_checkpoint(spark, os.fspath(checkpoint))
     executor = executor_for(spark)
     options = read_options(store)
@@ -117,13 +118,12 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     def process(rows: DataFrame, number: int) -> None:
         with lock:
             began = time.perf_counter()
-            latest = None if ahead_us is None else int(time.time() * 1e6) + ahead_us
             done = append_batch(
                 executor,
                 store,
                 executor.input(rows),
                 BatchRange(name, number, number),
-                row_filter=RowFilter(latest, parsed),
+                row_filter=RowFilter(latest_time(ahead), parsed),
                 check=lambda done: _check_fraction(done, max_rejected_fraction, name, number),
                 same_records=True,  # `check_numbering` found the batch's offsets in the checkpoint
             )

@@ -30,12 +30,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
@@ -44,7 +45,7 @@ from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans, write_step_plan
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, same_rows
-from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING
+from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, RowFilter, latest_time
 from tidemark.warehouse.ledger import batch_counts, ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.loads import run_builder
@@ -58,6 +59,7 @@ from tidemark.warehouse.text.given import with_text_read
 
 if TYPE_CHECKING:
     import os
+    from datetime import timedelta
 
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
@@ -118,6 +120,7 @@ def load(
     rows: DataFrame | LocalRows | None = None,
     batch: str | None = None,
     *,
+    ahead: str | timedelta | None = DEFAULT_AHEAD,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
@@ -134,6 +137,7 @@ def load(
               or JSON lines, a pattern such as 'in/*.csv', or a list of these. Integers may come in another
               type of integers, or for a float, if the stored type holds each value exactly
     batch     the name of the batch; it must stay the same when the load is run again
+    ahead     a batch with rows whose time is further ahead of the clock is refused; None takes any time
     storage_options
               options of the object store, as delta-rs takes them
     progress  called with the name of each point reached
@@ -150,6 +154,7 @@ def load(
         )
     if batch is not None:
         name_text("batch", batch)
+    row_filter = replace(ALL_OR_NOTHING, latest=latest_time(plain(ahead)))
     store = Store.from_uri(uri, storage_options, tuning)
     executor = executor_for(spark, store.tuning)
     events, steps = tables.open_tables(store, EVENTS, STEPS)
@@ -161,8 +166,8 @@ def load(
         if executor.in_process:
             keys = {*options.key_columns} - {*options.measure_names, options.time}
             rows = with_text_read(rows, pa.schema(events.schema()), dict(options.columns), keys)
-        given, name = executor.input(rows), bulk_batch(batch)
-        step, options = _plan_bulk(executor, store, events, steps, options, given, name, load_progress)
+        given = _Given(executor.input(rows), bulk_batch(batch), row_filter)
+        step, options = _plan_bulk(executor, store, events, steps, options, given, load_progress)
     else:
         step = _plan_live(store, steps, load_progress)
     _finish_steps(executor, store, options, step, load_progress)
@@ -196,14 +201,22 @@ def bulk_batch(name: str) -> BatchRange:
     return BatchRange(source, number, number)
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A bulk batch as it came: its rows, its name, and the filter that all of them have to pass."""
+
+    rows: Input
+    batch: BatchRange
+    row_filter: RowFilter
+
+
 def _plan_bulk(
     executor: Executor,
     store: Store,
     events: DeltaTable,
     steps: DeltaTable,
     options: Options,
-    rows: Input,
-    batch: BatchRange,
+    given: _Given,
     progress: _Progress,
 ) -> tuple[int | None, Options]:
     """Appends the batch to `events` and plans its step; the tables are opened, the options those in `events`.
@@ -211,6 +224,7 @@ def _plan_bulk(
     Returns the step, None if the batch has no rows; and the options after the append, which adds the columns
     to a warehouse without any.
     """
+    rows, batch, row_filter = given.rows, given.batch, given.row_filter
     with progress.phase("check"):
         append_rows.check_rows(options, rows)
         known = append_rows.has_batch(events, batch)
@@ -218,7 +232,7 @@ def _plan_bulk(
         with progress.phase("append"):
             tick = step_tick(store, options)
             outcome = append_rows.append_rows(
-                store, rows, batch, tick, row_filter=ALL_OR_NOTHING, first=events
+                store, rows, batch, tick, row_filter=row_filter, first=events
             ).outcome
         if outcome == "empty":
             progress.report.outcome = "empty"
@@ -229,7 +243,7 @@ def _plan_bulk(
         options = read_options(store, events)
     if known:
         with progress.phase("check"):
-            different = same_rows.difference(executor, store, options, rows, batch, ALL_OR_NOTHING)
+            different = same_rows.difference(executor, store, options, rows, batch, row_filter)
         if different:
             raise BatchMismatch(
                 f"batch {batch.source!r} was loaded before with other rows: {different}. "

@@ -203,6 +203,7 @@ def load(args: argparse.ArgumentParser) -> None:
     args.add_argument(
         "--batch-every", metavar="SPAN", help="cut the input by event time into batches of this length"
     )
+    _ahead(args, "refuse a batch with rows")
     args.add_argument(
         "-v",
         "--verbose",
@@ -213,6 +214,19 @@ def load(args: argparse.ArgumentParser) -> None:
     at_first = args.add_argument_group("create the warehouse at first use; later they must match it")
     creation(at_first)
     types(at_first)
+
+
+def _ahead(args: argparse.ArgumentParser, what: str) -> None:
+    args.add_argument(
+        "--ahead",
+        metavar="SPAN",
+        help=f"{what} further ahead of the clock than this (default 1 day); any: take every time",
+    )
+
+
+def ahead(given: argparse.Namespace) -> dict[str, Any]:
+    """The argument `ahead` of loads and streams; none without `--ahead`, which leaves the default."""
+    return {} if given.ahead is None else {"ahead": None if given.ahead == "any" else given.ahead}
 
 
 def engine(args: argparse.ArgumentParser) -> None:
@@ -272,9 +286,7 @@ def stream(args: argparse.ArgumentParser) -> None:
     )
     args.add_argument("--trigger", metavar="SPAN", help="time between batches, such as '10 seconds'")
     args.add_argument("--once", action="store_true", help="process the available records, then end")
-    args.add_argument(
-        "--ahead", metavar="SPAN", help="reject events further ahead of the clock than this (default 1 day)"
-    )
+    _ahead(args, "reject events")
     args.add_argument(
         "--max-rejected-fraction",
         type=float,

@@ -18,7 +18,7 @@ from tidemark.warehouse import verify
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.events.reader import BatchRange
-from tidemark.warehouse.ingest.event_files import WriteRows
+from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
 from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import by_tick
@@ -37,7 +37,8 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
     fields = list(schema)[len(SYSTEM_COLUMNS) :]
     columns = [pa.array(values, field.type) for *values, field in zip(*given, fields, strict=True)]
     work = WriteRows(store, schema, batch, options, 0, RowFilter(), eps)
-    made = list(work(iter([pa.RecordBatch.from_arrays(columns, [field.name for field in fields])])))
+    given_rows = pa.RecordBatch.from_arrays(columns, [field.name for field in fields])
+    made = [one for one in work(iter([given_rows])) if isinstance(one, WrittenFile)]
     files = [one.file.action() for one in made]
     assert tables.commit_once(store, EVENTS, "web", number, lambda _: files)
     found = by_tick([part for one in made for part in one.summaries], eps)

@@ -29,8 +29,8 @@ def wh(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
     rows = pa.table({"x": [float(i) for i in range(len(TIMES))], "k": [1] * len(TIMES), "t": times})
     chosen: dict[str, Any] = {"key": "k", "groups": ["k"], "time": "t", "tick": request.param}
     warehouse.create(None, uri, ["x"], schema=rows.schema, **chosen)
-    warehouse.load(None, uri, rows, "a")
-    stream.append(None, uri, rows, source="s", batch=0)
+    warehouse.load(None, uri, rows, "a", ahead=None)
+    stream.append(None, uri, rows, source="s", batch=0, ahead=None)
     return query.open(uri)
 
 

@@ -49,8 +49,8 @@ def filled(spark: SparkSession, tmp_path: Path) -> Path:
     rows = spark.sql(ROWS)
     warehouse.create(spark, tmp_path, ["x", "amount"], time="at", key="name", eps=0.1, schema=rows)
     for name in ("a", "b"):
-        warehouse.load(spark, tmp_path, rows.repartition(2), name)
-    stream.append(spark, tmp_path, rows.coalesce(1), source="s", batch=0)
+        warehouse.load(spark, tmp_path, rows.repartition(2), name, ahead=None)
+    stream.append(spark, tmp_path, rows.coalesce(1), source="s", batch=0, ahead=None)
     return tmp_path
 
 

@@ -14,6 +14,7 @@ they read as the nearest end of the range.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -53,6 +54,11 @@ _UNITS = {
     "w": 7 * DAY_US,
     "week": 7 * DAY_US,
 }
+
+
+def now_us() -> int:
+    """The clock of this machine: microseconds since 1970 in UTC."""
+    return time.time_ns() // 1000
 
 
 def parse_duration(text: str | timedelta) -> int:

@@ -27,7 +27,7 @@ from tidemark.warehouse.execution.executors import Input
 from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS, has_rejected
-from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RowFilter
+from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RefusedRows, RowFilter, refused_error
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.settings.options import Options, read_options
 
@@ -132,7 +132,11 @@ def _write(
     """Writes the files of the rows taken and refused; returns the outcome and the add actions of both."""
     write = WriteRows(store, schema, batch, options, step, row_filter, eps, options.companions)
     names = [*(name for name, _ in options.columns), *(RECORD_COLUMNS if row_filter.reasons else ())]
-    written: list[WrittenFile] = rows.each(names, write)
+    outputs: list[WrittenFile | RefusedRows] = rows.each(names, write)
+    written = [output for output in outputs if isinstance(output, WrittenFile)]
+    refused = [output for output in outputs if isinstance(output, RefusedRows)]
+    if refused:
+        raise refused_error(refused, sum(part.file.rows for part in written) + sum(p.count for p in refused))
     files = {kind: [output.file for output in written if output.kind == kind] for kind in (EVENTS, REJECTED)}
     counts = {kind: sum(file.rows for file in files[kind]) for kind in files}
     appended = Appended(

@@ -32,7 +32,7 @@ from tidemark.warehouse.events.reader import BatchRange, decode_rows
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.new_files import NewFile
 from tidemark.warehouse.ingest.rejected import write_rejected
-from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows
+from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, filter_rows
 from tidemark.warehouse.integrity.sealed_files import SealedWriter, open_sealed
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.runs.projection import NO_COMPANIONS
@@ -71,11 +71,15 @@ class WriteRows:
     eps: float | None
     companions: Companions = NO_COMPANIONS
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile]:
-        """Yields a file of the rows taken, if any, and a file of the rows refused, if any."""
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile | RefusedRows]:
+        """Yields a file of the rows taken, if any, and a file of the rows refused, if any.
+
+        A filter that is all or nothing gets no file of them, but their number.
+        """
         self.companions.register()
         summaries = None if self.eps is None else TickSummarizer(self.options, self.eps)
         refused: list[dict[str, Any]] = []
+        count = 0
         user_schema = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
         last: pa.Table | None = None
 
@@ -86,8 +90,9 @@ class WriteRows:
         with uploading() as uploads, RowFile(self.store, self.schema) as file:
             for batch in batches:
                 rows = cast_rows(batch, user_schema)
-                taken, refused_here = filter_rows(self.row_filter, self.options, user_schema.names, rows)
-                refused += refused_here
+                taken, number, records = filter_rows(self.row_filter, self.options, user_schema.names, rows)
+                count += number
+                refused += records
                 if taken.num_rows:
                     summarise()
                     last = self._complete(taken)
@@ -98,7 +103,9 @@ class WriteRows:
             upload.result()
         if file.rows:
             yield WrittenFile("events", file.written(), by_tick)
-        if refused:
+        if count and self.row_filter.all_or_nothing:
+            yield RefusedRows(count, refused[0])
+        elif refused:
             yield WrittenFile("rejected", write_rejected(self.store, self.batch, refused))
 
     def _complete(self, batch: pa.RecordBatch) -> pa.Table:

@@ -1,15 +1,16 @@
 """Decides which rows of a batch are taken, and gives the reason for each row that is refused.
 
 A row is refused if its parser gives a reason; if its time, a measure or its key is a timestamp or a date
-outside the years 1 to 9999; or if its time is further ahead of the clock than the stream allows. Refused rows
-of a stream go to the table `rejected`. A bulk batch with a refused row is refused as a whole.
+outside the years 1 to 9999; or if its time is too far ahead of the clock. Refused rows of a stream go to the
+table `rejected`. A bulk batch with a refused row is refused as a whole.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import reduce
 from typing import Any
 
@@ -19,11 +20,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.column_types import Limits
+from tidemark.warehouse.columns.ticks import now_us, parse_duration
 from tidemark.warehouse.columns.value_encoding import Measure, encode_values, epoch_micros
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ingest.rejected import RECORD
 from tidemark.warehouse.settings.options import Options
 
+DEFAULT_AHEAD = "1 day"  # rows further ahead of the clock are refused
 _SHOWN_CHARACTERS = 200  # of a record, in an error text
 
 
@@ -34,7 +37,7 @@ class RowFilter:
     latest          the last event time that is taken, in microseconds since 1970, inclusive; None takes any
     reasons         the rows have RECORD_COLUMNS at the end, which describe the record of each row; `_reason`
                     is NULL for a row that is taken
-    all_or_nothing  a refused row raises InputError
+    all_or_nothing  the batch is refused if one of its rows is
     """
 
     latest: int | None = None
@@ -46,21 +49,49 @@ DEFAULT_FILTER = RowFilter()
 ALL_OR_NOTHING = RowFilter(all_or_nothing=True)
 
 
+def latest_time(ahead: str | timedelta | None) -> int | None:
+    """The last time that is taken now, for `RowFilter.latest`: so far ahead of the clock; None takes any.
+
+    InputError for what is no duration.
+    """
+    return None if ahead is None else now_us() + parse_duration(ahead)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRows:
+    """How many rows of a partition were refused; the record of the first one, with the columns of RECORD."""
+
+    count: int
+    first: dict[str, Any]
+
+
+def refused_error(refused: Sequence[RefusedRows], rows: int) -> InputError:
+    """The error for a batch of so many rows, of which at least one is refused."""
+    count, first = sum(part.count for part in refused), refused[0].first
+    what = f"1 of {rows:,} rows of the batch" if count == 1 else f"{count:,} of {rows:,} rows of the batch"
+    return InputError(
+        f"{what} cannot be taken, {'' if count == 1 else 'for example '}{first['reason']}: "
+        f"{first['raw'][:_SHOWN_CHARACTERS]}. Nothing was changed. Correct such rows in the input, or leave "
+        "them out; times in the future are taken with a longer ahead."
+    )
+
+
 def filter_rows(
     row_filter: RowFilter, options: Options, names: list[str], rows: pa.RecordBatch
-) -> tuple[pa.RecordBatch, list[dict[str, Any]]]:
-    """Splits rows into those taken and those refused.
+) -> tuple[pa.RecordBatch, int, list[dict[str, Any]]]:
+    """Splits rows into those taken and those refused: the former, the number of the latter, their records.
 
-    The warehouse's columns, called `names`, come first in `rows`, in that order, under any names. Each
-    refused row is a dict with the columns of RECORD; its `raw` is the record, or the row as JSON. InputError
-    for a refused row if the filter is all_or_nothing.
+    The warehouse's columns, called `names`, come first in `rows`, in that order, under any names. The record
+    of a refused row is a dict with the columns of RECORD; its `raw` is the record, or the row as JSON. A
+    filter that is all_or_nothing gives the first record alone.
     """
     refusals = list(_refusals(row_filter, options, names, rows))
     is_refused = reduce(pc.or_, (mask for mask, _ in refusals)) if refusals else None
     if is_refused is None or not pc.any(is_refused).as_py():
-        return rows, []
+        return rows, 0, []
+    places = np.flatnonzero(np.asarray(is_refused))
     refused: list[dict[str, Any]] = []
-    for i in np.flatnonzero(np.asarray(is_refused)).tolist():
+    for i in places[: 1 if row_filter.all_or_nothing else None].tolist():
         record = _record_of(row_filter, rows, i)
         if record["raw"] is None:
             values = {name: readable(column[i]) for name, column in zip(names, rows.columns, strict=False)}
@@ -68,13 +99,7 @@ def filter_rows(
         if record["reason"] is None:
             record["reason"] = next(text for mask, text in refusals if text and mask[i].as_py())
         refused.append(record)
-    if row_filter.all_or_nothing:
-        first = refused[0]
-        raise InputError(
-            f"a row of the batch cannot be taken: {first['reason']}: {first['raw'][:_SHOWN_CHARACTERS]}. "
-            "Nothing was changed. Correct such rows in the input, or leave them out."
-        )
-    return rows.filter(pc.invert(is_refused)), refused
+    return rows.filter(pc.invert(is_refused)), len(places), refused
 
 
 def _record_of(row_filter: RowFilter, rows: pa.RecordBatch, i: int) -> dict[str, Any]:

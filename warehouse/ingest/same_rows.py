@@ -56,7 +56,7 @@ class DigestRows:
             rows = cast_rows(batch, self.schema)
             whole += fingerprint(rows.select(columns))
             if not self.row_filter.all_or_nothing:
-                kept, records = filter_rows(self.row_filter, self.options, self.schema.names, rows)
+                kept, _, records = filter_rows(self.row_filter, self.options, self.schema.names, rows)
                 taken += fingerprint(kept.select(columns))
                 refused += _fingerprint_of_texts([record["raw"] for record in records])
         yield whole, taken, refused
