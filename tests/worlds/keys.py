@@ -18,7 +18,7 @@ def ask(world: World, chance: random.Random, wh: Any, history: list[Row], live: 
     """A random question about a random key to a reader that sees these rows."""
     rows, key = history + live, chance.choice(world.keys)
     window, mode = Asked.drawn(chance, world.columns, rows), chance.choice(("approximate", "exact"))
-    given = key
+    given = tuple(chance.sample(key, len(key)))
     options = {**window.options, "key": given[0] if len(key) == 1 else list(given), "mode": mode}
     question = chance.choice(
         (

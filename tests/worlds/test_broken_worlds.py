@@ -16,9 +16,9 @@ import pytest
 
 from tests.worlds.test_random_worlds import live_through
 from tidemark.query.asking.session import Session
-from tidemark.query.keys import slots
 from tidemark.query.sql import shown_types
 from tidemark.warehouse.columns import scalars
+from tidemark.warehouse.ingest import same_rows
 from tidemark.warehouse.ledger import batch_summaries
 
 # The function, the text, the mistake, and the first world that finds it.
@@ -41,11 +41,11 @@ VARIANTS: dict[str, tuple[Callable[..., Any], str, str, int]] = {
         "pass",
         12,
     ),
-    "a window that ends before it starts has slots": (
-        slots._closed,
-        "return start, max(start, stop)",
-        "return start, max(start + 1, stop)",
-        34,
+    "a batch that comes again is taken for the same": (
+        same_rows.difference,
+        "if whole == stored or",
+        "if whole.rows >= stored.rows or",
+        0,
     ),
     "scalars of numpy stay as they are": (scalars.plain, "return value.item()", "return value", 0),
 }

@@ -88,7 +88,7 @@ class World:
             (3, self._load),
             (3, self._drain),
             (2, self._replay),
-            (0, self._replay_with_other_rows),
+            (1, self._replay_with_other_rows),
             (1, self._maintain),
             (2, self._alter),
             (1, self._pin),

@@ -47,6 +47,7 @@ INTEGER_PATTERN = r"[+-]?[0-9]+"
 NUMBER_PATTERN = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 NOT_FINITE_PATTERN = r"(?i:nan|[+-]?inf(inity)?)"
 ZONE_PATTERN = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
+_USUAL_WHOLE = "-?(0|[1-9][0-9]*)"
 _FLOAT_PATTERN = f"{NUMBER_PATTERN}|{NOT_FINITE_PATTERN}"
 _DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIMESTAMP_PATTERN = _DATE_PATTERN + r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?" + ZONE_PATTERN + "?)?"
@@ -273,6 +274,16 @@ _ALL = (
     ),
 )  # fmt: skip
 COLUMN_TYPES = {kind.name: kind for kind in _ALL}  # by Delta's name; decimals are not among them
+
+# The types that text without a declared type may have, in the order in which they are tried, with the usual
+# texts; None for all texts that the type accepts. Text that is none of them is a string.
+GUESSED_TYPES = {
+    "boolean": None,
+    "long": f"^({_USUAL_WHOLE})$",
+    "double": rf"^(({_USUAL_WHOLE}(\.[0-9]*)?|-?\.[0-9]+)([eE][+-]?[0-9]+)?|{NOT_FINITE_PATTERN})$",
+    "date": None,
+    "timestamp": None,
+}
 
 
 @lru_cache(maxsize=1024)

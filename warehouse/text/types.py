@@ -21,7 +21,7 @@ from deltalake.schema import PrimitiveType
 
 from tidemark.warehouse.columns.column_types import (
     COLUMN_TYPES,
-    NOT_FINITE_PATTERN,
+    GUESSED_TYPES,
     find_column_type,
     sql_column_type,
 )
@@ -32,15 +32,6 @@ from tidemark.warehouse.text.json_values import parse_values
 from tidemark.warehouse.text.records import TextColumns
 from tidemark.warehouse.text.rows import SEPARATORS, csv_schema, part_blocks, part_rows
 from tidemark.warehouse.text.values import parse_texts
-
-_WHOLE = "-?(0|[1-9][0-9]*)"
-_GUESSED = {  # in the order in which they are tried, with the usual texts; None for all that are accepted
-    "boolean": None,
-    "long": f"^({_WHOLE})$",
-    "double": rf"^(({_WHOLE}(\.[0-9]*)?|-?\.[0-9]+)([eE][+-]?[0-9]+)?|{NOT_FINITE_PATTERN})$",
-    "date": None,
-    "timestamp": None,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +72,7 @@ class Guesses:
 
     def add(self, name: str, values: pa.Array | list[Any]) -> None:
         """Leaves out the types that not all of these texts (or JSON values) are."""
-        left = self.types.setdefault(name, set(_GUESSED))
+        left = self.types.setdefault(name, set(GUESSED_TYPES))
         nulls = values.count(None) if isinstance(values, list) else values.null_count
         if nulls < len(values):
             self.seen.add(name)
@@ -90,7 +81,7 @@ class Guesses:
     def merge(self, others: Guesses) -> None:
         """Takes what other parts of the input may be."""
         for name, types in others.types.items():
-            self.types.setdefault(name, set(_GUESSED)).intersection_update(types)
+            self.types.setdefault(name, set(GUESSED_TYPES)).intersection_update(types)
         self.seen |= others.seen
 
     def choose(self, wanted: Wanted) -> pa.Schema:
@@ -140,14 +131,14 @@ def _are_all(values: pa.Array | list[Any], kind: str) -> bool:
     """Whether all texts or JSON values are of the type, and written as usual."""
     if isinstance(values, list):
         return not parse_values(values, _ARROW.field(kind).type)[1]
-    usual = _GUESSED[kind]
+    usual = GUESSED_TYPES[kind]
     if usual is not None and pc.all(pc.match_substring_regex(values, usual)).as_py() is False:
         return False
     return not parse_texts(values, _ARROW.field(kind).type)[1]
 
 
 def _first(types: set[str]) -> str:
-    return next((kind for kind in _GUESSED if kind in types), "string")
+    return next((kind for kind in GUESSED_TYPES if kind in types), "string")
 
 
-_ARROW = arrow_schema({kind: kind for kind in _GUESSED})
+_ARROW = arrow_schema({kind: kind for kind in GUESSED_TYPES})
