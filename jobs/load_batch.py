@@ -220,8 +220,8 @@ def _options(given: argparse.Namespace) -> Options | None:
 def _batches(inputs: Inputs, rows: Any, given: argparse.Namespace) -> Iterator[tuple[str, Any]]:
     """The input as (name, rows): one batch, or batches cut by event time.
 
-    A cut batch holds the times [start, start + span) and is named after its start; rows without a time go to
-    a batch of their own.
+    A cut batch holds the times [start, start + span) and is named after its start; spans start on the day of
+    the first time, and those without rows are no batches. Rows without a time go to a batch of their own.
     """
     if not given.batch_every:
         yield given.batch, rows
@@ -230,9 +230,9 @@ def _batches(inputs: Inputs, rows: Any, given: argparse.Namespace) -> Iterator[t
     span, day = parse_duration(given.batch_every), parse_duration("1 day")
     times = inputs.times(rows, time_column)
     _check_ahead(times.last, given)
-    if times.first is not None and times.last is not None:
-        for start in range(times.first // day * day, times.last + 1, span):
-            name = f"{given.batch}/{from_epoch_us(start):%Y-%m-%dT%H:%M:%S}"
+    if times.first is not None:
+        for start in inputs.starts(rows, time_column, times.first // day * day, span):
+            name = f"{given.batch}/{from_epoch_us(start).replace(tzinfo=None).isoformat()}"
             yield name, inputs.between(rows, time_column, start, start + span)
     if times.without:
         yield f"{given.batch}/no-time", inputs.without(rows, time_column)

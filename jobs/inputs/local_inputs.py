@@ -106,6 +106,14 @@ class LocalInputs:
             times = times._replace(without=times.without + int(np.count_nonzero(null)))
         return times
 
+    def starts(self, rows: ArrowRows, name: str, first: int, span: int) -> list[int]:
+        """See `Inputs.starts`."""
+        found: set[int] = set()
+        for batch in rows.read():
+            micros, null = _micros(batch, name)
+            found.update(np.unique((micros[~null] - first) // span).tolist())
+        return [first + number * span for number in sorted(found)]
+
     def between(self, rows: ArrowRows, name: str, start: int, stop: int) -> ArrowRows:
         """See `Inputs.between`."""
 

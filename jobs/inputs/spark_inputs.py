@@ -92,6 +92,9 @@ class Inputs(Protocol):
     def times(self, rows: Any, name: str) -> Times:
         """The first and last time of the rows in the column `name`, and the number of rows without a time."""
 
+    def starts(self, rows: Any, name: str, first: int, span: int) -> list[int]:
+        """The starts of the spans that have rows, ascending: spans of `span` microseconds from `first` on."""
+
     def between(self, rows: Any, name: str, start: int, stop: int) -> Any:
         """The rows whose time is in [start, stop), in microseconds since 1970."""
 
@@ -176,6 +179,16 @@ class SparkInputs:
         micros = _micros(rows, name)
         nulls = F.coalesce(F.sum(F.when(micros.isNull(), 1).otherwise(0)), F.lit(0))
         return Times(*rows.select(F.min(micros), F.max(micros), nulls).collect()[0])
+
+    def starts(self, rows: DataFrame, name: str, first: int, span: int) -> list[int]:
+        """See `Inputs.starts`."""
+        from pyspark.sql import functions as F
+
+        after = _micros(rows, name) - F.lit(first)
+        start = (after - F.pmod(after, F.lit(span))).alias("start")
+        return sorted(
+            first + row.start for row in rows.select(start).where("start IS NOT NULL").distinct().collect()
+        )
 
     def between(self, rows: DataFrame, name: str, start: int, stop: int) -> DataFrame:
         """See `Inputs.between`."""

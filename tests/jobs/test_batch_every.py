@@ -34,6 +34,7 @@ WALL = (
     datetime(9999, 12, 31, 23, 59, 59, 999999),  # noqa: DTZ001
     None,
 )
+SPAN = 7_000_000_001
 COLUMNS = pa.table(
     {
         "day": pa.array(DAYS, pa.date32()),
@@ -76,6 +77,9 @@ def check_in_zones(spark: SparkSession, path: Path) -> None:
                     inside = sum(start <= value < stop for value in known)
                     assert there.between(rows_there, name, start, stop).count() == inside, (*said, start)
                 assert there.without(rows_there, name).count() == 1, said
+                spans = sorted({min(known) + (value - min(known)) // SPAN * SPAN for value in known})
+                assert there.starts(rows_there, name, min(known), SPAN) == spans, said
+                assert here.starts(rows_here, name, min(known), SPAN) == spans, said
             there.check_times(rows_there, COLUMNS.column_names)
 
 
@@ -106,6 +110,47 @@ def test_days_outside_all_years_are_refused_before_they_overflow(spark: SparkSes
         rows = spark.sql(f"SELECT date_from_unix_date({day}) AS day")
         with pytest.raises(InputError, match="outside the years 1 to 9999 in 1 rows"):
             SparkInputs(spark).check_times(rows, ["day"])
+
+
+def test_spans_without_rows_cost_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two rows, two thousand years apart, in batches of a second."""
+    column = pa.array([WALL[0], WALL[2]], pa.timestamp("us"))
+    pq.write_table(pa.table({"m": [1.0, 2.0], "t": column}), tmp_path / "in.parquet")
+    line = [
+        "load",
+        "-w",
+        tmp_path / "w",
+        "--input",
+        tmp_path / "in.parquet",
+        "--batch",
+        "x",
+        "--measure",
+        "m",
+    ]
+    said = tidemark(capsys, *line, "--time", "t", "--batch-every", "1 s", "--engine", "local")
+    lines = ["x/0001-01-01T00:00:00: loaded, 1 rows", "x/2001-04-01T02:30:00: loaded, 1 rows"]
+    assert said.out.splitlines() == lines, said
+
+
+def test_spans_of_less_than_a_second_have_names_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    column = pa.array([10**12, 10**12 + 250_000, 10**12 + 250_001], pa.timestamp("us"))
+    pq.write_table(pa.table({"m": [1.0, 2.0, 3.0], "t": column}), tmp_path / "in.parquet")
+    line = [
+        "load",
+        "-w",
+        tmp_path / "w",
+        "--input",
+        tmp_path / "in.parquet",
+        "--batch",
+        "x",
+        "--measure",
+        "m",
+    ]
+    said = tidemark(capsys, *line, "--time", "t", "--batch-every", "250 ms", "--engine", "local")
+    lines = ["x/1970-01-12T13:46:40: loaded, 1 rows", "x/1970-01-12T13:46:40.250000: loaded, 2 rows"]
+    assert said.out.splitlines() == lines, said
 
 
 @pytest.mark.parametrize("kind", ["day", "wall"])
