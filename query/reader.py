@@ -172,7 +172,7 @@ class Reader(KeyReader):
         """
         view, grid = newest_view(self._session, measure), self._session.options.grid
         ticks = tick_range(view)
-        window = choose_window(lambda: ticks, last, between, grid)
+        window = choose_window(view, last, between, grid)
         if ticks is None or window.misses(*ticks):
             raise empty_window(view, window, 0, grid)
         covered = Window(max(window.start, ticks[0]), min(window.stop, ticks[1] + 1))

@@ -51,7 +51,8 @@ class Scope(Renderable):
     window: (start, end) as times or step numbers, the end exclusive, None for an open side. None for all
         rows.
     as_of: the versions of the tables that were read.
-    widened: what the window was widened from to whole ticks; None if it is what was asked.
+    widened: what the window was widened from, which is whole ticks, and where it was counted back from if
+        later ticks lie in the future of the clock; None if it is what was asked.
     """
 
     SUBJECT: ClassVar[str]  # the field with the column's name

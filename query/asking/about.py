@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tidemark.query.reading.windows import shown_window, tick_range
+from tidemark.query.reading.windows import rows_in_the_future, shown_window, tick_range
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import Snapshot
@@ -20,6 +20,7 @@ def about(options: Options, snapshot: SnapshotReader | Snapshot) -> dict[str, An
 
     span: the start of the first tick with a time and the end of the last, exclusive; steps without a time
         column. None without such rows.
+    rows_in_the_future: rows in ticks that begin after the clock; `last` counts back from the tick before.
     last_batches: the newest ranges of batches, the newest last, each with its rows and its step: "live" for
         what no load has moved into history. A bulk load called X is the source `load:X`.
     """
@@ -42,6 +43,7 @@ def about(options: Options, snapshot: SnapshotReader | Snapshot) -> dict[str, An
         "time": options.time,
         "tick_seconds": None if options.tick_us is None else options.tick_us / _SECOND_US,
         "span": dict(zip(("start", "end"), shown, strict=True)) if shown else None,
+        "rows_in_the_future": rows_in_the_future(view, options.grid) if view else 0,
         "key_columns": _texts(options.key_names),
         "group_columns": _texts(options.group_names),
         "last_batches": dict(list(batches.items())[-LAST_BATCHES:]),

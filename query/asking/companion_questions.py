@@ -13,7 +13,7 @@ from typing import Any
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.rendering import window_text
 from tidemark.query.asking.session import Session
-from tidemark.query.reading.windows import choose_window, shown_window, tick_range, widened_text
+from tidemark.query.reading.windows import choose_window, shown_window, widened_text
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.companions.cells import Cell, joined_summary
 from tidemark.warehouse.companions.declared import Companion, Companions
@@ -63,9 +63,9 @@ def ask_companion(session: Session, name: str, last: Any, between: Any) -> Compa
         view, contents = newest
         companion = session.options.companions.named(name)
         kind_named(companion.kind)  # before anything is read
-        window = choose_window(lambda: tick_range(view), last, between, session.options.grid)
+        window = choose_window(view, last, between, session.options.grid)
         answer = _answer(session, view, contents, companion, window)
-        return replace(answer, widened=widened_text(last, between, session.options.grid))
+        return replace(answer, widened=widened_text(view, last, between, session.options.grid))
 
     def newest() -> tuple[View, Contents]:
         return session.newest(lambda snapshot: (snapshot.view(), snapshot.contents()))

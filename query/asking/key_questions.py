@@ -14,7 +14,14 @@ from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
 from tidemark.query.keys.slots import Slots, slots_of
 from tidemark.query.keys.window_scan import ScannedWindow, WindowScan
 from tidemark.query.quantiles.questions import check_mode
-from tidemark.query.reading.windows import choose_window, shown_window, split_window, tick_range, widened_text
+from tidemark.query.reading.windows import (
+    choose_window,
+    data_ticks,
+    shown_window,
+    split_window,
+    tick_range,
+    widened_text,
+)
 from tidemark.warehouse.columns.scalars import plain, take_scalars
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
@@ -141,12 +148,12 @@ def newest_keys_view(session: Session, key: Any = None) -> KeysView:
 
 def _windows(session: Session, request: KeyRequest, view: KeysView) -> list[KeyWindow]:
     """The windows of a request. With `every` they are whole ticks, as those of measures."""
-    grid, ticks = session.options.grid, tick_range(view)
+    grid = session.options.grid
     if request.every is None:
         return [key_window(view, request.last, request.between, grid)]
-    window = choose_window(lambda: ticks, request.last, request.between, grid)
-    parts = split_window(window, ticks, request.every, grid)
-    widened = widened_text(request.last, request.between, grid)
+    window = choose_window(view, request.last, request.between, grid)
+    parts = split_window(window, data_ticks(view), request.every, grid)
+    widened = widened_text(view, request.last, request.between, grid)
     return [KeyWindow(part, (), shown_window(part, grid), widened) for part in parts]
 
 

@@ -24,10 +24,10 @@ from tidemark.query.quantiles.questions import Question, WindowQuestion, check_m
 from tidemark.query.quantiles.rank_search import MODES
 from tidemark.query.reading.windows import (
     choose_window,
+    data_ticks,
     empty_window,
     shown_window,
     split_window,
-    tick_range,
     widened_text,
 )
 from tidemark.warehouse.columns.keys import Name
@@ -72,18 +72,20 @@ def _windows(
     request: MeasureRequest, view: View | GroupView, grid: TickGrid | None
 ) -> tuple[Window, list[Window]]:
     """The window of a question, and its parts: itself without `every`. EmptyWindow if there is no part."""
-    window = choose_window(lambda: tick_range(view), request.last, request.between, grid)
+    window = choose_window(view, request.last, request.between, grid)
     if request.every is None:
         return window, [window]
-    parts = split_window(window, tick_range(view), request.every, grid)
+    parts = split_window(window, data_ticks(view), request.every, grid)
     if not parts:
         raise empty_window(view, window, 0, grid)
     return window, parts
 
 
-def _shown(request: MeasureRequest, window: Window, grid: TickGrid | None) -> dict[str, Any]:
+def _shown(
+    request: MeasureRequest, view: View | GroupView, window: Window, grid: TickGrid | None
+) -> dict[str, Any]:
     """The fields of `MeasureScope` about the window, by name."""
-    widened = widened_text(request.last, request.between, grid)
+    widened = widened_text(view, request.last, request.between, grid)
     return {"window": shown_window(window, grid), "widened": widened}
 
 
@@ -103,7 +105,7 @@ def _ask_all_rows(
             as_of=view.versions,
             mode=mode,
             eps=float(options.eps),
-            **_shown(request, window, options.grid),
+            **_shown(request, view, window, options.grid),
         )
 
     def answers(view: View) -> list[list[M]]:
@@ -152,7 +154,7 @@ def _ask_groups(
             lambda part: {
                 "mode": mode,
                 "eps": float(options.eps),
-                **_shown(request, part, options.grid),
+                **_shown(request, view, part, options.grid),
             },
         )
         if not choice.by:
@@ -219,7 +221,7 @@ def _ask_scan(
             view,
             choice,
             parts,
-            lambda part: {"eps": float(options.eps), **_shown(request, part, options.grid)},
+            lambda part: {"eps": float(options.eps), **_shown(request, view, part, options.grid)},
             check,
             answer,
             session.progress,

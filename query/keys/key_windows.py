@@ -14,7 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.reading.windows import choose_window, shown_window, tick_range
+from tidemark.query.reading.windows import (
+    choose_window,
+    counted_back_text,
+    newest_tick,
+    shown_window,
+    ticks_up_to,
+)
 from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import (
@@ -97,8 +103,8 @@ def key_window(view: KeysView, last: Any, between: Any, grid: TickGrid | None) -
     """
     edges = _edges(view, last, between, grid)
     if edges is None or grid is None:
-        window = choose_window(lambda: tick_range(view), last, between, grid)
-        return KeyWindow(window, (), shown_window(window, grid))
+        window = choose_window(view, last, between, grid)
+        return KeyWindow(window, (), shown_window(window, grid), counted_back_text(view, last, grid))
     start, stop = edges
     if start is not None and stop is not None and stop <= start:
         raise InputError(
@@ -113,7 +119,8 @@ def key_window(view: KeysView, last: Any, between: Any, grid: TickGrid | None) -
     end = ALL_TIME.stop if stop is None else grid.tick_of(stop)
     ticks = {grid.tick_of(edge) for edge in edges if edge is not None and grid.cuts(edge)}
     partial_ticks = tuple(_partial_tick(tick, start, stop, grid) for tick in sorted(ticks))
-    return KeyWindow(Window(first, end) if first < end else None, partial_ticks, shown)
+    note = counted_back_text(view, last, grid)
+    return KeyWindow(Window(first, end) if first < end else None, partial_ticks, shown, note)
 
 
 def overlapping_rows(
@@ -162,10 +169,14 @@ def _edges(
 def _newest(view: KeysView, grid: TickGrid) -> int | None:
     """The time just after the newest event, in microseconds; None without events.
 
-    The newest event of history is known only to its tick, so the end of that tick is taken.
+    Events in ticks in the future of the clock do not count, unless there are no others. The newest event of
+    history is known only to its tick, so the end of that tick is taken.
     """
-    ends = [live.times[1] + 1 for live in view.live if live.times]
-    ticks = [int(run.totals.ticks[-1]) for run in view.runs if len(run.totals.ticks)]
+    limit = newest_tick(view, grid)
+    if limit is None:
+        return None
+    ends = [live.times[1] + 1 for live in view.live if live.times and live.tick <= limit]
+    ticks = [int(tick) for run in view.runs for tick in ticks_up_to(run.totals.ticks, limit)[-1:]]
     newest = max((tick for tick in ticks if tick != NO_TICK), default=None)
     if newest is not None and (not ends or max(ends) <= grid.start_of(newest)):
         return grid.start_of(newest + 1)

@@ -67,7 +67,7 @@ def slots_of(
         time_or_step(first, grid) if known[0] is None else known[0],
         end_or_step(end, grid) if known[1] is None else known[1],
     )
-    closed = KeyWindow(whole, partial_ticks, shown if count else window.shown)
+    closed = KeyWindow(whole, partial_ticks, shown if count else window.shown, window.widened)
     return closed, Slots(width, origin + number * width, count, grid, shown)
 
 

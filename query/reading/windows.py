@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from tidemark.warehouse.columns.ticks import (
     Window,
     end_from_epoch_us,
     from_epoch_us,
+    now_us,
     parse_duration,
     window_between,
     window_last,
@@ -30,15 +30,16 @@ from tidemark.warehouse.errors import EmptyWindow, InputError, whole_number
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
 
 MOST_WINDOWS = 100_000  # of one question with `every`
+MOST_EMPTY = 1_000  # windows in a row without rows; a longer stretch, which a wrong clock makes, is left out
 
 
 def choose_window(
-    ticks: Callable[[], tuple[int, int] | None], last: Any, between: Any, grid: TickGrid | None
+    view: View | GroupView | KeysView, last: Any, between: Any, grid: TickGrid | None
 ) -> Window:
     """The window of ticks that `last` or `between` selects; all rows if neither is given.
 
-    ticks: returns the first and the last tick of the data, both inclusive; None without data.
-    last: a duration such as "7d" back from the newest tick, or a number of steps without a time column.
+    last: a duration such as "7d" back from the newest tick that is not in the future of the clock, or a
+        number of steps without a time column.
     between: (start, end), the end exclusive, None for an open side.
     grid: how time is cut into ticks; None without a time column.
 
@@ -47,8 +48,7 @@ def choose_window(
     if last is not None and between is not None:
         raise InputError(f"last={last!r} and between={between!r} exclude each other. Give one of them.")
     if last is not None:
-        span = ticks()
-        return window_last(last, span[1] if span else 0, grid)
+        return window_last(last, newest_tick(view, grid) or 0, grid)
     if between is None:
         return ALL_TIME
     if not isinstance(between, (tuple, list)) or len(between) != 2:
@@ -56,31 +56,37 @@ def choose_window(
     return window_between(between[0], between[1], grid)
 
 
-def split_window(
-    window: Window, ticks: tuple[int, int] | None, every: Any, grid: TickGrid | None
-) -> list[Window]:
+def split_window(window: Window, ticks: NDArray[np.int64], every: Any, grid: TickGrid | None) -> list[Window]:
     """The parts of a window that `every` asks for: ascending, from its first to its last tick of the data.
 
-    ticks: the first and the last tick of the data, both inclusive; None without data.
+    ticks: those of the data, ascending, see `data_ticks`.
     every: a duration that is a multiple of the tick, or a number of steps without a time column. Parts start
         at multiples of it, counted from 1970 in UTC (whole weeks from a Monday); the first and the last part
         end where the window does.
 
-    Returns no part if no tick of the data lies in the window. Raises InputError for another duration, and
-    for more than MOST_WINDOWS parts.
+    Stretches of more than MOST_EMPTY parts without a tick of the data are left out. Returns no part if no
+    tick of the data lies in the window. Raises InputError for another duration, and for more than
+    MOST_WINDOWS parts.
     """
     width, origin = width_in_ticks("every", every, grid)
-    if ticks is None or window.misses(*ticks):
+    taken = ticks[window.slice_of(ticks)]
+    if not len(taken):
         return []
-    start, stop = max(window.start, ticks[0]), min(window.stop, ticks[1] + 1)
-    first, last = (start - origin) // width, (stop - 1 - origin) // width
-    if last - first >= MOST_WINDOWS:
+    start, stop = max(window.start, int(ticks[0])), min(window.stop, int(ticks[-1]) + 1)
+    ends = np.array([start, stop - 1])  # the parts of an end of the window may have no tick
+    numbers = np.unique((np.concatenate([taken, ends]) - origin) // width)
+    steps = np.diff(numbers)
+    makes = 1 + int(steps[steps <= MOST_EMPTY + 1].sum()) + int((steps > MOST_EMPTY + 1).sum())
+    if makes > MOST_WINDOWS:
         raise InputError(
-            f"every={every!r} makes {last - first + 1:,} windows, more than {MOST_WINDOWS:,}. Give a longer "
+            f"every={every!r} makes {makes:,} windows, more than {MOST_WINDOWS:,}. Give a longer "
             "duration, or a shorter time with last or between."
         )
-    edges = [origin + number * width for number in range(first, last + 2)]
-    return [Window(max(window.start, low), min(window.stop, high)) for low, high in pairwise(edges)]
+    stretches = np.split(numbers, np.flatnonzero(steps > MOST_EMPTY + 1) + 1)
+    starts = [
+        origin + number * width for part in stretches for number in range(int(part[0]), int(part[-1]) + 1)
+    ]
+    return [Window(max(window.start, low), min(window.stop, low + width)) for low in starts]
 
 
 def width_in_ticks(name: str, value: Any, grid: TickGrid | None) -> tuple[int, int]:
@@ -122,8 +128,28 @@ def shown_window(window: Window, grid: TickGrid | None) -> tuple[Any, Any] | Non
     return start, None if window.stop == ALL_TIME.stop else end_or_step(window.stop, grid)
 
 
-def widened_text(last: Any, between: Any, grid: TickGrid | None) -> str | None:
-    """What a window of whole ticks was widened from, for answers; None if it is what was asked."""
+def counted_back_text(view: View | GroupView | KeysView, last: Any, grid: TickGrid | None) -> str | None:
+    """From where `last` counts back, if later ticks lie in the future; None otherwise."""
+    if last is None or grid is None:
+        return None
+    newest, ticks = newest_tick(view, grid), tick_range(view)
+    if newest is None or ticks is None or newest == ticks[1]:
+        return None
+    return (
+        f"counted back from {text_of(end_or_step(newest + 1, grid))}: rows up to "
+        f"{text_of(end_or_step(ticks[1] + 1, grid))} lie in the future of the clock"
+    )
+
+
+def widened_text(
+    view: View | GroupView | KeysView, last: Any, between: Any, grid: TickGrid | None
+) -> str | None:
+    """How a window of whole ticks differs from what was asked, for answers; None if it does not."""
+    texts = (_rounded_text(last, between, grid), counted_back_text(view, last, grid))
+    return ", and ".join(text for text in texts if text) or None
+
+
+def _rounded_text(last: Any, between: Any, grid: TickGrid | None) -> str | None:
     if grid is None:
         return None
     if last is not None:
@@ -170,11 +196,52 @@ def end_or_step(tick: int, grid: TickGrid | None) -> Any:
     return tick if grid is None else end_from_epoch_us(grid.start_of(tick))
 
 
-def tick_range(view: View | GroupView | KeysView) -> tuple[int, int] | None:
-    """The first and last tick that has rows with a time, both inclusive; None without such rows."""
-    ends = [tick for run in view.runs for tick in _ends(run.totals.ticks[run.totals.ticks != NO_TICK])]
-    ends += [tick for tick in view.live_ticks if tick != NO_TICK]
+def tick_range(view: View | GroupView | KeysView, upto: int = ALL_TIME.stop) -> tuple[int, int] | None:
+    """The first and last tick that has rows with a time, both inclusive; None without such rows.
+
+    Ticks after `upto` do not count.
+    """
+    runs = [ticks_up_to(run.totals.ticks, upto) for run in view.runs]
+    ends = [tick for ticks in runs for tick in _ends(ticks[ticks != NO_TICK])]
+    ends += [tick for tick in view.live_ticks if NO_TICK != tick <= upto]
     return (min(ends), max(ends)) if ends else None
+
+
+def newest_tick(view: View | GroupView | KeysView, grid: TickGrid | None) -> int | None:
+    """The newest tick that has rows and begins before the clock; the newest of all if none does, or of steps.
+
+    None without rows that have a time. One wrong clock may have left rows of the year 2099.
+    """
+    ticks = tick_range(view)
+    if ticks is None or grid is None:
+        return ticks and ticks[1]
+    now = grid.tick_of(now_us())
+    past = tick_range(view, now) if now < ticks[1] else ticks
+    return (past or ticks)[1]
+
+
+def data_ticks(view: View | GroupView | KeysView) -> NDArray[np.int64]:
+    """The ticks that have rows with a time, ascending. O(n log n) for the ticks of all runs and live rows."""
+    live = np.array(view.live_ticks, dtype=np.int64)
+    ticks = np.unique(np.concatenate([live, *(run.totals.ticks for run in view.runs)]))
+    timed: NDArray[np.int64] = ticks[ticks != NO_TICK]
+    return timed
+
+
+def rows_in_the_future(view: View, grid: TickGrid | None) -> int:
+    """The rows in ticks that begin after the clock; 0 without a time column."""
+    if grid is None:
+        return 0
+    now = grid.tick_of(now_us())
+    by_tick = [(tick, rows) for run in view.runs for tick, rows in run.totals.by_tick.items()]
+    by_tick += [(row.tick, row.rows) for row in view.live]
+    return sum(rows for tick, rows in by_tick if tick > now)
+
+
+def ticks_up_to(ascending: NDArray[np.int64], upto: int) -> NDArray[np.int64]:
+    """The ticks that are at most `upto`. O(log n)."""
+    taken: NDArray[np.int64] = ascending[: ascending.searchsorted(upto, "right")]
+    return taken
 
 
 def _ends(ascending: NDArray[np.int64]) -> list[int]:

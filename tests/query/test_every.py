@@ -22,7 +22,7 @@ from tidemark.query.asking import key_questions
 from tidemark.query.keys import key_scan
 from tidemark.query.reading import windows
 from tidemark.warehouse.columns import tick_counts
-from tidemark.warehouse.columns.ticks import TickGrid
+from tidemark.warehouse.columns.ticks import TickGrid, window_between
 
 SOME = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 PHIS = [0, 0.5, 1]
@@ -160,9 +160,8 @@ def test_windows_that_cut_a_tick_are_widened_for_measures_and_keys(
     """The broken variant takes one of the whole ticks inside the window."""
     wh = GroupWorld.of(tmp_path, [(True, rows_of([START + hour * HOUR for hour in range(5)]))]).open()
     if is_broken:
-        inner = windows.choose_window(
-            lambda: None, None, (START + HOUR, START + 2 * HOUR), TickGrid(3_600_000_000)
-        )
+        grid = TickGrid(3_600_000_000)
+        inner = window_between(START + HOUR, START + 2 * HOUR, grid)
         monkeypatch.setattr("tidemark.query.asking.key_questions.choose_window", lambda *_: inner)
     for window in CUT:
         expected = [(answer.window, answer.N) for answer in wh.rank(0.0, every="1h", **window)]
