@@ -10,6 +10,7 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.system_tables import Contents
 
 LAST_BATCHES = 5
 _SECOND_US = 10**6
@@ -28,10 +29,13 @@ def about(options: Options, snapshot: SnapshotReader | Snapshot) -> dict[str, An
     ticks = view and tick_range(view)
     shown = ticks and shown_window(Window(ticks[0], ticks[1] + 1), options.grid)
     contents = snapshot.contents() if options.columns else None
-    loaded = [row for row in contents.step_rows() if row[-1]] if contents else []
+    loaded = _loaded(contents) if contents else []
     batches = {
-        _range_text(source, first, last): {"rows": rows, "step": step}
-        for step, source, first, last, rows, *_ in loaded[-LAST_BATCHES:]
+        _range_text(row["source"], row["first_batch"], row["last_batch"]): {
+            "rows": row["rows"],
+            "step": row["step"],
+        }
+        for row in loaded[-LAST_BATCHES:]
     }
     live = view.live if view else ()
     for one in contents.live[-LAST_BATCHES:] if contents else ():
@@ -48,6 +52,13 @@ def about(options: Options, snapshot: SnapshotReader | Snapshot) -> dict[str, An
         "group_columns": _texts(options.group_names),
         "last_batches": dict(list(batches.items())[-LAST_BATCHES:]),
     }
+
+
+def _loaded(contents: Contents) -> list[dict[str, Any]]:
+    """The plans of the steps in history. Without their times: Arrow would load pandas to read these."""
+    ordered = contents.steps.sort_by([("step", "ascending"), ("source", "ascending")])
+    rows = ordered.select(["step", "source", "first_batch", "last_batch", "rows"]).to_pylist()
+    return [row for row in rows if row["step"] <= contents.last_step]
 
 
 def repr_of(uri: str, options: Options) -> str:
