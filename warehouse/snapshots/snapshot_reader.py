@@ -174,7 +174,8 @@ class SnapshotReader:
                 self.events.update()
                 self._watch.start_from(self.events.version)
             else:
-                self._move(self.events)
+                with report_os_errors("looking for newer options"):
+                    self._move(self.events)
             return self._read_options()
 
     def _checked_since(self, names: Sequence[str], moment: float) -> bool:
