@@ -30,6 +30,7 @@ pytestmark = pytest.mark.spark
 
 PAGE = blocks(DOCS / "guides" / "wheel.md")
 _, INSTALL, LOAD, PREPARE, SUBMIT = [block.text for block in PAGE if block.kind == "shell"]
+LOAD_IN_SPARK = LOAD.replace("tidemark load", "tidemark load --engine spark")
 (TYPED,) = [block.text for block in PAGE if block.kind == "python"]
 PYTHONS = ("python3.11", "python3.12", "python3.13")
 OLDEST = "oldest packages"
@@ -237,7 +238,7 @@ NOWHERE = """
 def test_packages_that_cannot_be_fetched_are_told_with_what_the_resolver_said(alone: Place) -> None:
     (alone.folder / "nowhere.xml").write_text(NOWHERE)
     elsewhere = "--packages of:nobody:1 --conf spark.jars.ivySettings=nowhere.xml pyspark-shell"
-    done = alone.activated(LOAD, PYSPARK_SUBMIT_ARGS=elsewhere)
+    done = alone.activated(LOAD_IN_SPARK, PYSPARK_SUBMIT_ARGS=elsewhere)
     assert done.returncode == 1
     assert "unresolved dependency" in done.stderr
     words = f"error: Spark could not fetch packages, see above. {FETCH_REMEDY}"
@@ -250,6 +251,8 @@ def test_the_first_load_fetches_nothing_and_is_quiet(
 ) -> None:
     assert is_shown(below(LOAD), said(first_load))
     assert first_load.stderr == ""
+    again = alone.activated(LOAD_IN_SPARK)
+    assert (again.returncode, again.stderr) == (0, "")
     assert not list((alone.folder / "home").iterdir())
     assert not list((alone.folder / "java").rglob("*.jar"))
 
