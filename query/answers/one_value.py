@@ -101,6 +101,11 @@ def _refuse(answers: Any, *_: Any) -> NoReturn:
     )
 
 
+def _refuse_numbers(answers: Any, other: Any) -> Any:
+    """Leaves a list to itself, which is extended with answers: `found += answers`."""
+    return NotImplemented if isinstance(other, list) else _refuse(answers)
+
+
 class Several:
     """Several answers: no number, and in no order."""
 
@@ -108,6 +113,7 @@ class Several:
 
     __float__ = __int__ = __neg__ = __pos__ = __abs__ = __round__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __add__ = __radd__ = _refuse_numbers
+    __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _refuse
     __mod__ = __rmod__ = __pow__ = __rpow__ = _refuse
