@@ -36,7 +36,7 @@ _FOOTERS_AT_ONCE = 16  # of Parquet files: each is a request or two on an object
 _UNREADABLE = re.compile(
     r"MALFORMED_RECORD|FAILED_READ_FILE|CANNOT_READ_FILE|UNABLE_TO_INFER_SCHEMA|PATH_NOT_FOUND|CANNOT_PARSE"
     r"|is not a Parquet file|BadRecordException|DELTA_MISSING|not a Delta table|BAD_RECORD|CAST_INVALID_INPUT"
-    r"|DELTA_TABLE_NOT_FOUND|DELTA_PATH_DOES_NOT_EXIST|CSV header does not conform|No FileSystem for scheme"
+    r"|DELTA_TABLE_NOT_FOUND|DELTA_PATH_DOES_NOT_EXIST|No FileSystem for scheme"
 )
 
 

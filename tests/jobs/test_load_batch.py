@@ -188,7 +188,7 @@ def bad_inputs(folder: Path) -> dict[str, tuple[Path, list[str], tuple[str, ...]
     found["a folder of CSV files whose columns are in another order"] = (
         shuffled,
         [],
-        ("shuffled", "CSV header does not conform"),
+        ("shuffled", "the same columns in the same order"),
     )
     return found
 

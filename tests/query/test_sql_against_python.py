@@ -15,14 +15,14 @@ import pytest
 
 from tests.query.test_sql_points import in_python, in_sql, made
 from tidemark import query, stream
-from tidemark.query.sql import duckdb_calls
+from tidemark.query.sql import sql_rows
 
 START = datetime(2001, 1, 1, tzinfo=UTC)
 OF_MEASURES = ["quantile", "rank", "cdf", "histogram"]
 OF_KEYS = ["frequency", "heavy_hitters", "top", "key_range", "self_join", "distinct", "new_keys"]
 IN_SLOTS = ["persistent", "persistence"]
 NAMES = [*OF_MEASURES, *OF_KEYS, *IN_SLOTS]
-CALLS = 100
+CALLS = 60
 
 
 @dataclass(frozen=True)
@@ -193,10 +193,10 @@ def test_sql_answers_as_python_does(wh: query.Warehouse) -> None:
     assert refused > CALLS / 10
 
 
-def test_arguments_that_lose_their_types_are_the_broken_variant(
+def test_points_in_the_type_of_the_measure_are_the_broken_variant(
     wh: query.Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """JSON alone does not tell a double from a decimal: its text is another value."""
-    monkeypatch.setattr(duckdb_calls, "_read", lambda value, _kind, **_: value)
+    monkeypatch.setattr(sql_rows, "point_type", lambda own, _given: own)
+    monkeypatch.setattr(sql_rows, "edge_type", lambda own, _given, **_: own)
     with pytest.raises(AssertionError):
         check(wh, seed=0)

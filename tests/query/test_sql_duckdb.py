@@ -25,6 +25,7 @@ from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.reader import Reader
 from tidemark.query.sql import duckdb_sql
+from tidemark.query.sql.pinned_readers import CACHED_MOMENTS, PinnedReaders
 from tidemark.warehouse import InputError
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.memory_cache import LRUCache
@@ -165,17 +166,17 @@ def test_each_statement_is_fresh_and_of_one_moment(
     assert connection.sql(text).fetchall() == first
     connection.commit()
     assert relation.fetchall() == [(len(rows), rows.oracle().n, 0)]
-    kept = duckdb_sql._PinnedReaders.at
+    kept = PinnedReaders.at
 
-    def at_once(readers: duckdb_sql._PinnedReaders, moment: int) -> Reader:
+    def at_once(readers: PinnedReaders, moment: int) -> Reader:
         found = kept(readers, moment)
-        readers._cache = LRUCache(duckdb_sql.CACHED_MOMENTS)
+        readers._cache = LRUCache(CACHED_MOMENTS)
         number = next(numbers)
         stream.append(spark, own, march.limit(3), source="web", batch=number)
         return found
 
     numbers = iter(range(2, 100))
-    monkeypatch.setattr(duckdb_sql._PinnedReaders, "at", at_once)
+    monkeypatch.setattr(PinnedReaders, "at", at_once)
     events, counted, _ = connection.sql(text).fetchall()[0]
     assert events != counted
 

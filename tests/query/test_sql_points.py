@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from tidemark import query, warehouse
-from tidemark.query.sql import duckdb_calls, duckdb_sql, sql_rows
+from tidemark.query.sql import duckdb_calls, pinned_readers, sql_rows
 from tidemark.query.sql.duckdb_types import Kind, parse_kind
 from tidemark.warehouse.errors import InputError
 
@@ -271,7 +271,7 @@ def test_a_refusal_is_our_line_alone(
             wh.sql(f"SELECT * FROM {text}").fetchall()
         assert len(str(refused.value).splitlines()) == 1
         assert not {"UDF", "Python"} & set(str(refused.value).split()), text
-    monkeypatch.setattr(duckdb_sql, "_with_refusals", lambda function: function)  # the broken variant
+    monkeypatch.setattr(pinned_readers, "_with_refusals", lambda function: function)  # the broken variant
     with pytest.raises(duckdb.Error, match="executing the UDF"):
         query.open(wh.uri if hasattr(wh, "uri") else wh.contents().store.uri).sql(
             "FROM quantile(2)"
