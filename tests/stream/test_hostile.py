@@ -230,11 +230,12 @@ def test_a_stream_gets_past_hostile_rows_and_a_load_refuses_them(spark: SparkSes
     assert stream.append(spark, tmp_path, rows, source="s", batch=0)
     assert not stream.append(spark, tmp_path, rows, source="s", batch=0)
     rejected = rows_of(tmp_path, "rejected").column("reason").to_pylist()
-    assert Counter(rejected) == {
+    future = [reason for reason in rejected if "too far in the future" in reason]
+    assert Counter(reason for reason in rejected if reason not in future) == {
         f"{name} lies outside the years 1 to 9999": count
         for name, count in (("at", len(HOSTILE)), ("m", len(HOSTILE)), ("day", 4))
     }
-    good = rows.count() - bad
+    good = rows.count() - bad - len(future)
     wh = query.open(tmp_path)
     for load in (False, True):
         if load:

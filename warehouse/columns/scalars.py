@@ -67,8 +67,8 @@ def plain_all(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Mapping):
         return {plain(name): plain_all(item) for name, item in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(plain_all, value))
+    if isinstance(value, (tuple, set, frozenset)):
+        return type(value)(map(plain_all, value))
     return [plain_all(item) for item in value] if is_sequence(value) else plain(value)
 
 
