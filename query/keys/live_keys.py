@@ -62,7 +62,7 @@ class LivePart:
     bounds: FrequencyBounds
     whole: bool
     eps: float
-    counted: int
+    counted: float
 
     @property
     def rows(self) -> float:
@@ -86,7 +86,7 @@ def live_parts(
         else:
             ecm = sketch(row)
             ends = partial.since, partial.until
-            counted = sum(ecm.total(end).hi for end in ends if row.times and end <= row.times[1])
+            counted = sum(ecm.total(end).estimate for end in ends if row.times and end <= row.times[1])
             parts.append(LivePart(row, ecm.bounds(*ends), whole=False, eps=ecm.point_eps, counted=counted))
     return parts
 
@@ -112,12 +112,12 @@ class LiveTotals:
     @classmethod
     def of(cls, parts: Sequence[LivePart]) -> LiveTotals:
         """The totals of these parts."""
-        rows = sum(part.rows for part in parts)
-        error = sum(part.eps * part.counted for part in parts)
+        rows, eps = sum(part.rows for part in parts), max((part.eps for part in parts), default=0.0)
+        others = sum(part.eps * (part.counted - part.rows) for part in parts)  # rows after the window
         return cls(
             rows=round(rows),
             nulls=sum(part.live.nulls for part in parts if part.whole),
-            eps=max([error / max(rows, 1.0), *(part.eps for part in parts)], default=0.0),
+            eps=eps + others / max(rows, 1.0),
         )
 
 

@@ -512,6 +512,7 @@ TAMPERED: dict[str, Callable[[dict[str, Any]], Any]] = {
         keys | {"texts": keys["texts"] and [], "numbers": keys["numbers"] and [], "known": [], "slack": []}
     ),
     "cells too low": lambda keys: keys | {"cells": [0] * len(keys["cells"])},
+    "no summary": lambda _: None,
 }
 
 

@@ -95,8 +95,8 @@ def counts_hold(pinned: PinnedTables, projection: KeyCounts) -> str:
     """Checks the counts of a key in every live summary.
 
     The cells are upper bounds of every key's count, the listing bounds every count from both sides, and the
-    numbers of rows with and without a key are exact. If a key that was added later is not built yet, or live
-    batches from before lack it, that is no violation: the detail says so.
+    numbers of rows with and without a key are exact. If a key that was added later is not built yet, that is
+    no violation: the detail says so. Nor is it one if live batches from before lack such a key.
     """
     try:
         view = pinned.snapshot.keys_view(projection.key.columns)
@@ -107,6 +107,8 @@ def counts_hold(pinned: PinnedTables, projection: KeyCounts) -> str:
     hashes = KeyPromise.of(pinned.snapshot.options).hashes
     by_range: dict[BatchRange, list[LiveKeys]] = {}
     for live in view.live:
+        if live.late is not None and projection.runs_table not in pinned.snapshot.options.built_from:
+            raise DamagedWarehouse(f"the ledger has no summary of {live.batches.text}")
         by_range.setdefault(live.batches, []).append(live)
     for batches, summaries in by_range.items():
         pieces = list(scan_events(pinned, projection, [batches]))
