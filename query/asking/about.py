@@ -55,10 +55,9 @@ def about(options: Options, snapshot: SnapshotReader | Snapshot) -> dict[str, An
 
 
 def _loaded(contents: Contents) -> list[dict[str, Any]]:
-    """The plans of the steps in history. Without their times: Arrow would load pandas to read these."""
-    ordered = contents.steps.sort_by([("step", "ascending"), ("source", "ascending")])
-    rows = ordered.select(["step", "source", "first_batch", "last_batch", "rows"]).to_pylist()
-    return [row for row in rows if row["step"] <= contents.last_step]
+    """The plans of the steps in history."""
+    plans = contents.plans("step", "source", "first_batch", "last_batch", "rows")
+    return [row for row in plans if row["step"] <= contents.last_step]
 
 
 def repr_of(uri: str, options: Options) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -112,22 +113,20 @@ def test_days_outside_all_years_are_refused_before_they_overflow(spark: SparkSes
             SparkInputs(spark).check_times(rows, ["day"])
 
 
+def loaded_in_spans(folder: Path, capsys: pytest.CaptureFixture[str], times: list[Any], span: str) -> Said:
+    """What the command says of rows with these times, loaded in batches of a span by this process."""
+    rows = {
+        "m": np.arange(1.0, len(times) + 1),
+        "t": pa.array(times, pa.timestamp("us")),
+    }
+    pq.write_table(pa.table(rows), folder / "in.parquet")
+    line = ["load", "-w", folder / "w", "--input", folder / "in.parquet", "--batch", "x", "--measure", "m"]
+    return tidemark(capsys, *line, "--time", "t", "--batch-every", span, "--engine", "local")
+
+
 def test_spans_without_rows_cost_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two rows, two thousand years apart, in batches of a second."""
-    column = pa.array([WALL[0], WALL[2]], pa.timestamp("us"))
-    pq.write_table(pa.table({"m": [1.0, 2.0], "t": column}), tmp_path / "in.parquet")
-    line = [
-        "load",
-        "-w",
-        tmp_path / "w",
-        "--input",
-        tmp_path / "in.parquet",
-        "--batch",
-        "x",
-        "--measure",
-        "m",
-    ]
-    said = tidemark(capsys, *line, "--time", "t", "--batch-every", "1 s", "--engine", "local")
+    said = loaded_in_spans(tmp_path, capsys, [WALL[0], WALL[2]], "1 s")
     lines = ["x/0001-01-01T00:00:00: loaded, 1 rows", "x/2001-04-01T02:30:00: loaded, 1 rows"]
     assert said.out.splitlines() == lines, said
 
@@ -135,20 +134,7 @@ def test_spans_without_rows_cost_nothing(tmp_path: Path, capsys: pytest.CaptureF
 def test_spans_of_less_than_a_second_have_names_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    column = pa.array([10**12, 10**12 + 250_000, 10**12 + 250_001], pa.timestamp("us"))
-    pq.write_table(pa.table({"m": [1.0, 2.0, 3.0], "t": column}), tmp_path / "in.parquet")
-    line = [
-        "load",
-        "-w",
-        tmp_path / "w",
-        "--input",
-        tmp_path / "in.parquet",
-        "--batch",
-        "x",
-        "--measure",
-        "m",
-    ]
-    said = tidemark(capsys, *line, "--time", "t", "--batch-every", "250 ms", "--engine", "local")
+    said = loaded_in_spans(tmp_path, capsys, [10**12, 10**12 + 250_000, 10**12 + 250_001], "250 ms")
     lines = ["x/1970-01-12T13:46:40: loaded, 1 rows", "x/1970-01-12T13:46:40.250000: loaded, 2 rows"]
     assert said.out.splitlines() == lines, said
 

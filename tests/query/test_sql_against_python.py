@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.query.test_sql_points import in_python, in_sql, made
+from tests.query.in_duckdb import in_python, in_sql, literal
+from tests.query.test_sql_points import made
 from tidemark import query, stream
 from tidemark.query.sql import sql_rows
 
@@ -31,6 +32,9 @@ class Text:
 
     sql: str
     value: Any
+
+    def __str__(self) -> str:
+        return self.sql
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +59,6 @@ def wh(tmp_path_factory: pytest.TempPathFactory) -> query.Warehouse:
     wh = made(uri, rows(300), measures=["x", "whole"], key="k", groups=["k"], time="t", tick="1h", eps=0.05)
     stream.append(None, uri, rows(60), source="s", batch=0)
     return wh
-
-
-def literal(value: Any) -> str:
-    """The value in DuckDB's SQL."""
-    if isinstance(value, Text):
-        return value.sql
-    if isinstance(value, list):
-        return f"[{', '.join(map(literal, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{name!r}: {literal(item)}' for name, item in value.items())}}}"
-    if isinstance(value, datetime):
-        return f"TIMESTAMPTZ '{value.isoformat(sep=' ')}'"
-    if isinstance(value, float):
-        return f"'{value!r}'::DOUBLE"
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def subjects(name: str, rng: random.Random) -> list[Any]:

@@ -17,7 +17,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as kinds
 
-from tests.query.test_sql_points import COLUMNS, INF, NOON, as_double, in_sql, is_same, made
+from tests.query.in_duckdb import in_sql
+from tests.query.test_sql_points import COLUMNS, INF, NOON, as_double, is_same, made
 from tidemark import query
 from tidemark.query.sql import spark_calls, sql_rows
 from tidemark.query.sql.registered import Registered

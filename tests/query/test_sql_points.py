@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -15,10 +14,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.query.in_duckdb import in_python, in_sql
 from tidemark import query, warehouse
 from tidemark.query.sql import duckdb_calls, pinned_readers, sql_rows
 from tidemark.query.sql.duckdb_types import Kind, parse_kind
-from tidemark.warehouse.errors import InputError
 
 NAN, INF = math.nan, math.inf
 NOON = datetime(2001, 1, 1, 12, tzinfo=UTC)
@@ -79,21 +78,6 @@ def made(uri: Path, table: pa.Table, **options: Any) -> query.Warehouse:
     )
     warehouse.load(None, uri, table, "a")
     return query.open(uri)
-
-
-def in_python(ask: Callable[[], Any]) -> Any:
-    try:
-        return ask()
-    except InputError as refusal:
-        return str(refusal)
-
-
-def in_sql(wh: query.Warehouse, text: str) -> Any:
-    """The rows; of a refusal its one line, without what DuckDB puts before it."""
-    try:
-        return wh.sql(text).fetchall()
-    except duckdb.Error as refusal:
-        return str(refusal).removeprefix("Invalid Input Error: ")
 
 
 def as_double(name: str, point: Any) -> Any:

@@ -30,7 +30,6 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.events import steps
 from tidemark.warehouse.ledger.live_summaries import LiveRow
 from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.projections.value_marks import ValueMarks
@@ -150,7 +149,7 @@ class FakeSnapshot:
         return self.views[0]
 
     def contents(self) -> Any:
-        return SimpleNamespace(step_rows=list, live=(), last_step=-1, steps=steps.SCHEMA.empty_table())
+        return SimpleNamespace(step_rows=list, live=(), plans=lambda *_: [])
 
     def info(self) -> dict[str, Any]:
         return {"steps": len(self.views[0].runs), "measures": {"x": {"type": "double"}}}

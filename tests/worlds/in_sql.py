@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Any
 
-import duckdb
-
-from tests.worlds.rows import DRAWN, Row, plain, point
+from tests.query.in_duckdb import in_python, in_sql, literal
+from tests.worlds.rows import DRAWN, Row, comparable, plain, point
 from tests.worlds.windows import Asked
 from tests.worlds.world import World
-from tidemark.warehouse.errors import InputError
 
 
 def ask(world: World, chance: random.Random, wh: Any, history: list[Row], live: list[Row]) -> None:
@@ -25,7 +22,7 @@ def ask(world: World, chance: random.Random, wh: Any, history: list[Row], live: 
     given: dict[str, Any] = {"measure": measure, "mode": chance.choice(("quick", "accurate", "exact"))}
     named = [f"{name} := {literal(value)}" for name, value in given.items()]
     if "between" in window.options:
-        ends = zip(("since", "until"), window.options["between"], strict=True)
+        ends = (("since", window.start), ("until", window.stop))
         named += [f"{name} := {literal(edge)}" for name, edge in ends if edge is not None]
     named += [f"last := {literal(window.options['last'])}"] if "last" in window.options else []
     kind = world.columns.types[measure]
@@ -45,8 +42,8 @@ def ask(world: World, chance: random.Random, wh: Any, history: list[Row], live: 
     columns = ", ".join(f'"{one}"' for one in shown)
     text = f"SELECT {columns} FROM {call}"
     function = getattr(pinned, name)
-    expected = _rows(lambda: function(subject, **given, **window.options), shown)
-    found = _sql(pinned, text)
+    expected = in_python(lambda: _rows(function(subject, **given, **window.options), shown))
+    found = in_sql(pinned, text)
     assert _same(found, expected), (text, found, expected)
 
 
@@ -54,41 +51,14 @@ def plain_place(value: Any) -> Any:
     return (isinstance(value, float) and math.isnan(value), 0 if value != value else value)  # noqa: PLR0124  NaN
 
 
-def literal(value: Any) -> str:
-    """A value as DuckDB's literal of its type."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(literal, value))}]"
-    if isinstance(value, datetime):
-        return f"TIMESTAMPTZ '{value.isoformat(' ')}'"
-    if isinstance(value, date):
-        return f"DATE '{value.isoformat()}'"
-    if isinstance(value, float):
-        return f"'{value!r}'::DOUBLE"
-    if isinstance(value, (int, Decimal)):
-        return str(value)
-    return "'" + str(value).replace("'", "''") + "'"
-
-
-def _rows(ask: Any, shown: tuple[str, ...]) -> list[tuple[Any, ...]] | str:
-    """The rows of the answer, or what a refusal says."""
-    try:
-        found = ask()
-    except InputError as error:
-        return str(error)
+def _rows(found: Any, shown: tuple[str, ...]) -> list[tuple[Any, ...]]:
     answers = found if hasattr(found, "__len__") else [found]
     return [tuple(getattr(answer, name) for name in shown) for answer in answers]
 
 
-def _sql(wh: Any, text: str) -> list[tuple[Any, ...]] | str:
-    try:
-        return list(wh.sql(text).fetchall())
-    except (InputError, duckdb.Error) as error:
-        return str(error)
-
-
 def _same(found: list[tuple[Any, ...]] | str, expected: list[tuple[Any, ...]] | str) -> bool:
     if isinstance(found, str) or isinstance(expected, str):
-        return isinstance(found, str) and isinstance(expected, str) and expected in found
+        return found == expected
     return len(found) == len(expected) and all(
         all(map(_is_cell, row, wanted)) for row, wanted in zip(found, expected, strict=True)
     )
@@ -98,9 +68,7 @@ def _is_cell(found: Any, expected: Any) -> bool:
     """Whether a cell shows the value: converted where measures have several types, as sql.md says."""
     if isinstance(found, float):
         expected = float(expected)
-    if isinstance(expected, date) and not isinstance(expected, datetime):
-        expected = datetime(expected.year, expected.month, expected.day, tzinfo=UTC)
-        found = datetime(found.year, found.month, found.day, tzinfo=UTC) if type(found) is date else found
+    found, expected = comparable(found), comparable(expected)
     if isinstance(found, str) and isinstance(expected, datetime):
         found = datetime.fromisoformat(found)
         found = found if found.tzinfo else found.replace(tzinfo=UTC)

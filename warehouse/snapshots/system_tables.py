@@ -63,10 +63,14 @@ class Contents:
 
     def step_rows(self) -> Iterator[tuple[Any, ...]]:
         """The plan of each step, and whether the step is in history; the columns are `STEP_COLUMNS`."""
-        ordered = self.steps.sort_by([("step", "ascending"), ("source", "ascending")])
-        names = ("step", "source", "first_batch", "last_batch", "rows", "planned_at")
-        for row in ordered.select(names).to_pylist():
+        for row in self.plans("step", "source", "first_batch", "last_batch", "rows", "planned_at"):
             yield (*row.values(), row["step"] <= self.last_step)
+
+    def plans(self, *names: str) -> list[dict[str, Any]]:
+        """These columns of the plans of all steps, in order. For `planned_at` Arrow loads pandas."""
+        ordered = self.steps.sort_by([("step", "ascending"), ("source", "ascending")])
+        rows: list[dict[str, Any]] = ordered.select(names).to_pylist()
+        return rows
 
     def run_rows(self) -> Iterator[tuple[Any, ...]]:
         """The runs of each measure and of the key: level, steps (inclusive), stored rows, files, bytes."""
