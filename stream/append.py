@@ -20,7 +20,13 @@ from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse, name_text, whole_number
-from tidemark.warehouse.events.reader import BatchRange, files_of_batches, rows_by_batch, split_row_groups
+from tidemark.warehouse.events.reader import (
+    BULK,
+    BatchRange,
+    files_of_batches,
+    rows_by_batch,
+    split_row_groups,
+)
 from tidemark.warehouse.execution.executors import Executor, Input, executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers, same_rows
 from tidemark.warehouse.ingest.append_rows import Appended
@@ -28,7 +34,7 @@ from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
 from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, DEFAULT_FILTER, RowFilter, latest_time
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
-from tidemark.warehouse.load import BULK, step_tick
+from tidemark.warehouse.load import step_tick
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import Options, read_options

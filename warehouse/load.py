@@ -41,7 +41,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.errors import BatchMismatch, InputError, NotAWarehouse, name_text, without_secrets
-from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
+from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans, write_step_plan
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, same_rows
@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     from tidemark.warehouse.execution.executors import Executor, Input
 
 _LOG = logging.getLogger("tidemark.load")
-
-BULK = "load:"  # prefix of the sources of bulk batches; a stream's name must not start with it
 
 
 @dataclass(slots=True)

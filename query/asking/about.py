@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemark.query.reading.windows import rows_in_the_future, shown_window, tick_range
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.events.reader import BULK
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
@@ -78,6 +79,6 @@ def _texts(columns: Iterable[Iterable[str]]) -> list[str]:
 
 
 def _range_text(source: str, first: int, last: int) -> str:
-    if source.startswith("load:"):
+    if source.startswith(BULK):
         return source
     return f"{source} {first}" if first == last else f"{source} {first} to {last}"

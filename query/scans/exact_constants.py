@@ -2,10 +2,9 @@
 
 DuckDB casts text to the type of what it is compared with: a date and '2024-01-01 12:00' by the day, an
 integer and '0.5' by the whole number, a timestamp by the microsecond. It compares an integer and 9.1e15 as
-doubles.
-Here such a constant becomes a cast to a type that holds it: a TIMESTAMP beside a DATE, a DECIMAL beside
-integers and decimals. A time between two microseconds, which DuckDB has no type for, is refused, and so is
-text that its own cast would cut: DATE '2024-01-01 12:00'.
+doubles. Here such a constant becomes a cast to a type that holds it: a TIMESTAMP beside a DATE, a DECIMAL
+beside integers and decimals. A time between two microseconds, which DuckDB has no type for, is refused, and
+so is text that its own cast would cut: DATE '2024-01-01 12:00'.
 
 Text beside a FLOAT or DOUBLE becomes the nearest one, as the constant 0.1 does. Text beside text stays.
 """

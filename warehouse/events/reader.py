@@ -38,6 +38,8 @@ from tidemark.warehouse.delta.tables import DataFile, list_files
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
 
+BULK = "load:"  # prefix of the sources of bulk batches; a stream's name must not start with it
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class BatchRange:
