@@ -305,7 +305,10 @@ BAD_ROWS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     ),
     "a measure is text": (lambda: changed("x", pa.array(["1", *NULLS])), ("'x'", "string", "double", "Cast")),
     "digits to lose": (lambda: changed("n", pa.array([1.5, *NULLS])), ("'n'", "double", "long", "Cast")),
-    "a long for a double": (lambda: changed("x", pa.array([2**53 + 1, *NULLS])), ("'x'", "long", "double")),
+    "a long for a double": (
+        lambda: changed("x", pa.array([2**53 + 1, *NULLS])),
+        ("x is of type double", str(2**53 + 1)),
+    ),
     "nanoseconds to lose": (
         lambda: changed("t", pa.array([1, *NULLS], pa.timestamp("ns", tz="UTC"))),
         ("do not fit", "lose data"),

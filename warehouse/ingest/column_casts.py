@@ -77,8 +77,8 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     exact = pc.equal(values.cast(_WIDE), column.cast(_WIDE))
     if pc.all(exact).as_py() is False:
         first = column[pc.index(exact, False).as_py()].as_py()
-        raise InputError(
+        raise ValueError(
             f"{field.name} is of type {field.type}, which cannot hold the whole number {first} exactly. "
-            "Nothing was changed. Store such numbers as integers or decimals, or round them in the input."
+            "Nothing was changed. Store such numbers as integers or decimals, or round them in the input"
         )
     return values
