@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import show_progress
-from tidemark.jobs.inputs.engine import engine_for_history
+from tidemark.jobs.inputs.engine import engine_for_history, session_for
 from tidemark.warehouse.alter import check_additions
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.text_values import parse_columns
@@ -17,17 +17,14 @@ from tidemark.warehouse.delta.store import Store
 if TYPE_CHECKING:
     import argparse
 
-    from pyspark.sql import SparkSession
-
 
 def run(given: argparse.Namespace) -> int:
     """Adds the key and the group, and builds their history."""
     add_key, add_group = (columns and parse_columns(columns) for columns in (given.add_key, given.add_group))
     check_additions(Store.from_uri(given.warehouse, given.storage_options), add_key, add_group)
-    engine = given.engine
-    if engine == "auto":
-        engine = engine_for_history(given.warehouse, given.storage_options)
-    spark = _session(engine)
+    spark = session_for(
+        given.engine, lambda: engine_for_history(given.warehouse, given.storage_options), "tidemark alter"
+    )
     with show_progress(spark) as set_phase:
         report = warehouse.alter(
             spark,
@@ -44,11 +41,3 @@ def run(given: argparse.Namespace) -> int:
     else:
         print(f"{given.warehouse}: added, {report.rows:,} rows of history were sorted for it")
     return DONE
-
-
-def _session(engine: str) -> SparkSession | None:
-    if engine == "local":
-        return None
-    from tidemark.jobs.spark.session import spark_session
-
-    return spark_session("tidemark alter")

@@ -19,7 +19,7 @@ from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
 from tidemark.jobs.cli.progress import show_progress
-from tidemark.jobs.inputs.engine import engine_for_files, engine_for_live_rows
+from tidemark.jobs.inputs.engine import engine_for_files, engine_for_live_rows, session_for
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.query.answers.rendering import text_of, text_table
 from tidemark.warehouse.columns.json_values import json_text
@@ -83,21 +83,22 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
 
 def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
     """The Spark session, None for the local engine, and the reader of inputs for the engine."""
-    engine = given.engine
-    if engine == "auto" and given.from_stream:
-        engine = engine_for_live_rows(given.warehouse, given.storage_options)
-    elif engine == "auto":
-        store = Store.from_uri(given.warehouse, given.storage_options)
-        engine = engine_for_files(given.input, given.format, store)
-    if engine == "local":
+
+    def choose() -> str:
+        if given.from_stream:
+            return engine_for_live_rows(given.warehouse, given.storage_options)
+        return engine_for_files(
+            given.input, given.format, Store.from_uri(given.warehouse, given.storage_options)
+        )
+
+    # The error of a failed task is printed once by the job, and not by Spark's log as well.
+    spark = session_for(given.engine, choose, "tidemark load", **{"spark.log.level": "FATAL"})
+    if spark is None:
         from tidemark.jobs.inputs.local_inputs import LocalInputs
 
         return None, LocalInputs(given.warehouse, given.storage_options)
     from tidemark.jobs.inputs.spark_inputs import SparkInputs
-    from tidemark.jobs.spark.session import spark_session
 
-    # The error of a failed task is printed once by the job, and not by Spark's log as well.
-    spark = spark_session("tidemark load", **{"spark.log.level": "FATAL"})
     return spark, SparkInputs(spark)
 
 

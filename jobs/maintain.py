@@ -12,7 +12,7 @@ from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
 from tidemark.jobs.cli.progress import show_progress
-from tidemark.jobs.spark.session import spark_session
+from tidemark.jobs.inputs.engine import engine_for_maintenance, session_for
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import UNFINISHED_UPLOADS, Store
 from tidemark.warehouse.maintain import MaintenanceReport
@@ -35,7 +35,11 @@ def run(given: argparse.Namespace) -> int:
     warehouse.open_snapshot(given.warehouse, given.storage_options)
     store = Store.from_uri(given.warehouse, given.storage_options)
     store.check_place(writing=True)
-    spark = spark_session("tidemark maintain")
+    spark = session_for(
+        given.engine,
+        lambda: engine_for_maintenance(given.warehouse, given.storage_options),
+        "tidemark maintain",
+    )
     with show_progress(spark) as set_phase:
         report = warehouse.maintain(
             spark,

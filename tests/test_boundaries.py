@@ -48,8 +48,8 @@ FLOORS = {
     ],
     "jobs": [
         "cli spark",
-        "ask create demo inputs maintain sql verify",
-        "alter load_batch sql_server stream_events",
+        "ask create demo inputs sql verify",
+        "alter load_batch maintain sql_server stream_events",
     ],
 }
 # What each package may use of the others. Nobody uses tests or bench.

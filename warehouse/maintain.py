@@ -267,6 +267,12 @@ def _compact_events(executor: Executor, store: Store, report: MaintenanceReport)
     retry_lost_races(EVENTS, attempt)
 
 
+def joinable_bytes(store: Store) -> int:
+    """The bytes of the small files of `events` that `maintain` would join now: what its engine reads."""
+    groups = _joinable(tables.list_files(tables.open_table(store, EVENTS)))
+    return sum(file.size for group in groups for file in group)
+
+
 def _joinable(files: list[DataFile]) -> list[list[DataFile]]:
     """Groups of at least two small files, neighbours by batch, of at most 2 * _SMALL_BYTES together."""
     small = [file for file in files if file.size < _SMALL_BYTES]

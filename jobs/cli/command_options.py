@@ -230,7 +230,7 @@ def ahead(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def engine(args: argparse.ArgumentParser) -> None:
-    """What does the work of a load."""
+    """What does the work of a command."""
     args.add_argument(
         "--engine",
         choices=ENGINES,
@@ -304,6 +304,7 @@ def maintain(args: argparse.ArgumentParser) -> None:
     args.add_argument(
         "--grace", metavar="SPAN", help="the grace period of this call, instead of the warehouse's"
     )
+    engine(args)
 
 
 def sql_server(args: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Who does the work of a load: this process for little data, Spark for much, or where a session is there.
+"""Who does the work of a command: this process for little data, Spark for much, or where a session is there.
 
 Both give the same tables. Starting Spark takes seconds, and more than the load of a small file.
 """
@@ -7,16 +7,33 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tidemark import warehouse
 from tidemark.jobs.inputs.store_places import StorePlaces
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import StoreUnavailable
 from tidemark.warehouse.execution.input_files import find_inputs, format_of, is_local
+from tidemark.warehouse.maintain import joinable_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HERE_BYTES = 2**28  # of files: beyond, Spark's tasks on all cores take less time than its start costs
 HERE_ROWS = 10_000_000  # the same for rows of a warehouse
+
+
+def session_for(engine: str, choose: Callable[[], str], app_name: str, **conf: str) -> SparkSession | None:
+    """The session of a command with this `--engine`, None if this process does the work.
+
+    choose: called for `auto`, one of the functions below. conf: settings of a session that is started.
+    """
+    if (choose() if engine == "auto" else engine) == "local":
+        return None
+    from tidemark.jobs.spark.session import spark_session
+
+    return spark_session(app_name, **conf)
 
 
 def spark_is_there() -> bool:
@@ -66,3 +83,10 @@ def engine_for_history(uri: str, storage_options: dict[str, str] | None) -> str:
     """The engine to build a further key or group from all rows of history."""
     measures = warehouse.open_snapshot(uri, storage_options).info()["measures"]
     return engine_for_rows(max((int(facts["rows"]) for facts in measures.values()), default=0))
+
+
+def engine_for_maintenance(uri: str, storage_options: dict[str, str] | None) -> str:
+    """The engine to join the small files of `events`; the rest of maintenance is the caller's process."""
+    if spark_is_there():
+        return "spark"
+    return "local" if joinable_bytes(Store.from_uri(uri, storage_options)) <= HERE_BYTES else "spark"

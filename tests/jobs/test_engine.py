@@ -22,6 +22,7 @@ from tidemark.jobs.inputs import engine
 from tidemark.warehouse import InputError
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.execution.input_files import Found, find_inputs
+from tidemark.warehouse.maintain import joinable_bytes
 
 Patch = pytest.MonkeyPatch
 ROWS = pa.table({"m": [1.0, 2.0], "k": ["a", "b"]})
@@ -60,7 +61,13 @@ def check_choices(place: Path, patch: Patch) -> None:
         patch.setattr(engine, "HERE_ROWS", limit)
         assert engine.engine_for_live_rows(str(place / "w"), None) == chosen
         assert engine.engine_for_history(str(place / "w"), None) == chosen
+    waiting = joinable_bytes(here)  # the files of the load and of the append
+    assert waiting == sum(file.stat().st_size for file in (place / "w/events").glob("*.parquet")) > 0
+    for limit, chosen in ((waiting, "local"), (waiting - 1, "spark")):
+        patch.setattr(engine, "HERE_BYTES", limit)
+        assert engine.engine_for_maintenance(str(place / "w"), None) == chosen
     patch.setattr(engine, "spark_is_there", lambda: True)
+    assert engine.engine_for_maintenance(str(place / "w"), None) == "spark"
     patch.setattr(engine, "HERE_ROWS", 2)
     assert engine.engine_for_files([str(place / "in.parquet")], None, here) == "spark"
     assert engine.engine_for_live_rows(str(place / "w"), None) == "spark"
@@ -86,12 +93,13 @@ def test_a_session_of_this_process_is_there() -> None:
 
 
 def test_small_work_starts_no_java(place: Path) -> None:
-    """A first load, one of the stream, and a further key, as commands that name no engine."""
+    """A first load, one of the stream, a further key and maintenance, as commands that name no engine."""
     uri = place / "new"
     lines: list[list[Any]] = [
         ["load", "-w", uri, "--input", place / "in.parquet", "--batch", "a", "--measure", "m"],
         ["load", "-w", place / "w", "--from-stream"],
         ["alter", "-w", uri, "--add-key", "k"],
+        ["maintain", "-w", place / "w", "--grace", "0 s"],
     ]
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, json.dumps([[str(word) for word in line] for line in lines])],
@@ -101,9 +109,10 @@ def test_small_work_starts_no_java(place: Path) -> None:
         text=True,
         check=False,
     )
-    assert json.loads(done.stderr.splitlines()[-1]) == [[0, 0, 0], []], done.stderr
+    assert json.loads(done.stderr.splitlines()[-1]) == [[0, 0, 0, 0], []], done.stderr
     assert query.open(uri).top(1)[0].count == 1
     assert query.open(place / "w").quantile(0.5).m == 0
+    assert "events: 2 files compacted to 1" in done.stdout
 
 
 def test_control_c_says_what_holds(capsys: pytest.CaptureFixture[str]) -> None:
