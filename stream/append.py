@@ -13,31 +13,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import InputError, NotAWarehouse, name_text, whole_number
-from tidemark.warehouse.events.reader import (
-    BULK,
-    BatchRange,
-    files_of_batches,
-    rows_by_batch,
-    split_row_groups,
-)
+from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
 from tidemark.warehouse.execution.executors import Executor, Input, executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers, same_rows
 from tidemark.warehouse.ingest.append_rows import Appended
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
 from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, DEFAULT_FILTER, RowFilter, latest_time
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.load import step_tick
-from tidemark.warehouse.loads import tasks
+from tidemark.warehouse.loads.missing_summaries import summarise
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 
 if TYPE_CHECKING:
@@ -172,18 +164,6 @@ def _finish(executor: Executor, store: Store, batch: BatchRange) -> Appended | N
     row_counts = rows_by_batch(store.filesystem(), events, BatchRange(batch.source, first, batch.last))
     written = False
     for number in sorted({*row_counts, batch.last}):
-        summaries = _summarise(executor, store, options, BatchRange(batch.source, number, number))
+        summaries = summarise(executor, store, options, BatchRange(batch.source, number, number))
         written = ledger_table.append_batch(store, options.eps, batch.source, number, summaries)
     return Appended("known", rows=row_counts[batch.last], summaries=summaries) if written else None
-
-
-def _summarise(executor: Executor, store: Store, options: Options, batch: BatchRange) -> list[TickSummary]:
-    """The summaries of the batch by tick, computed from its rows in `events`."""
-    eps = ledger_table.level_eps(options.eps, 0)
-    files = files_of_batches(tables.open_table(store, EVENTS), [batch])
-    share_rows = store.tuning.sort_rows // max(1, len(options.measures))  # none: no rows came yet, no files
-    work = [
-        tasks.SummariseTask(store, options, (batch,), tuple(shares), eps, options.companions)
-        for shares in split_row_groups(store.filesystem(), files, share_rows)
-    ]
-    return by_tick(chain.from_iterable(executor.run(work)), eps)

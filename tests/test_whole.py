@@ -8,7 +8,6 @@ dozen rows fill many.
 
 from __future__ import annotations
 
-import importlib
 import math
 import shutil
 from collections import Counter
@@ -37,6 +36,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.loads.missing_summaries import summarise
 from tidemark.warehouse.projections import key_counts, key_rows, span_marks, spans
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The packages give these names to their functions.
-append_module = importlib.import_module("tidemark.stream.append")
 
 PHIS = (0, 0.07, 0.25, 0.5, 0.9, 1)
 TICKS = 4
@@ -197,9 +196,7 @@ class Whole(RuleBasedStateMachine):
         once = CommitProperties(app_transactions=[Transaction("s", batch)])
         write_deltalake(self.store.table("events"), table, mode="append", commit_properties=once)
         options = read_options(self.store)
-        summaries = append_module._summarise(
-            LocalExecutor(), self.store, options, BatchRange("s", batch, batch)
-        )
+        summaries = summarise(LocalExecutor(), self.store, options, BatchRange("s", batch, batch))
         assert ledger_table.append_batch(self.store, options.eps, "s", batch, summaries)
 
     def _check(self, window: tuple[int, int] | None) -> None:

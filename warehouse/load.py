@@ -46,9 +46,9 @@ from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, same_rows
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, RowFilter, latest_time
-from tidemark.warehouse.ledger import batch_counts, ledger_table
+from tidemark.warehouse.ledger import batch_counts, ledger_table, unaccounted
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
-from tidemark.warehouse.loads import run_builder
+from tidemark.warehouse.loads import missing_summaries, run_builder
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, plan_merge
@@ -141,6 +141,8 @@ def load(
     progress  called with the name of each point reached
     tuning    sizes of files, blocks and tasks; None: the defaults of `Tuning`
 
+    Streamed batches that the ledger has lost (another tool restored it) get their rows there again first; in
+    an object store, only a load without rows looks for them.
     Loading the same batch again changes nothing. If there is nothing to load (the batch has no rows, or no
     streamed batch is waiting), the outcome is 'empty'. Raises BatchMismatch if the batch was loaded with
     other rows, InputError for rows that do not fit; then nothing was changed.
@@ -158,6 +160,9 @@ def load(
     events, steps = tables.open_tables(store, EVENTS, STEPS)
     options = read_options(store, events)
     options.companions.check_kinds(executor.check_sendable)
+    if rows is None or store.is_local:  # a bulk load does without: the requests of a store take time
+        lost = unaccounted.find(store, events, tables.open_table(store, LEDGER), _plans(store)).lost
+        missing_summaries.write_missing(executor, store, options, lost)
     report = LoadReport()
     load_progress = _Progress(report, progress)
     if rows is not None and batch is not None:

@@ -35,9 +35,11 @@ from pyarrow import fs
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import Patience
 from tidemark.warehouse.delta.retention import retention_us
-from tidemark.warehouse.delta.store import LEDGER, REJECTED, Store
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.errors import DamagedWarehouse, TidemarkError
-from tidemark.warehouse.ledger import batch_counts, ledger_rows, ledger_table
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import read_step_plans
+from tidemark.warehouse.ledger import batch_counts, ledger_rows, ledger_table, unaccounted
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout
@@ -49,6 +51,7 @@ PATIENCE = Patience(
     tries=12, seconds=30, first=0.05
 )  # how often a failing check is repeated while others write
 
+_WRITE_AGAIN = "Append them again, or run a load: each writes them to the ledger."
 _STATE_LABELS = {"ok": "ok  ", "busy": "busy", "broken": "FAIL"}
 
 
@@ -249,10 +252,33 @@ def _batches_complete(pinned: PinnedTables) -> str:
     expected |= ledger_table.row_counts(
         ledger_table.read_rows(store, files, live, [*ledger_rows.RANGE_COLUMNS, "rows"])
     )
+    missing = _unaccounted(pinned)
     changes = batch_counts.changed_ranges(store, expected)
     if changes:
         raise DamagedWarehouse(batch_counts.describe_changes(store, changes))
-    return f"{sum(expected.values())} rows"
+    note = f"; {unaccounted.named(missing)} may be under way, or run the same again" if missing else ""
+    return f"{sum(expected.values())} rows{note}"
+
+
+def _unaccounted(pinned: PinnedTables) -> list[BatchRange]:
+    """The batches of `events` that neither the ledger nor a plan has, as an append or load leaves them.
+
+    DamagedWarehouse if the ledger has lost a batch, or more of a source than its newest one. The ledger and
+    the steps are opened after `events`: they have what it has.
+    """
+    store = pinned.store
+    ledger = tables.open_table(store, LEDGER)
+    plans = read_step_plans(store, tables.open_table(store, STEPS))
+    found = unaccounted.find(store, pinned.table(EVENTS), ledger, plans)
+    behind = Counter(batches.source for batches in found.waiting)
+    lost = [b for b in found.streamed if b in found.lost or behind[b.source] > 1]
+    if lost:
+        raise DamagedWarehouse(
+            f"{unaccounted.named(lost)}: events has their {sum(found.streamed[b] for b in lost)} rows, which "
+            "neither the ledger nor a step has, so no answer has them. Another tool changed the ledger, or "
+            f"an older version of it was put back. {_WRITE_AGAIN}"
+        )
+    return [*found.waiting, *found.bulk]
 
 
 def _rejected_have_reasons(pinned: PinnedTables) -> str:

@@ -161,12 +161,12 @@ def read_event_rows(
     filesystem: fs.FileSystem,
     shares: Iterable[EventRowGroups],
     columns: Iterable[str],
-    batches: Sequence[BatchRange],
+    batches: Sequence[BatchRange] | None,
     texts: Sequence[str] = (),
     *,
     checksums: bool = False,
 ) -> Iterator[pa.Table]:
-    """The rows of the shares that belong to the batches, one table per row group that has any.
+    """The rows of the shares that belong to the batches (None: all), one table per row group that has any.
 
     A table has `_tick` and the columns, and also `_source` and `_batch` where it was filtered by them. The
     columns `texts` are dictionaries. Rows are compared with the file's seal; `checksums` also checks the
@@ -176,12 +176,14 @@ def read_event_rows(
     for share in shares:
         with open_sealed(filesystem, share.path, texts=texts, checksums=checksums) as file:
             for group in range(file.metadata.num_row_groups) if share.groups is None else share.groups:
-                overlap = _group_overlap(file.metadata.row_group(group), batches)
+                overlap = (
+                    "all" if batches is None else _group_overlap(file.metadata.row_group(group), batches)
+                )
                 if overlap == "none":
                     continue
                 needed = names if overlap == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
                 table = with_plain_types(file.read_group(group, needed), texts)
-                rows = table if overlap == "all" else table.filter(_batch_filter(table, batches))
+                rows = table if overlap == "all" else table.filter(_batch_filter(table, batches or ()))
                 if rows.num_rows:
                     yield rows.unify_dictionaries().combine_chunks() if texts else rows.combine_chunks()
 
@@ -194,11 +196,9 @@ def rows_by_batch(filesystem: fs.FileSystem, table: DeltaTable, batches: BatchRa
     counts: Counter[int] = Counter()
     unresolved = []
     for file in files_of_batches(table, [batches]):
-        sources = {file.stats.get(f"{end}._source") for end in ("min", "max")}
-        numbers = {file.stats.get(f"{end}._batch") for end in ("min", "max")}
-        number = file.stats.get("min._batch")
-        if sources == {batches.source} and number is not None and numbers == {number} and file.rows >= 0:
-            counts[number] += file.rows
+        only = only_batch(file)
+        if only is not None and only[0] == batches.source:
+            counts[only[1]] += file.rows
         else:
             unresolved.append(EventRowGroups.whole_file(file))
     for (_, batch), rows in count_rows(filesystem, unresolved, [batches]).items():
@@ -206,10 +206,21 @@ def rows_by_batch(filesystem: fs.FileSystem, table: DeltaTable, batches: BatchRa
     return counts
 
 
+def only_batch(file: DataFile) -> tuple[str, int] | None:
+    """The source and number of the one batch of the file, by its statistics; None if they do not tell it."""
+    least, most = (
+        tuple(file.stats.get(f"{end}.{name}") for name in ("_source", "_batch")) for end in ("min", "max")
+    )
+    source, number = least
+    if file.rows < 0 or least != most or source is None or number is None:
+        return None
+    return source, number
+
+
 def count_rows(
-    filesystem: fs.FileSystem, shares: Iterable[EventRowGroups], batches: Sequence[BatchRange]
+    filesystem: fs.FileSystem, shares: Iterable[EventRowGroups], batches: Sequence[BatchRange] | None = None
 ) -> Counter[tuple[str, int]]:
-    """The number of rows in the shares by (source, batch), for the given batches; reads every row."""
+    """The number of rows in the shares by (source, batch), for the given batches or all; reads every row."""
     names = ["_source", "_batch"]
     counts: Counter[tuple[str, int]] = Counter()
     for rows in read_event_rows(filesystem, shares, names, batches):

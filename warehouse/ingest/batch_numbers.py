@@ -8,7 +8,8 @@ new is in one of these states:
     the ledger has a row of the batch                        known: a replay
     `events` has its rows, and a ledger range or a plan contains it
                                                              known: a replay
-    `events` has its rows, the ledger and the plans lack it  unfinished: a crash came between the two commits
+    `events` has its rows, the ledger and the plans lack it  unfinished: a crash came between the two commits,
+                                                             or another tool changed the ledger
     `events` has no rows; a ledger range or a plan contains it, or `rejected` has records of it
                                                              unproved: it had no rows, or its number was left
                                                              out; only a batch without rows is a replay
@@ -46,8 +47,6 @@ def state_of(store: Store, events: DeltaTable, ledger: DeltaTable, batch: BatchR
     )
     if batch.last > max(newest_event, newest_ledger):
         return "new"
-    if batch.last == newest_ledger:
-        return "known"
     if batch.last == newest_event > newest_ledger:
         return "unfinished"
     ranges = ledger_table.ranges_containing(store, ledger, batch)

@@ -32,9 +32,9 @@ from tidemark.warehouse.cascade import LEVELS
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import retry_lost_races
-from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.delta.write_behind import uploading
-from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import planned_batches, read_step_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
 from tidemark.warehouse.ledger.ledger_rows import (
@@ -184,9 +184,9 @@ def _write_wide(
 ) -> list[AddAction]:
     """Writes a file of rows for each `completed` range, narrow ones first; wide ones reuse narrow ones.
 
-    Three kinds of ranges are left out: those that overlap a plan, which readers would never use; those with
-    fewer than two parts, which would only duplicate one part; and those that partly overlap a range that was
-    written with another fan.
+    Four kinds of ranges are left out: those that overlap a plan, which readers would never use; those with
+    fewer than two parts, which would only duplicate one part; those that partly overlap a range that was
+    written with another fan; and those with a batch in `events` that the ledger has lost.
     """
     files = ranges_by_file(store, table)
     written: dict[BatchRange, Sequence[TickSummary]] = {batches: summaries}
@@ -197,6 +197,8 @@ def _write_wide(
         narrower = {store.tuning.fan**lower for lower in range(level)}
         if len(parts) < 2 or not live_ranges([whole], planned) or not _fits_cascade(whole, known, narrower):
             continue
+        if _lacks_rows(store, whole, parts):
+            continue
         to_read = [part for part in parts if part not in written]
         tick_summaries = [summary for part in parts if part in written for summary in written[part]]
         tick_summaries += from_arrow(read_rows(store, files, to_read))
@@ -206,6 +208,17 @@ def _write_wide(
         written[whole] = [join(group, level_eps(eps, level)) for group in by_tick.values()]
         actions.append(write_rows(store, whole, to_arrow(whole, written[whole], more_keys_of(table))))
     return actions
+
+
+def _lacks_rows(store: Store, whole: BatchRange, parts: Sequence[BatchRange]) -> bool:
+    """Whether `events` has rows of the range that are in none of its parts, which are disjoint.
+
+    Looked up only where the parts leave numbers out.
+    """
+    if sum(part.last - part.first + 1 for part in parts) == whole.last - whole.first + 1:
+        return False
+    counts = rows_by_batch(store.filesystem(), tables.open_table(store, EVENTS), whole)
+    return any(not any(part.holds(whole.source, number) for part in parts) for number in counts)
 
 
 def _fits_cascade(whole: BatchRange, known: Iterable[BatchRange], narrower: Set[int]) -> bool:
@@ -375,7 +388,7 @@ def live_ranges(known: Iterable[BatchRange], covered: Iterable[BatchRange]) -> l
     Example: known 0..3, 0, 1, 2, 3, 4 and covered nothing give 0..3, 4; covered 0 gives 1, 2, 3, 4.
     Complexity: O(k log k) for k ranges.
     """
-    covered_intervals = _disjoint(covered)
+    covered_intervals = disjoint(covered)
     chosen: list[BatchRange] = []
     for batches in sorted(set(known), key=lambda r: (r.source, r.first, -r.last)):
         repeated = chosen and chosen[-1].source == batches.source and batches.first <= chosen[-1].last
@@ -388,7 +401,7 @@ def live_ranges(known: Iterable[BatchRange], covered: Iterable[BatchRange]) -> l
     return chosen
 
 
-def _disjoint(ranges: Iterable[BatchRange]) -> dict[str, tuple[list[int], list[int]]]:
+def disjoint(ranges: Iterable[BatchRange]) -> dict[str, tuple[list[int], list[int]]]:
     """The union of the ranges as disjoint intervals, by source: their first and last batches, ascending.
 
     Example: 0..1, 2..3 and 7 of source "s" give {"s": ([0, 7], [3, 7])}.
