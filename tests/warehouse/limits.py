@@ -54,8 +54,11 @@ def full_disk(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def filled(folder: Path) -> Iterator[int]:
-    """Fills the disk of the folder where it is one of its own; the number of the error that it ends in."""
+def filled(folder: Path, leaving: int = 0) -> Iterator[int]:
+    """Fills the disk of the folder where it is one of its own; the number of the error that it ends in.
+
+    leaving: bytes that stay free, in whole pages; of a disk that is not one of its own, none do.
+    """
     if not folder.is_mount():
         with no_bytes():
             yield EFBIG
@@ -69,6 +72,7 @@ def filled(folder: Path) -> Iterator[int]:
         except OSError as error:
             if error.errno != ENOSPC:
                 raise
+        file.truncate(max(0, file.tell() - leaving))
     try:
         yield ENOSPC
     finally:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
@@ -160,11 +161,13 @@ class RowFile:
     def __enter__(self) -> RowFile:
         return self
 
-    def __exit__(self, failed: object, *_: object) -> None:
-        if failed is None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
             self._flush()
         if self._writer is not None:
-            self._writer.close()
+            self._writer.__exit__(kind, error, trace)
             self._size = self._writer.size
 
     def write(self, table: pa.Table) -> None:

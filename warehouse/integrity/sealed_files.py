@@ -29,6 +29,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.integrity.digests import column_digest
+from tidemark.warehouse.integrity.parquet_writer import ParquetWriter
 from tidemark.warehouse.integrity.read_ahead import Range, ReadAhead, is_remote
 from tidemark.warehouse.os_errors import report_unreadable_file
 
@@ -56,7 +57,7 @@ class SealedWriter:
         self.size = 0  # of the file in bytes, once it is closed
         self._file = filesystem.open_output_stream(path)
         # Metadata of the file that the schema came from must not get into this footer.
-        self._writer = pq.ParquetWriter(
+        self._writer = ParquetWriter(
             self._file, schema.remove_metadata(), write_page_checksum=True, **parquet_options
         )
         self._groups: list[dict[str, Any]] = []
@@ -70,10 +71,10 @@ class SealedWriter:
     def close(self) -> None:
         """Writes the footer."""
         text = json.dumps(self._groups).encode()
-        self._writer.add_key_value_metadata({SEAL: xxhash.xxh3_64_hexdigest(text).encode() + text})
-        self._writer.close()
-        self.size = self._file.tell()
-        self._file.close()
+        with self._file, self._writer:
+            self._writer.add_key_value_metadata({SEAL: xxhash.xxh3_64_hexdigest(text).encode() + text})
+            self._writer.close()
+            self.size = self._file.tell()
 
     def __enter__(self) -> SealedWriter:
         return self
@@ -81,7 +82,11 @@ class SealedWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        else:
+            self._writer.drop()
+            self._file.close()
 
 
 class SealedFile:

@@ -22,6 +22,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.integrity.digests import column_digest, columns_by_name
+from tidemark.warehouse.integrity.parquet_writer import ParquetWriter
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.cuts import InputRange, MergeSlice, SortedInput, clip_to_slice
@@ -152,7 +153,7 @@ def write_rows(
     first = next(blocks_of_rows, None)
     sample = projection.merge([]) if first is None else first[0]
     options = {**_encoding(projection, schema, sample), "metadata_collector": footers}
-    with filesystem.open_output_stream(path) as file, pq.ParquetWriter(file, schema, **options) as writer:
+    with filesystem.open_output_stream(path) as file, ParquetWriter(file, schema, **options) as writer:
         for rows, edges in chain([] if first is None else [first], blocks_of_rows):
             row_digest += projection.digest(rows)
             for start, stop, block_rows in _write_ranges(
