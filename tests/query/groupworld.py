@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -74,6 +75,12 @@ class GroupWorld:
         for is_loaded, rows in batches:
             world.add(rows, load=is_loaded)
         return world
+
+    def copy(self, folder: Path) -> Self:
+        """One to be changed, where this one is kept for the next test."""
+        path = folder / self.path.name
+        shutil.copytree(self.path, path)
+        return replace(self, path=path, rows=list(self.rows))
 
     def add(self, rows: list[Row], *, load: bool) -> None:
         table = pa.table(

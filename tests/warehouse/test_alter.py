@@ -36,13 +36,18 @@ def rows(number: int, count: int = 60) -> list[Row]:
     ]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> GroupWorld:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
     """Five steps in history, and two live batches; neither keys nor groups."""
-    made = GroupWorld.create(tmp_path, groups=None, key_eps=0.05)
+    made = GroupWorld.create(tmp_path_factory.mktemp("made"), groups=None, key_eps=0.05)
     for number in range(7):
         made.add(rows(number), load=number < 5)
     return made
+
+
+@pytest.fixture
+def world(made: GroupWorld, tmp_path: Path) -> GroupWorld:
+    return made.copy(tmp_path)
 
 
 def check(world: GroupWorld, keys: list[Any], groups: list[str]) -> None:
