@@ -79,7 +79,7 @@ def _run(  # noqa: PLR0911  one return for each part
             (asked.rows, asked.distributions) if part == "query" else (10 * asked.rows, ["lognormal"])
         )
         sizes = (
-            latency.Sizes(30_000, 3, 2, 10, ("lognormal",), peers=part == "query", starts=1)
+            latency.Sizes(30_000, 2, 1, 10, ("lognormal",), peers=part == "query", starts=1)
             if quick
             else latency.Sizes(rows, 25, 10, 200, tuple(names), peers=part == "query")
         )
@@ -89,31 +89,32 @@ def _run(  # noqa: PLR0911  one return for each part
         rows = 20_000 if quick else asked.rows // 10
         growth = (1, 2) if quick else (10, 40, 100)
         return load_cost.run(
-            spark, work, rows=rows, repeats=1 if quick else 5, steps=4 if quick else 40, growth=growth
+            spark, work, rows=rows, repeats=1 if quick else 5, steps=2 if quick else 40, growth=growth
         )
     if part in BY_KEY:
         run, rows, questions = BY_KEY[part]
-        few, many = latency.Sizes(rows, 3, 2, 10, ()), latency.Sizes(asked.rows, 25, 10, questions, ())
+        few = latency.Sizes(rows, 2, 1, 10, (), repeats=1)
+        many = latency.Sizes(asked.rows, 25, 10, questions, ())
         return run(spark, work, few if quick else many)
     if part == "command":
         rows = 30_000 if quick else asked.rows // 10
         return command.run(
-            spark, work, latency.Sizes(rows, 3 if quick else 25, 2 if quick else 10, 2 if quick else 15, ())
+            spark, work, latency.Sizes(rows, 2 if quick else 25, 1 if quick else 10, 2 if quick else 15, ())
         )
     if part == "sql":
         sizes = (
-            latency.Sizes(30_000, 3, 2, 11, ()) if quick else latency.Sizes(asked.rows // 10, 25, 10, 101, ())
+            latency.Sizes(30_000, 2, 1, 3, ()) if quick else latency.Sizes(asked.rows // 10, 25, 10, 101, ())
         )
         return sql.run(spark, work, sizes)
     if part == "stream":
-        small = streaming.Sizes(2_000, 5, 2, 70, (2, 4))
+        small = streaming.Sizes(2_000, 4, 1, 70, (1, 2))
         return streaming.run(spark, work, small if quick else streaming.Sizes())
     if part == "stores":
-        asked_of_it = store_questions.Sizes(2_000, 3, 500, 2, 2) if quick else store_questions.Sizes()
-        loads = store_load.Sizes(20_000, 1_000, 1, 1_000, 4) if quick else store_load.Sizes(asked.rows // 20)
+        asked_of_it = store_questions.Sizes(2_000, 2, 500, 2, 2) if quick else store_questions.Sizes()
+        loads = store_load.Sizes(20_000, 1_000, 1, 1_000, 2) if quick else store_load.Sizes(asked.rows // 20)
         return stores.run(spark, work, loads, asked_of_it)
     if quick:
-        return accuracy.run(spark, work, asked.out, rows=100_000, step_count=10, budgets=(0.125,))
+        return accuracy.run(spark, work, asked.out, rows=30_000, step_count=3, budgets=(0.125,))
     budgets = (0.5, 1, 2.5, 5, 10)
     return accuracy.run(spark, work, asked.out, rows=asked.rows // 10, step_count=100, budgets=budgets)
 

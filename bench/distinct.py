@@ -21,6 +21,7 @@ from bench.data import DAY_US, FIRST_DAY, USERS, Rows
 from bench.engines import Duck
 from bench.latency import DAYS, MS, Filled, Sizes, fill, timed
 from bench.report import Section, say
+from bench.turns import turns_of
 from tidemark import query, warehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector
@@ -48,7 +49,7 @@ def run(spark: SparkSession, work: Path, sizes: Sizes) -> Section:
     _measure(section, wh, made, truth, max(3, sizes.questions // 10))
     _measure_persistent(section, wh, made, truth, max(3, sizes.questions // 10))
     _measure_size(section, made)
-    _measure_load(spark, section, folder, made.history[0])
+    _measure_load(spark, section, folder, made.history[0], sizes.repeats)
     section.text(
         f"{made.rows:,} rows of {USERS:,} visitors in {sizes.runs} runs, each with its own days and 1 % late "
         f"rows, and a live side of {sizes.live_batches} batches. Warm, each question about another window. "
@@ -221,7 +222,7 @@ def _bytes_of_groups(file: str, wanted: Sequence[str]) -> int:
     return sum(group.column(i).total_compressed_size for group in groups for i in range(group.num_columns))
 
 
-def _measure_load(spark: SparkSession, section: Section, folder: Path, part: Rows) -> None:
+def _measure_load(spark: SparkSession, section: Section, folder: Path, part: Rows, repeats: int) -> None:
     """What samples and persistent keys add to a load, against a plain write of the same rows.
 
     Both loads run in this process, where the collectors can be left out. Their difference is small, so it is
@@ -232,12 +233,12 @@ def _measure_load(spark: SparkSession, section: Section, folder: Path, part: Row
     frame = spark.read.parquet(str(source))
     plain, added = [], []
     adds = {kind: kind.add for kind in (DistinctCollector, PersistentCollector)}
-    for turn in range(6):
+    for turn in turns_of(repeats):
         plain.append(timed(lambda: frame.write.format("delta").mode("append").save(str(folder / "plain")))[0])
         seconds = {}
         for kind in ("without", "with"):
             uri = folder / kind
-            if not turn:
+            if not uri.exists():
                 warehouse.create(spark, uri, ["value"], key="user", time="time", schema=frame)
             for collector, add in adds.items():
                 collector.add = add if kind == "with" else _nothing  # type: ignore[method-assign]
@@ -245,7 +246,7 @@ def _measure_load(spark: SparkSession, section: Section, folder: Path, part: Row
             warehouse.load(None, uri, source, batch=f"{turn}")
             seconds[kind] = time.process_time() - began
         added.append(seconds["with"] - seconds["without"])
-    write, more = statistics.median(plain[1:]), statistics.median(added[1:])
+    write, more = (statistics.median(taken[-repeats:]) for taken in (plain, added))
     section.add(f"a plain Delta write of {part.rows:,} rows", write, "s")
     section.add(
         "what samples and persistent keys add to a load / a plain Delta write", more / write, "x", 0.1

@@ -18,6 +18,7 @@ from bench.data import DAY_US, FIRST_DAY, Oracle, Rows, group_name
 from bench.engines import ClickHouse, Duck
 from bench.latency import DAYS, MS, Filled, Sizes, fill, timed
 from bench.report import Section, say
+from bench.turns import turns_of
 from tidemark import query, warehouse
 
 PHI = 0.99
@@ -40,7 +41,7 @@ def run(spark: SparkSession, work: Path, sizes: Sizes) -> Section:
     memory = wh.info()["memory"]
     section.add("decoded rows in memory", memory["used"] / 1e6, "MB", memory["budget"] / 1e6)
     _measure_storage(section, wh)
-    _measure_load(spark, section, folder, made.history[0])
+    _measure_load(spark, section, folder, made.history[0], min(3, sizes.repeats))
     section.text(
         f"{made.rows:,} rows of 100,000 groups (Zipf 1.1) in {sizes.runs} runs, each with its own days and "
         f"1 % late rows, and a live side of {sizes.live_batches} batches. phi = {PHI}. Warm; DuckDB and "
@@ -148,21 +149,21 @@ def _measure_storage(section: Section, wh: Any) -> None:
     section.add("bytes of a row in a group's runs", group["bytes"] / group["rows"], "B")
 
 
-def _measure_load(spark: SparkSession, section: Section, folder: Path, part: Rows) -> None:
+def _measure_load(spark: SparkSession, section: Section, folder: Path, part: Rows, repeats: int) -> None:
     """The seconds that a group adds to a load of one step, against a plain Delta write of the same rows."""
     source = folder / "one"
     part.write(source, files=2, columns=("group",))
     frame = spark.read.parquet(str(source))
     times: dict[str, list[float]] = {"plain": [], "without": [], "with": []}
-    for turn in range(4):
+    for turn in turns_of(repeats):
         taken, _ = timed(lambda: frame.write.format("delta").mode("append").save(str(folder / "plain")))
         found = {"plain": taken}
         for kind, groups in (("without", None), ("with", ["group"])):
             uri = folder / kind
-            if not turn:
+            if not uri.exists():
                 warehouse.create(spark, uri, ["value"], key=None, groups=groups, time="time", schema=frame)
             found[kind], _ = timed(partial(warehouse.load, spark, uri, frame, batch=f"{turn}"))
-        for kind, seconds in found.items() if turn else ():
+        for kind, seconds in found.items() if turn >= 0 else ():
             times[kind].append(seconds)
     plain, without, with_group = (statistics.median(found) for found in times.values())
     section.add(f"a plain Delta write of {part.rows:,} rows", plain, "s")

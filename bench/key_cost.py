@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from bench.data import year
 from bench.memory import Watch, greatest_worker_mb, reset_worker_peaks
 from bench.report import Section, number, say, table
+from bench.turns import turns_of
 from tidemark import query, warehouse
 
 # Of `key`, which is Zipf's with exponent 1.3.
@@ -41,7 +42,7 @@ def measure(spark: SparkSession, folder: Path, section: Section, rows: int, repe
     for shape, expression in SHAPES.items():
         frame = spark.read.parquet(str(folder / "source")).withColumn("key", F.expr(expression))
         frame.write.parquet(str(folder / "typed"))
-        found = [_turn(spark, folder) for _ in range(-1, repeats)][1:]  # the first turn warms all
+        found = [_turn(spark, folder) for _ in turns_of(repeats)][-repeats:]
         ratio = statistics.median((keyed - plain_load) / plain for plain, plain_load, keyed, _ in found)
         section.add(f"keys on top / plain Delta write, {shape}, {size}", ratio, "x", 1.5)
         medians = [statistics.median(column) for column in zip(*found, strict=True)]

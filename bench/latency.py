@@ -45,6 +45,7 @@ class Sizes:
 
     peers: whether DuckDB and Spark are asked, too. DuckDB needs memory for all rows.
     starts: how many fresh processes are timed.
+    repeats: how many loads of the same rows are timed.
     """
 
     rows: int
@@ -54,6 +55,7 @@ class Sizes:
     distributions: tuple[str, ...]
     peers: bool = True
     starts: int = 7
+    repeats: int = 5
 
 
 @dataclass(frozen=True, slots=True)

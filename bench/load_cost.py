@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from bench import key_cost
 from bench.data import Oracle, Rows, year
 from bench.report import Section, say, table
+from bench.turns import turns_of
 from tidemark import query, warehouse
 
 KAPPA = 4
@@ -66,13 +67,13 @@ def _bulk(spark: SparkSession, folder: Path, section: Section, rows: int, repeat
     oracle = Oracle.of(parts)
     seconds: list[tuple[float, float, float]] = []
     lines = []
-    for turn in range(-1, repeats):
+    for turn in turns_of(repeats):
         plain, _ = _timed(lambda: _append_plainly(frame, folder / "plain"))
         uri = _create(spark, folder / "warehouse", frame)
         whole, report = _timed(partial(warehouse.load, spark, uri, frame, batch="all"))
         _assert_same(uri, oracle)
         run_seconds = report.seconds["sort"] + report.seconds["commit"]
-        if turn >= 0:  # the first turn warms both
+        if turn >= 0:
             seconds.append((plain, run_seconds, whole))
             phases = _phases(report.seconds)
             lines.append([turn + 1, f"{plain:.2f}", f"{run_seconds:.2f}", f"{whole:.2f}", phases])
@@ -117,14 +118,14 @@ def _steps(spark: SparkSession, folder: Path, section: Section, each: int, steps
         f"s, slowest {max(loads):.2f} s). Phases of the loads (s): {_phases(phases)}."
     )
     say(f"  plain {sum(plain):.1f} s, loads {sum(loads):.1f} s ({_phases(phases)})")
-    small = []
-    for number in range(5):
+    small, few = [], min(5, steps)
+    for number in range(few):
         part = Rows("lognormal", 1_000 + number, 1_000, parts[-1].days, parts[0].earliest)
         source = folder / "steps" / f"small-{number}"
         part.write(source)
         frame = spark.read.parquet(str(source))
         small.append(_timed(partial(warehouse.load, spark, uri, frame, batch=f"small {number}"))[0])
-    section.add(f"a step of 1,000 rows after {steps} of {each:,}, the slowest of 5", max(small), "s", 3.0)
+    section.add(f"a step of 1,000 rows after {steps} of {each:,}, the slowest of {few}", max(small), "s", 3.0)
     for name in ("plain", "warehouse", "steps"):
         shutil.rmtree(folder / name)
 

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.data import FIRST_DAY, Oracle, Rows, year
 from bench.report import Section, number, say, table
 from bench.store_spent import Spent, spent_on
+from bench.turns import turns_of
 from tests.stores.server import Server
 from tidemark import query, stream, warehouse
 
@@ -123,7 +124,7 @@ def _in_turn(
 ) -> tuple[list[Spent], list[Spent]]:
     """Plain writes and loads, each into a new place, without the first of each, which warms both."""
     plain, mine = [], []
-    for _ in range(-1, repeats):
+    for _ in turns_of(repeats):
         write, load = write_and_load
         plain.append(spent_on(server, latency, partial(write, _new(server))))
         uri = _new(server)
@@ -131,7 +132,7 @@ def _in_turn(
         mine.append(spent_on(server, latency, partial(load, uri)))
         _assert_same(server, uri, oracle)
     say("  answers of every load are right")
-    return plain[1:], mine[1:]
+    return plain[-repeats:], mine[-repeats:]
 
 
 def _ratio(plain: list[Spent], mine: list[Spent]) -> float:
