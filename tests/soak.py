@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "soak.md"
+DRAWS = int(os.environ.get("TIDEMARK_SOAK_DRAWS", "1"))  # `make soak` sets it
+
+
+def draws(usual: int) -> int:
+    """How many examples hypothesis draws where each is a whole warehouse; a soak draws many times as many."""
+    return usual * DRAWS
 
 
 def table(figures: Mapping[str, int]) -> str:

@@ -12,7 +12,7 @@ import math
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -29,6 +29,7 @@ from hypothesis.stateful import (
 )
 
 from tests.query.answers import several
+from tests.soak import draws
 from tests.warehouse.keyworld import plain
 from tidemark import query, warehouse
 from tidemark.sketches import target_rank
@@ -41,8 +42,7 @@ from tidemark.warehouse.projections import key_counts, key_rows, span_marks, spa
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+pytestmark = pytest.mark.slow
 
 # The packages give these names to their functions.
 
@@ -52,6 +52,7 @@ TICKS = 4
 TINY = Tuning(
     block_rows=8, span_cells=16, key_block_rows=3, sort_rows=24, slice_rows=16, file_rows=(32, 64), fan=3
 )
+KINDS = {"double": pa.float64(), "bigint": pa.int64()}
 TEMPLATES = [("double", 2, 0.3), ("double", 3, 0.02), ("bigint", 2, 0.1), ("bigint", 3, 0.01)]
 Row = tuple[Any, int]  # the value and its tick
 
@@ -67,14 +68,14 @@ ticks = st.integers(0, TICKS - 1)
 
 
 @pytest.fixture(scope="module")
-def templates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Path]:
-    """Empty warehouses, made by Spark once and copied for each history."""
+def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Path]:
+    """Empty warehouses, made once and copied for each history."""
     made = {}
     for kind, kappa, eps in TEMPLATES:
         path = tmp_path_factory.mktemp("template") / "warehouse"
-        schema = f"at timestamp, value {kind}"
+        schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("value", KINDS[kind])])
         options: dict[str, Any] = {"key": "value", "time": "at", "eps": eps, "kappa": kappa, "grace": "0 s"}
-        warehouse.create(spark, path, "value", schema=schema, **options)
+        warehouse.create(None, path, "value", schema=schema, **options)
         made[kind, kappa, eps] = path
     return made
 
@@ -182,7 +183,6 @@ class Whole(RuleBasedStateMachine):
         assert joined == sum(count * count for count in true.values())
 
     def _append(self, batch: int, rows: list[Row]) -> None:
-        kind = pa.float64() if self.kind == "double" else pa.int64()
         day = 86_400_000_000
         table = pa.table(
             {
@@ -190,7 +190,7 @@ class Whole(RuleBasedStateMachine):
                 "_batch": pa.array([batch] * len(rows), pa.int64()),
                 "_tick": pa.array([tick for _, tick in rows], pa.int64()),
                 "at": pa.array([tick * day for _, tick in rows], pa.timestamp("us", tz="UTC")),
-                "value": pa.array([value for value, _ in rows], kind),
+                "value": pa.array([value for value, _ in rows], KINDS[self.kind]),
             }
         )
         once = CommitProperties(app_transactions=[Transaction("s", batch)])
@@ -235,7 +235,7 @@ def is_nan(value: Any) -> bool:
 
 
 LONG = settings(
-    max_examples=20, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=draws(7), stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -269,6 +269,8 @@ def test_a_broken_warehouse_is_caught(
         )
     else:
         monkeypatch.setattr(ledger_table, "live_ranges", lambda known, _: sorted(known))
-    short = settings(LONG, database=None, report_multiple_bugs=False, phases=[Phase.generate])
+    short = settings(
+        LONG, max_examples=20, database=None, report_multiple_bugs=False, phases=[Phase.generate]
+    )
     with pytest.raises(Exception):  # noqa: B017, PT011  whichever check sees it first
         run(Whole, templates, tmp_path, short)
