@@ -34,6 +34,7 @@ from tidemark.query.asking.session import Session, understood
 from tidemark.query.groups.group_choice import GroupArguments
 from tidemark.query.quantiles.histograms import check_bins, histogram
 from tidemark.query.quantiles.questions import Question, cdf, check_phis, quantiles, ranks
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import is_sequence, plain_all, plain_share
@@ -56,6 +57,7 @@ class QuestionOptions(TypedDict, total=False):
     """The keyword parameters of questions about measures, without `by` and `every`."""
 
     last: Any
+    as_of: Any
     between: Any
     mode: Mode
     where: Any
@@ -83,7 +85,10 @@ class Reader(KeyReader):
 
     measure: the numeric column; by default the first measure of the warehouse.
     last: only the newest rows by event time: a duration such as "7d", counted back from the newest tick of
-        the data. A number of steps if the warehouse has no time column.
+        the data that is not in the future of the clock. A number of steps if the warehouse has no time
+        column.
+    as_of: the moment, exclusive, that `last` counts back from instead: last=L, as_of=T is the window from
+        T - L to T. Without a time column the number of a step.
     between: (start, end), the end exclusive, None for an open side. Quantile windows are whole ticks; the
         `window` of an answer shows which. Windows of keys may start and end inside a tick, but
         those of `every` are whole ticks.
@@ -163,7 +168,9 @@ class Reader(KeyReader):
         return None if tick_us is None else timedelta(microseconds=tick_us)
 
     @understood
-    def span(self, measure: str | None = None, *, last: Any = None, between: Any = None) -> tuple[Any, Any]:
+    def span(
+        self, measure: str | None = None, *, last: Any = None, as_of: Any = None, between: Any = None
+    ) -> tuple[Any, Any]:
         """The ticks of the window that may have rows, as (start, end), the end exclusive.
 
         Returns times, or step numbers without a time column. The end is None if rows may have the last time
@@ -172,7 +179,7 @@ class Reader(KeyReader):
         """
         view, grid = newest_view(self._session, measure), self._session.options.grid
         ticks = tick_range(view)
-        window = choose_window(view, last, between, grid)
+        window = choose_window(view, AskedWindow(last, between, as_of), grid)
         if ticks is None or window.misses(*ticks):
             raise empty_window(view, window, 0, grid)
         covered = Window(max(window.start, ticks[0]), min(window.stop, ticks[1] + 1))
@@ -205,7 +212,9 @@ class Reader(KeyReader):
         return self._session.newest(lambda snapshot: snapshot.contents())
 
     @understood
-    def companion(self, name: str, *, last: Any = None, between: Any = None) -> CompanionAnswer:
+    def companion(
+        self, name: str, *, last: Any = None, as_of: Any = None, between: Any = None
+    ) -> CompanionAnswer:
         """The summary of a companion, over history and the live side.
 
         name: the companion's name, as it was declared when the warehouse was created.
@@ -215,7 +224,7 @@ class Reader(KeyReader):
         `events`: `rows_scanned` says how many. Raises InputError for an unknown name, and if its kind is not
         registered in this process; EmptyWindow if the window has no rows with a value.
         """
-        return ask_companion(self._session, name, last, between)
+        return ask_companion(self._session, name, AskedWindow(last, between, as_of))
 
     def info(self) -> Info:
         """Facts about the warehouse: columns, grain, span, steps, runs, batches, bytes and table versions.
@@ -253,6 +262,7 @@ class Reader(KeyReader):
         measure: str | None = None,
         *,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: Mode = "accurate",
         where: Any = None,
@@ -276,7 +286,7 @@ class Reader(KeyReader):
         phi = plain_share(phi)
         phis = check_phis(phi if is_sequence(phi) else [phi])
         arguments = GroupArguments(where, by, top, groups, limit)
-        request = MeasureRequest(measure, last, between, every, mode, arguments)
+        request = MeasureRequest(measure, AskedWindow(last, between, as_of), every, mode, arguments)
         asked = self._ask(request, lambda question: quantiles(question, phis))
         return asked.answers(Answer, one=not is_sequence(phi))
 
@@ -304,6 +314,7 @@ class Reader(KeyReader):
         measure: str | None = None,
         *,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: Mode = "accurate",
         where: Any = None,
@@ -324,7 +335,7 @@ class Reader(KeyReader):
         x = plain_all(x)
         points = list(x) if is_sequence(x) else [x]
         arguments = GroupArguments(where, by, top, groups, limit)
-        request = MeasureRequest(measure, last, between, every, mode, arguments)
+        request = MeasureRequest(measure, AskedWindow(last, between, as_of), every, mode, arguments)
         asked = self._ask(request, lambda question: ranks(question, points))
         return asked.answers(RankAnswer, one=not is_sequence(x))
 
@@ -352,6 +363,7 @@ class Reader(KeyReader):
         measure: str | None = None,
         *,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: Mode = "accurate",
         where: Any = None,
@@ -371,7 +383,7 @@ class Reader(KeyReader):
         x = plain_all(x)
         points = list(x) if is_sequence(x) else [x]
         arguments = GroupArguments(where, by, top, groups, limit)
-        request = MeasureRequest(measure, last, between, every, mode, arguments)
+        request = MeasureRequest(measure, AskedWindow(last, between, as_of), every, mode, arguments)
         asked = self._ask(request, lambda question: cdf(question, points))
         return asked.answers(CdfAnswer, one=not is_sequence(x))
 
@@ -398,6 +410,7 @@ class Reader(KeyReader):
         measure: str | None = None,
         *,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: Mode = "accurate",
         where: Any = None,
@@ -417,7 +430,7 @@ class Reader(KeyReader):
         """
         checked_bins = check_bins(plain_all(bins))
         arguments = GroupArguments(where, by, top, groups, limit)
-        request = MeasureRequest(measure, last, between, every, mode, arguments)
+        request = MeasureRequest(measure, AskedWindow(last, between, as_of), every, mode, arguments)
         asked = self._ask(request, lambda question: [histogram(question, checked_bins)])
         answer: Histogram | Answers[Histogram] = asked.answers(Histogram, one=True)
         if isinstance(answer, Histogram) and not answer.bins:

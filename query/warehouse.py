@@ -22,7 +22,10 @@ class Warehouse(Reader):
 
     measure: the numeric column; by default the first measure of the warehouse.
     last: only the newest rows by event time: a duration such as "7d", counted back from the newest tick of
-        the data. A number of steps if the warehouse has no time column.
+        the data that is not in the future of the clock. A number of steps if the warehouse has no time
+        column.
+    as_of: the moment, exclusive, that `last` counts back from instead: last=L, as_of=T is the window from
+        T - L to T. Without a time column the number of a step.
     between: (start, end), the end exclusive, None for an open side. Quantile windows are whole ticks; the
         `window` of an answer shows which. Windows of keys may start and end inside a tick, but
         those of `every` are whole ticks.

@@ -72,9 +72,10 @@ def histogram(given: argparse.Namespace) -> int:
 
 
 def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments `last`, `between`, `every` and `mode` of the Python API."""
+    """The keyword arguments `last`, `as_of`, `between`, `every` and `mode` of the Python API."""
     return {
         "last": parse_span(given.last),
+        "as_of": given.as_of and _edge(wh, given.as_of),
         "between": parse_between(wh, given.between),
         "every": parse_span(getattr(given, "window_every", None)),
         "mode": given.mode,

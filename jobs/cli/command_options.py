@@ -349,6 +349,11 @@ def window(args: argparse.ArgumentParser) -> None:
         "number of steps if the warehouse has no time column",
     )
     args.add_argument(
+        "--as-of",
+        metavar="TIME",
+        help="with --last: count back from this ISO time or step number, exclusive",
+    )
+    args.add_argument(
         "--between",
         nargs=2,
         metavar=("START", "END"),

@@ -13,6 +13,7 @@ from typing import Any
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.rendering import window_text
 from tidemark.query.asking.session import Session
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.windows import choose_window, shown_window, widened_text
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.companions.cells import Cell, joined_summary
@@ -55,7 +56,7 @@ class _Found:
 _Scan = Callable[[Sequence[BatchRange], Sequence[Window], int], list[Cell]]
 
 
-def ask_companion(session: Session, name: str, last: Any, between: Any) -> CompanionAnswer:
+def ask_companion(session: Session, name: str, asked: AskedWindow) -> CompanionAnswer:
     """The companion with this name in a window; see `Reader.companion`."""
     session.options.companions.named(name)
 
@@ -63,9 +64,9 @@ def ask_companion(session: Session, name: str, last: Any, between: Any) -> Compa
         view, contents = newest
         companion = session.options.companions.named(name)
         kind_named(companion.kind)  # before anything is read
-        window = choose_window(view, last, between, session.options.grid)
+        window = choose_window(view, asked, session.options.grid)
         answer = _answer(session, view, contents, companion, window)
-        return replace(answer, widened=widened_text(view, last, between, session.options.grid))
+        return replace(answer, widened=widened_text(view, asked, session.options.grid))
 
     def newest() -> tuple[View, Contents]:
         return session.newest(lambda snapshot: (snapshot.view(), snapshot.contents()))

@@ -14,6 +14,7 @@ from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
 from tidemark.query.keys.slots import Slots, slots_of
 from tidemark.query.keys.window_scan import ScannedWindow, WindowScan
 from tidemark.query.quantiles.questions import check_mode
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.windows import (
     choose_window,
     data_ticks,
@@ -37,8 +38,7 @@ class KeyRequest:
     """The arguments of a question about a key, as the caller gave them, with scalars as Python values."""
 
     key: Any
-    last: Any
-    between: Any
+    window: AskedWindow
     every: Any
     mode: Any
 
@@ -93,7 +93,7 @@ def ask_slots(
     mode, grid = check_mode(request.mode, MODES), session.options.grid
 
     def answers(view: KeysView) -> T:
-        window = key_window(view, request.last, request.between, grid)
+        window = key_window(view, request.window, grid)
         window, slots = slots_of(window, tick_range(view), plain(slot), grid)
         return answer(key_question(session, view, window, mode, request.key), slots)
 
@@ -150,10 +150,10 @@ def _windows(session: Session, request: KeyRequest, view: KeysView) -> list[KeyW
     """The windows of a request. With `every` they are whole ticks, as those of measures."""
     grid = session.options.grid
     if request.every is None:
-        return [key_window(view, request.last, request.between, grid)]
-    window = choose_window(view, request.last, request.between, grid)
+        return [key_window(view, request.window, grid)]
+    window = choose_window(view, request.window, grid)
     parts = split_window(window, data_ticks(view), request.every, grid)
-    widened = widened_text(view, request.last, request.between, grid)
+    widened = widened_text(view, request.window, grid)
     return [KeyWindow(part, (), shown_window(part, grid), widened) for part in parts]
 
 

@@ -32,6 +32,7 @@ from tidemark.query.keys.frequencies import (
 )
 from tidemark.query.keys.persistent_keys import persistence, persistent, slot_scope
 from tidemark.query.keys.slots import Slots
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all, plain_share
 from tidemark.warehouse.errors import InputError
 
@@ -44,6 +45,7 @@ class KeyOptions(TypedDict, total=False):
 
     key: Any
     last: Any
+    as_of: Any
     between: Any
     mode: KeyMode
 
@@ -68,6 +70,7 @@ class KeyReader:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
         every: Any = None,
@@ -84,7 +87,10 @@ class KeyReader:
         value = plain_all(value)
         several = is_sequence(value) and not (isinstance(value, tuple) and self._has_parts(key))
         values = list(value) if several else [value]
-        lists = self._ask_key(lambda question: frequencies(question, values), key, last, between, mode, every)
+        lists = self._ask_key(
+            lambda question: frequencies(question, values),
+            KeyRequest(key, AskedWindow(last, between, as_of), every, mode),
+        )
         return Asked(lists, windows=every is not None).answers(FrequencyAnswer, one=not several)
 
     def heavy_hitters(
@@ -93,6 +99,7 @@ class KeyReader:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
         every: Any = None,
@@ -106,7 +113,8 @@ class KeyReader:
         the marks' lists reach.
         """
         return self._hitters(
-            lambda question: heavy_hitters(question, plain_share(phi)), key, last, between, mode, every
+            lambda question: heavy_hitters(question, plain_share(phi)),
+            KeyRequest(key, AskedWindow(last, between, as_of), every, mode),
         )
 
     def top(
@@ -115,6 +123,7 @@ class KeyReader:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
         every: Any = None,
@@ -125,7 +134,10 @@ class KeyReader:
 
         `certain` of a key means that no omitted key has more rows. The cost is that of `heavy_hitters`.
         """
-        return self._hitters(lambda question: top(question, plain(k)), key, last, between, mode, every)
+        return self._hitters(
+            lambda question: top(question, plain(k)),
+            KeyRequest(key, AskedWindow(last, between, as_of), every, mode),
+        )
 
     @overload
     def key_range(
@@ -142,6 +154,7 @@ class KeyReader:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
         every: Any = None,
@@ -154,7 +167,10 @@ class KeyReader:
         Reads two blocks per run that the window covers, else every block of the range, and the live rows.
         """
         low, high = plain_all(low), plain_all(high)
-        return self._count(lambda question: key_range(question, low, high), key, last, between, mode, every)
+        return self._count(
+            lambda question: key_range(question, low, high),
+            KeyRequest(key, AskedWindow(last, between, as_of), every, mode),
+        )
 
     @overload
     def self_join(self, *, every: None = None, **options: Unpack[KeyOptions]) -> CountAnswer: ...
@@ -165,12 +181,13 @@ class KeyReader:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
         every: Any = None,
     ) -> CountAnswer | Answers[CountAnswer]:
         """The sum over all keys of their rows squared (F2); both modes scan all blocks and live rows."""
-        return self._count(self_join, key, last, between, mode, every)
+        return self._count(self_join, KeyRequest(key, AskedWindow(last, between, as_of), every, mode))
 
     def inner_product(
         self,
@@ -178,6 +195,7 @@ class KeyReader:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
     ) -> CountAnswer:
@@ -192,13 +210,15 @@ class KeyReader:
                 f"other must be a reader of a warehouse, as query.open returns it, got {other!r}."
             )
 
+        request = KeyRequest(key, AskedWindow(last, between, as_of), None, mode)
+
         def join(question: KeyQuestion) -> CountAnswer:
             (answer,) = other._ask_key(
-                lambda other_question: inner_product(question, other_question), key, last, between, mode
+                lambda other_question: inner_product(question, other_question), request
             )
             return answer
 
-        (answer,) = self._ask_key(join, key, last, between, mode)
+        (answer,) = self._ask_key(join, request)
         return answer
 
     @overload
@@ -210,6 +230,7 @@ class KeyReader:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
         every: Any = None,
@@ -220,7 +241,10 @@ class KeyReader:
         is a share of the keys that the largest run of the window does not have. Exact answers scan all blocks
         of the keys.
         """
-        lists = self._ask_key(lambda question: [distinct(question)], key, last, between, mode, every)
+        lists = self._ask_key(
+            lambda question: [distinct(question)],
+            KeyRequest(key, AskedWindow(last, between, as_of), every, mode),
+        )
         return Asked(lists, windows=every is not None).answers(DistinctAnswer, one=True)
 
     @understood
@@ -232,7 +256,7 @@ class KeyReader:
 
         With two weeks, `both` are the keys of the first that stayed. The cost is that of `distinct`.
         """
-        requests = [KeyRequest(key, None, between, None, mode) for between in (a, b)]
+        requests = [KeyRequest(key, AskedWindow(between=between), None, mode) for between in (a, b)]
         return ask_overlap(self._session, requests, overlap)
 
     @overload
@@ -245,6 +269,7 @@ class KeyReader:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: KeyMode = "approximate",
         every: Any = None,
@@ -254,7 +279,7 @@ class KeyReader:
         The window needs a start. Rows without a time are in no window, so they are not before it either. The
         cost is that of `distinct`.
         """
-        request = KeyRequest(key, last, between, every, mode)
+        request = KeyRequest(key, AskedWindow(last, between, as_of), every, mode)
         lists = [[answer] for answer in ask_new_keys(self._session, request, new_keys)]
         return Asked(lists, windows=every is not None).answers(DistinctAnswer, one=True)
 
@@ -265,6 +290,7 @@ class KeyReader:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         slot: Any = None,
         most: int | None = None,
@@ -289,7 +315,7 @@ class KeyReader:
         def ask(question: KeyQuestion, slots: Slots) -> tuple[list[PersistentAnswer], KeyScope]:
             return persistent(question, slots, plain_share(alpha), plain(most)), slot_scope(question)
 
-        request = KeyRequest(key, last, between, None, mode)
+        request = KeyRequest(key, AskedWindow(last, between, as_of), None, mode)
         found, scope = ask_slots(self._session, request, slot, ask)
         return answers_of(found, PersistentAnswer, next(iter(found), scope))
 
@@ -300,6 +326,7 @@ class KeyReader:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         slot: Any = None,
         mode: KeyMode = "approximate",
@@ -319,7 +346,7 @@ class KeyReader:
         def ask(question: KeyQuestion, slots: Slots) -> tuple[list[PersistenceAnswer], KeyScope]:
             return persistence(question, slots, values), slot_scope(question)
 
-        request = KeyRequest(key, last, between, None, mode)
+        request = KeyRequest(key, AskedWindow(last, between, as_of), None, mode)
         found, scope = ask_slots(self._session, request, slot, ask)
         return answers_of(found, PersistenceAnswer, next(iter(found), scope)) if several else found[0]
 
@@ -328,31 +355,23 @@ class KeyReader:
         return len(self._session.options.key_named(key).parts) > 1
 
     @understood
-    def _ask_key(
-        self,
-        answer: Callable[[KeyQuestion], T],
-        key: Any,
-        last: Any,
-        between: Any,
-        mode: Any,
-        every: Any = None,
-    ) -> list[T]:
+    def _ask_key(self, answer: Callable[[KeyQuestion], T], request: KeyRequest) -> list[T]:
         """The result of `answer` for each window; one without `every`."""
-        return ask_key(self._session, KeyRequest(key, last, between, every, mode), answer)
+        return ask_key(self._session, request, answer)
 
     def _hitters(
-        self, answer: Callable[[KeyQuestion], list[HitterAnswer]], *options: Any
+        self, answer: Callable[[KeyQuestion], list[HitterAnswer]], request: KeyRequest
     ) -> Answers[HitterAnswer]:
         """Frequent keys; there may be none, so the scope is that of the question."""
-        results = self._ask_key(lambda question: (answer(question), key_scope(question)), *options)
-        if options[-1] is not None:  # every
+        results = self._ask_key(lambda question: (answer(question), key_scope(question)), request)
+        if request.every is not None:
             found = Asked([hitters for hitters, _ in results], windows=True)
             return cast("Answers[HitterAnswer]", found.answers(HitterAnswer, one=False))
         ((hitters, scope),) = results
         return answers_of(hitters, HitterAnswer, scope)
 
     def _count(
-        self, answer: Callable[[KeyQuestion], CountAnswer], *options: Any
+        self, answer: Callable[[KeyQuestion], CountAnswer], request: KeyRequest
     ) -> CountAnswer | Answers[CountAnswer]:
-        lists = self._ask_key(lambda question: [answer(question)], *options)
-        return Asked(lists, windows=options[-1] is not None).answers(CountAnswer, one=True)
+        lists = self._ask_key(lambda question: [answer(question)], request)
+        return Asked(lists, windows=request.every is not None).answers(CountAnswer, one=True)

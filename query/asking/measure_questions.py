@@ -22,6 +22,7 @@ from tidemark.query.keys.frequencies import key_counts, top
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.quantiles.questions import Question, WindowQuestion, check_mode
 from tidemark.query.quantiles.rank_search import MODES
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.windows import (
     choose_window,
     data_ticks,
@@ -45,8 +46,7 @@ class MeasureRequest:
     """The arguments of a question about a measure, as the caller gave them, with scalars as Python values."""
 
     measure: str | None
-    last: Any
-    between: Any
+    window: AskedWindow
     every: Any
     mode: Any
     groups: GroupArguments
@@ -72,7 +72,7 @@ def _windows(
     request: MeasureRequest, view: View | GroupView, grid: TickGrid | None
 ) -> tuple[Window, list[Window]]:
     """The window of a question, and its parts: itself without `every`. EmptyWindow if there is no part."""
-    window = choose_window(view, request.last, request.between, grid)
+    window = choose_window(view, request.window, grid)
     if request.every is None:
         return window, [window]
     parts = split_window(window, data_ticks(view), request.every, grid)
@@ -85,7 +85,7 @@ def _shown(
     request: MeasureRequest, view: View | GroupView, window: Window, grid: TickGrid | None
 ) -> dict[str, Any]:
     """The fields of `MeasureScope` about the window, by name."""
-    widened = widened_text(view, request.last, request.between, grid)
+    widened = widened_text(view, request.window, grid)
     return {"window": shown_window(window, grid), "widened": widened}
 
 

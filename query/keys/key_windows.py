@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.windows import (
     choose_window,
     counted_back_text,
@@ -93,18 +94,19 @@ class KeyWindow:
         return Window(min([self.whole.start, *ticks]), max([self.whole.stop, *(tick + 1 for tick in ticks)]))
 
 
-def key_window(view: KeysView, last: Any, between: Any, grid: TickGrid | None) -> KeyWindow:
-    """The window that `last` or `between` selects; all rows if neither is given.
+def key_window(view: KeysView, asked: AskedWindow, grid: TickGrid | None) -> KeyWindow:
+    """The window that the arguments select; all rows if none is given.
 
     A `last` that is a multiple of the tick counts whole ticks back from the newest tick, as for quantiles.
     Any other `last`, such as 15 minutes with ticks of a day, counts back from the newest event.
 
     Raises InputError for a malformed or empty window.
     """
-    edges = _edges(view, last, between, grid)
+    asked = asked.resolved(grid)
+    edges = _edges(view, asked.last, asked.between, grid)
     if edges is None or grid is None:
-        window = choose_window(view, last, between, grid)
-        return KeyWindow(window, (), shown_window(window, grid), counted_back_text(view, last, grid))
+        window = choose_window(view, asked, grid)
+        return KeyWindow(window, (), shown_window(window, grid), counted_back_text(view, asked.last, grid))
     start, stop = edges
     if start is not None and stop is not None and stop <= start:
         raise InputError(
@@ -119,7 +121,7 @@ def key_window(view: KeysView, last: Any, between: Any, grid: TickGrid | None) -
     end = ALL_TIME.stop if stop is None else grid.tick_of(stop)
     ticks = {grid.tick_of(edge) for edge in edges if edge is not None and grid.cuts(edge)}
     partial_ticks = tuple(_partial_tick(tick, start, stop, grid) for tick in sorted(ticks))
-    note = counted_back_text(view, last, grid)
+    note = counted_back_text(view, asked.last, grid)
     return KeyWindow(Window(first, end) if first < end else None, partial_ticks, shown, note)
 
 

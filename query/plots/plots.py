@@ -40,6 +40,7 @@ from tidemark.query.plots.window_plot import (
     scope_of_all,
     to_plottable,
 )
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all, plain_share
 from tidemark.warehouse.errors import EmptyWindow, InputError, whole_number
 
@@ -63,8 +64,9 @@ WIDTH, HEIGHT, BAR_HEIGHT = 8, 4.5, 0.2  # inches
 class Plots:
     """The figures of a warehouse, as `wh.plot`.
 
-    `measure`, `last`, `between` and `mode` are those of the warehouse's questions. All methods return
-    matplotlib's Axes. They raise InputError without matplotlib, and EmptyWindow if there is nothing to draw.
+    `measure`, `last`, `as_of`, `between` and `mode` are those of the warehouse's questions. All methods
+    return matplotlib's Axes. They raise InputError without matplotlib, and EmptyWindow if there is nothing to
+    draw.
 
     ax: the Axes to draw into; by default those of a new figure.
     """
@@ -76,12 +78,13 @@ class Plots:
         measure: str | None = None,
         *,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: Any = "accurate",
         ax: Axes | None = None,
     ) -> Axes:
         """The share of the rows <= x. The x axis shows the middle 99 % of the rows; the lines have all."""
-        ask: dict[str, Any] = {"last": last, "between": between, "mode": mode}
+        ask: dict[str, Any] = {"last": last, "as_of": as_of, "between": between, "mode": mode}
         phis = sorted({*TAILS, *(i / CDF_STEPS for i in range(CDF_STEPS + 1))})
         quick = self.warehouse.quantile(phis, measure, **{**ask, "mode": "quick"})
         points = sorted({answer.value for answer in quick if _is_finite(answer.value)})
@@ -114,6 +117,7 @@ class Plots:
         every: Any = None,
         over: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: Any = "accurate",
         where: Any = None,
@@ -133,7 +137,7 @@ class Plots:
         Raises InputError for more than MAX_SPANS windows or MAX_LINES lines. Cost: that of the question.
         """
         width = chosen_width(self.warehouse, every if every is not None else over)
-        check_windows(self.warehouse, width, last, between, measure)
+        check_windows(self.warehouse, width, AskedWindow(last, between, as_of), measure)
         phis = plain_share(phis)
         shown_phis = phis if is_sequence(phis) else [phis]
         found: Answers[Answer] = self.warehouse.quantile(
@@ -141,6 +145,7 @@ class Plots:
             measure,
             every=width,
             last=last,
+            as_of=as_of,
             between=between,
             mode=mode,
             where=where,
@@ -174,6 +179,7 @@ class Plots:
         new: bool = False,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: Any = "approximate",
         ax: Axes | None = None,
@@ -189,8 +195,15 @@ class Plots:
         """
         pinned = self.warehouse.pinned()  # both questions are about the same rows
         width = chosen_width(pinned, every)
-        check_windows(pinned, width, last, between)
-        ask: dict[str, Any] = {"key": key, "last": last, "between": between, "mode": mode, "every": width}
+        check_windows(pinned, width, AskedWindow(last, between, as_of))
+        ask: dict[str, Any] = {
+            "key": key,
+            "last": last,
+            "as_of": as_of,
+            "between": between,
+            "mode": mode,
+            "every": width,
+        }
         counts: Answers[DistinctAnswer] = pinned.distinct(**ask)
         fresh = list(pinned.new_keys(**ask)) if new else []
         axes = ax if ax is not None else _new_axes()
@@ -199,12 +212,13 @@ class Plots:
         axes.legend(ncols=3, loc="upper center", fontsize="small", columnspacing=1, handlelength=1)
         return _add_title(axes, scope_of_all(counts))
 
-    def histogram(
+    def histogram(  # noqa: PLR0913  the parameters of the question
         self,
         bins: Any = 40,
         measure: str | None = None,
         *,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: Any = "accurate",
         log: bool = False,
@@ -217,7 +231,7 @@ class Plots:
         to 0 are in a bin of their own), and `upto`, such as 0.99, ends the last bin at that quantile.
         """
         pinned = self.warehouse.pinned()  # the edges and the counts are about the same rows
-        ask: dict[str, Any] = {"last": last, "between": between, "mode": mode}
+        ask: dict[str, Any] = {"last": last, "as_of": as_of, "between": between, "mode": mode}
         edges_or_bins = chosen_edges(pinned, bins, measure, ask, log=log, upto=upto)
         histogram = pinned.histogram(edges_or_bins, measure, **ask)
         axes = ax if ax is not None else _new_axes()
@@ -249,6 +263,7 @@ class Plots:
         *,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         mode: Any = "approximate",
         ax: Axes | None = None,
@@ -257,20 +272,21 @@ class Plots:
         k = plain(k)
         if isinstance(k, int) and k > MAX_KEYS:
             raise InputError(f"a figure shows {MAX_KEYS} keys at most, got k = {k:,}.")
-        hitters = self.warehouse.top(k, key=key, last=last, between=between, mode=mode)
+        hitters = self.warehouse.top(k, key=key, last=last, as_of=as_of, between=between, mode=mode)
         if not len(hitters):
             raise EmptyWindow("nothing to draw: the window has no rows with a key.")
         axes = ax if ax is not None else _new_axes(len(hitters))
         draw_keys(axes, hitters)
         return _add_title(axes, hitters[0], grid="x")
 
-    def persistence(
+    def persistence(  # noqa: PLR0913  the parameters of the question
         self,
         values: Any = None,
         *,
         top: int = 20,
         key: Any = None,
         last: Any = None,
+        as_of: Any = None,
         between: Any = None,
         slot: Any = None,
         mode: Any = "approximate",
@@ -285,8 +301,8 @@ class Plots:
         Cost: that of `Warehouse.persistence`, and of `Warehouse.top` without `values`.
         """
         pinned = self.warehouse.pinned()  # both questions are about the same rows
-        check_windows(pinned, chosen_width(pinned, slot), last, between, name="slot")
-        ask: dict[str, Any] = {"key": key, "last": last, "between": between, "mode": mode}
+        check_windows(pinned, chosen_width(pinned, slot), AskedWindow(last, between, as_of), name="slot")
+        ask: dict[str, Any] = {"key": key, "last": last, "as_of": as_of, "between": between, "mode": mode}
         if values is None:
             shown_keys = min(whole_number("top", plain(top), 1), MAX_KEYS)
             values = [hitter.value for hitter in pinned.top(shown_keys, **ask)]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.common import Scope
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import LAST_US, from_epoch_us, parse_duration
 from tidemark.warehouse.errors import InputError
@@ -40,14 +41,13 @@ def chosen_width(warehouse: Reader, every: Any) -> Any:
 def check_windows(
     warehouse: Reader,
     every: Any,
-    last: Any,
-    between: Any,
+    asked: AskedWindow,
     measure: str | None = None,
     *,
     name: str = "every",
 ) -> None:
     """InputError for more than MAX_SPANS windows, before they are asked; `name` is that of their width."""
-    start, end = warehouse.span(measure, last=last, between=between)
+    start, end = warehouse.span(measure, last=asked.last, as_of=asked.as_of, between=asked.between)
     width: Any
     if warehouse.tick is None:
         width = every if isinstance(every, int) and every > 0 else 1  # the question refuses others

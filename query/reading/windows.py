@@ -1,4 +1,4 @@
-"""The window of a question: from the arguments `last` and `between` to ticks, and back to times or steps."""
+"""The window of a question: from its arguments to ticks, and back to times or steps."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.rendering import group_text, text_of, window_text
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import (
@@ -33,20 +34,15 @@ MOST_WINDOWS = 100_000  # of one question with `every`
 MOST_EMPTY = 1_000  # windows in a row without rows; a longer stretch, which a wrong clock makes, is left out
 
 
-def choose_window(
-    view: View | GroupView | KeysView, last: Any, between: Any, grid: TickGrid | None
-) -> Window:
-    """The window of ticks that `last` or `between` selects; all rows if neither is given.
+def choose_window(view: View | GroupView | KeysView, asked: AskedWindow, grid: TickGrid | None) -> Window:
+    """The window of ticks that the arguments select; all rows if none is given.
 
-    last: a duration such as "7d" back from the newest tick that is not in the future of the clock, or a
-        number of steps without a time column.
-    between: (start, end), the end exclusive, None for an open side.
     grid: how time is cut into ticks; None without a time column.
 
-    Raises InputError if both are given, or one of them is malformed.
+    Raises InputError for arguments that exclude each other, and for malformed ones.
     """
-    if last is not None and between is not None:
-        raise InputError(f"last={last!r} and between={between!r} exclude each other. Give one of them.")
+    asked = asked.resolved(grid)
+    last, between = asked.last, asked.between
     if last is not None:
         return window_last(last, newest_tick(view, grid) or 0, grid)
     if between is None:
@@ -64,14 +60,14 @@ def split_window(window: Window, ticks: NDArray[np.int64], every: Any, grid: Tic
         at multiples of it, counted from 1970 in UTC (whole weeks from a Monday); the first and the last part
         end where the window does.
 
-    Stretches of more than MOST_EMPTY parts without a tick of the data are left out. Returns no part if no
-    tick of the data lies in the window. Raises InputError for another duration, and for more than
-    MOST_WINDOWS parts.
+    Stretches of more than MOST_EMPTY parts without a tick of the data are left out. Returns no part if the
+    window is before or after all ticks of the data. Raises InputError for another duration, and for more
+    than MOST_WINDOWS parts.
     """
     width, origin = width_in_ticks("every", every, grid)
-    taken = ticks[window.slice_of(ticks)]
-    if not len(taken):
+    if not len(ticks) or window.misses(int(ticks[0]), int(ticks[-1])):
         return []
+    taken = ticks[window.slice_of(ticks)]
     start, stop = max(window.start, int(ticks[0])), min(window.stop, int(ticks[-1]) + 1)
     ends = np.array([start, stop - 1])  # the parts of an end of the window may have no tick
     numbers = np.unique((np.concatenate([taken, ends]) - origin) // width)
@@ -141,23 +137,25 @@ def counted_back_text(view: View | GroupView | KeysView, last: Any, grid: TickGr
     )
 
 
-def widened_text(
-    view: View | GroupView | KeysView, last: Any, between: Any, grid: TickGrid | None
-) -> str | None:
+def widened_text(view: View | GroupView | KeysView, asked: AskedWindow, grid: TickGrid | None) -> str | None:
     """How a window of whole ticks differs from what was asked, for answers; None if it does not."""
-    texts = (_rounded_text(last, between, grid), counted_back_text(view, last, grid))
-    return ", and ".join(text for text in texts if text) or None
+    counted_back = counted_back_text(view, asked.resolved(grid).last, grid)
+    return ", and ".join(text for text in (_rounded_text(asked, grid), counted_back) if text) or None
 
 
-def _rounded_text(last: Any, between: Any, grid: TickGrid | None) -> str | None:
+def _rounded_text(asked: AskedWindow, grid: TickGrid | None) -> str | None:
     if grid is None:
         return None
-    if last is not None:
-        cut, asked = parse_duration(last) % grid.width_us != 0, f"last={str(last)!r}"
+    resolved = asked.resolved(grid)
+    if resolved.last is not None:
+        cut = parse_duration(resolved.last) % grid.width_us != 0
     else:
-        edges = [edge for edge in between or () if edge is not None]
-        cut, asked = any(grid.cuts(first_us(plain(edge))) for edge in edges), "between"
-    return f"widened from {asked} to whole ticks of {timedelta(microseconds=grid.width_us)}" if cut else None
+        cut = any(grid.cuts(first_us(plain(edge))) for edge in resolved.between or () if edge is not None)
+    return (
+        f"widened from {asked.text} to whole ticks of {timedelta(microseconds=grid.width_us)}"
+        if cut
+        else None
+    )
 
 
 def empty_window(

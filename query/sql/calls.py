@@ -2,7 +2,8 @@
 
 The first parameter of a function is its subject (phi, x, a key ...). Other positional arguments are
 recognized by their value: the name of a measure, a mode, a duration such as '7d' (the parameter `last`), a
-map (the parameter `where`). The named parameters `since` and `until` (exclusive) give a window, too;
+map (the parameter `where`). The named parameters `since` and `until` (exclusive) give a window, too, and
+`as_of` the moment that `last` counts back from;
 `other_since` and `other_until` give the second window of `overlap`. The other parameters about groups (`by`,
 `top`, `groups`, `limit`), `every`, `slot`, `most` and `key` are named ones. NULL means that the argument is
 not given. But NULL for a required subject yields no rows, as in SQL's strict functions.
@@ -23,8 +24,8 @@ from tidemark.warehouse.columns.text_values import parse_columns
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import InputError
 
-_WINDOW = ("last", "since", "until", "mode", "every")
-_SLOTS = ("last", "since", "until", "mode", "slot")
+_WINDOW = ("last", "as_of", "since", "until", "mode", "every")
+_SLOTS = ("last", "as_of", "since", "until", "mode", "slot")
 _TWO_WINDOWS = ("since", "until", "other_since", "other_until", "mode")
 _GROUPS = ("where", "by", "top", "groups", "limit")
 
@@ -188,9 +189,7 @@ def _with_window(given: dict[str, Any]) -> dict[str, Any]:
     ends = [given.pop(end, None) for end in ("since", "until")]
     if any(end is not None for end in ends):
         given["between"] = tuple(_to_int_if_whole(end) for end in ends)
-    if "last" in given:
-        given["last"] = _to_int_if_whole(given["last"])
-    return given
+    return given | {name: _to_int_if_whole(given[name]) for name in ("last", "as_of") if name in given}
 
 
 def _to_int_if_whole(value: Any) -> Any:

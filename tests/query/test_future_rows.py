@@ -143,7 +143,7 @@ GRID = TickGrid(DAY_US)
 def naive(window: Window, ticks: list[int], width: int) -> list[tuple[int, int]]:
     """Every part from the window's first tick of the data to its last, without the long empty stretches."""
     inside = [tick for tick in ticks if window.start <= tick < window.stop]
-    if not inside:
+    if window.stop <= ticks[0] or window.start > ticks[-1]:
         return []
     start, stop = max(window.start, ticks[0]), min(window.stop, ticks[-1] + 1)
     origin = 4 if width % 7 == 0 else 0  # weeks begin on Mondays, and the tick 4 was one

@@ -18,6 +18,7 @@ from tests.query.worlds import FakeSnapshot, HandMade, World, open_world
 from tidemark import query
 from tidemark.query.asking.measure_questions import newest_view
 from tidemark.query.quantiles.histograms import _edges
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.windows import choose_window, shown_window
 from tidemark.warehouse.columns.ticks import ALL_TIME, TickGrid
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -108,9 +109,9 @@ def test_an_open_window_shows_its_open_side(wh: HandMade) -> None:
 
 def test_windows_of_time_are_whole_ticks(wh: HandMade) -> None:
     view = newest_view(wh._session, None)
-    window = choose_window(view, None, ("1970-01-02 05:00", date(1970, 1, 4)), DAY)
+    window = choose_window(view, AskedWindow(between=("1970-01-02 05:00", date(1970, 1, 4))), DAY)
     assert shown_window(window, DAY) == (datetime(1970, 1, 2, tzinfo=UTC), datetime(1970, 1, 4, tzinfo=UTC))
-    newest = choose_window(view, "36 hours", None, DAY)
+    newest = choose_window(view, AskedWindow("36 hours"), DAY)
     assert (newest.start, newest.stop) == (2, 4)
     assert shown_window(ALL_TIME, DAY) is None
 

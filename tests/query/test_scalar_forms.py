@@ -94,6 +94,8 @@ PARAMETERS: dict[str, tuple[Ask, Any, list[Any]]] = {
     "slot": (lambda wh, v: wh.persistence(3, slot=v), 2 * DAY, spans(2 * DAY)),
     "last": (lambda wh, v: wh.quantile(0.5, "x", last=v), 7 * DAY, spans(7 * DAY)),
     "last of keys": (lambda wh, v: wh.frequency(3, last=v), 7 * DAY, spans(7 * DAY)),
+    "as of": (lambda wh, v: wh.quantile(0.5, "x", last="7d", as_of=v), T0 + 9 * DAY, moments(T0 + 9 * DAY)),
+    "as of, keys": (lambda wh, v: wh.frequency(3, last="7d", as_of=v), T0 + 9 * DAY, moments(T0 + 9 * DAY)),
     "every": (lambda wh, v: wh.quantile(0.5, "x", every=v), 7 * DAY, spans(7 * DAY)),
     "since": (lambda wh, v: wh.frequency(3, between=(v, None)), T0 + DAY, moments(T0 + DAY)),
     "until": (lambda wh, v: wh.quantile(0.5, "x", between=(None, v)), T0 + DAY, moments(T0 + DAY)),

@@ -1,0 +1,71 @@
+"""The arguments of a question about its window: `last`, with or without `as_of`, or `between`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.warehouse.columns.moments import first_us
+from tidemark.warehouse.columns.scalars import take_scalars
+from tidemark.warehouse.columns.ticks import (
+    TickGrid,
+    end_from_epoch_us,
+    from_epoch_us,
+    parse_duration,
+    window_last,
+)
+from tidemark.warehouse.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class AskedWindow:
+    """The arguments as the caller gave them, with scalars as Python values; all rows without any.
+
+    last: a duration such as "7d" back from the newest tick that is not in the future of the clock, or a
+        number of steps without a time column.
+    between: (start, end), the end exclusive, None for an open side.
+    as_of: the moment, exclusive, that `last` counts back from; without a time column the number of a step.
+    """
+
+    last: Any = None
+    between: Any = None
+    as_of: Any = None
+
+    def __post_init__(self) -> None:
+        take_scalars(self)
+
+    @property
+    def text(self) -> str:
+        """The arguments as answers name them."""
+        if self.last is None:
+            return "between"
+        as_of = "" if self.as_of is None else f", as_of={str(self.as_of)!r}"
+        return f"last={str(self.last)!r}{as_of}"
+
+    def resolved(self, grid: TickGrid | None) -> AskedWindow:
+        """The same window without `as_of`: last=L, as_of=T is between=(T - L, T).
+
+        grid: how time is cut into ticks; None without a time column.
+
+        InputError for arguments that exclude each other, or an `as_of` that is no moment.
+        """
+        if self.last is not None and self.between is not None:
+            raise InputError(
+                f"last={self.last!r} and between={self.between!r} exclude each other. Give one of them."
+            )
+        if self.as_of is None:
+            return self
+        if self.last is None:
+            raise InputError(
+                f"as_of={self.as_of!r} is the moment that last counts back from. Give last, too, such as "
+                f"last={'7d' if grid else 7!r}."
+            )
+        if grid is None:
+            if isinstance(self.as_of, bool) or not isinstance(self.as_of, int):
+                raise InputError(
+                    f"this warehouse has no time column: as_of= is the number of a step, got {self.as_of!r}."
+                )
+            steps = window_last(self.last, self.as_of - 1, grid)
+            return AskedWindow(between=(steps.start, steps.stop))
+        end = first_us(self.as_of)
+        return AskedWindow(between=(from_epoch_us(end - parse_duration(self.last)), end_from_epoch_us(end)))
