@@ -8,7 +8,10 @@ sizes are not stored: each call may use others, at the same time as calls with t
 
 from __future__ import annotations
 
+import operator
+from contextlib import suppress
 from dataclasses import dataclass, fields
+from typing import Any
 
 from tidemark.warehouse.cascade import FAN, is_ambiguous
 from tidemark.warehouse.errors import InputError, whole_number
@@ -64,11 +67,10 @@ class Tuning:
     def __post_init__(self) -> None:
         for name in (field.name for field in fields(self)):
             if name != "file_rows":
-                whole_number(name, getattr(self, name), 1, _MAX_SIZE)
+                object.__setattr__(self, name, _whole(name, getattr(self, name)))
         if not isinstance(self.file_rows, tuple) or len(self.file_rows) != 2:
             raise InputError(f"file_rows must be a pair (least, most) of rows, got {self.file_rows!r}.")
-        for rows in self.file_rows:
-            whole_number("file_rows", rows, 1, _MAX_SIZE)
+        object.__setattr__(self, "file_rows", tuple(_whole("file_rows", rows) for rows in self.file_rows))
         if self.file_rows[0] > self.file_rows[1]:
             raise InputError(f"file_rows must be (least, most) with least <= most, got {self.file_rows!r}.")
         if is_ambiguous(self.fan):
@@ -76,6 +78,14 @@ class Tuning:
                 f"fan must be at least 2, and neither a square nor a cube, got {self.fan}: its ranges would "
                 "look like those of another fan. Use 2, 3, 5, 6, 7, 10 or 32, for example."
             )
+
+
+def _whole(name: str, value: Any) -> int:
+    """The size, also of numpy's types; InputError for what is no whole number of the range."""
+    if not isinstance(value, bool):
+        with suppress(TypeError):
+            value = operator.index(value)
+    return whole_number(name, value, 1, _MAX_SIZE)
 
 
 DEFAULT = Tuning()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +16,7 @@ from pyspark.sql import types as spark_types
 
 from tidemark.query.quantiles import histograms
 from tidemark.query.sql.sql_types import common_type, converter, duckdb_type
-from tidemark.warehouse.columns import column_types, schema
+from tidemark.warehouse.columns import column_types, keys, schema
 from tidemark.warehouse.columns.column_types import (
     COLUMN_TYPES,
     ColumnType,
@@ -220,3 +221,39 @@ def test_text_with_a_collation_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
             schema.delta_fields(spark_types.StructType([plain, field]))
     monkeypatch.setattr(schema, "_COLLATIONS", "none")  # the broken variant
     assert len(schema.delta_fields(spark_types.StructType([plain, collated]))) == 2
+
+
+TEXT_GIVEN: list[Any] = [
+    "",
+    "a",
+    "é",
+    "a\0b",
+    "\udc80",
+    "\ud800",
+    np.str_("b"),
+    pa.scalar("c"),
+    b"d",
+    1,
+    None,
+    math.nan,
+]
+
+
+def check_names_of_text(key: Key) -> None:
+    """The quick way to the name of a text is the way of all values."""
+
+    def told(value: Any, way: Any) -> Any:
+        try:
+            return way(value)
+        except InputError as error:
+            return str(error)
+
+    for value in TEXT_GIVEN:
+        assert told(value, key.name_of) == told(value, lambda one: key._name_at(key.standing(one))), value
+
+
+def test_the_name_of_a_text_is_that_of_any_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_names_of_text(Key("k", "string"))
+    monkeypatch.setattr(keys, "utf8_of", lambda value: str(value).encode("utf-8", "replace"))
+    with pytest.raises(AssertionError):
+        check_names_of_text(Key("k", "string"))

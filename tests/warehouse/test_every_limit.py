@@ -16,7 +16,7 @@ import pytest
 from tests.stream.played import append_module
 from tests.warehouse.disk import tables_of
 from tidemark import query, stream, warehouse
-from tidemark.warehouse import InputError, Tuning
+from tidemark.warehouse import InputError, Tuning, sizes
 from tidemark.warehouse.errors import name_text, whole_number
 
 ROWS = pa.table({"x": [1.0, 2.0], "k": ["a", "b"]})
@@ -119,6 +119,24 @@ def test_every_size_is_refused_or_taken() -> None:
             bad = refused(lambda value, name=field.name: Tuning(**{name: value}), NUMBERS)  # type: ignore[misc]
             assert 2**53 in bad
             assert 0 in bad
+
+
+def check_sizes_of_numpy() -> None:
+    given: Any = {"batch_rows": np.int64(5), "fan": np.uint8(3), "file_rows": (np.int32(4), np.array(8))}
+    tuning = Tuning(**given)
+    assert tuning == Tuning(batch_rows=5, fan=3, file_rows=(4, 8))
+    assert {type(value) for value in (tuning.batch_rows, tuning.fan, *tuning.file_rows)} == {int}
+    bad: Any
+    for bad in (np.float64(5), np.True_, np.int64(0), np.array([5])):
+        with pytest.raises(InputError, match="batch_rows"):
+            Tuning(batch_rows=bad)
+
+
+def test_sizes_take_whole_numbers_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_sizes_of_numpy()
+    monkeypatch.setattr(sizes, "_whole", lambda name, value: whole_number(name, value, 1))
+    with pytest.raises((AssertionError, InputError)):
+        check_sizes_of_numpy()
 
 
 def test_the_greatest_number_of_a_batch_is_one_that_holds(tmp_path: Path) -> None:

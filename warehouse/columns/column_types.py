@@ -201,7 +201,8 @@ def _bit_of(value: Any) -> Fraction | None:
     return Fraction(int(value)) if isinstance(value, bool) else None
 
 
-def _utf8_of(value: Any) -> bytes | None:
+def utf8_of(value: Any) -> bytes | None:
+    """The bytes of a text; None for any other value, and for text that no row can have."""
     try:
         return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else None
     except UnicodeEncodeError:  # half of a character, which no row can have
@@ -255,7 +256,7 @@ _ALL = (
     _floating("double", ()),
     ColumnType(
         name="string", sql="string", arrow="string|large_string|string_view", storage=Storage.STRING,
-        is_measure=False, decode=_text_of, exact_of=_utf8_of, convert=_to_text, duckdb="VARCHAR",
+        is_measure=False, decode=_text_of, exact_of=utf8_of, convert=_to_text, duckdb="VARCHAR",
     ),
     ColumnType(
         name="binary", sql="binary", arrow=r"binary|large_binary|binary_view|fixed_size_binary\[\d+\]",

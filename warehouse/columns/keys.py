@@ -30,6 +30,7 @@ from tidemark.warehouse.columns.column_types import (
     find_column_type,
     key_type_names,
     type_text,
+    utf8_of,
 )
 from tidemark.warehouse.columns.given_values import LEAST, Standing, exact_value, standing
 from tidemark.warehouse.columns.value_encoding import (
@@ -123,6 +124,8 @@ class Key:
 
         InputError for a value of another type: text for a number, a number for text.
         """
+        if self.type == "string" and (text := utf8_of(value)) is not None:
+            return text  # each text is a name, and most values that are looked up are text
         found = self.standing(value)
         return self._name_at(found) if found.equal else None
 
