@@ -12,8 +12,11 @@ import pyarrow as pa
 import pytest
 
 from tidemark import query, warehouse
-from tidemark.warehouse import InputError
+from tidemark.warehouse import BatchMismatch, InputError
+from tidemark.warehouse.execution import arrow_inputs, input_files
 from tidemark.warehouse.ingest import column_casts
+from tidemark.warehouse.text import given as given_files
+from tidemark.warehouse.text import types
 
 SCHEMA = pa.schema([("x", pa.float64()), ("n", pa.int32()), ("k", pa.string())])
 COLUMNS: dict[str, list[Any]] = {"x": [1.5, None, 2.5], "n": [1, 2, -3], "k": ["a", None, "é"]}
@@ -45,7 +48,10 @@ def stored(uri: Path) -> list[dict[str, Any]]:
     return list(rows.to_pylist())
 
 
-def test_each_form_of_the_rows_is_the_same_batch(tmp_path: Path) -> None:
+whole_stream = arrow_inputs._streamed
+
+
+def check_forms(tmp_path: Path) -> None:
     warehouse.create(None, tmp_path / "w", ["x"], key="k", eps=0.1, schema=SCHEMA)
     (tmp_path / "in").mkdir()
     outcomes = {
@@ -56,7 +62,27 @@ def test_each_form_of_the_rows_is_the_same_batch(tmp_path: Path) -> None:
     assert stored(tmp_path / "w") == ROWS
 
 
-def test_the_first_batch_of_text_chooses_the_types_and_keys_are_text(tmp_path: Path) -> None:
+def test_each_form_of_the_rows_is_the_same_batch(tmp_path: Path) -> None:
+    check_forms(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "broken"),
+    [
+        (given_files, "find_inputs", lambda given, places: input_files.find_inputs(given[:1], places)),
+        (arrow_inputs, "_streamed", lambda rows, size: whole_stream(pa.table(rows).slice(1), size)),
+        (given_files, "are_paths", lambda _: False),
+    ],
+)
+def test_a_form_of_which_rows_are_lost_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, broken: Any
+) -> None:
+    monkeypatch.setattr(module, name, broken)
+    with pytest.raises((AssertionError, InputError, BatchMismatch)):
+        check_forms(tmp_path)
+
+
+def check_first_types(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,zip,sku,day\n1,00501,1e5,2024-01-01\n2,501,100000,2024-01-02\n")
     warehouse.create(None, tmp_path / "w", ["x"], keys=["zip", "sku"], eps=0.1)
     warehouse.load(None, tmp_path / "w", tmp_path / "a.csv", batch="a")
@@ -65,6 +91,28 @@ def test_the_first_batch_of_text_chooses_the_types_and_keys_are_text(tmp_path: P
     assert wh.distinct(key="sku", mode="exact").count == 2
     columns = warehouse.open_snapshot(tmp_path / "w").options.columns
     assert dict(columns) == {"x": "long", "zip": "string", "sku": "string", "day": "date"}
+
+
+def test_the_first_batch_of_text_chooses_the_types_and_keys_are_text(tmp_path: Path) -> None:
+    check_first_types(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("Wanted", lambda **_: types.ANY_TYPES),
+        (
+            "guess_types",
+            lambda *_: types.arrow_schema(dict.fromkeys(("x", "zip", "sku"), "long")),
+        ),
+    ],
+)
+def test_keys_that_are_guessed_as_numbers_are_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, broken: Any
+) -> None:
+    monkeypatch.setattr(given_files, name, broken)
+    with pytest.raises((AssertionError, InputError)):
+        check_first_types(tmp_path)
 
 
 REFUSED = {
