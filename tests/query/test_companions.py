@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, WINDOWS, GroupWorld, Row
 from tests.query.tally import Tally, shown
+from tests.soak import draws
 from tidemark import query, warehouse
 from tidemark.query import EmptyWindow, InputError
 from tidemark.warehouse.columns.ticks import NO_TICK, Window
 from tidemark.warehouse.companions import declared, kinds
 
-SOME = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+SOME = settings(max_examples=draws(4), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 DECLARED = {"origins": ("tally", "origin"), "prices": ("tally", "price"), "values": ("tally", "value")}
 BUDGETS = st.sampled_from([2**20, 2000, 1])  # one cell a tick; some ticks together; one cell a run
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -93,6 +94,7 @@ def check(wh: query.Warehouse, world: GroupWorld, window: Edges) -> int:
     return scanned
 
 
+@pytest.mark.slow
 @given(BATCHES, st.lists(WINDOWS, min_size=1, max_size=4), BUDGETS, BUDGETS)
 @SOME
 def test_any_window_has_the_summary_of_its_rows(

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, GroupWorld
+from tests.soak import draws
 from tidemark.query import InputError
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber
 from tidemark.query.keys import distinct_keys as questions
@@ -28,7 +29,7 @@ from tidemark.warehouse.projections import distinct_keys, key_marks
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector
 from tidemark.warehouse.projections.key_rows import KeyRows
 
-SOME = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+SOME = settings(max_examples=draws(6), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 MODES: list[Any] = ["approximate", "exact"]
 SIZES = st.sampled_from([(1, 1), (4, 6), (40, 80), (2**14, 2**16)])
 # Windows of whole ticks, and windows that begin or end inside a tick of an hour.

@@ -29,6 +29,7 @@ from tests.query.groupworld import (
     check_quantile,
     group_of,
 )
+from tests.soak import draws
 from tidemark import query, warehouse
 from tidemark.query import EmptyWindow, InputError
 from tidemark.query.groups import group_bounds, group_slices
@@ -41,7 +42,7 @@ from tidemark.warehouse.projections.value_marks import RunValues
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.sizes import DEFAULT
 
-SOME = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=draws(5), suppress_health_check=[HealthCheck.too_slow])
 MODES = st.sampled_from(["quick", "accurate", "exact"])
 WHERE = st.sampled_from(
     [

@@ -22,6 +22,7 @@ from tests.query.groupworld import (
     GroupWorld,
     check_quantile,
 )
+from tests.soak import draws
 from tidemark import query
 from tidemark.query.reading import live_cache
 from tidemark.query.reading.live_cache import LiveCache
@@ -51,7 +52,7 @@ def check_all(wh: query.Warehouse, world: GroupWorld, measure: str, window: Any)
 
 
 @pytest.mark.slow
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=draws(5), suppress_health_check=[HealthCheck.too_slow])
 @given(BATCHES, BATCHES, WINDOWS, MEASURES)
 def test_one_reader_is_exact_while_batches_come_and_are_loaded(
     first: Any, then: Any, window: Any, measure: str

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, GroupWorld
+from tests.soak import draws
 from tidemark import query, warehouse
 from tidemark.query import InputError
 from tidemark.query.keys import key_scan, listed_slots, slot_presence, slots
@@ -39,7 +40,7 @@ def _ascending(edges: tuple[Any, Any]) -> Edges:
     return low, high + HOUR / 2 if low == high else high
 
 
-SOME = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+SOME = settings(max_examples=draws(8), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 MODES: list[Any] = ["approximate", "exact"]
 KEYS = [["origin"], ["number"], ["number", "origin"]]
 # Bytes of a listing, rows of its complete ticks, keys of a batch's sample: nothing is listed, a part, all.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 
 from tests.query.answers import several, single
 from tests.query.groupworld import HOUR, ROWS, SCHEMA, START, GroupWorld, Row
+from tests.soak import draws
 from tests.warehouse.disk import replace_rows, rows_of
 from tests.warehouse.test_verify import failures, rewrite
 from tests.warehouse.test_verify_keys import at
@@ -30,7 +30,7 @@ from tidemark.warehouse.columns.composite_keys import CompositeKey, ReorderedKey
 from tidemark.warehouse.columns.keys import KeyColumn
 from tidemark.warehouse.projections.key_counts import KeyCounts
 
-SOME = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=draws(4), suppress_health_check=[HealthCheck.too_slow])
 EPS = 0.1
 PAIR, NUMBERS = ("origin", "number"), ("value", "price")
 KEYS: list[tuple[str, ...]] = [("origin",), ("number",), PAIR, NUMBERS]
@@ -308,8 +308,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> SeveralKeys:
 @pytest.fixture
 def world(sound: SeveralKeys, tmp_path: Path) -> SeveralKeys:
     """A copy, to be changed."""
-    shutil.copytree(sound.path, tmp_path / "w")
-    return SeveralKeys(tmp_path / "w", list(sound.rows), sound.batches, sound.last)
+    return sound.copy(tmp_path)
 
 
 def wrong(world: SeveralKeys) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.soak import draws
 from tests.stream.played import Crash, append, append_module, crash, create, load, row, values_in
 from tests.warehouse.disk import rows_of, tables_of
 from tidemark import query, warehouse
@@ -331,7 +332,7 @@ whats = st.sampled_from(["append", "append", "append", "crash", "load", "maintai
 steps = st.lists(
     st.tuples(whats, st.integers(0, 12), st.integers(0, 2), st.sampled_from(POINTS[1:])), max_size=9
 )
-histories = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+histories = settings(max_examples=draws(5), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.slow
