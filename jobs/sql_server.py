@@ -29,7 +29,7 @@ from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_job
 from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.spark.session import spark_session
-from tidemark.jobs.sql import allow_list, entrance, guard
+from tidemark.jobs.sql import allow_list, entrance, guard, logins
 from tidemark.jobs.sql.users import check_users, is_local_address, set_authentication
 from tidemark.query.sql.spark_sql import (
     SETTINGS,
@@ -172,10 +172,11 @@ def publish(spark: SparkSession, name: str, store: Store) -> list[str]:
 def start(spark: SparkSession, functions: list[str], *, allow_all: bool) -> Any:
     """Starts Spark's Thrift server; `functions` are the names of the warehouses' table functions."""
     java: Any = spark.sparkContext._jvm  # noqa: SLF001  the server is not in the Python API
-    if allow_all:
-        hive = java.org.apache.spark.sql.hive.thriftserver
-        return hive.HiveThriftServer2.startWithSparkSession(spark._jsparkSession, False)  # noqa: SLF001
-    rules = guard.rules(spark, allow_list.lists(java, functions), allow_list.allowed_text())
+    rules = (
+        None
+        if allow_all
+        else guard.rules(spark, allow_list.lists(java, functions), allow_list.allowed_text())
+    )
     return entrance.start(spark, rules)
 
 
@@ -187,6 +188,7 @@ def _set_address(spark: SparkSession, host: str, port: int, folder: str) -> None
     settings.set("hive.server2.transport.mode", "binary")
     settings.set("hive.server2.thrift.bind.host", host)
     settings.set("hive.server2.thrift.port", str(port))
+    settings.setIfUnset("hive.server2.thrift.max.message.size", str(logins.MESSAGE_BYTES))
 
 
 def _port(server: Any) -> int:

@@ -1,5 +1,6 @@
-"""The entry point of the SQL server: Spark's Thrift server with the rules of jobs/sql/guard.py.
+"""The entry point of the SQL server: Spark's Thrift server with the limits of jobs/sql/logins.py.
 
+Unless all is allowed, it has the rules of jobs/sql/guard.py, too.
 A client sends settings with its connection. Before the first statement they become settings of its session,
 of Hive's session, and even of the process (set:system:). So they are checked against the rules first.
 """
@@ -10,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tidemark.jobs.sql import guard, logins
 from tidemark.jobs.sql.janino import compile_java
 
 JAVA = r"""
@@ -19,6 +21,7 @@ import java.lang.reflect.Method;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hive.service.cli.CLIService;
@@ -43,6 +46,14 @@ public final class SqlEntrance {
       this.rules = rules;
     }
 
+    protected void initializeServer() {
+      super.initializeServer();
+      HiveConf.ConfVars timeout = HiveConf.ConfVars.HIVE_SERVER2_THRIFT_LOGIN_TIMEOUT;
+      long seconds = hiveConf.getTimeVar(timeout, TimeUnit.SECONDS);
+      int bytes = hiveConf.getIntVar(HiveConf.ConfVars.HIVE_SERVER2_THRIFT_MAX_MESSAGE_SIZE);
+      SqlLogins.limit(server, seconds, maxWorkerThreads, bytes);
+    }
+
     public TOpenSessionResp OpenSession(TOpenSessionReq request) throws org.apache.thrift.TException {
       try {
         check(request.getConfiguration());
@@ -55,7 +66,7 @@ public final class SqlEntrance {
     }
 
     private void check(Map settings) {
-      if (settings == null) {
+      if (settings == null || rules == null) {
         return;
       }
       for (Iterator entries = settings.entrySet().iterator(); entries.hasNext();) {
@@ -69,11 +80,13 @@ public final class SqlEntrance {
   }
 
   /**
-   * Starts the server as Spark does. All sessions from now on follow the rules, including the server's own.
-   * The entrance replaces Spark's service before the server listens.
+   * Starts the server as Spark does. All sessions from now on follow the rules, if there are some, including
+   * the server's own. The entrance replaces Spark's service before the server listens.
    */
   public HiveThriftServer2 start(SparkSession spark, SqlGuard.Rules rules) throws Exception {
-    spark.extensions().injectParser(rules);
+    if (rules != null) {
+      spark.extensions().injectParser(rules);
+    }
     SparkSession session = (SparkSession) spark.newSession();
     SparkContext context = session.sparkContext();
     Configuration settings = session.sessionState().newHadoopConf();
@@ -97,10 +110,13 @@ public final class SqlEntrance {
 """
 
 
-def start(spark: SparkSession, rules: Any) -> Any:
-    """Starts Spark's server, which listens on return; all sessions from now on follow the rules."""
-    loader = rules.getClass().getClassLoader()
+def start(spark: SparkSession, rules: Any | None) -> Any:
+    """Starts Spark's server, which listens on return; all sessions from now on follow the rules.
+
+    rules: see `guard.rules`; None allows all.
+    """
+    parent = logins.loader(spark, guard.loader(spark))
     entrance = (
-        compile_java(spark, JAVA, loader).getClassLoader().loadClass("tidemark.SqlEntrance").newInstance()
+        compile_java(spark, JAVA, parent).getClassLoader().loadClass("tidemark.SqlEntrance").newInstance()
     )
     return entrance.start(spark._jsparkSession, rules)  # noqa: SLF001

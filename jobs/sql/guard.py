@@ -292,5 +292,9 @@ public final class SqlGuard {
 
 def rules(spark: SparkSession, lists: dict[str, set[str]], allowed: str) -> Any:
     """The rules as a Java object. lists: see `allow_list.lists`; allowed: the last sentence of the errors."""
-    guard = compile_java(spark, JAVA).getClassLoader().loadClass("tidemark.SqlGuard").newInstance()
-    return guard.rules(lists, allowed)
+    return loader(spark).loadClass("tidemark.SqlGuard").newInstance().rules(lists, allowed)
+
+
+def loader(spark: SparkSession) -> Any:
+    """The class loader that has the class `SqlGuard`."""
+    return compile_java(spark, JAVA).getClassLoader()

@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 from tidemark.jobs.sql.janino import compile_java
 from tidemark.warehouse.errors import InputError
 
+PASSWORD_BYTES = 1024  # the cost of a hash grows with the square of the password's length
+
 JAVA = r"""
 package org.apache.hive.service.auth;
 
@@ -40,6 +42,10 @@ public final class SqlUsers implements PasswdAuthenticationProvider {
   }
 
   public void Authenticate(String user, String password) throws AuthenticationException {
+    byte[] secret = (password == null ? "" : password).getBytes(StandardCharsets.UTF_8);
+    if (secret.length > PASSWORD_BYTES) {
+      throw new AuthenticationException("the password has more than PASSWORD_BYTES bytes");
+    }
     String stored = "$6$nobody$"; // an unknown name takes the same time
     try {
       String file = System.getProperty("tidemark.users");
@@ -52,13 +58,13 @@ public final class SqlUsers implements PasswdAuthenticationProvider {
     } catch (IOException error) {
       throw new AuthenticationException("the server cannot read its file of users", error);
     }
-    byte[] hash = Crypt.crypt(password == null ? "" : password, stored).getBytes(StandardCharsets.UTF_8);
+    byte[] hash = Crypt.crypt(secret, stored).getBytes(StandardCharsets.UTF_8);
     if (!MessageDigest.isEqual(hash, stored.getBytes(StandardCharsets.UTF_8))) {
       throw new AuthenticationException("the name or the password is wrong");
     }
   }
 }
-"""
+""".replace("PASSWORD_BYTES", str(PASSWORD_BYTES))
 
 _USER_LINE = re.compile(r"[^:\s]+:\$[56]\$[^:\s]+")
 _SETTING = "hive.server2.authentication"

@@ -1,28 +1,45 @@
 """Clients of the SQL server ask and do nothing else, by whatever statement, setting or connection they try.
 
-One server has the rules and asks for the names and passwords of a file. The other allows all, to show that
-the attacks do what they are meant to, and asks a directory (LDAP).
+One server has the rules and asks for the names and passwords of a file. The other allows all and has no
+limits before the login, to show that the attacks do what they are meant to; it asks a directory (LDAP).
 """
 
 from __future__ import annotations
 
 import hashlib
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tests.jobs import attacks
+from tests.jobs import attacks, raw_logins
 from tests.jobs.ldap import directory
+from tests.jobs.raw_logins import IN, OUT, login
 from tests.jobs.served import COMMAND, Client, Driver, Server, all_rows, serving, told
 from tests.query.sqlworld import make
+from tidemark.jobs.sql import users
+from tidemark.jobs.sql.janino import compile_java
 
 REFUSED = "refused: "
 ALLOWED = "Clients of this server may run: SELECT from its views and table functions"
 # The password is "sea level"; made with `openssl passwd -6`.
 ANN = "ann:$6$tidemark$FuCAKogoBWf5w4bRNvYZloKUiiMleX9gw/wYjxxL560xgtA58eKFBYy/uK9uyFOlCo6hPmfy.0myGohGi9Lkh/"
+LOGIN_SECONDS = 5
+# The server without what jobs/sql/logins.py adds, and with few threads.
+UNLIMITED = """
+import sys
+from tidemark.jobs.cli import main
+from tidemark.jobs.sql import entrance
+assert "SqlLogins.limit(" in entrance.JAVA
+entrance.JAVA = entrance.JAVA.replace("SqlLogins.limit(", "// ")
+sys.exit(main.main())
+"""
+THREADS = 12
 ATTACKED = "SELECT java_method('java.lang.System', 'getProperty', 'tidemark.attacked')"
 
 
@@ -45,7 +62,8 @@ def guarded(uri: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     started_in = tmp_path_factory.mktemp("guarded")
     (started_in / "users").write_text(f"bob:$6$x$y\n{ANN}\n")
     line = [*COMMAND, "-w", f"flights={uri}", "--json", "--host", "0.0.0.0", "--users", "users"]  # noqa: S104
-    with serving(started_in, line) as started:
+    conf = f"--conf spark.hadoop.hive.server2.thrift.login.timeout={LOGIN_SECONDS}s pyspark-shell"
+    with serving(started_in, line, PYSPARK_SUBMIT_ARGS=conf) as started:
         yield started
 
 
@@ -56,9 +74,20 @@ def open_to_all(uri: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             "hive.server2.authentication": "LDAP",
             "hive.server2.authentication.ldap.url": f"ldap://127.0.0.1:{port}",
             "hive.server2.authentication.ldap.baseDN": "ou=people",
+            "hive.server2.thrift.max.worker.threads": str(THREADS),
+            "hive.server2.thrift.login.timeout": "1s",
         }
         conf = " ".join(f"--conf spark.hadoop.{name}={value}" for name, value in settings.items())
-        line = [*COMMAND, "-w", f"flights={uri}", "--json", "--allow-all"]
+        line = [
+            sys.executable,
+            "-c",
+            UNLIMITED,
+            "sql-server",
+            "-w",
+            f"flights={uri}",
+            "--json",
+            "--allow-all",
+        ]
         folder = tmp_path_factory.mktemp("open")
         with serving(folder, line, PYSPARK_SUBMIT_ARGS=f"{conf} pyspark-shell") as started:
             yield started
@@ -162,6 +191,63 @@ def test_a_name_taken_out_of_the_file_no_longer_comes_in(guarded: Server, driver
         as_ann(driver, guarded)
     users.write_text(kept)
     as_ann(driver, guarded)
+
+
+def test_silent_connections_lock_nobody_out(guarded: Server, driver: Driver) -> None:
+    """More than the server has threads. One sends half a login, one a byte from time to time."""
+    with raw_logins.silent(guarded.port, 520) as waiting:
+        assert raw_logins.told(guarded.port, login("ann", "sea level")) == IN
+        assert as_ann(driver, guarded)("SELECT count(*) FROM flights_events") == [("12901",)]
+        half, drop = waiting[-2:]  # the newest are still there
+        half.sendall(login("ann", "sea level")[:20])
+        drop.sendall(raw_logins.message(raw_logins.START, b"", announced=1000))
+        deadline = time.monotonic() + raw_logins.SECONDS
+        while raw_logins.answer(drop, within=0.2) is None:
+            assert time.monotonic() < deadline
+            drop.sendall(b"x")
+        assert {raw_logins.answer(one) for one in waiting} == {b""}
+    assert as_ann(driver, guarded)("SELECT current_user()") == [("ann",)]
+
+
+def test_a_login_that_announces_much_is_closed(guarded: Server, driver: Driver) -> None:
+    for announced in (1 << 17, 99_000_000, (1 << 31) - 1, 1 << 31, (1 << 32) - 1):
+        first = raw_logins.message(raw_logins.START, b"", announced=announced)
+        assert raw_logins.told(guarded.port, first) == b"", announced
+        second = raw_logins.message(raw_logins.COMPLETE, b"", announced=announced)
+        assert raw_logins.told(guarded.port, raw_logins.message(raw_logins.START, b"PLAIN"), second) == b""
+    assert raw_logins.told(guarded.port, login("ann", "x" * 1_000_000)) == b""
+    assert as_ann(driver, guarded)("SELECT current_user()") == [("ann",)]
+
+
+def test_without_limits_these_connections_lock_out_and_allocate(open_to_all: Server) -> None:
+    """The broken variant."""
+    announces = raw_logins.message(raw_logins.START, b"", announced=99_000_000)
+    assert raw_logins.told(open_to_all.port, announces, within=1) is None
+    with raw_logins.silent(open_to_all.port, THREADS + 2) as waiting:
+        assert raw_logins.told(open_to_all.port, login("ann", "sea level")) == b""
+        assert raw_logins.answer(waiting[0], within=2) is None
+
+
+def test_a_password_above_1_kb_is_refused_before_it_is_hashed(
+    guarded: Server, driver: Driver, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The cost of a hash grows with the square of the length; without the limit it is computed."""
+    assert raw_logins.told(guarded.port, login("ann", "x" * 60_000)) == OUT
+    assert as_ann(driver, guarded)("SELECT current_user()") == [("ann",)]
+    java: Any = spark.sparkContext._jvm
+    longest = "é" * 512
+    crypt = java.org.apache.commons.codec.digest.Crypt
+    (tmp_path / "users").write_text(f"eve:{crypt.crypt(longest, '$6$salt$')}\n")
+    java.java.lang.System.setProperty("tidemark.users", str(tmp_path / "users"))
+    limit = "secret.length > 1024"
+    assert limit in users.JAVA
+    hashed = users.JAVA.replace(limit, "false")
+    for name, source, refusal in (("Limited", users.JAVA, "1024 bytes"), ("Broken", hashed, "is wrong")):
+        loaded = compile_java(spark, source.replace("SqlUsers", name)).getClassLoader()
+        check = loaded.loadClass(f"org.apache.hive.service.auth.{name}").newInstance()
+        check.Authenticate("eve", longest)
+        with pytest.raises(Py4JJavaError, match=refusal):
+            check.Authenticate("eve", longest + "x")
 
 
 def test_what_allows_all_lets_the_attacks_through(
