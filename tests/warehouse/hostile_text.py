@@ -123,6 +123,10 @@ TEXTS = [
     *("\u2028", "\0", "NULL", "null", "00501", "501", "1e5", "#1", "x" * 5000, "\ufeff", "\t"),
 ]
 BOOLEANS = ["true", "false", "TRUE", "False", "1", "yes", "t", ""]
+NESTED = [
+    *('{"a": [1.50, {"b": null}], "é": "say \\"x\\""}', "[]", "{}", "[[true, 1e3], -0]", '{"a": 1, "a": 2}'),
+    *('"\\ud83d\\ude00"', '"\\ud800"', "[1,", '{"a": 9007199254740993}', "NaN", "01", "1.", "'a'"),
+]
 TEXT_OF = {"x": NUMBERS, "f": NUMBERS, "n": NUMBERS, "d": NUMBERS, "t": TIMES, "k": TEXTS, "b": BOOLEANS}
 GOOD = {"x": "1.5", "f": "2.5", "n": "3", "d": "1.25", "t": "2024-01-01T00:00:00Z", "k": "a", "b": "true"}
 

@@ -10,8 +10,10 @@ import json
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 
+from tidemark.warehouse.text.json_lines import quick_rows
 from tidemark.warehouse.text.json_values import Real, parse_values, written
 from tidemark.warehouse.text.records import MalformedRecord, Parsed, Refused, TextColumns, each_text, shown
 from tidemark.warehouse.text.values import why_refused
@@ -26,6 +28,25 @@ class JsonRecords:
 
     def parse(self, records: pa.Array) -> Parsed:
         """The records (binary, one object each) as rows."""
+        schema = self.columns.schema
+        first = next(iter(decoded_objects(records[:1])), None)
+        usual = first and first.keys() <= set(schema.names)
+        quick = quick_rows(records, schema, list(first)) if first and usual else None
+        if quick is None:
+            return self._decoded(records)
+        rows, done = quick
+        left = np.flatnonzero(~done)
+        if not len(left):
+            return Parsed(rows, {})
+        others = self._decoded(records.take(pa.array(left)))
+        place = np.arange(len(records))
+        place[left] = len(records) + np.arange(len(left))
+        both = pa.Table.from_batches([rows, others.rows]).combine_chunks().to_batches()[0]
+        refused = {int(left[row]): reason for row, reason in others.refused.items()}
+        return Parsed(both.take(pa.array(place)), refused)
+
+    def _decoded(self, records: pa.Array) -> Parsed:
+        """The same for records of any form, one by one."""
         names = self.columns.schema.names
         is_column = frozenset(names)
 
