@@ -29,6 +29,11 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# A task and a file cost some tenths of a second. Partitions are joined up to this size, as Spark estimates it
+# before it decompresses: a tenth of the size of its own partitions of files.
+JOINED_BYTES = 2**24
+_MOST = 2**30  # partitions that Spark can count
+
 BatchWork = Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]
 
 
@@ -175,14 +180,15 @@ class SparkExecutor:
                 f"{type(rows).__module__}.{type(rows).__name__}. Pass None instead of the session to load "
                 "Arrow data or Parquet files, or convert the rows to a DataFrame."
             )
-        return SparkInput(rows)
+        return SparkInput(rows, self.cores)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkInput:
-    """The rows of a DataFrame, in its partitions."""
+    """The rows of a DataFrame, in its partitions; small ones are joined, down to one for each core."""
 
     frame: DataFrame
+    cores: int
 
     def fields(self, *excluded: str) -> list[Field]:
         """All columns except the excluded ones, as Delta fields."""
@@ -192,7 +198,21 @@ class SparkInput:
         """The results that `work` yields in Spark's tasks."""
         # mapInArrow looks columns up by name and fails for names with a dot or a backquote: use c0, c1, ...
         selected = self.frame.select(*[quoted(name) for name in names])
-        return _collect_results(selected.toDF(*[f"c{i}" for i in range(len(names))]), work)
+        named = selected.toDF(*[f"c{i}" for i in range(len(names))])
+        size = _estimated_bytes(named)
+        joined = (
+            named if size is None else named.coalesce(max(self.cores, min(size // JOINED_BYTES, _MOST) + 1))
+        )
+        return _collect_results(joined, work)
+
+
+def _estimated_bytes(frame: DataFrame) -> int | None:
+    """How large Spark's optimizer takes the rows to be, seldom less than they are; None where it is hidden.
+
+    It is hidden in a Spark Connect session.
+    """
+    plan = getattr(frame, "_jdf", None)
+    return None if plan is None else int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
 def _collect_results(frame: DataFrame, work: BatchWork) -> list[Any]:
