@@ -7,9 +7,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from tests.jobs.installed import Installed, install
 from tidemark import stream, warehouse
@@ -20,25 +21,34 @@ MANY = 500
 
 
 @pytest.fixture(scope="session")
-def flights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """January and February are loaded, March is live. Who changes it takes a copy."""
     uri = tmp_path_factory.mktemp("flights") / "w"
-    rows = spark.read.parquet(str(FLIGHTS))
+    rows = pq.read_table(FLIGHTS)
+    month = pc.month(rows["time"])
     how: dict[str, Any] = {"key": "origin", "time": "time", "eps": 0.01, "kappa": 3}
-    warehouse.create(spark, uri, ["delay", "distance"], schema=rows, **how)
-    for month in (1, 2):
-        warehouse.load(spark, uri, rows.where(F.month("time") == month), batch=f"2001-{month:02}")
-    stream.append(spark, uri, rows.where(F.month("time") == 3), source="web", batch=0)
+    warehouse.create(None, uri, ["delay", "distance"], schema=rows.schema, **how)
+    for number in (1, 2):
+        warehouse.load(None, uri, rows.filter(pc.equal(month, number)), batch=f"2001-{number:02}")
+    stream.append(None, uri, rows.filter(pc.equal(month, 3)), source="web", batch=0)
     return uri
 
 
 @pytest.fixture(scope="session")
-def kinds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A measure of each type, without a time column; `wild` has NaN and both infinities."""
     uri = tmp_path_factory.mktemp("kinds") / "w"
-    schema = "whole bigint, part double, wild double, price decimal(9,2), day date, at timestamp"
-    names = [column.split()[0] for column in schema.split(", ")]
-    warehouse.create(spark, uri, names, eps=0.1, schema=schema)
+    schema = pa.schema(
+        [
+            ("whole", pa.int64()),
+            ("part", pa.float64()),
+            ("wild", pa.float64()),
+            ("price", pa.decimal128(9, 2)),
+            ("day", pa.date32()),
+            ("at", pa.timestamp("us", "UTC")),
+        ]
+    )
+    warehouse.create(None, uri, schema.names, eps=0.1, schema=schema)
     ends = [float("-inf"), float("inf"), float("nan")]
     start = datetime(2001, 3, 1, tzinfo=UTC)
     rows = [
@@ -52,9 +62,11 @@ def kinds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
         )
         for i in range(MANY)
     ]
+    columns = [pa.array(one, kind) for one, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
+    table = pa.table(columns, schema=schema)
     half = MANY // 2
-    warehouse.load(spark, uri, spark.createDataFrame(rows[:half], schema), batch="half")
-    stream.append(spark, uri, spark.createDataFrame(rows[half:], schema), source="s", batch=0)
+    warehouse.load(None, uri, table.slice(0, half), batch="half")
+    stream.append(None, uri, table.slice(half), source="s", batch=0)
     return uri
 
 

@@ -44,8 +44,8 @@ ATTACKED = "SELECT java_method('java.lang.System', 'getProperty', 'tidemark.atta
 
 
 @pytest.fixture(scope="module")
-def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(spark, tmp_path_factory.mktemp("attacked") / "w")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("attacked") / "w")
 
 
 @pytest.fixture

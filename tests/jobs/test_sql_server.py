@@ -22,8 +22,8 @@ HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
 
 
 @pytest.fixture(scope="module")
-def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(spark, tmp_path_factory.mktemp("served") / "w")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("served") / "w")
 
 
 @pytest.fixture(scope="module")

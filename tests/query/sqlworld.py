@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.query.worlds import Oracle
@@ -35,15 +36,20 @@ def month(frame: DataFrame, number: int) -> DataFrame:
     return frame.where(F.month("time") == number)
 
 
-def make(spark: SparkSession, uri: Path) -> Path:
+def month_of(number: int) -> pa.Table:
+    """The rows of a month, for a warehouse without Spark."""
+    rows = pq.read_table(FLIGHTS)
+    return rows.filter(pc.equal(pc.month(rows["time"]), number))
+
+
+def make(uri: Path) -> Path:
     """January is history, February is live, March is left to come."""
-    frame = spark.read.parquet(str(FLIGHTS))
     measures = ["delay", "distance"]
     options: dict[str, Any] = {"key": "origin", "time": "time", "kappa": 3}
     options |= {"keys": [["origin", "destination"]], "groups": ["origin"]}
-    warehouse.create(spark, uri, measures, eps=0.01, schema=frame, **options)
-    warehouse.load(spark, uri, month(frame, 1), batch="2001-01")
-    stream.append(spark, uri, month(frame, 2), source="web", batch=0)
+    warehouse.create(None, uri, measures, eps=0.01, schema=pq.read_schema(FLIGHTS), **options)
+    warehouse.load(None, uri, month_of(1), batch="2001-01")
+    stream.append(None, uri, month_of(2), source="web", batch=0)
     return uri
 
 
@@ -87,15 +93,10 @@ def _with_zone() -> pa.Schema:
 
 
 def in_another_process(uri: Path, what: str) -> None:
-    """`what` is Python that has `spark`, `uri`, `warehouse`, `stream`, and `months`: flights by number."""
+    """`what` is Python that has `uri`, `warehouse`, `stream` and `month_of`."""
     script = f"""
 from tidemark import stream, warehouse
-from tidemark.jobs.spark.session import spark_session
-from tests.query.sqlworld import FLIGHTS, month
-conf = {{"spark.master": "local[1]", "spark.sql.warehouse.dir": {str(uri)!r} + "-sw"}}
-spark = spark_session("another", **conf)
-frame = spark.read.parquet(str(FLIGHTS))
-months = {{number: month(frame, number) for number in range(1, 13)}}
+from tests.query.sqlworld import month_of
 uri = {str(uri)!r}
 {what}
 """

@@ -27,8 +27,8 @@ FEBRUARY = datetime(2001, 2, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(spark, tmp_path_factory.mktemp("sql") / "w")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("sql") / "w")
 
 
 @pytest.fixture(scope="module")
@@ -336,7 +336,7 @@ def test_all_is_fresh_after_another_process_has_streamed_and_loaded(spark: Spark
     before = (len(BOTH), len(HISTORY), len(LIVE), len(HISTORY), len(LIVE), 1)
     assert seen("own_events") == before
     in_another_process(
-        own, "stream.append(spark, uri, months[3], source='web', batch=1)\nwarehouse.load(spark, uri)"
+        own, "stream.append(None, uri, month_of(3), source='web', batch=1)\nwarehouse.load(None, uri)"
     )
     march = len(Rows.of(3))
     after = (len(BOTH) + march, len(BOTH) + march, 0, len(BOTH) + march, 0, 2)

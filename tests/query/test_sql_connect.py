@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.jobs.said import environment
 from tests.query.sqlworld import ROOT, Rows, make
@@ -86,8 +85,9 @@ def address(tmp_path: Path) -> Iterator[str]:
         server.terminate()
 
 
-def test_a_connect_session_has_functions_and_views(spark: SparkSession, address: str, tmp_path: Path) -> None:
-    make(spark, tmp_path / "w")
+@pytest.mark.spark
+def test_a_connect_session_has_functions_and_views(address: str, tmp_path: Path) -> None:
+    make(tmp_path / "w")
     line = [sys.executable, "-c", CLIENT, address, str(tmp_path / "w")]
     without_java = {name: value for name, value in environment().items() if name != "JAVA_HOME"}
     done = subprocess.run(

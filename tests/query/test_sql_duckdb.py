@@ -16,9 +16,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.query.sqlworld import FLIGHTS, PROJECTIONS, ROOT, Rows, make, month
+from tests.query.sqlworld import PROJECTIONS, ROOT, Rows, make, month_of
 from tidemark import query, stream, warehouse
 from tidemark.query.keys import key_cache, listed_keys
 from tidemark.query.keys.key_blocks import KeyHistory
@@ -39,8 +38,8 @@ DAYS_OF_WEEK = {
 
 
 @pytest.fixture(scope="module")
-def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(spark, tmp_path_factory.mktemp("duck") / "a 'w' =x=1")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("duck") / "a 'w' =x=1")
 
 
 @pytest.fixture(scope="module")
@@ -147,22 +146,22 @@ def test_questions_are_functions(wh: query.Warehouse) -> None:
 
 
 def test_each_statement_is_fresh_and_of_one_moment(
-    spark: SparkSession, own: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+    own: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the moment each part of a statement readers for itself: the broken variant."""
     query.register_duckdb(connection, own)
-    march = month(spark.read.parquet(str(FLIGHTS)), 3)
+    march = month_of(3)
     parts = ("count(*) FROM own_events", "n + m FROM own_quantile(0.5)", "count(*) FROM own_live")
     text = "SELECT " + ", ".join(f"(SELECT {part})" for part in parts)
     before = (len(BOTH), BOTH.oracle().n, len(LIVE))
     assert connection.sql(text).fetchall() == [before]
-    stream.append(spark, own, march, source="web", batch=1)
+    stream.append(None, own, march, source="web", batch=1)
     rows = Rows.of(1, 2, 3)
     assert connection.sql(text).fetchall() == [(len(rows), rows.oracle().n, len(Rows.of(2, 3)))]
     relation = connection.sql(text)
     connection.begin()
     first = relation.fetchall()
-    warehouse.load(spark, own)
+    warehouse.load(None, own)
     assert connection.sql(text).fetchall() == first
     connection.commit()
     assert relation.fetchall() == [(len(rows), rows.oracle().n, 0)]
@@ -172,7 +171,7 @@ def test_each_statement_is_fresh_and_of_one_moment(
         found = kept(readers, moment)
         readers._cache = LRUCache(CACHED_MOMENTS)
         number = next(numbers)
-        stream.append(spark, own, march.limit(3), source="web", batch=number)
+        stream.append(None, own, march.slice(0, 3), source="web", batch=number)
         return found
 
     numbers = iter(range(2, 100))
@@ -181,22 +180,22 @@ def test_each_statement_is_fresh_and_of_one_moment(
     assert events != counted
 
 
-def test_rows_of_a_crashed_batch_are_in_no_table(
-    spark: SparkSession, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_a_crashed_batch_are_in_no_table(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wh = query.open(own)
     assert wh.sql("SELECT count(*) FROM events").fetchall() == [(len(BOTH),)]
     with monkeypatch.context() as patch:
         patch.setattr(ledger_table, "append_batch", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            stream.append(spark, own, month(spark.read.parquet(str(FLIGHTS)), 3), source="web", batch=1)
+            stream.append(None, own, month_of(3), source="web", batch=1)
     assert wh.sql("SELECT count(*) FROM events").fetchall() == [(len(BOTH),)]
     files = [str(path) for path in (own / "events").glob("*.parquet")]
     assert duckdb.read_parquet(files).count("*").fetchall() == [(len(BOTH) + len(Rows.of(3)),)]
 
 
-def test_a_warehouse_without_rows_has_tables_without_rows(spark: SparkSession, tmp_path: Path) -> None:
-    warehouse.create(spark, tmp_path / "w", ["x"], schema="x double, y decimal(9,2), z struct<a: array<int>>")
+def test_a_warehouse_without_rows_has_tables_without_rows(tmp_path: Path) -> None:
+    nested = pa.struct([("a", pa.list_(pa.int32()))])
+    schema = pa.schema([("x", pa.float64()), ("y", pa.decimal128(9, 2)), ("z", nested)])
+    warehouse.create(None, tmp_path / "w", ["x"], schema=schema)
     wh = query.open(tmp_path / "w")
     for name in ("events", "history", "live", "steps", "summary"):
         assert wh.sql(f"SELECT * FROM {name}").fetchall() == []
