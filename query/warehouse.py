@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidemark.query.plots.plots import Plots
 from tidemark.query.reader import DEFAULT_MEMORY, Reader
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    from tidemark.query.sql.relations import Database, Relation
 
 
 class Warehouse(Reader):
@@ -68,16 +69,18 @@ class Warehouse(Reader):
         """
         return Plots(self)
 
-    def sql(self, statement: str, *, params: Any = None) -> DuckDBPyRelation:
+    def sql(self, statement: str, *, params: Any = None) -> Relation:
         """A SQL query over events, live, history, steps, runs and summary, with the questions as functions.
 
         >>> wh.sql("SELECT * FROM quantile(0.99, '7 days')").df()            # doctest: +SKIP
 
-        statement: one query, such as SELECT or FROM; InputError otherwise. Other errors are DuckDB's own.
+        statement: one query, such as SELECT or FROM; InputError otherwise, and for what DuckDB refuses.
         params: values for ? and $name.
 
-        Returns a relation. It is executed when its rows are fetched (df, pl, arrow, fetchall, show ...), on
-        the data of that moment. DuckDB reads the files; the cost is that of its scans.
+        Returns a relation, with the methods of `duckdb.DuckDBPyRelation`. Its errors are those of all
+        questions, each with DuckDB's as its cause. It is executed when its rows are fetched (df, pl, arrow,
+        fetchall, show ...), on the data of that moment. DuckDB reads the files; the cost is that of its
+        scans.
         """
         from tidemark.query.sql.duckdb_sql import checked_query, connected
 
@@ -86,10 +89,11 @@ class Warehouse(Reader):
         # relation keeps its connection alive, and that must be the one with the functions. These have types
         # that depend on the options.
         options = self.options
-        if getattr(self._duck, "options", None) != options:
-            self._duck.connection, self._duck.options = connected(self), options
-        connection: DuckDBPyConnection = self._duck.connection
-        return connection.sql(statement, params=params)
+        with report_os_errors("sql"):
+            if getattr(self._duck, "options", None) != options:
+                self._duck.database, self._duck.options = connected(self), options
+            database: Database = self._duck.database
+            return database.sql(statement, params)
 
     def twin(self) -> Self:
         """A shallow copy, which shares the snapshot and caches but has its own DuckDB connections."""

@@ -26,6 +26,7 @@ from tidemark.query.reading.live_cache import LiveCache
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.per_process import per_process
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -93,8 +94,12 @@ class Session:
 
         `ask` starts from `options`, as they are known; the look for newer data finds whether these are the
         newest, so that takes no further round of requests. If they are not, it is asked again. So it is
-        before it is refused: a column, key or group may have come since.
+        before it is refused: a column, key or group may have come since. A refusal of the system is told.
         """
+        with report_os_errors("a question"):
+            return self._understood(ask)
+
+    def _understood(self, ask: Callable[[], T]) -> T:
         while True:
             options, began = self.options, time.monotonic()
             try:

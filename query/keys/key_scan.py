@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.duckdb_errors import Raised, connect, report_duckdb_errors
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.keys import Name, Names, as_names, no_names, take_names
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
-from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows, sorted_rows
 from tidemark.warehouse.snapshots.snapshot import KeysView
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 GROUPS_PER_READ = 32
+_OPERATION = "a count of all keys"
 
 # Histories to count together, each with the estimated share of its rows that lies in the window.
 WeightedHistories = Sequence[tuple[KeyHistory, float]]
@@ -166,10 +167,12 @@ def name_type(history: KeyHistory) -> pa.DataType:
 
 @contextmanager
 def database() -> Iterator[DuckDBPyConnection]:
-    """A database in memory that spills to a folder of its own."""
-    import duckdb
-
-    with TemporaryDirectory(prefix="keys-", dir=process_folder()) as folder, duckdb.connect() as connection:
+    """A database in memory that spills to a folder of its own; its errors are told as the package's."""
+    with (
+        report_duckdb_errors(_OPERATION, Raised()),
+        TemporaryDirectory(prefix="keys-", dir=process_folder()) as folder,
+        connect() as connection,
+    ):
         connection.execute("SET temp_directory = ?", [folder])
         yield connection
 
@@ -182,24 +185,10 @@ def create_table(
     batches: Iterator[pa.RecordBatch],
 ) -> None:
     """Creates a table by a statement that selects from `read`, which has the batches."""
-    import duckdb
-
-    errors: list[DamagedWarehouse] = []
-
-    def checked() -> Iterator[pa.RecordBatch]:
-        try:
-            yield from batches
-        except DamagedWarehouse as error:
-            errors.append(error)
-            raise
-
-    connection.register("read", pa.RecordBatchReader.from_batches(schema, checked()))
-    try:
+    raised = Raised()
+    connection.register("read", pa.RecordBatchReader.from_batches(schema, raised.kept(batches)))
+    with report_duckdb_errors(_OPERATION, raised):
         connection.execute(f"CREATE TEMP TABLE {table} AS {select}")
-    except duckdb.Error:
-        if errors:  # DuckDB passes on only the text of an error in the reader
-            raise errors[0] from None
-        raise
     connection.unregister("read")
 
 

@@ -11,6 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tidemark.query.reading.duckdb_errors import connect
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
@@ -29,7 +31,7 @@ def open_connection(**settings: str | bool) -> DuckDBPyConnection:
     """A connection to a new in-memory database, with times in UTC and these settings of DuckDB."""
     import duckdb
 
-    connection = duckdb.connect(config=_CONFIGURATION)
+    connection = connect(_CONFIGURATION)
     for name, value in {"TimeZone": "UTC", **settings}.items():
         # In a notebook DuckDB's progress needs a package for its bar, also where no bar is printed.
         with suppress(*([duckdb.InvalidInputException] if name.startswith("enable_progress_bar") else [])):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -23,18 +23,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
 from tidemark.query.reading.row_counts import RowCounts
 from tidemark.query.scans.connections import Progress, open_connection, run_query
 from tidemark.query.scans.expressions import Expression, quoted, unfit
 from tidemark.query.scans.row_source import LIVE, NULL, VALUE, RowSource, group_name, key_of
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.errors import InputError, SystemRefused, TidemarkError
-from tidemark.warehouse.os_errors import as_system_refused
+from tidemark.warehouse.errors import InputError, TidemarkError
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.temporary_folders import make_folder
 
 MEMORY = "25%"  # of the machine's memory, which DuckDB may use for one scan
+_OPERATION = "a scan of the events"
 _ROWS = quoted("rows of events")  # the name of the rows that are read
 _VALUE, _LIVE = quoted(VALUE), quoted(LIVE)
 
@@ -93,15 +94,16 @@ class EventScan:
         self._source = RowSource(contents, windows, measure, self._by, selected, columns)
         self._measure, self._expression, self._progress = measure, expression, progress
         self._has_windows = len(windows) > 1
-        self._scanned = False
-        folder = make_folder("scan-")
-        self._connection = open_connection(
-            memory_limit=MEMORY,
-            temp_directory=folder,
-            preserve_insertion_order=False,
-            enable_progress_bar=True,
-            enable_progress_bar_print=False,
-        )
+        self._scanned, self._raised = False, Raised()
+        with report_duckdb_errors(_OPERATION, self._raised):
+            folder = make_folder("scan-")
+            self._connection = open_connection(
+                memory_limit=MEMORY,
+                temp_directory=folder,
+                preserve_insertion_order=False,
+                enable_progress_bar=True,
+                enable_progress_bar_print=False,
+            )
         self._finalizer = weakref.finalize(self, _clean_up, self._connection, folder)
 
     def close(self) -> None:
@@ -213,8 +215,8 @@ class EventScan:
         if self._scanned:
             return
         self._source.rows, self._source.share = 0, 0.0
-        errors: list[Exception] = []
-        reader = pa.RecordBatchReader.from_batches(self._source.schema, _kept(self._source, errors))
+        batches = self._raised.kept(self._source.batches())
+        reader = pa.RecordBatchReader.from_batches(self._source.schema, batches)
         self._connection.register("rows of events", reader)
         columns = ", ".join([_LIVE, *self._group_columns])
         where = "" if self._expression is None else f"WHERE {self._expression.sql}"
@@ -224,10 +226,6 @@ class EventScan:
                 f"CASE WHEN {quoted(NULL)} = 0 THEN {_VALUE} END AS {_VALUE} FROM {_ROWS} {where}",
                 reading=True,
             )
-        except TidemarkError:
-            if errors:  # DuckDB passes on only the text of an error in the reader
-                raise errors[0] from None
-            raise
         finally:
             self._connection.unregister("rows of events")
         self._run(f"CREATE OR REPLACE TEMP TABLE groups AS {self._count_query()}")
@@ -247,41 +245,13 @@ class EventScan:
         return f"SELECT {code}, * FROM (SELECT {columns}, {counts} FROM scanned GROUP BY {columns})"
 
     def _run(self, statement: str, parameters: Any = (), *, reading: bool = False) -> list[tuple[Any, ...]]:
-        import duckdb
-
         share = (lambda: self._source.share) if reading else None
-        try:
+
+        def unfit_while_reading(error: Exception) -> TidemarkError | None:
+            return unfit(self._expression.text, error) if reading and self._expression is not None else None
+
+        with report_duckdb_errors(_OPERATION, self._raised, unfit_while_reading):
             return run_query(self._connection, statement, parameters, self._progress, share)
-        except duckdb.Error as error:
-            raise self._told(error, reading=reading) from error
-
-    def _told(self, error: Exception, *, reading: bool) -> TidemarkError:
-        """The error of DuckDB as the package's; while the rows are read the expression may be its cause."""
-        import duckdb
-
-        refused = as_system_refused("a scan of the events", error)
-        if refused is not None:
-            return refused
-        if isinstance(error, duckdb.OutOfMemoryException):
-            line = str(error).splitlines()[0].rstrip(".")
-            return SystemRefused(
-                f"a scan of the events needs more memory and temporary disk space than there is: {line}. "
-                "Free space in the folder for temporary files, select fewer rows, or declare the group."
-            )
-        if reading and self._expression is not None:
-            return unfit(self._expression.text, error)
-        return SystemRefused(
-            f"a scan of the events failed: {error}. Run it again, and report it if it recurs."
-        )
-
-
-def _kept(source: RowSource, errors: list[Exception]) -> Iterator[pa.RecordBatch]:
-    """The batches of the source; an error of it is appended to `errors`, too."""
-    try:
-        yield from source.batches()
-    except Exception as error:
-        errors.append(error)
-        raise
 
 
 def _clean_up(connection: Any, folder: str) -> None:

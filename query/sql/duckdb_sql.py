@@ -22,12 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.query.reader import Reader
+from tidemark.query.reading.duckdb_errors import connect, report_duckdb_errors
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.pinned_readers import POSITIONAL, PinnedReaders
+from tidemark.query.sql.relations import Database
 from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.delta.store import EVENTS
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
+from tidemark.warehouse.os_errors import one_line
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
 
@@ -47,9 +50,21 @@ def _close() -> None:
 _NOW = "epoch_us(now())"
 
 
-def register(connection: DuckDBPyConnection, wh: Reader, prefix: str, *, temporary: bool) -> None:
-    """Creates the views and macros, with names that start with the prefix; existing ones are replaced."""
-    readers, make = PinnedReaders(wh), f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
+def register(connection: DuckDBPyConnection, wh: Reader, prefix: str, *, temporary: bool) -> PinnedReaders:
+    """Creates the views and macros, with names that start with the prefix; existing ones are replaced.
+
+    Returns what they read by.
+    """
+    readers = PinnedReaders(wh)
+    with report_duckdb_errors("making the SQL functions", readers.raised):
+        _register(connection, wh, prefix, readers, temporary=temporary)
+    return readers
+
+
+def _register(
+    connection: DuckDBPyConnection, wh: Reader, prefix: str, readers: PinnedReaders, *, temporary: bool
+) -> None:
+    make = f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     define = _FunctionRegistry(connection, f"tidemark_{prefix}")
     files = define(f"{EVENTS}_files", readers.files, ["VARCHAR"], "VARCHAR[]")
     batches = _table(define("batches", readers.rows_of("batches")), BATCH_COLUMNS)
@@ -161,22 +176,25 @@ def register_duckdb(
     register(connection, wh, checked_name(Path(uri).name if name is None else name) + "_", temporary=True)
 
 
-def connected(wh: Reader) -> DuckDBPyConnection:
-    """A connection to a new in-memory database with the views and macros of the warehouse."""
-    import duckdb
-
+def connected(wh: Reader) -> Database:
+    """A new in-memory database with the views and macros of the warehouse."""
     _check_path(wh)
-    connection = duckdb.connect()
+    connection = connect()
     connection.execute("SET TimeZone = 'UTC'")  # what has no zone is UTC, whatever that of the machine
-    register(connection, wh, "", temporary=False)
-    return connection
+    readers = register(connection, wh, "", temporary=False)
+    return Database(connection, readers.folders, readers.raised)
 
 
 def checked_query(statement: str) -> None:
     """Raises InputError unless the text is one query; other statements have no use in this database."""
     import duckdb
 
-    statements = duckdb.extract_statements(statement)
+    if not isinstance(statement, str):
+        raise InputError(f"sql takes one query as text, got {shortened(statement)}.")
+    try:
+        statements = duckdb.extract_statements(statement)
+    except duckdb.Error as error:
+        raise InputError(f"sql cannot read the statement: {one_line(str(error))}. Correct it.") from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         kinds = ", ".join(parsed.type.name for parsed in statements) or "nothing"
         raise InputError(f"sql takes one query, such as SELECT or FROM, got {kinds}.")

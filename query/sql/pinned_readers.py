@@ -9,6 +9,7 @@ import shutil
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.query.reader import Reader
+from tidemark.query.reading.duckdb_errors import Raised
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.registered import Registered
@@ -37,6 +39,7 @@ class PinnedReaders:
     """A warehouse pinned at moments; a moment is the `now()` of a transaction, in microseconds."""
 
     def __init__(self, wh: Reader) -> None:
+        self.raised = Raised()
         # Not the warehouse itself: it may hold the connection that holds this object, and Python cannot
         # collect a cycle that passes through DuckDB.
         self._wh, self._lock = wh.twin(), threading.Lock()
@@ -44,6 +47,7 @@ class PinnedReaders:
         self._store = wh.store
         self._registered = Registered(wh.store, wh.identity)
         self._folder = Path(make_folder("sql-"))
+        self.folders = (wh.store.uri, str(self._folder))  # where the files of the views lie
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         # The first file of each list: it gives the view its columns even if there are no rows.
         self._empty = f"{self._folder}/empty.parquet"
@@ -61,8 +65,18 @@ class PinnedReaders:
 
     def files(self, part: str, moment: int) -> list[str]:
         """The files that may hold rows of the part, after one without rows."""
-        contents = self.at(moment).contents()
-        return [self._empty, *map(self._readable, contents.event_paths(part))]
+        with self._keeping():
+            contents = self.at(moment).contents()
+            return [self._empty, *map(self._readable, contents.event_paths(part))]
+
+    @contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """Keeps an error inside, of which DuckDB passes on only the text."""
+        try:
+            yield
+        except Exception as error:
+            self.raised.keep(error)
+            raise
 
     def _readable(self, path: str) -> str:
         """The path of a file of `events` for DuckDB: a file on a disk, or a copy of one in a store."""
@@ -96,7 +110,7 @@ class PinnedReaders:
             }[name]
             return _texts(columns, rows())
 
-        return _with_refusals(list_rows)
+        return _with_refusals(list_rows, self.raised)
 
     def answers_of(self, name: str) -> Callable[[str, str, str | None, int], list[str]]:
         """A function (arguments as JSON, their types, measure, moment): the rows of an answer as JSON."""
@@ -110,7 +124,7 @@ class PinnedReaders:
             columns = self._columns(name, kinds, measure, moment)
             return _texts(columns, sql_rows.rows(wh, name, measure, args, given, columns))
 
-        return _with_refusals(list_rows)
+        return _with_refusals(list_rows, self.raised)
 
     def columns_of(self, name: str) -> Callable[[str, str | None, int], str]:
         """A function (types of the arguments, measure, moment) that returns the columns of an answer.
@@ -119,7 +133,8 @@ class PinnedReaders:
         """
 
         def columns(kinds: str, measure: str | None, moment: int) -> str:
-            return duckdb_calls.structure(self._columns(name, kinds, measure, moment))
+            with self._keeping():
+                return duckdb_calls.structure(self._columns(name, kinds, measure, moment))
 
         return columns
 
@@ -138,7 +153,7 @@ def _texts(columns: Sequence[tuple[str, str]], rows: Iterator[tuple[Any, ...]]) 
     return [duckdb_calls.row_text(names, row) for row in rows]
 
 
-def _with_refusals(function: Callable[..., list[str]]) -> Callable[..., list[str]]:
+def _with_refusals(function: Callable[..., list[str]], raised: Raised) -> Callable[..., list[str]]:
     """The function; an error of ours takes the place of its rows, so that DuckDB shows its line alone."""
 
     @wraps(function)
@@ -146,6 +161,7 @@ def _with_refusals(function: Callable[..., list[str]]) -> Callable[..., list[str
         try:
             return function(*arguments)
         except TidemarkError as error:
+            raised.keep(error)
             return [f"{duckdb_calls.REFUSED}{error}"]
 
     return answer

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any
 
-import duckdb
-
 from tidemark import query
 from tidemark.warehouse.errors import InputError
 
@@ -36,8 +34,8 @@ def in_python(ask: Callable[[], Any]) -> Any:
 
 
 def in_sql(wh: query.Warehouse, text: str) -> Any:
-    """The rows; of a refusal its one line, without what DuckDB puts before it."""
+    """The rows, or the text of a refusal."""
     try:
         return wh.sql(text).fetchall()
-    except duckdb.Error as refusal:
-        return str(refusal).removeprefix("Invalid Input Error: ")
+    except InputError as refusal:
+        return str(refusal)

@@ -63,7 +63,7 @@ QUESTIONS: dict[str, Question] = {
     "contents": lambda wh: (sorted(wh.contents().batches()), wh.contents().columns),
     "info": lambda wh: {**wh.info(), "memory": None, "versions": sorted(wh.info()["versions"].items())},
     "sql": lambda wh: wh.sql("FROM quantile(0.5, by := 'c')").fetchall(),
-    "sql, key": lambda wh: wh.sql(f"FROM top(2, key := '\"{NAME}\"')").fetchall(),
+    "sql, key": lambda wh: wh.sql(f"FROM top(2, key := '{NAME}')").fetchall(),
 }
 
 
@@ -71,7 +71,7 @@ def said(ask: Question, wh: query.Warehouse) -> str:
     """What a reader answers, with everything that the answer says; or its error."""
     try:
         answer = ask(wh)
-    except Exception as error:  # noqa: BLE001  DuckDB has errors of its own
+    except Exception as error:  # noqa: BLE001  whatever it is
         return f"{type(error).__name__}: {error}"
     facts = [getattr(one, "rows_scanned", None) for one in (answer if isinstance(answer, list) else [answer])]
     return f"{answer!r} {facts} {getattr(answer, 'as_of', None)}"

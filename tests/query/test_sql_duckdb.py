@@ -141,7 +141,7 @@ def test_questions_are_functions(wh: query.Warehouse) -> None:
         assert wh.sql(text).fetchall() == expected, text
     (row,) = wh.sql("SELECT * FROM quantile($phi)", params={"phi": 0.5}).df().to_dict("records")
     assert row["low"] <= truth.quantile(0.5) <= row["high"]
-    with pytest.raises(duckdb.Error, match=r"not a quantile: got phi = 1\.5; expected 0 <= phi <= 1"):
+    with pytest.raises(InputError, match=r"^not a quantile: got phi = 1\.5; expected 0 <= phi <= 1"):
         wh.sql("SELECT * FROM quantile(1.5)").fetchall()
 
 
@@ -200,7 +200,7 @@ def test_a_warehouse_without_rows_has_tables_without_rows(tmp_path: Path) -> Non
     for name in ("events", "history", "live", "steps", "summary"):
         assert wh.sql(f"SELECT * FROM {name}").fetchall() == []
     assert wh.sql("SELECT y, z FROM live").types == ["DECIMAL(9,2)", "STRUCT(a INTEGER[])"]
-    with pytest.raises(duckdb.Error, match="created without a key"):
+    with pytest.raises(InputError, match="created without a key"):
         wh.sql("SELECT * FROM top(3)").fetchall()
 
 
@@ -229,7 +229,8 @@ def test_a_relation_outlives_the_warehouse_and_nothing_is_left_of_it(uri: Path) 
 def test_threads_share_a_warehouse(wh: query.Warehouse) -> None:
     def ask(phi: float) -> tuple[float, int]:
         text = "SELECT phi, (SELECT count(*) FROM events) FROM quantile($phi)"
-        return wh.sql(text, params={"phi": phi}).fetchall()[0]
+        row: tuple[float, int] = wh.sql(text, params={"phi": phi}).fetchall()[0]
+        return row
 
     phis = [i / 40 for i in range(41)]
     with ThreadPoolExecutor(4) as pool:
@@ -298,5 +299,5 @@ def test_values_of_keys_and_groups_have_the_types_of_their_columns(tmp_path: Pat
     assert ask("SELECT count FROM frequency('ff', key := 'raw')") == [3]
     assert ask("SELECT count FROM frequency({'b': '2', 'a': '1'}, key := 'a,b')") == [1]
     for groups in ("['1']", "['1,2,3']", "[{'a': '1'}]", "'1'"):
-        with pytest.raises(duckdb.Error, match="groups"):
+        with pytest.raises(InputError, match="groups"):
             ask(f"""SELECT value FROM quantile(1, "by" := 'a,b', groups := {groups})""")

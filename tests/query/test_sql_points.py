@@ -18,6 +18,7 @@ from tests.query.in_duckdb import in_python, in_sql
 from tidemark import query, warehouse
 from tidemark.query.sql import duckdb_calls, pinned_readers, sql_rows
 from tidemark.query.sql.duckdb_types import Kind, parse_kind
+from tidemark.warehouse.errors import InputError
 
 NAN, INF = math.nan, math.inf
 NOON = datetime(2001, 1, 1, 12, tzinfo=UTC)
@@ -228,7 +229,7 @@ def test_what_has_no_zone_is_utc_whatever_the_zone_of_the_machine(
     connect = duckdb.connect
     with connect() as elsewhere:
         elsewhere.execute("SET TimeZone = 'America/New_York'")
-        monkeypatch.setattr(duckdb, "connect", lambda: elsewhere)  # as where the machine has that zone
+        monkeypatch.setattr(duckdb, "connect", lambda **_: elsewhere)  # as where the machine has that zone
         assert wh.sql(f"SELECT count(*) FROM events WHERE t < {bound}").fetchall() == [(1,)]
         assert wh.sql("SELECT DISTINCT t::DATE FROM events").fetchall() == [(date(2024, 3, 10),)]
     with connect() as own:  # a connection of the user's: its views have instants, and its zone reads literals
@@ -250,16 +251,21 @@ def test_a_refusal_is_our_line_alone(
     worlds: dict[str, query.Warehouse], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wh = worlds["whole"]
-    for text in ("quantile(1.5)", "rank(0, 'best')", "top(3)", "histogram(0)", "rank('a')"):
-        with pytest.raises(duckdb.Error) as refused:
-            wh.sql(f"SELECT * FROM {text}").fetchall()
-        assert len(str(refused.value).splitlines()) == 1
-        assert not {"UDF", "Python"} & set(str(refused.value).split()), text
-    monkeypatch.setattr(pinned_readers, "_with_refusals", lambda function: function)  # the broken variant
-    with pytest.raises(duckdb.Error, match="executing the UDF"):
-        query.open(wh.uri if hasattr(wh, "uri") else wh.contents().store.uri).sql(
-            "FROM quantile(2)"
-        ).fetchall()
+    with duckdb.connect() as own:
+        query.register_duckdb(own, wh, "w")
+        for text in ("quantile(1.5)", "rank(0, 'best')", "top(3)", "histogram(0)", "rank('a')"):
+            with pytest.raises(InputError) as ours:
+                wh.sql(f"FROM {text}").fetchall()
+            with pytest.raises(duckdb.Error) as wrapped:
+                own.sql(f"FROM w_{text}").fetchall()
+            assert str(wrapped.value) == f"Invalid Input Error: {ours.value}"
+            assert len(str(ours.value).splitlines()) == 1
+            assert not {"UDF", "Python"} & set(str(ours.value).split()), text
+        # The broken variant.
+        monkeypatch.setattr(pinned_readers, "_with_refusals", lambda function, _: function)
+        query.register_duckdb(own, wh, "w")
+        with pytest.raises(duckdb.Error, match="executing the UDF"):
+            own.sql("FROM w_quantile(2)").fetchall()
 
 
 def test_texts_of_types_are_read() -> None:

@@ -1,0 +1,108 @@
+"""DuckDB's errors as the package's.
+
+DuckDB passes on only the text of an error that a reader or a function of ours raises inside it. So these are
+kept (`Raised`), and the one that DuckDB's text quotes is raised in its place. What is left is a refusal of
+the system, or is told by whoever ran the statement.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from tidemark.warehouse.errors import SystemRefused, TidemarkError
+from tidemark.warehouse.os_errors import as_system_refused, one_line
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+T = TypeVar("T")
+_KEPT = 16  # errors; a statement that fails has one for each of its parts that ran
+_QUOTED = 100  # characters of an error's text that are looked for
+_SPARE_FILES = 8  # more than DuckDB opens at once while it starts
+
+
+class Raised:
+    """The errors that readers and functions of ours raised inside DuckDB, in any of its threads."""
+
+    def __init__(self) -> None:
+        self._errors: deque[Exception] = deque(maxlen=_KEPT)
+
+    def keep(self, error: Exception) -> None:
+        """Keeps an error that DuckDB gets to see."""
+        self._errors.append(error)
+
+    def kept(self, items: Iterator[T]) -> Iterator[T]:
+        """The items; an error of them is kept."""
+        try:
+            yield from items
+        except Exception as error:
+            self.keep(error)
+            raise
+
+    def behind(self, error: Exception) -> Exception | None:
+        """The newest one that the text of DuckDB's error quotes; None if it quotes none."""
+        text = str(error)
+        return next((one for one in reversed(self._errors) if _first_words(one) in text), None)
+
+
+def _first_words(error: Exception) -> str:
+    return str(error).partition("\n")[0][:_QUOTED]
+
+
+@contextmanager
+def report_duckdb_errors(
+    operation: str, raised: Raised, explain: Callable[[Exception], TidemarkError | None] = lambda _: None
+) -> Iterator[None]:
+    """Raises an error of the package for each of DuckDB inside, with that as its cause.
+
+    operation: what was stopped, for the message.
+    explain: the error for one that is neither ours nor a refusal; None leaves a general message.
+    """
+    import duckdb
+
+    try:
+        yield
+        return
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        cause = error
+    behind = raised.behind(cause) or cause
+    if isinstance(behind, TidemarkError):
+        raise behind from behind.__cause__ or cause
+    told = _refusal(operation, behind) or explain(behind)
+    if told is None:
+        told = SystemRefused(
+            f"{operation} failed: {one_line(str(behind))}. Run it again, and report it if it recurs."
+        )
+    raise told from behind
+
+
+def _refusal(operation: str, error: Exception) -> TidemarkError | None:
+    import duckdb
+
+    if isinstance(error, duckdb.OutOfMemoryException):
+        line = one_line(str(error).splitlines()[0]).rstrip(".")
+        return SystemRefused(
+            f"{operation} needs more memory and temporary disk space than there is: {line}. "
+            "Free space in the folder for temporary files, select fewer rows, or declare the group."
+        )
+    return as_system_refused(operation, error)
+
+
+def connect(config: Mapping[str, Any] | None = None) -> DuckDBPyConnection:
+    """A connection to a new database in memory. OSError if too many files are open: DuckDB would abort."""
+    import duckdb
+
+    spare: list[int] = []
+    try:
+        for _ in range(_SPARE_FILES):
+            spare.append(os.open(os.devnull, os.O_RDONLY))  # noqa: PERF401  closed even if one fails
+    finally:
+        for number in spare:
+            os.close(number)
+    return duckdb.connect(config=dict(config or {}))

@@ -1,0 +1,137 @@
+"""What `sql` of a warehouse runs: DuckDB's relations, whose errors are the package's.
+
+A relation runs whenever its rows are read. So each of its methods reports errors, and so does what these
+return: other relations, and readers of rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, TidemarkError
+from tidemark.warehouse.os_errors import one_line, unreadable_file_error
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_MISSING = re.compile("No files found|No such file")
+_OF_A_STATEMENT = re.compile(r"[A-Z][A-Za-z ]* Error: ")
+
+
+class Database:
+    """A connection with the views and functions of a warehouse.
+
+    folders: where the files of the warehouse's views lie. raised: the errors of its functions.
+    """
+
+    def __init__(self, connection: DuckDBPyConnection, folders: Iterable[str], raised: Raised) -> None:
+        self.connection, self._raised = connection, raised
+        self._file = re.compile(rf"(?:{'|'.join(map(re.escape, folders))})/[^\"'\n]*\.parquet")
+
+    def sql(self, statement: str, params: Any) -> Relation:
+        """The relation of a query. InputError for a statement that DuckDB refuses."""
+        with self._report():
+            try:
+                return Relation(self.connection.sql(statement, params=params), self._report)
+            except TypeError as error:
+                raise InputError(f"params are the values for ? or $name: {one_line(str(error))}.") from error
+
+    def _report(self) -> AbstractContextManager[None]:
+        return report_duckdb_errors("sql", self._raised, self._explain)
+
+    def _explain(self, error: Exception) -> TidemarkError | None:
+        import duckdb
+
+        text = str(error)
+        if (found := self._file.search(text)) is not None:
+            return unreadable_file_error(found[0], FileNotFoundError() if _MISSING.search(text) else error)
+        if type(error) is duckdb.Error:  # of the decoders of Parquet: it names no file
+            return DamagedWarehouse(
+                f"a file of events cannot be read ({one_line(text)}). Run `tidemark verify` to see which is "
+                "damaged, and restore it from a copy."
+            )
+        if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+            return None
+        if isinstance(error, duckdb.Error) or _OF_A_STATEMENT.match(text):
+            return InputError(f"DuckDB refuses the statement: {one_line(text)}. Correct it.")
+        return None
+
+
+class Relation:
+    """A relation of DuckDB: all of `duckdb.DuckDBPyRelation`, with errors of the package.
+
+    It is executed each time that its rows are read: df, pl, arrow, fetchall, show ...
+    """
+
+    __slots__ = ("__weakref__", "_relation", "_report")
+
+    def __init__(self, relation: Any, report: Callable[[], AbstractContextManager[None]]) -> None:
+        self._relation, self._report = relation, report
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in Relation.__slots__:
+            raise AttributeError(name)
+        with self._report():
+            return self._reporting(getattr(self._relation, name))
+
+    def __getitem__(self, name: str) -> Any:
+        with self._report():
+            return self._reporting(self._relation[name])
+
+    def __len__(self) -> int:
+        with self._report():
+            return len(self._relation)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._relation
+
+    def __repr__(self) -> str:
+        with self._report():
+            return repr(self._relation)
+
+    def __str__(self) -> str:
+        with self._report():
+            return str(self._relation)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._relation)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        with self._report():
+            reader = self._reporting(pa.RecordBatchReader.from_stream(self._relation))
+            return reader.__arrow_c_stream__(requested_schema)
+
+    def _reporting(self, found: Any) -> Any:
+        """What an attribute or a method gave; what runs later reports errors, too."""
+        if isinstance(found, type(self._relation)):
+            return Relation(found, self._report)
+        if isinstance(found, pa.RecordBatchReader):
+            return pa.RecordBatchReader.from_batches(found.schema, self._each(found))
+        if isinstance(found, Iterator):
+            return self._each(found)
+        return self._method(found) if callable(found) else found
+
+    def _each(self, rows: Iterator[Any]) -> Iterator[Any]:
+        with self._report():
+            yield from rows
+
+    def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(*given: Any, **named: Any) -> Any:
+            with self._report():
+                bare = {name: _bare(value) for name, value in named.items()}
+                return self._reporting(method(*map(_bare, given), **bare))
+
+        return call
+
+
+def _bare(given: Any) -> Any:
+    """The relation of DuckDB in one of ours; other arguments as they are."""
+    return given._relation if isinstance(given, Relation) else given  # noqa: SLF001  of this module
