@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -101,7 +102,13 @@ class WindowBounds(RowCounts):
 
 def promised_error(eps: float, rows: int) -> int:
     """floor(eps * rows), computed exactly: the promised rank error, in rows."""
-    return int(Fraction(str(eps)) * rows)
+    return int(_decimal(eps) * rows)
+
+
+@lru_cache
+def _decimal(eps: float) -> Fraction:
+    """The decimal that a float prints as."""
+    return Fraction(str(eps))
 
 
 class SpanCache:

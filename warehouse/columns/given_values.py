@@ -70,6 +70,14 @@ def standing(kind: ColumnType, exact: Fraction | float | bytes) -> Standing:
     return Standing(min(floor, MOST), equal=floor <= MOST and floor == exact)
 
 
+def usual_standing(kind: ColumnType, value: Any) -> Standing | None:
+    """As `standing`, for what nearly all questions give: Python numbers that are stored values; else None."""
+    if kind.is_double:
+        return Standing(value + 0.0, equal=True) if type(value) is float and value == value else None  # noqa: PLR0124
+    is_whole = type(value) is int and kind.exact_of is None and not kind.scale
+    return Standing(value, equal=True) if is_whole and LEAST <= value <= MOST else None
+
+
 def exact_value(kind: ColumnType, name: str, value: Any) -> Fraction | float | bytes:
     """The value in units of the stored numbers, exactly; an infinity or NaN as a float; text as bytes.
 

@@ -32,7 +32,13 @@ from tidemark.warehouse.columns.column_types import (
     type_text,
     utf8_of,
 )
-from tidemark.warehouse.columns.given_values import LEAST, Standing, exact_value, standing
+from tidemark.warehouse.columns.given_values import (
+    LEAST,
+    Standing,
+    exact_value,
+    standing,
+    usual_standing,
+)
 from tidemark.warehouse.columns.value_encoding import (
     as_numpy,
     as_numpy_bools,
@@ -148,7 +154,7 @@ class Key:
     def standing(self, value: Any) -> Standing:
         """How a value stands between the stored keys: given_values.py, which says the errors."""
         kind = self.column_type
-        return standing(kind, exact_value(kind, self.name, value))
+        return usual_standing(kind, value) or standing(kind, exact_value(kind, self.name, value))
 
     def _name_at(self, found: Standing) -> Name:
         """The name of the stored value at which a given one stands."""

@@ -30,7 +30,7 @@ def exact_us(moment: Any) -> Fraction:
 
     Text may have any number of digits after the second. InputError for any other value, numbers too.
     """
-    fine = Fraction(0)
+    fine = None
     if isinstance(moment, str):
         moment, fine = _parsed(moment)
     if isinstance(moment, date) and not isinstance(moment, datetime):
@@ -40,7 +40,7 @@ def exact_us(moment: Any) -> Fraction:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     whole: int = (moment - EPOCH) // MICROSECOND
-    return whole + fine
+    return Fraction(whole) if fine is None else whole + fine
 
 
 def first_us(moment: Any) -> int:
@@ -51,7 +51,7 @@ def first_us(moment: Any) -> int:
     return math.ceil(exact_us(moment))
 
 
-def _parsed(text: str) -> tuple[datetime, Fraction]:
+def _parsed(text: str) -> tuple[datetime, Fraction | None]:
     """The time of ISO text to the microsecond, and what it has of the next one."""
     stripped = text.strip()
     digits = _FINE_DIGITS.search(stripped)
@@ -61,7 +61,7 @@ def _parsed(text: str) -> tuple[datetime, Fraction]:
         found = datetime.fromisoformat(stripped)
     except ValueError:
         raise InputError(f"not a time: {text!r}. Expected {_EXPECTED}.") from None
-    return found, Fraction(int(digits[2]), 10 ** len(digits[2])) if digits else Fraction(0)
+    return found, Fraction(int(digits[2]), 10 ** len(digits[2])) if digits else None
 
 
 def _remedy(value: Any) -> str:

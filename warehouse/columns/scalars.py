@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -63,6 +62,8 @@ def plain_share(value: Any) -> Any:
 
 def plain_all(value: Any) -> Any:
     """The value with every scalar in it replaced: in lists, tuples, mappings, arrays and series."""
+    if type(value) in _PYTHON:
+        return value
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
         return value.tolist()
     if isinstance(value, Mapping):
@@ -74,8 +75,10 @@ def plain_all(value: Any) -> Any:
 
 def take_scalars(arguments: Any) -> None:
     """Replaces the scalars in the fields of a frozen dataclass; for its `__post_init__`."""
-    for field in fields(arguments):
-        object.__setattr__(arguments, field.name, plain_all(getattr(arguments, field.name)))
+    for name in arguments.__dataclass_fields__:
+        given = getattr(arguments, name)
+        if type(given) not in _PYTHON:
+            object.__setattr__(arguments, name, plain_all(given))
 
 
 def is_sequence(argument: Any) -> bool:

@@ -27,7 +27,7 @@ from tidemark.warehouse.columns.column_types import (
     measure_type_names,
     type_text,
 )
-from tidemark.warehouse.columns.given_values import Standing, exact_value, standing
+from tidemark.warehouse.columns.given_values import Standing, exact_value, standing, usual_standing
 from tidemark.warehouse.errors import InputError
 
 
@@ -99,7 +99,8 @@ class Measure:
 
     def standing(self, point: Any) -> Standing:
         """How a point stands between the stored numbers: given_values.py. InputError for NaN, too."""
-        return standing(self.column_type, self.exact(point))
+        kind = self.column_type
+        return usual_standing(kind, point) or standing(kind, self.exact(point))
 
     def exact(self, point: Any) -> Fraction | float:
         """The point in units of the stored numbers; points order as these do. InputError as `standing`."""

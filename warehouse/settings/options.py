@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from deltalake import DeltaTable
@@ -54,7 +55,7 @@ _DEFAULT_PROPERTIES = {
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Options:
     """The options that a warehouse was created with, and its columns.
 
@@ -96,13 +97,13 @@ class Options:
         """How time is cut into ticks; None without a time column."""
         return None if self.tick_us is None else TickGrid(self.tick_us, self.tick_origin_us)
 
-    @property
+    @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """The measures with their types; empty until the columns are known."""
         types = dict(self.columns)
         return tuple(Measure(name, types[name]) for name in self.measure_names) if types else ()
 
-    @property
+    @cached_property
     def key_names(self) -> tuple[Columns, ...]:
         """The columns of each key, each key once: `key`, `more_keys`, then the groups, which are keys."""
         keys = [*([(self.key,)] if self.key else []), *self.more_keys, *self.group_names]
@@ -141,7 +142,7 @@ class Options:
         ]
         return (*values, *self.key_counts, *self.sorted_groups)
 
-    @property
+    @cached_property
     def key_counts(self) -> tuple[KeyCounts, ...]:
         """The projection of each key, in the order of `key_names`; empty until the columns are known."""
         types = dict(self.columns)
