@@ -21,8 +21,10 @@ import socket
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tidemark.jobs.cli import command_options
@@ -41,8 +43,18 @@ from tidemark.query.sql.spark_sql import (
 )
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, TidemarkError
 from tidemark.warehouse.execution.spark_versions import check_version_of_server
+
+# In one Java with the server, a task that lacks memory fails alone. By default Spark ends Java: on a cluster
+# that is an executor, and another one replaces it.
+LOCAL = {"spark.executor.killOnFatalError.depth": "0"}
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class ServerEnded(TidemarkError, RuntimeError):
+    """The SQL server ended, and nobody had asked it to."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -71,6 +83,7 @@ def _serve(given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="tidemark-") as folder:
         spark = spark_session(
             "tidemark sql-server",
+            LOCAL,
             **{
                 # The catalog of views and functions is in memory, so nothing is written to disk.
                 "spark.sql.catalogImplementation": "in-memory",
@@ -101,10 +114,21 @@ def _serve(given: argparse.Namespace) -> int:
                 json_text(facts) if given.json else f"serving {', '.join(warehouses)} at {address}",
                 flush=True,
             )
-            stopping.wait()
-            server.stop()
-            spark.stop()
+            _wait(spark, server, stopping)
+            with suppress(Py4JError, OSError):  # a signal to all processes has ended Java already
+                server.stop()
+                spark.stop()
     return DONE
+
+
+def _wait(spark: SparkSession, server: Any, stopping: threading.Event) -> None:
+    """Returns when `stopping` is set; ServerEnded if the server ends before."""
+    while not stopping.wait(_SECONDS_BETWEEN_LOOKS):
+        if not entrance.serves(spark, server) and not stopping.is_set():
+            raise ServerEnded(
+                "the server has ended: its Java process is gone, or accepts no more clients. If Java lacked "
+                "memory, see above, give it more (--driver-memory, or the setting spark.driver.memory)."
+            )
 
 
 def _parse_warehouse(text: str) -> tuple[str, str]:

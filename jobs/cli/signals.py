@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.jobs.cli.exit_codes import DONE, FAILED
 
 _STOP_SECONDS = 600  # the longest that Java waits for the work in progress
 _HOOK_PRIORITY = 100  # Spark's own shutdown hook has priority 40; higher ones run first
@@ -55,7 +56,8 @@ def delay_java_shutdown(spark: SparkSession, stopping: threading.Event) -> Itera
     """Under spark-submit, delays the shutdown of Java until the `with` block is done.
 
     There the signal reaches Java, which would stop Spark in the middle of the work. A shutdown hook that runs
-    before Spark's own waits for the block; then the process ends with `DONE`. Elsewhere it does nothing.
+    before Spark's own waits for the block; then the process ends with `DONE`, or with `FAILED` if Java shuts
+    down for another reason, such as a lack of memory. Elsewhere it does nothing.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         yield
@@ -73,8 +75,14 @@ def delay_java_shutdown(spark: SparkSession, stopping: threading.Event) -> Itera
         if hooks.isShutdownInProgress():
             spark.stop()
             sys.stdout.flush()
-            java.java.lang.Runtime.getRuntime().halt(DONE)
+            java.java.lang.Runtime.getRuntime().halt(DONE if _is_by_signal(java) else FAILED)
     finally:
         hook.ended.set()
         with suppress(Exception):  # Java has ended, or is shutting down
             hooks.removeShutdownHook(thread)
+
+
+def _is_by_signal(java: Any) -> bool:
+    """Whether Java shuts down because of a signal: Java names the thread that handles it, and waits there."""
+    threads = java.java.lang.Thread.getAllStackTraces().keySet()
+    return any(re.fullmatch(r"SIG\w+ handler", thread.getName()) for thread in threads)

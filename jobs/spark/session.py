@@ -16,9 +16,10 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import pyspark
@@ -93,9 +94,12 @@ class SessionError(TidemarkError, RuntimeError):
     """Spark did not start."""
 
 
-def spark_session(app_name: str, **conf: str) -> SparkSession:
+def spark_session(
+    app_name: str, local: Mapping[str, str] = MappingProxyType({}), /, **conf: str
+) -> SparkSession:
     """Returns the active session unchanged, or starts one, with Delta if its jar is there.
 
+    local: further defaults where the tasks run in this machine's one Java; all other settings come first.
     conf: settings by their full names, `**{"spark.master": "local[2]"}`. They override the defaults, but not
     the options of spark-submit. Raises SessionError if Java does not start, and InputError if this Spark is
     too old.
@@ -112,7 +116,7 @@ def spark_session(app_name: str, **conf: str) -> SparkSession:
         explicit = {**conf, **user} if "PYSPARK_GATEWAY_PORT" in os.environ else {**user, **conf}
         settings = {**DEFAULTS, **(DELTA_DEFAULTS if _has_delta() else {}), **explicit}
         if settings["spark.master"].startswith("local"):
-            settings = {**LOCAL_DEFAULTS, **settings}
+            settings = {**LOCAL_DEFAULTS, **local, **settings}
         builder: SparkSession.Builder = SparkSession.builder
         session = builder.config(map=dict(settings)).getOrCreate()
     if threading.current_thread() is threading.main_thread():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tidemark.jobs.sql import guard, logins
@@ -40,6 +41,7 @@ public final class SqlEntrance {
   /** Accepts connections. Their settings may even be system properties of Java (set:system:). */
   static final class Entrance extends ThriftBinaryCLIService {
     private final SqlGuard.Rules rules;
+    private volatile boolean ended;
 
     Entrance(CLIService service, SqlGuard.Rules rules) {
       super(service);
@@ -52,6 +54,15 @@ public final class SqlEntrance {
       long seconds = hiveConf.getTimeVar(timeout, TimeUnit.SECONDS);
       int bytes = hiveConf.getIntVar(HiveConf.ConfVars.HIVE_SERVER2_THRIFT_MAX_MESSAGE_SIZE);
       SqlLogins.limit(server, seconds, maxWorkerThreads, bytes);
+    }
+
+    /** Accepts connections until the server stops, or fails, as without memory. */
+    public void run() {
+      try {
+        super.run();
+      } finally {
+        ended = true;
+      }
     }
 
     public TOpenSessionResp OpenSession(TOpenSessionReq request) throws org.apache.thrift.TException {
@@ -77,6 +88,12 @@ public final class SqlEntrance {
         }
       }
     }
+  }
+
+  /** Whether a server of `start` accepts connections, and Spark runs. */
+  public boolean serves(HiveThriftServer2 server, SparkSession spark) {
+    Entrance entrance = (Entrance) ReflectionUtils.getSuperField(server, "thriftCLIService");
+    return !entrance.ended && !spark.sparkContext().isStopped();
   }
 
   /**
@@ -115,8 +132,17 @@ def start(spark: SparkSession, rules: Any | None) -> Any:
 
     rules: see `guard.rules`; None allows all.
     """
+    return _entrance(spark).start(spark._jsparkSession, rules)  # noqa: SLF001
+
+
+def serves(spark: SparkSession, server: Any) -> bool:
+    """Whether the server accepts connections; False if Java has ended, or cannot answer."""
+    try:
+        return bool(_entrance(spark).serves(server, spark._jsparkSession))  # noqa: SLF001
+    except (Py4JError, OSError):  # the connection to Java failed
+        return False
+
+
+def _entrance(spark: SparkSession) -> Any:
     parent = logins.loader(spark, guard.loader(spark))
-    entrance = (
-        compile_java(spark, JAVA, parent).getClassLoader().loadClass("tidemark.SqlEntrance").newInstance()
-    )
-    return entrance.start(spark._jsparkSession, rules)  # noqa: SLF001
+    return compile_java(spark, JAVA, parent).getClassLoader().loadClass("tidemark.SqlEntrance").newInstance()

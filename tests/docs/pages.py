@@ -4,19 +4,23 @@ python    runs, in one namespace a page
 shell     is parsed by the real parsers, and runs unless it needs a cluster, Kafka or the network
 sql       runs in Spark, one statement after the other
 json      parses
+ini       is a unit of systemd: systemd takes it, if it is there, and its command is parsed by the real parser
 text      is what the block above it printed; "..." stands for anything
 """
 
 from __future__ import annotations
 
 import argparse
+import configparser
 import io
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -33,7 +37,7 @@ DOCS = ROOT / "docs"
 MAKEFILE = (ROOT / "Makefile").read_text()
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
-KINDS = ("python", "shell", "sql", "json", "text")
+KINDS = ("python", "shell", "sql", "json", "ini", "text")
 # What needs more than this machine, or a shell.
 ELSEWHERE = (" --master ", " --bootstrap ", " /data/", "completion ", "sql_server.py ")
 JOBS = {
@@ -92,6 +96,8 @@ def run_page(page: Path, names: dict[str, Any]) -> None:
                     names["spark"].sql(statement).show(truncate=False)
             elif block.kind == "json":
                 json.loads(block.text)
+            elif block.kind == "ini":
+                check_unit(block.text)
         printed = out.getvalue()
 
 
@@ -101,6 +107,20 @@ def run_shell(text: str) -> None:
         run = checked(line)
         if not any(word in line for word in ELSEWHERE):
             run()
+
+
+def check_unit(text: str) -> None:
+    """Takes a unit of systemd apart; AssertionError where systemd, or our parser, would."""
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.read_string(text)
+    command = unit["Service"]["ExecStart"]
+    checked(command)
+    if systemd := shutil.which("systemd-analyze"):
+        with tempfile.TemporaryDirectory(prefix="unit-") as folder:
+            path = Path(folder, "page.service")  # its program must exist
+            path.write_text(text.replace(command.split()[0], sys.executable))
+            said = subprocess.run([systemd, "verify", path], capture_output=True, text=True, check=False)
+        assert (said.returncode, said.stderr) == (0, ""), said.stderr
 
 
 def checked(line: str) -> Callable[[], object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.docs.pages import DOCS, KINDS, ROOT, blocks, checked, is_shown, run_page, run_shell
+from tests.docs.pages import DOCS, KINDS, ROOT, blocks, check_unit, checked, is_shown, run_page, run_shell
 from tests.stores.server import running
 from tidemark import warehouse
 
@@ -60,6 +61,16 @@ def test_the_shell_lines_of_the_readme_are_taken_by_the_real_parsers() -> None:
     assert len(found) >= 10
     for one in found:
         checked(re.sub(r"\\\n\s*", "", one))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["ExecStart=tidemark sql-server --user names", "ExecStart=tidemark sql-server\nRestart on-failure"],
+)
+def test_a_wrong_unit_is_caught(wrong: str) -> None:
+    check_unit("[Service]\nExecStart=/opt/tidemark/bin/tidemark sql-server\n")
+    with pytest.raises((AssertionError, SystemExit, configparser.Error)):
+        check_unit(f"[Service]\n{wrong}\n")
 
 
 @pytest.mark.parametrize(

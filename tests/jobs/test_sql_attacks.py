@@ -1,7 +1,7 @@
 """Clients of the SQL server ask and do nothing else, by whatever statement, setting or connection they try.
 
 One server has the rules and asks for the names and passwords of a file. The other allows all and has no
-limits before the login, to show that the attacks do what they are meant to; it asks a directory (LDAP).
+limits, to show that the attacks do what they are meant to; it asks a directory (LDAP).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,21 @@ ALLOWED = "Clients of this server may run: SELECT from its views and table funct
 # The password is "sea level"; made with `openssl passwd -6`.
 ANN = "ann:$6$tidemark$FuCAKogoBWf5w4bRNvYZloKUiiMleX9gw/wYjxxL560xgtA58eKFBYy/uK9uyFOlCo6hPmfy.0myGohGi9Lkh/"
 LOGIN_SECONDS = 5
-# The server without what jobs/sql/logins.py adds, and with few threads.
+# The server without its limits on logins and on memory, and with few threads.
 UNLIMITED = """
 import sys
+from tidemark.jobs import sql_server
 from tidemark.jobs.cli import main
 from tidemark.jobs.sql import entrance
 assert "SqlLogins.limit(" in entrance.JAVA
 entrance.JAVA = entrance.JAVA.replace("SqlLogins.limit(", "// ")
+sql_server.LOCAL = {}
+sys.stderr = open("said", "w")
 sys.exit(main.main())
 """
 THREADS = 12
+# Its list of 10 GB does not fit into the server's Java.
+TOO_LARGE = "SELECT max(size(x)) FROM (SELECT collect_list(repeat('x', 100000)) x FROM range(100000))"
 ATTACKED = "SELECT java_method('java.lang.System', 'getProperty', 'tidemark.attacked')"
 
 
@@ -62,7 +68,8 @@ def guarded(uri: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     started_in = tmp_path_factory.mktemp("guarded")
     (started_in / "users").write_text(f"bob:$6$x$y\n{ANN}\n")
     line = [*COMMAND, "-w", f"flights={uri}", "--json", "--host", "0.0.0.0", "--users", "users"]  # noqa: S104
-    conf = f"--conf spark.hadoop.hive.server2.thrift.login.timeout={LOGIN_SECONDS}s pyspark-shell"
+    timeout = f"--conf spark.hadoop.hive.server2.thrift.login.timeout={LOGIN_SECONDS}s"
+    conf = f"--driver-memory 512m {timeout} pyspark-shell"
     with serving(started_in, line, PYSPARK_SUBMIT_ARGS=conf) as started:
         yield started
 
@@ -77,19 +84,12 @@ def open_to_all(uri: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             "hive.server2.thrift.max.worker.threads": str(THREADS),
             "hive.server2.thrift.login.timeout": "1s",
         }
-        conf = " ".join(f"--conf spark.hadoop.{name}={value}" for name, value in settings.items())
-        line = [
-            sys.executable,
-            "-c",
-            UNLIMITED,
-            "sql-server",
-            "-w",
-            f"flights={uri}",
-            "--json",
-            "--allow-all",
-        ]
+        confs = (f"--conf spark.hadoop.{name}={value}" for name, value in settings.items())
+        conf = " ".join(["--driver-memory 512m", *confs, "pyspark-shell"])
+        options = ["-w", f"flights={uri}", "--json", "--allow-all"]
+        line = [sys.executable, "-c", UNLIMITED, "sql-server", *options]
         folder = tmp_path_factory.mktemp("open")
-        with serving(folder, line, PYSPARK_SUBMIT_ARGS=f"{conf} pyspark-shell") as started:
+        with serving(folder, line, PYSPARK_SUBMIT_ARGS=conf) as started:
             yield started
 
 
@@ -250,6 +250,20 @@ def test_a_password_above_1_kb_is_refused_before_it_is_hashed(
             check.Authenticate("eve", longest + "x")
 
 
+def test_a_query_that_takes_all_memory_fails_alone(guarded: Server, driver: Driver) -> None:
+    ordinary, hungry = as_ann(driver, guarded), as_ann(driver, guarded)
+    with ThreadPoolExecutor(1) as beside:
+        refused = beside.submit(refusal, hungry, TOO_LARGE)
+        while not refused.done():
+            # Its answer is right; or for a moment it lacks memory, too, and says so.
+            told = refusal(ordinary, "SELECT count(*) FROM flights_live")
+            assert told is None or "memory" in told.lower() or "heap" in told.lower()
+    assert "OutOfMemoryError" in str(refused.result())
+    for client in (ordinary, hungry, as_ann(driver, guarded)):
+        assert client("SELECT count(*) FROM flights_events") == [("12901",)]
+    assert guarded.process.poll() is None
+
+
 def test_what_allows_all_lets_the_attacks_through(
     open_to_all: Server, driver: Driver, folder: Path, spark: SparkSession
 ) -> None:
@@ -280,3 +294,11 @@ def test_a_directory_can_tell_who_comes_in(open_to_all: Server, driver: Driver) 
             driver.connect(address(open_to_all), user, password)
     about = as_ann(driver, open_to_all).connection.getMetaData()
     assert all_rows(about.getTables(None, "default", "flights_live", None))
+
+
+def test_the_server_ends_with_an_error_when_its_java_does(open_to_all: Server, driver: Driver) -> None:
+    """The last test of this server. Without the setting of `sql_server.LOCAL`, the query ends Java."""
+    assert refusal(as_ann(driver, open_to_all), TOO_LARGE) is not None
+    assert open_to_all.process.wait(raw_logins.SECONDS) == 1
+    assert "error: the server has ended" in (open_to_all.folder / "said").read_text()
+    driver.opened.clear()  # there is nobody to say goodbye to

@@ -6,6 +6,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
+from unittest.mock import Mock
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -15,6 +17,8 @@ from tests.jobs.said import ROOT, process, tidemark
 from tests.jobs.served import Client, Driver, Server, all_rows, serving, told
 from tests.query.sqlworld import FLIGHTS, Rows, make, month
 from tidemark import stream, warehouse
+from tidemark.jobs import sql_server
+from tidemark.jobs.sql import entrance
 from tidemark.jobs.sql.users import is_local_address
 
 ANN = "ann:$6$salt$hash"
@@ -197,3 +201,23 @@ def test_beyond_this_machine_it_asks_for_passwords_or_says_so(
 )
 def test_which_hosts_are_this_machine_s(host: str, own: bool) -> None:
     assert is_local_address(host) is own
+
+
+def test_the_server_looks_whether_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_server, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    spark, server, stopping = Mock(), Mock(), Event()
+    monkeypatch.setattr(entrance, "serves", lambda *_: False)
+    with pytest.raises(sql_server.ServerEnded, match="--driver-memory"):
+        sql_server._wait(spark, server, stopping)
+    looks: list[int] = []
+
+    def blind(*_: object) -> bool:
+        """The broken variant: it waits for ever, here until the third look."""
+        looks.append(1)
+        if len(looks) == 3:
+            stopping.set()
+        return True
+
+    monkeypatch.setattr(entrance, "serves", blind)
+    sql_server._wait(spark, server, stopping)
+    assert len(looks) == 3
