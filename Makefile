@@ -31,8 +31,8 @@ test: $(CLASSES) ## run all tests
 test-fast: $(READY) ## run the tests that need no Spark and take no more than a moment each
 	@.venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not spark and not slow' --hypothesis-profile fast --durations 10
 
-coverage: $(READY) ## run the tests of test-fast and say which lines and branches they reach
-	@.venv/bin/python -m pytest -n 2 --dist loadfile -m 'not spark and not slow' -q --cov --cov-report term:skip-covered
+coverage: $(READY) ## run the tests that need no Spark and say which lines and branches they reach
+	@.venv/bin/python -m pytest -n 2 --dist loadfile -m 'not spark' -q --cov --cov-report term:skip-covered
 
 hooks: $(READY) ## check what is committed, before it is: lint, format, types, rooms
 	@.venv/bin/pre-commit install
@@ -59,8 +59,12 @@ notebooks: $(READY) ## execute the notebooks of the documentation anew
 soak: $(CLASSES) ## hundreds of kills and random worlds, thousands of damaged files, a stream under mixed faults
 	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 TIDEMARK_SOAK_FLIPS=3000 TIDEMARK_SOAK_WORLDS=300 TIDEMARK_SOAK_VALUES=2000 \
 		TIDEMARK_SOAK_DISK_PAGES=1 \
-		.venv/bin/python -m pytest -s tests/crash/test_kills.py tests/crash/test_store.py tests/crash/test_flips.py tests/crash/test_full_disks.py \
-		tests/stream/test_kafka.py tests/worlds/test_random_worlds.py tests/query/test_comparisons.py -k random
+		.venv/bin/python -m pytest -s tests/crash/test_kills.py tests/crash/test_races.py tests/crash/test_store.py tests/crash/test_flips.py \
+		tests/crash/test_full_disks.py tests/stream/test_kafka.py tests/worlds/test_random_worlds.py tests/query/test_comparisons.py \
+		-k 'random or any_point or at_once or spark_submit'
+	@# Whole warehouses that hypothesis draws, others each time.
+	@TIDEMARK_SOAK_DRAWS=20 .venv/bin/python -m pytest --hypothesis-profile=explore -m slow tests/test_whole.py \
+		$$(grep -lF 'draws(' tests/*/test_*.py)
 
 matrix: $(READY) ## run the tests of Spark with each version of Spark that the wheel is for
 	@.venv/bin/python -m tests.versions

@@ -35,35 +35,57 @@ hypothesis.settings.load_profile("ci")
 
 # Files that take minutes, longest first. They start first: no process is left alone with one at the end.
 LONGEST = (
-    "bench/test_bench_runs.py",
     "crash/test_kills.py",
-    "crash/test_store.py",
+    "jobs/test_wheel.py",
+    "jobs/test_cluster.py",
+    "crash/test_races.py",
+    "bench/test_bench_runs.py",
     "stream/test_kafka.py",
     "docs/test_notebooks.py",
-    "jobs/test_wheel.py",
-    "test_whole.py",
-    "crash/test_flips.py",
-    "jobs/test_sql_attacks.py",
-    "crash/test_races.py",
-    "crash/test_readers.py",
-    "query/test_sql_connect.py",
-    "jobs/test_cluster.py",
-    "compatibility/test_written_before.py",
+    "jobs/test_versions.py",
+    "crash/test_store.py",
     "jobs/test_demo.py",
+    "jobs/test_sql_attacks.py",
+    "query/test_sql.py",
+    "crash/test_flips.py",
+    "crash/test_readers.py",
+    "jobs/test_sql_server.py",
+    "query/test_sql_connect.py",
+    "docs/test_pages.py",
+    "jobs/test_refused_loads.py",
+    "query/test_several_keys.py",
+    "test_whole.py",
+    "compatibility/test_written_before.py",
+)
+# Files most of whose tests start a process, or make warehouses of many batches: together half of what
+# `make test-fast` would take.
+SLOW = (
+    "crash/test_full_disks.py",
+    "jobs/test_dist.py",
+    "jobs/test_places.py",
+    "jobs/test_process.py",
+    "query/test_scans.py",
+    "warehouse/test_alter.py",
+    "warehouse/test_companion_cells.py",
+    "warehouse/test_tuning.py",
 )
 TESTS = Path(__file__).resolve().parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starts the longest files first, and marks what uses the session `spark`.
+    """Starts the longest files first, and marks what uses the session `spark` or a store's server.
 
-    Tests that start Spark in another way carry the mark themselves.
+    Tests that start Spark in another way, or are slow by themselves, carry the mark themselves.
     """
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+    slow = {TESTS / name for name in SLOW}
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        used = getattr(item, "fixturenames", ())
+        if "spark" in used:
             item.add_marker(pytest.mark.spark)
+        if "server" in used or item.path in slow:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -154,6 +154,7 @@ def test_clients_see_what_came_since(spark: SparkSession, uri: Path, connect: Ca
     assert ask("SELECT n + nulls, m FROM flights_quantile(0.5)") == [(str(len(BOTH) + march), "0")]
 
 
+@pytest.mark.spark
 def test_sigterm_ends_it_with_0_and_it_leaves_nothing_behind(server: Server) -> None:
     """The last test of this server."""
     server.process.send_signal(signal.SIGTERM)
@@ -161,6 +162,7 @@ def test_sigterm_ends_it_with_0_and_it_leaves_nothing_behind(server: Server) -> 
     assert list(server.folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_usage_that_is_wrong_ends_with_2(uri: Path) -> None:
     """Before Java is started."""
     said = process("sql-server", "-w", f"1a={uri}")
