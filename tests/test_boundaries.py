@@ -33,7 +33,8 @@ FLOORS = {
         "ledger",
         "ingest loads snapshots",
         "create load maintain verification",
-        "alter verify",
+        "repairs",
+        "alter repair verify",
     ],
     "stream": ["append records", "start"],
     "query": [
@@ -49,7 +50,7 @@ FLOORS = {
     "jobs": [
         "cli spark",
         "ask create demo inputs sql verify",
-        "alter load_batch maintain sql_server stream_events",
+        "alter load_batch maintain repair sql_server stream_events",
     ],
 }
 # What each package may use of the others. Nobody uses tests or bench.

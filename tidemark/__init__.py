@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         use,
     )
     from tidemark.stream import append, start
-    from tidemark.warehouse import TidemarkError, alter, create, load, maintain, verify
+    from tidemark.warehouse import TidemarkError, alter, create, load, maintain, repair, verify
 
 _QUERY = (
     "Answer Answers Warehouse cdf frequency heavy_hitters histogram info open quantile rank register_duckdb "
@@ -42,7 +42,9 @@ _QUERY = (
 _MODULE_OF = {
     **dict.fromkeys(_QUERY.split(), "tidemark.query"),
     **dict.fromkeys(("append", "start"), "tidemark.stream"),
-    **dict.fromkeys(("TidemarkError", "alter", "create", "load", "maintain", "verify"), "tidemark.warehouse"),
+    **dict.fromkeys(
+        ("TidemarkError", "alter", "create", "load", "maintain", "repair", "verify"), "tidemark.warehouse"
+    ),
 }
 _PACKAGES = ("jobs", "query", "sketches", "stream", "warehouse")
 
@@ -66,6 +68,7 @@ __all__ = [
     "rank",
     "register_duckdb",
     "register_views",
+    "repair",
     "start",
     "top",
     "use",

@@ -3,6 +3,7 @@
     create, load, maintain      Spark's tasks write files, the driver commits them through delta-rs
     open_snapshot               a SnapshotReader, whose snapshots are immutable values; needs no Spark
     verify                      checks every invariant on the tables
+    repair                      makes again from `events` what is damaged
 
 DESIGN.md is the contract. All functions raise errors of `tidemark.warehouse.errors` and print nothing.
 The logger `tidemark` and its children record loads, merges, maintenance and creation at INFO, and lost commit
@@ -31,6 +32,7 @@ from tidemark.warehouse.errors import (
 )
 from tidemark.warehouse.load import LoadReport, load
 from tidemark.warehouse.maintain import MaintenanceReport, maintain
+from tidemark.warehouse.repair import RepairReport, repair
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.snapshots.live_rows import live_values
@@ -53,6 +55,7 @@ __all__ = [
     "MaintenanceReport",
     "NotAWarehouse",
     "OptionsMismatch",
+    "RepairReport",
     "Report",
     "Snapshot",
     "SnapshotReader",
@@ -70,6 +73,7 @@ __all__ = [
     "open_snapshot",
     "read_options",
     "register_companion",
+    "repair",
     "use_catalog",
     "verify",
 ]

@@ -51,7 +51,7 @@ from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.loads import missing_summaries, run_builder
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.levels import Layout, plan_merge
+from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
@@ -405,7 +405,9 @@ def _load_step(
     ]
     with progress.phase("sort"):
         projections = [projection for projection, *_ in behind]
-        runs = run_builder.sort_step(executor, store, options.eps, projections, plan, opened.events)
+        runs = run_builder.sort_run(
+            executor, store, options.eps, projections, Run(plan.step, plan.step, 0), [plan], opened.events
+        )
     progress.reached("sorted")
     for (projection, marks_table, runs_table), run in zip(behind, runs, strict=True):
         rows = run.totals.rows

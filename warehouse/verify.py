@@ -51,7 +51,7 @@ PATIENCE = Patience(
     tries=12, seconds=30, first=0.05
 )  # how often a failing check is repeated while others write
 
-_WRITE_AGAIN = "Append them again, or run a load: each writes them to the ledger."
+_WRITE_AGAIN = "Append them again, or run a load or repair: each writes them to the ledger."
 _STATE_LABELS = {"ok": "ok  ", "busy": "busy", "broken": "FAIL"}
 
 

@@ -254,6 +254,14 @@ def alter(args: argparse.ArgumentParser) -> None:
     engine(args)
 
 
+def repair(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark repair`."""
+    common(args)
+    args.set_defaults(after_interrupt="What was made again stays. Run the same command again: it goes on.")
+    args.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    engine(args)
+
+
 def stream(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark stream` and jobs/stream_events.py."""
     common(args)

@@ -127,6 +127,22 @@ attempt is reported as busy, and does not count as broken.""",
         "tidemark.jobs.verify:run",
     ),
     Command(
+        "repair",
+        "make again from the table of events what is damaged",
+        """\
+Looks at every file of runs, marks, ledger and steps, and makes again from the table of events what is damaged
+or missing. Loads, streams and questions may go on. The table of events itself is never changed: what is
+damaged there, only a copy has, and the command says so and ends with exit code 1. After a crash, run it
+again.""",
+        (
+            "tidemark repair -w flights --dry-run",
+            "tidemark repair -w flights",
+            "tidemark repair -w flights --engine spark --json | jq .actions",
+        ),
+        command_options.repair,
+        "tidemark.jobs.repair:run",
+    ),
+    Command(
         "info",
         "steps, runs, live rows, bytes and versions",
         "Shows steps, runs by level, live batches and rows, bytes and table versions of the warehouse.",

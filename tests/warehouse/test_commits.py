@@ -198,7 +198,7 @@ def marks_rows() -> pa.Table:
 def test_a_log_entry_that_cannot_be_read_is_named(store: Store, waits: list[float], text: str) -> None:
     table = tables.open_table(store, LEDGER)
     (Path(store.table(LEDGER)) / "_delta_log" / f"{1:020d}.json").write_text(text, encoding="latin-1")
-    with pytest.raises(DamagedWarehouse, match=r"0001\.json.*restore the file"):
+    with pytest.raises(DamagedWarehouse, match=r"0001\.json.*`tidemark repair`"):
         tables.commit(table, [])
     assert waits == list(commits.PATIENCE.log_read_pauses)
 
@@ -282,10 +282,10 @@ def test_the_newest_transaction_is_that_of_the_version_that_the_table_has(store:
     tables.create(store, STEPS, steps.SCHEMA)
     mine, other = tables.open_table(store, STEPS), tables.open_table(store, STEPS)
     assert [tables.newest_transaction(mine, name) for name in "ab"] == [-1, -1]
-    tables.commit(mine, [], transaction=Transaction("a", 5))
+    tables.commit(mine, [], transactions=[Transaction("a", 5)])
     mine.update_incremental()
     assert [tables.newest_transaction(mine, name) for name in "ab"] == [5, -1]
-    tables.commit(mine, [], transaction=Transaction("b", 6))
+    tables.commit(mine, [], transactions=[Transaction("b", 6)])
     mine.update_incremental()
     assert [tables.newest_transaction(mine, name) for name in "ab"] == [5, 6]
     assert [tables.newest_transaction(other, name) for name in "ab"] == [-1, -1]

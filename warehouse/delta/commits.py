@@ -47,7 +47,7 @@ T = TypeVar("T")
 Write = Callable[[DeltaTable, dict[str, str]], object]  # commits to a table with the custom metadata
 
 _LOG = logging.getLogger("tidemark.commits")
-_ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
+ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
 _MAY_ARRIVE = (
     "It is not there so far, but a request that was sent may still arrive. Run the same again: nothing is "
     "done twice."
@@ -128,7 +128,7 @@ class LostRace(Exception):
 def commit_metadata() -> dict[str, str]:
     """The custom metadata of a commit, for its `commitInfo`: a unique id, and the process that makes it."""
     return {
-        _ID: uuid.uuid4().hex,
+        ID: uuid.uuid4().hex,
         _WRITER: _writer(),
         _HOST: socket.gethostname(),
         _PROCESS: str(os.getpid()),
@@ -165,7 +165,7 @@ def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] =
             copy.commit(table, planned, lambda target: write(target, metadata))
 
     def is_there(error: Exception) -> bool:
-        known = log.has(planned, metadata[_ID], added, error)
+        known = log.has(planned, metadata[ID], added, error)
         if known:
             _LOG.warning("%s: a commit raised %s, but it is in the log", log.place, type(error).__name__)
         return known
@@ -333,7 +333,7 @@ def parse(version: int, content: bytes) -> Commit:
     timestamp = info.get("timestamp")
     return Commit(
         version,
-        text(_ID),
+        text(ID),
         text(_WRITER, "engineInfo"),
         text(_HOST),
         text(_PROCESS),

@@ -217,13 +217,13 @@ def commit(
     actions: Iterable[AddAction | RemoveAction],
     *,
     blind: bool = False,
-    transaction: Transaction | None = None,
+    transactions: Sequence[Transaction] = (),
 ) -> None:
     """Commits on top of the table's version; LostRace if it is not the newest, CommitFailed if refused.
 
     blind        commits on top of any version, for rows that do not depend on other rows. In an object store
                  it may lose the race, too
-    transaction  is set in the same commit
+    transactions are set in the same commit
     """
     all_actions = list(actions)
 
@@ -236,7 +236,7 @@ def commit(
             commit_properties=CommitProperties(
                 custom_metadata=metadata,
                 max_commit_retries=_BLIND_RETRIES if blind else 0,
-                app_transactions=[transaction] if transaction else None,
+                app_transactions=list(transactions) or None,
             ),
             post_commithook_properties=_cleanup_at_checkpoints(table),
         )
@@ -278,7 +278,7 @@ def commit_once(
         if has_transaction(table, application, version) and known(table):
             return False
         newest = max(version, newest_transaction(table, application))
-        commit(table, actions(table), transaction=Transaction(application, newest))
+        commit(table, actions(table), transactions=[Transaction(application, newest)])
         return True
 
     return retry_lost_races(store, name, attempt, first)

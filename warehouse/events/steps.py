@@ -54,7 +54,12 @@ def read_step_plans(
     store: Store, table: DeltaTable, cache: dict[str, pa.Table] | None = None
 ) -> list[StepPlan]:
     """All plans, in the order of their steps. `cache` is that of `tables.read`."""
-    rows = tables.read(store, STEPS, table, cache).sort_by([("step", "ascending"), ("source", "ascending")])
+    return plans_of_rows(tables.read(store, STEPS, table, cache))
+
+
+def plans_of_rows(rows: pa.Table) -> list[StepPlan]:
+    """The plans that rows of the table `steps` have, in the order of their steps."""
+    rows = rows.sort_by([("step", "ascending"), ("source", "ascending")])
     parts: dict[int, list[tuple[BatchRange, int]]] = {}
     for row in rows.select(["step", "source", "first_batch", "last_batch", "rows"]).to_pylist():
         batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
@@ -68,6 +73,17 @@ def write_step_plan(store: Store, table: DeltaTable, plan: StepPlan) -> None:
     The plan becomes a new file. If the table already has `_MAX_FILES` files, one file with all plans replaces
     them, so that readers open few files.
     """
+    rows = rows_of_plans([plan])
+    replaced = tables.list_files(table)
+    if len(replaced) < _MAX_FILES:
+        replaced = []
+    else:
+        rows = pa.concat_tables([tables.read(store, STEPS, table), rows])
+    tables.append(store, STEPS, rows, table=table, replaces=replaced)
+
+
+def rows_of_plans(plans: Iterable[StepPlan]) -> pa.Table:
+    """The rows of the table `steps` for these plans, planned now."""
     now = datetime.now(UTC)
     plan_rows = [
         {
@@ -78,15 +94,10 @@ def write_step_plan(store: Store, table: DeltaTable, plan: StepPlan) -> None:
             "rows": count,
             "planned_at": now,
         }
+        for plan in plans
         for batches, count in plan.parts
     ]
-    rows = pa.Table.from_pylist(plan_rows, schema=SCHEMA)
-    replaced = tables.list_files(table)
-    if len(replaced) < _MAX_FILES:
-        replaced = []
-    else:
-        rows = pa.concat_tables([tables.read(store, STEPS, table), rows])
-    tables.append(store, STEPS, rows, table=table, replaces=replaced)
+    return pa.Table.from_pylist(plan_rows, schema=SCHEMA)
 
 
 def planned_batches(plans: Iterable[StepPlan], last_step: int | None = None) -> list[BatchRange]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.commits import ID
 from tidemark.warehouse.delta.opening import open_directly
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -64,7 +65,9 @@ def describe_changes(store: Store, changes: Iterable[ChangedRange]) -> str:
     texts = [str(change) for change in changes]
     more = f", and {len(texts) - _SHOWN_RANGES} more" if len(texts) > _SHOWN_RANGES else ""
     shown = "; ".join(texts[:_SHOWN_RANGES]) + more or "each batch has its number of rows, but other rows"
-    return f"rows of the table {EVENTS} were changed by another tool: {shown}. {_remedy(store)}"
+    tool, remedy = _remedy(store)
+    by_whom = "were changed by another tool" if tool else "are not those that came"
+    return f"rows of the table {EVENTS} {by_whom}: {shown}. {remedy}"
 
 
 def changed_rows_error(store: Store, expected: Mapping[BatchRange, int], reason: str) -> DamagedWarehouse:
@@ -72,21 +75,29 @@ def changed_rows_error(store: Store, expected: Mapping[BatchRange, int], reason:
     return DamagedWarehouse(f"{reason}: {describe_changes(store, changed_ranges(store, expected))}")
 
 
-def _remedy(store: Store) -> str:
-    """How to restore the rows: names the version of `events` that has them, if the table's log shows it."""
+def _remedy(store: Store) -> tuple[bool, str]:
+    """Whether the log of `events` shows a change by another tool, and how to restore the rows.
+
+    Names the version that has them, if the log shows it.
+    """
     commits = open_directly(store, EVENTS).history()  # the newest first
     newer = list(takewhile(lambda commit: commit.get("operation") != "RESTORE", commits))
     foreign = [i for i, commit in enumerate(newer) if commit.get("operation") in _FOREIGN]
+    if any(ID not in commit and commit.get("operation") == "WRITE" for commit in commits) and not foreign:
+        return True, "Restore the version of the table from before that, or put back what it had."
     if not foreign:
-        return "Restore the version of the table from before that, or put back what it had."
+        return False, (
+            "Its log shows no change by another tool. It may be older than the other tables, as in a copy "
+            "made while others wrote, or after an older version was put back: put back the newest one."
+        )
     oldest = foreign[-1]
     before = newer[oldest]["version"] - 1
     change = f"Its version {before + 1} is a {newer[oldest]['operation']}"
     if any(commit.get("operation") == "WRITE" for commit in newer[:oldest]):
-        return (
+        return True, (
             f"{change}, and rows came after it: append those that version {before} has and the table lacks."
         )
-    return f"{change}: restore version {before}, with deltalake: DeltaTable(path).restore({before})."
+    return True, f"{change}: restore version {before}, with deltalake: DeltaTable(path).restore({before})."
 
 
 class _EventCounts:

@@ -18,7 +18,7 @@ that file do not tell its ranges, so readers get them from its columns.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import chain
@@ -289,9 +289,9 @@ def write_rows(store: Store, batches: BatchRange, rows: pa.Table) -> AddAction:
 
 
 def ranges_by_file(
-    store: Store, table: DeltaTable, cache: RangeCache | None = None
+    store: Store, table: DeltaTable, cache: RangeCache | None = None, without: Collection[str] = ()
 ) -> dict[str, list[BatchRange]]:
-    """The ranges of each file of the ledger, by path.
+    """The ranges of each file of the ledger, by path, but for the files `without`.
 
     They come from the file's statistics, or from its columns if it has several ranges. `cache` keeps the
     ranges that were read from columns; entries of files that left the table are removed.
@@ -299,6 +299,8 @@ def ranges_by_file(
     cached = cache if cache is not None else {}
     ranges = {}
     for file in tables.list_files(table):
+        if file.path in without:
+            continue
         stated = _stated_range(file)
         if stated is not None:
             ranges[file.path] = [stated]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -52,13 +52,21 @@ class Unaccounted:
         return self.lost | self.waiting
 
 
-def find(store: Store, events: DeltaTable, ledger: DeltaTable, plans: Sequence[StepPlan]) -> Unaccounted:
+def find(
+    store: Store,
+    events: DeltaTable,
+    ledger: DeltaTable | None,
+    plans: Sequence[StepPlan],
+    without: Collection[str] = (),
+) -> Unaccounted:
     """The batches of `events` that neither the ledger nor the plans account for.
+
+    `without` are damaged files of the ledger, which account for nothing; None is a ledger that is lost.
 
     The ledger and the plans are of the same time or later, the plans read last: a batch leaves the ledger
     after it is planned.
     """
-    files = ledger_table.ranges_by_file(store, ledger)
+    files = {} if ledger is None else ledger_table.ranges_by_file(store, ledger, without=without)
     planned = [batches for plan in plans for batches in plan.batches]
     live = ledger_table.live_ranges(chain.from_iterable(files.values()), planned)
     covered = ledger_table.disjoint([*planned, *live])
@@ -85,7 +93,10 @@ def find(store: Store, events: DeltaTable, ledger: DeltaTable, plans: Sequence[S
         if not _holds(covered, source, batch, batch)
     }
     streamed = {batches: rows for batches, rows in missing.items() if not batches.source.startswith(BULK)}
-    newest = {source: tables.newest_transaction(ledger, source) for source in {b.source for b in streamed}}
+    newest = {
+        source: -1 if ledger is None else tables.newest_transaction(ledger, source)
+        for source in {batches.source for batches in streamed}
+    }
     lost = {batches: rows for batches, rows in streamed.items() if batches.last <= newest[batches.source]}
     return Unaccounted(
         lost,

@@ -1,7 +1,8 @@
-"""Builds runs in tasks: sorts the rows of a step, and merges runs. Nothing is committed here.
+"""Builds runs in tasks: sorts the rows of steps, and merges runs. Nothing is committed here.
 
-A step is sorted in one job for all its projections. If a projection has more rows than one task holds, the
-tasks write sorted chunks, and a second job merges the chunks in the same way as it merges runs.
+A load sorts one step for all projections in one job; a repair sorts the steps of a run that is damaged. If a
+projection has more rows than one task holds, the tasks write sorted chunks, and a second job merges these as
+runs are merged.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import files_of_batches, split_row_groups
-from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.events.reader import BatchRange, files_of_batches, split_row_groups
+from tidemark.warehouse.events.steps import StepPlan, planned_batches
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.loads.attempt import Attempt
 from tidemark.warehouse.runs import companion_cells, run_tables
@@ -36,23 +37,24 @@ if TYPE_CHECKING:
 from tidemark.warehouse.temporary_folders import process_folder
 
 
-def sort_step(
+def sort_run(
     executor: Executor,
     store: Store,
     eps: float,
     projections: Sequence[Projection[Any]],
-    plan: StepPlan,
+    run: Run,
+    plans: Sequence[StepPlan],
     events: DeltaTable,
 ) -> list[NewRun]:
-    """Writes the step's run of each projection and commits nothing; returns the runs in the same order.
+    """Writes the run of each projection from `events`; commits nothing; returns the runs in the same order.
 
-    `events` is the table, opened after the plan was committed.
+    `plans` are those of the run's steps. `events` is the table, opened after they were committed.
     """
-    event_files = files_of_batches(events, plan.batches)
+    batches = tuple(planned_batches(plans))
+    event_files = files_of_batches(events, batches)
     with _chunk_store(executor, store) as chunk_store:
-        run, name = Run(plan.step, plan.step, 0), tables.unique_name()
-        attempt = Attempt(executor, store, eps, run, name, chunk_store)
-        return _sort_step(attempt, projections, plan, event_files)
+        attempt = Attempt(executor, store, eps, run, tables.unique_name(), chunk_store)
+        return _sort_run(attempt, projections, batches, event_files)
 
 
 @contextmanager
@@ -65,15 +67,15 @@ def _chunk_store(executor: Executor, store: Store) -> Iterator[Store]:
         yield Store(folder, tuning=store.tuning)
 
 
-def _sort_step(
+def _sort_run(
     attempt: Attempt,
     projections: Sequence[Projection[Any]],
-    plan: StepPlan,
+    batches: tuple[BatchRange, ...],
     event_files: Sequence[DataFile],
 ) -> list[NewRun]:
-    """As `sort_step`, in this attempt, from the files of `events` that have the step's rows."""
+    """As `sort_run`, in this attempt, from the files of `events` that have the rows of the batches."""
     groups = _task_groups(projections)
-    tasks_by_group = [_sort_tasks(attempt, group, plan, event_files) for group in groups]
+    tasks_by_group = [_sort_tasks(attempt, group, batches, event_files) for group in groups]
     results = iter(attempt.executor.run([task for group_tasks in tasks_by_group for task in group_tasks]))
     runs: dict[str, NewRun] = {}
     for group, group_tasks in zip(groups, tasks_by_group, strict=True):
@@ -115,7 +117,7 @@ def _task_groups(projections: Sequence[Projection[Any]]) -> list[list[Projection
 def _sort_tasks(
     attempt: Attempt,
     projections: Sequence[Projection[Any]],
-    plan: StepPlan,
+    batches: tuple[BatchRange, ...],
     event_files: Sequence[DataFile],
 ) -> list[tasks.SortTask]:
     """One task for each share of the row groups of `events`; at least one task."""
@@ -130,7 +132,7 @@ def _sort_tasks(
     return [
         tasks.SortTask(
             attempt.store,
-            plan.batches,
+            batches,
             tuple(share),
             tuple(output(projection, number) for projection in projections),
             attempt.eps,
@@ -211,7 +213,7 @@ def _merge(
             raise DamagedWarehouse(
                 f"the rows of {', '.join(file.path for file in source.files)} differ from those that were "
                 f"written there, so run {attempt.run.name} of {projection.title!r} was not written. Nothing "
-                "was committed. Restore the files from a copy."
+                "was committed. Run repair: it makes the files again from events."
             )
     _check_conserved(attempt, projection, sum(digests), files)
     end_to_end = all(source.end_to_end for source in inputs)

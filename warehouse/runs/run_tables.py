@@ -9,7 +9,7 @@ files that no snapshot of the runs table lists; readers never open them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -141,7 +141,7 @@ def _check_same_files(run: Run, in_table: Sequence[DataFile], in_marks: Sequence
     if listed != marked:
         raise DamagedWarehouse(
             f"table and marks of {run.name} list different files: only the table {sorted(listed - marked)}, "
-            f"only the marks {sorted(marked - listed)}. Restore the table's log."
+            f"only the marks {sorted(marked - listed)}. Run repair: it builds the run from events."
         )
 
 
@@ -179,6 +179,26 @@ def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: N
         return True
 
     return tables.retry_lost_races(store, projection.runs_table, attempt)
+
+
+def replace_runs(
+    store: Store, projection: Projection[Any], gone: Collection[Run], new: NewRun | None = None
+) -> None:
+    """Removes runs, and adds one in their place, in one commit. The layout may be invalid before and after.
+
+    Runs that left meanwhile are passed over. Nothing is changed if another run has steps of the new one by
+    then: a load or a merge was faster.
+    """
+
+    def attempt(table: DeltaTable) -> None:
+        runs = files_by_run(tables.list_files(table))
+        others = [run for run in runs if run not in gone]
+        if new and any(run.first <= new.run.last and new.run.first <= run.last for run in others):
+            return
+        removed = [tables.remove_action(file) for run in gone for file in runs.get(run, ())]
+        tables.commit(table, [*removed, *(_add_actions(new) if new else ())])
+
+    tables.retry_lost_races(store, projection.runs_table, attempt)
 
 
 def append_marks(

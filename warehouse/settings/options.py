@@ -68,7 +68,8 @@ class Options:
     more_keys           the columns of each further key
     group_names         the columns of each group, by which the measures are sorted
     companion_names     the companions: mergeable summaries of kinds that users register
-    built_from          of runs tables that were added later: the newest step that was planned by then. All
+    built_from          of `steps`: a step that repair plans anew, before which no question is answered;
+                        of runs tables that were added later: the newest step that was planned by then. All
                         steps up to it are needed for questions
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
                         batch if the warehouse was created without a schema

@@ -529,7 +529,12 @@ class SnapshotReader:
 
     def _plans(self) -> list[StepPlan]:
         steps = self._opened[STEPS]
-        return read_step_plans(self.store, steps.existing, steps.cache)
+        plans = read_step_plans(self.store, steps.existing, steps.cache)
+        if len(plans) <= self.options.built_from.get(STEPS, -1):
+            raise DamagedWarehouse(
+                f"the plan of step {len(plans)} is lost, and a repair of it did not end. Repair again."
+            )
+        return plans
 
     def _read_view(self, measure: Measure) -> View:
         values = SortedValues(measure)

@@ -28,7 +28,7 @@ def runs_exact(pinned: PinnedTables, projection: Projection[Any]) -> str:
     """Checks that every run is sorted and matches its marks."""
     marks_of_runs = pinned.snapshot.marks(projection)
     for marks in marks_of_runs:
-        _check_run(pinned.store, projection, marks)
+        check_run(pinned.store, projection, marks)
     summary = f"{sum(marks.rows for marks in marks_of_runs)} rows in {len(marks_of_runs)} runs"
     without_digests = sum(
         any(file.digests is None or not file.digests.end_to_end for file in marks.files)
@@ -39,7 +39,8 @@ def runs_exact(pinned: PinnedTables, projection: Projection[Any]) -> str:
     )
 
 
-def _check_run(store: Store, projection: Projection[Any], marks: Marks) -> None:
+def check_run(store: Store, projection: Projection[Any], marks: Marks) -> None:
+    """DamagedWarehouse unless the run is sorted and matches its marks; reads all of its rows."""
     filesystem, checker = store.filesystem(), projection.checker(marks)
     position, last_key = 0, None
     for file in marks.files:

@@ -1,0 +1,291 @@
+"""Repair: whatever is damaged of all but `events` is made again, and the answers are those of all rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tests.warehouse.disk import tables_of
+from tests.warehouse.hereloader import Loader, rows_of
+from tidemark import query, warehouse
+from tidemark.jobs.cli import main as cli
+from tidemark.warehouse import DamagedWarehouse, RepairReport
+from tidemark.warehouse.loads import missing_summaries, run_builder
+from tidemark.warehouse.repairs import layouts, plans, runs
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.levels import Layout
+
+ROWS = [rows_of(seed, 120) for seed in range(4)] + [rows_of(seed, 40) for seed in range(4, 9)]
+Harm = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Loader:
+    """Runs of two levels, a step of streamed batches, and live ones."""
+    loader = Loader.create(tmp_path_factory.mktemp("sound") / "w", kappa=2, groups=["k"])
+    for rows in ROWS[:4]:
+        loader.load(rows)
+    for rows in ROWS[4:7]:
+        loader.stream(rows)
+    loader.load_live()
+    for rows in ROWS[7:]:
+        loader.stream(rows)
+    return loader
+
+
+@pytest.fixture
+def loader(sound: Loader, tmp_path: Path) -> Loader:
+    shutil.copytree(sound.uri, tmp_path / "w")
+    return replace(sound, uri=str(tmp_path / "w"))
+
+
+def check_answers(uri: str) -> None:
+    """Exact answers are those of a plain list of all rows."""
+    wh, rows = query.open(uri), pa.concat_tables(ROWS)
+    numbers = sorted(rows.column("n").to_pylist())
+    told = wh.quantile([0.1, 0.5, 1.0], "n", mode="exact")
+    at = [-(-len(numbers) * phi // 10) - 1 for phi in (1, 5, 10)]
+    assert [(one.value, one.N) for one in told] == [(numbers[i], len(numbers)) for i in at]
+    counts = Counter(rows.column("k").to_pylist())
+    assert [one.count for one in wh.frequency(sorted(counts), mode="exact")] == [
+        counts[key] for key in sorted(counts)
+    ]
+    k1 = sorted(
+        n
+        for k, n in zip(rows.column("k").to_pylist(), rows.column("n").to_pylist(), strict=True)
+        if k == "k1"
+    )
+    (median,) = wh.quantile([0.5], "n", where={"k": "k1"}, mode="exact")
+    assert (median.value, median.N) == (k1[-(-len(k1) // 2) - 1], len(k1))
+
+
+def check_repaired(uri: str, report: RepairReport) -> None:
+    assert report.outcome == "repaired", report
+    found = warehouse.verify(uri)
+    assert found.ok, str(found)
+    check_answers(uri)
+    assert str(warehouse.repair(None, uri, dry_run=True)) == "sound"
+
+
+def log_of(uri: Path, table: str) -> list[Path]:
+    return sorted((uri / table / "_delta_log").glob("*.json"))
+
+
+def remove_folder(table: str) -> Harm:
+    return lambda uri: shutil.rmtree(uri / table)
+
+
+def remove_newest(table: str, count: int = 1) -> Harm:
+    """As a copy of the log from before the last commits."""
+
+    def harm(uri: Path) -> None:
+        for path in log_of(uri, table)[-count:]:
+            for newer in path.parent.glob(f"{path.stem}*"):
+                newer.unlink()
+        for path in (uri / table / "_delta_log").glob("_last_checkpoint"):
+            path.unlink()
+
+    return harm
+
+
+def tear(table: str, keep: Callable[[str], str]) -> Harm:
+    """The newest entry of the log is cut."""
+
+    def harm(uri: Path) -> None:
+        newest = log_of(uri, table)[-1]
+        text = keep(newest.read_text())
+        remove_newest(table)(uri)
+        newest.write_text(text)
+
+    return harm
+
+
+def restore(table: str, back: int) -> Harm:
+    """Delta's own RESTORE, which is right for `events` alone."""
+
+    def harm(uri: Path) -> None:
+        found = DeltaTable(uri / table)
+        found.restore(found.version() - back)
+
+    return harm
+
+
+def spoil(table: str, change: Callable[[Path], object], number: int = 0) -> Harm:
+    """Changes one of the files that the table names."""
+
+    def harm(uri: Path) -> None:
+        change(uri / table / sorted(tables_of(uri)[table][1])[number])
+
+    return harm
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 8
+    path.write_bytes(data)
+
+
+def half(text: str) -> str:
+    return text[: len(text) // 2]
+
+
+def without_its_last_line(text: str) -> str:
+    return "".join(text.splitlines(keepends=True)[:-1])
+
+
+HARM: dict[str, tuple[Harm, ...]] = {
+    "runs gone": (remove_folder("runs/x"), restore("ledger", 1), spoil("key_marks", flip, -1)),
+    "runs put back": (remove_newest("runs/x"), spoil("marks/n", cut, -1), remove_folder("keys")),
+    "runs restored": (
+        restore("runs/n", 3),
+        spoil("group_marks/k/n", Path.unlink, -1),
+        spoil("steps", cut, -1),
+    ),
+    "runs torn": (tear("runs/x", half), remove_folder("ledger")),
+    "a line lost": (
+        tear("runs/n", without_its_last_line),
+        remove_folder("group_runs/k/x"),
+        remove_folder("rejected"),
+    ),
+    "files gone": (spoil("runs/x", Path.unlink, -1), remove_folder("marks/x"), tear("ledger", half)),
+    "steps gone": (spoil("runs/n", flip), tear("keys", half), remove_folder("steps")),
+    "steps put back": (remove_newest("marks/n"), restore("group_runs/k/n", 2), remove_newest("steps")),
+    "steps restored": (restore("steps", 3), spoil("ledger", flip, -1)),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_what_is_damaged_is_made_again(loader: Loader, harm: str) -> None:
+    """A dry run says the same and changes nothing."""
+    for one in HARM[harm]:
+        one(Path(loader.uri))
+    before = {path: path.stat().st_mtime_ns for path in Path(loader.uri).rglob("*")}
+    told = warehouse.repair(None, loader.uri, dry_run=True)
+    assert told.outcome == "planned"
+    assert {path: path.stat().st_mtime_ns for path in Path(loader.uri).rglob("*")} == before
+    report = warehouse.repair(None, loader.uri)
+    assert report.actions[0].split(" (")[0] == told.actions[0].split(" (")[0]
+    check_repaired(loader.uri, report)
+    if harm.startswith("steps"):
+        loader.load(rows_of(77))
+        loader.stream(rows_of(78))
+        loader.load_live()
+        assert warehouse.verify(loader.uri).ok
+
+
+def test_a_repair_that_is_killed_between_any_two_commits_goes_on(
+    sound: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tables are gone; each repair ends at its next commit of a run."""
+    uri = tmp_path / "w"
+    shutil.copytree(sound.uri, uri)
+    for name in ("runs/x", "group_runs/k/n"):
+        shutil.rmtree(uri / name)
+    kills, replace_runs = 0, run_tables.replace_runs
+
+    def dying(*given: Any) -> None:
+        replace_runs(*given)
+        raise KeyboardInterrupt
+
+    for _ in range(50):
+        with monkeypatch.context() as patch:
+            patch.setattr(run_tables, "replace_runs", dying)
+            try:
+                report = warehouse.repair(None, uri)
+            except KeyboardInterrupt:
+                kills += 1
+            else:
+                break
+    assert kills > 3
+    assert report.outcome in ("repaired", "sound")
+    assert warehouse.verify(uri).ok
+    check_answers(str(uri))
+
+
+def test_no_question_is_answered_between_the_loss_of_a_plan_and_its_new_one(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore("steps", 3)(Path(loader.uri))
+    with monkeypatch.context() as patch:
+        patch.setattr(plans, "write_plan", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            warehouse.repair(None, loader.uri)
+    for name, asked in (("quantile", (0.5, "x")), ("top", (3,)), ("frequency", ("k1",))):
+        with pytest.raises(DamagedWarehouse, match="Repair again"):
+            getattr(query.open(loader.uri), name)(*asked)
+    check_repaired(loader.uri, warehouse.repair(None, loader.uri))
+
+
+def test_what_events_lacks_is_told_and_the_rest_is_made_again(
+    loader: Loader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = Path(loader.uri)
+    lost = next(uri / "events" / path for path, rows in tables_of(uri)["events"][1].items() if rows == 120)
+    whole = lost.read_bytes()
+    lost.unlink()
+    remove_folder("runs/x")(uri)
+    spoil("marks/n", cut, -1)(uri)
+    remove_folder("ledger")(uri)
+    assert cli.main(["repair", "-w", loader.uri, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["outcome"] == "damaged"
+    assert any(lost.name in line for line in told["only_a_copy"])
+    assert any(line.startswith("ledger") for line in told["actions"])
+    lost.write_bytes(whole)
+    assert cli.main(["repair", "-w", loader.uri]) == 0
+    assert "repaired" in capsys.readouterr().out
+    assert warehouse.verify(loader.uri).ok
+    check_answers(loader.uri)
+    assert cli.main(["repair", "-w", loader.uri, "--dry-run"]) == 0
+    assert "nothing is damaged" in capsys.readouterr().out
+
+
+def test_a_warehouse_whose_events_cannot_be_opened_is_left_alone(loader: Loader) -> None:
+    tear("events", half)(Path(loader.uri))
+    before = {path: path.stat().st_mtime_ns for path in Path(loader.uri).rglob("*")}
+    with pytest.raises(DamagedWarehouse, match="Nothing was changed"):
+        warehouse.repair(None, loader.uri)
+    assert {path: path.stat().st_mtime_ns for path in Path(loader.uri).rglob("*")} == before
+
+
+def test_spark_repairs_as_this_process_does(spark: SparkSession, loader: Loader) -> None:
+    for harm in HARM["files gone"]:
+        harm(Path(loader.uri))
+    check_repaired(loader.uri, warehouse.repair(spark, loader.uri))
+
+
+# Variants that are broken on purpose: the properties above fail on each.
+
+
+def test_a_repair_that_looks_at_no_file_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_fault", lambda *_: None)
+    with pytest.raises((AssertionError, DamagedWarehouse)):
+        test_what_is_damaged_is_made_again(loader, "runs put back")
+
+
+def test_a_repair_that_builds_no_gap_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "layout_of_steps", lambda *_: Layout(()))
+    monkeypatch.setattr(run_builder, "sort_run", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        test_what_is_damaged_is_made_again(loader, "runs gone")
+
+
+def test_a_repair_that_summarises_nothing_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemark.warehouse.repairs.ledger.summarise", lambda *_: [])
+    assert missing_summaries.summarise is not None
+    with pytest.raises(AssertionError):
+        test_what_is_damaged_is_made_again(loader, "runs torn")

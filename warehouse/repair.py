@@ -1,0 +1,261 @@
+"""Repair: what is damaged of history, the ledger and the plans is made again from `events`.
+
+`events` is the truth: every row that ever came, and the options. Everything else is computed from it, by the
+code that a load, a stream and `alter` compute it with:
+
+    steps      plans that are left stay; the batches of those that are lost become one new step
+    runs       a damaged run is built from the batches of its steps, and so is a run for each gap
+    ledger     what neither a plan nor a sound file of the ledger has is summarised again
+    load       steps that a projection lacks are loaded, and levels are merged, as after a killed load
+
+Each commit is one of a load's kind, so readers see the old state or the new one; after a kill the same call
+goes on with what is left. What is damaged of `events` itself, and records of `rejected`, only a copy has: the
+report says which files, and what else could not be built without them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta.new_log import unreadable
+from tidemark.warehouse.delta.store import EVENTS, REJECTED, STEPS, Store
+from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.execution.executors import executor_for
+from tidemark.warehouse.ingest import rejected
+from tidemark.warehouse.ledger import unaccounted
+from tidemark.warehouse.load import catch_up
+from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.repairs import ledger, plans, runs
+from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.sizes import Tuning
+
+if TYPE_CHECKING:
+    import os
+
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+    from tidemark.warehouse.execution.executors import Executor
+
+_LOG = logging.getLogger("tidemark.repair")
+
+_EVENTS_REMEDY = (
+    "Only a copy has its rows: put the file back. If a newer version of the table does without it, Delta "
+    "restores an older one that does not name it: DeltaTable(path).restore(VERSION)."
+)
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What a repair did, or would do.
+
+    outcome    'sound': nothing was damaged; 'repaired': all that was is made again; 'damaged': some is left,
+               see `only_a_copy`; 'planned': a dry run found something to do
+    actions    what was made again, or would be, a line each
+    only_a_copy
+               what cannot be made from `events`, a line each: restore it from a copy, then repair again
+    """
+
+    outcome: str = "sound"
+    actions: list[str] = field(default_factory=list)
+    only_a_copy: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join([self.outcome, *self.actions, *(f"only a copy: {one}" for one in self.only_a_copy)])
+
+
+@report_os_errors("repair")
+def repair(
+    spark: SparkSession | None,
+    uri: str | os.PathLike[str],
+    *,
+    dry_run: bool = False,
+    storage_options: dict[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
+) -> RepairReport:
+    """Makes again from `events` what is damaged of runs, marks, keys, groups, ledger, steps and companions.
+
+    spark      a Spark session, whose tasks do the work; None: this process does it, as in `load`
+    uri        the warehouse
+    dry_run    says what would be done, and changes nothing
+    storage_options, progress, tuning
+               as in `load`
+
+    Nothing is removed from `events`, and no row of it is rewritten. Loads, streams and readers may go on.
+    Readers that were open before a log was put right (the report says of which table) have to be opened
+    again. Calling it again after a crash goes on with what is left.
+
+    Raises NotAWarehouse if `events` is missing, DamagedWarehouse if its log cannot be opened: then nothing
+    can be built. The cost is one read of everything but `events`, and for what is damaged that of loading its
+    rows.
+    """
+    store = Store.from_uri(uri, storage_options, tuning)
+    store.check_place(writing=not dry_run)
+    executor = executor_for(spark, store.tuning)
+    options = _options(store)
+    options.companions.check_kinds(executor.check_sendable)
+    work = _Repair(executor, store, options, progress or (lambda _: None), dry_run)
+    work.run()
+    report = work.report
+    if report.only_a_copy:
+        report.outcome = "damaged"
+    elif report.actions:
+        report.outcome = "planned" if dry_run else "repaired"
+    _LOG.info("%s: %s, %d actions", without_secrets(store.uri), report.outcome, len(report.actions))
+    return report
+
+
+def events_rows(store: Store) -> int:
+    """The rows of `events`, by its log; the errors of `repair` if it cannot be opened."""
+    _options(store)
+    return sum(max(0, file.rows) for file in tables.list_files(tables.open_table(store, EVENTS)))
+
+
+def _options(store: Store) -> Options:
+    """The options; DamagedWarehouse if there is a folder of `events` that cannot be opened."""
+    reason = unreadable(store, EVENTS) if opening.exists(store, EVENTS) else None
+    if reason is not None:
+        raise DamagedWarehouse(
+            f"the log of {EVENTS} cannot be opened, and all is built from {EVENTS}: {reason} Nothing was "
+            f"changed. Put its folder {EVENTS}/_delta_log back from a copy; if only its newest entry is cut, "
+            "delete that entry: the batch of it comes again when its load or append is run again."
+        )
+    return read_options(store)
+
+
+@dataclass(slots=True)
+class _Repair:
+    """One call: finds and mends table by table, and keeps the report."""
+
+    executor: Executor
+    store: Store
+    options: Options
+    progress: Callable[[str], None]
+    dry_run: bool
+    report: RepairReport = field(default_factory=RepairReport)
+
+    def run(self) -> None:
+        self._check_events()
+        self._rejected()
+        left, lost = self._plans()
+        self._runs(left)
+        if lost and not self.dry_run and not self.report.only_a_copy:
+            plans.write_plan(self.store, lost, len(left))
+        if lost:
+            left = [*left, StepPlan(len(left), tuple(lost.items()))]
+        self._ledger(left)
+        if not self.dry_run and not self.report.only_a_copy:
+            self._guarded("history", self._catch_up)
+
+    def _act(self, *actions: str) -> None:
+        self.report.actions += actions
+        for action in actions:
+            self.progress(action)
+
+    def _guarded(self, what: str, mend: Callable[[], object]) -> None:
+        """Mends, or says what is missing for it."""
+        try:
+            mend()
+        except DamagedWarehouse as error:
+            self.report.only_a_copy.append(f"{what} cannot be built: {error}")
+
+    def _check_events(self) -> None:
+        self.progress("events")
+        filesystem, table = self.store.filesystem(), tables.open_table(self.store, EVENTS)
+        for file in tables.list_files(table):
+            size = filesystem.get_file_info(f"{EVENTS}/{file.path}").size or 0
+            if size != file.size:
+                self.report.only_a_copy.append(
+                    f"{EVENTS}/{file.path} has {size} bytes, the log says {file.size}. {_EVENTS_REMEDY}"
+                )
+
+    def _rejected(self) -> None:
+        """A table that is gone is made again, without its records; a damaged one is told."""
+        if not opening.exists(self.store, REJECTED):
+            self._act(f"{REJECTED}: the table is made again; the records that it had are lost")
+            if not self.dry_run:
+                tables.create(self.store, REJECTED, rejected.SCHEMA, grace_us=self.options.grace_us)
+            return
+        reason = unreadable(self.store, REJECTED)
+        if reason is None:
+            try:
+                tables.read(self.store, REJECTED, tables.open_table(self.store, REJECTED))
+            except DamagedWarehouse as error:
+                reason = str(error)
+        if reason is not None:
+            self.report.only_a_copy.append(
+                f"{REJECTED} cannot be read: {reason} Put it back from a copy; without one delete its folder "
+                "and repair again: the records that could not be taken are lost then."
+            )
+
+    def _plans(self) -> tuple[list[StepPlan], dict[BatchRange, int]]:
+        """The plans that are left, and the batches that lost theirs, with their rows."""
+        self.progress("steps")
+        present = [runs.present_runs(self.store, one) for one in self.options.projections]
+        newest = max((run.last for of_one in present for run in of_one), default=-1)
+        damage = plans.find_damage(self.store, newest)
+        left, lost = list(damage.plans), dict[BatchRange, int]()
+        is_promised = self.options.built_from.get(STEPS, -1) == len(left)  # by a repair that did not end
+        if damage or is_promised:
+            missing = ledger.find_missing(self.store, ledger.find_damage(self.store), left)
+            others = [batches for plan in left for batches in plan.batches]
+            lost = plans.joined(missing.lost | missing.bulk, others)
+            reason = "; ".join([*([damage.log] if damage.log else []), *damage.faults])
+            self._act(f"steps: {len(left)} plans are left ({reason or 'a repair did not end'})")
+            if lost:
+                self._act(f"steps: {unaccounted.named(lost)} become step {len(left)}")
+            if not self.dry_run:
+                if lost:
+                    self._refuse_questions(len(left))
+                plans.rewrite(self.store, damage, self.options.grace_us)
+        return left, lost
+
+    def _refuse_questions(self, step: int) -> None:
+        """Until the step is planned, its rows are in no table but `events`: readers refuse to answer."""
+
+        def attempt(table: DeltaTable) -> None:
+            options = read_options(self.store, table)
+            marked = replace(options, built_from={**options.built_from, STEPS: step})
+            if marked != options:
+                tables.set_properties(table, marked.properties())
+
+        tables.retry_lost_races(self.store, EVENTS, attempt)
+
+    def _runs(self, left: list[StepPlan]) -> None:
+        for projection in self.options.projections:
+            self.progress(f"{projection.name}: look")
+            damage = runs.find_damage(self.store, self.options, projection, left)
+            if damage:
+                self._act(*damage.texts())
+                if not self.dry_run:
+                    mend = partial(runs.mend, self.executor, self.store, self.options, damage, left)
+                    self._guarded(projection.name, mend)
+
+    def _ledger(self, left: list[StepPlan]) -> None:
+        self.progress("ledger")
+        damage = ledger.find_damage(self.store)
+        missing = ledger.find_missing(self.store, damage, left).streamed
+        if damage.log is not None:
+            self._act(f"ledger: its log is put right ({damage.log})")
+        self._act(*(f"ledger: {path} leaves ({fault})" for path, fault in damage.faults.items()))
+        if missing:
+            rows = sum(missing.values())
+            self._act(f"ledger: {unaccounted.named(missing)} are summarised from events, {rows} rows")
+        if (damage or missing) and not self.dry_run:
+            self._guarded(
+                "the ledger",
+                lambda: ledger.mend(self.executor, self.store, self.options, damage, left),
+            )
+
+    def _catch_up(self) -> None:
+        report = catch_up(self.executor, self.store, self.options, self.progress)
+        if report.bytes_written and not self.report.actions:
+            self._act("history: levels were merged")

@@ -1,0 +1,1 @@
+"""The parts of `repair`: what is damaged, and how it is made again from `events`."""

@@ -1,0 +1,135 @@
+"""The ledger: damaged files leave it, and batches that nothing accounts for are summarised from `events`.
+
+All is written first and committed at once, so no reader sees a ledger that lacks what was in it before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, Transaction
+
+from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta.new_log import remove_log, unreadable
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
+from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.ledger import ledger_rows, ledger_table, unaccounted
+from tidemark.warehouse.ledger.batch_summaries import TickSummary
+from tidemark.warehouse.ledger.ledger_rows import to_arrow
+from tidemark.warehouse.ledger.unaccounted import Unaccounted
+from tidemark.warehouse.loads.missing_summaries import summarise
+from tidemark.warehouse.settings.options import Options
+
+if TYPE_CHECKING:
+    from tidemark.warehouse.execution.executors import Executor
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerDamage:
+    """Why the log cannot be opened, and why files of the ledger cannot be read, by path."""
+
+    log: str | None
+    faults: dict[str, str]
+
+    def __bool__(self) -> bool:
+        return self.log is not None or bool(self.faults)
+
+
+def find_damage(store: Store) -> LedgerDamage:
+    """What is wrong with the ledger itself; reads all of its rows."""
+    reason = unreadable(store, LEDGER)
+    if reason is not None:
+        return LedgerDamage(reason, {})
+    faults = {}
+    for file in tables.list_files(tables.open_table(store, LEDGER)):
+        try:
+            tables.read_file(store, LEDGER, file.path)
+        except (DamagedWarehouse, FileNotFoundError) as error:
+            faults[file.path] = str(error).splitlines()[0]
+    return LedgerDamage(None, faults)
+
+
+def find_missing(store: Store, damage: LedgerDamage, plans: Sequence[StepPlan]) -> Unaccounted:
+    """The batches of `events` that neither the plans nor the sound part of the ledger accounts for."""
+    ledger = None if damage.log is not None else tables.open_table(store, LEDGER)
+    return unaccounted.find(store, tables.open_table(store, EVENTS), ledger, plans, set(damage.faults))
+
+
+def mend(
+    executor: Executor, store: Store, options: Options, damage: LedgerDamage, plans: Sequence[StepPlan]
+) -> None:
+    """Writes the rows of what is missing and removes damaged files, in one commit."""
+    if damage.log is not None and opening.exists(store, LEDGER) and remove_log(store, LEDGER):
+        damage = find_damage(store)  # of the version before the newest one
+    parts = _lost_parts(store, damage) if damage.faults else set[BatchRange]()
+    missing = sorted({*find_missing(store, damage, plans).streamed, *parts})
+    adds = {
+        batch: _write(store, options, batch, summarise(executor, store, options, batch)) for batch in missing
+    }
+    newest = _newest_numbers(store, [*(one for plan in plans for one in plan.batches), *missing])
+    if damage.log is not None:
+        schema = ledger_rows.schema(options.more_key_fields)
+        tables.create(store, LEDGER, schema, grace_us=options.grace_us)
+        known = [*missing, *(one for plan in plans for one in plan.batches)]
+        adds |= {batch: _write(store, options, batch, []) for batch in _empty_batches(newest, known)}
+    elif not ledger_table.has_all_columns(tables.open_table(store, LEDGER)):
+        ledger_table.add_columns(store, options.more_key_fields)
+
+    def attempt(table: DeltaTable) -> None:
+        bad = [file for file in tables.list_files(table) if file.path in damage.faults]
+        numbers = [
+            Transaction(source, number)
+            for source, number in newest.items()
+            if number > tables.newest_transaction(table, source)
+        ]
+        found = ledger_table.ranges_by_file(store, table, without=set(damage.faults))
+        ranges = list(chain.from_iterable(found.values()))  # an append may have written its own meanwhile
+        new = [
+            action
+            for batch, action in adds.items()
+            if batch not in ranges and (batch in parts or not any(map(batch.within, ranges)))
+        ]
+        if bad or new or numbers:
+            tables.commit(table, [*map(tables.remove_action, bad), *new], transactions=numbers)
+
+    tables.retry_lost_races(store, LEDGER, attempt)
+
+
+def _lost_parts(store: Store, damage: LedgerDamage) -> set[BatchRange]:
+    """Batches that wide ranges summarise and that are in none of their other parts, though they have some."""
+    files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER), without=set(damage.faults))
+    known, events = set(chain.from_iterable(files.values())), tables.open_table(store, EVENTS)
+    lost: set[BatchRange] = set()
+    for whole in known:
+        parts = [part for part in known if part != whole and part.within(whole)]
+        if parts:
+            for number in rows_by_batch(store.filesystem(), events, whole):
+                if not any(part.holds(whole.source, number) for part in parts):
+                    lost.add(BatchRange(whole.source, number, number))
+    return lost
+
+
+def _newest_numbers(store: Store, batches: Iterable[BatchRange]) -> dict[str, int]:
+    """The newest number in `events` of each stream among the batches."""
+    events = tables.open_table(store, EVENTS)
+    sources = {one.source for one in batches if not one.source.startswith(BULK)}
+    return {source: tables.newest_transaction(events, source) for source in sorted(sources)}
+
+
+def _empty_batches(newest: dict[str, int], known: Sequence[BatchRange]) -> list[BatchRange]:
+    """The newest batch of each source that had no rows: its replay must find it."""
+    return [
+        BatchRange(source, number, number)
+        for source, number in newest.items()
+        if not any(batches.holds(source, number) for batches in known)
+    ]
+
+
+def _write(store: Store, options: Options, batch: BatchRange, summaries: Sequence[TickSummary]) -> AddAction:
+    return ledger_table.write_rows(store, batch, to_arrow(batch, summaries, options.more_key_fields))

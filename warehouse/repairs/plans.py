@@ -1,0 +1,94 @@
+"""The table `steps`: which plans are left, and the plan of what lost its own.
+
+Plans count from 0 without a gap, so those after the first one that is missing say nothing any more. Their
+batches are those that `events` has, and neither a plan that is left nor the ledger: they become one new step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta.new_log import remove_log, unreadable
+from tidemark.warehouse.delta.store import STEPS, Store
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events import steps
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import StepPlan, plans_of_rows
+
+
+@dataclass(frozen=True, slots=True)
+class PlansDamage:
+    """The plans that are left, in order, and why others are not; `log` is why the log cannot be opened."""
+
+    plans: tuple[StepPlan, ...]
+    faults: tuple[str, ...] = ()
+    log: str | None = None
+    paths: tuple[str, ...] = field(default=(), repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.faults) or self.log is not None
+
+
+def find_damage(store: Store, last_run_step: int) -> PlansDamage:
+    """What is wrong with the plans; `last_run_step` is the newest step of any run, -1 if there is none."""
+    reason = unreadable(store, STEPS)
+    if reason is not None:
+        return PlansDamage((), (), reason)
+    files = tables.list_files(tables.open_table(store, STEPS))
+    read, faults = [tables.table_without_rows(steps.SCHEMA)], []
+    for file in files:
+        try:
+            read.append(tables.read_file(store, STEPS, file.path))
+        except (DamagedWarehouse, FileNotFoundError) as error:
+            faults.append(str(error).splitlines()[0])
+    found = plans_of_rows(pa.concat_tables(read, promote_options="default"))
+    left = tuple(plan for number, plan in enumerate(found) if plan.step == number)
+    if len(left) < len(found) and not faults:
+        faults.append(f"the plan of step {len(left)} is missing")
+    if last_run_step >= len(left) and not faults:
+        faults.append(f"runs have step {last_run_step}, the newest plan is that of step {len(left) - 1}")
+    return PlansDamage(left, tuple(faults), None, tuple(file.path for file in files))
+
+
+def rewrite(store: Store, damage: PlansDamage, grace_us: int) -> None:
+    """Makes the plans that are left the content of the table."""
+    if damage.log is not None:
+        if opening.exists(store, STEPS):
+            remove_log(store, STEPS)
+        tables.create(store, STEPS, steps.SCHEMA, grace_us=grace_us)
+        return
+    table = tables.open_table(store, STEPS)
+    files = tables.list_files(table)
+    if {file.path for file in files} == set(damage.paths):  # else another writer came: look again
+        tables.append(store, STEPS, steps.rows_of_plans(damage.plans), table=table, replaces=files)
+
+
+def write_plan(store: Store, rows: dict[BatchRange, int], step: int) -> None:
+    """Commits the plan of these batches as the step, if it is the next one."""
+    table = tables.open_table(store, STEPS)
+    if len(steps.read_step_plans(store, table)) == step:
+        steps.write_step_plan(store, table, StepPlan(step, tuple(rows.items())))
+
+
+def joined(rows: dict[BatchRange, int], others: Sequence[BatchRange]) -> dict[BatchRange, int]:
+    """Single batches as ranges, ascending, that hold none of the other ranges' batches."""
+    whole: dict[BatchRange, int] = {}
+    last: BatchRange | None = None
+    for batch, count in sorted(rows.items()):
+        wide = BatchRange(batch.source, last.first, batch.last) if last else batch
+        if last is None or last.source != batch.source or _meets(wide, others):
+            last, whole[batch] = batch, count
+        else:
+            whole[wide] = whole.pop(last) + count
+            last = wide
+    return whole
+
+
+def _meets(wide: BatchRange, others: Sequence[BatchRange]) -> bool:
+    return any(
+        one.source == wide.source and one.first <= wide.last and wide.first <= one.last for one in others
+    )

@@ -1,0 +1,219 @@
+"""Runs and marks that are made again from `events`: what is damaged of a projection, and how it is mended.
+
+A run is built as a load builds it, from the batches of its steps: sorted, certified by the digests, its marks
+appended, then one commit that puts it in the place of what it replaces. So a reader sees the old state or the
+new one, and after a kill the next repair goes on with the runs that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta.new_log import remove_log, unreadable
+from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.integrity.sealed_files import open_sealed
+from tidemark.warehouse.ledger import batch_counts
+from tidemark.warehouse.loads import run_builder
+from tidemark.warehouse.repairs.layouts import LayoutPlan, plan_layout
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.levels import Run
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.verification.run_checks import check_run
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from tidemark.warehouse.execution.executors import Executor
+
+
+@dataclass(frozen=True, slots=True)
+class RunsDamage:
+    """What is wrong with the tables of a projection.
+
+    logs      of its tables whose log cannot be opened, why
+    faults    of runs that are not as they were written, why
+    plan      which runs leave and which are built
+    unlisted  marks of runs that stay, of which the table of marks does not know
+    lost      marks that their table names, of runs of any time, and that are missing or cut
+    behind    the planned steps after the last run; a load adds them
+    """
+
+    projection: Projection[Any]
+    logs: Mapping[str, str]
+    faults: Mapping[Run, str]
+    plan: LayoutPlan
+    unlisted: tuple[str, ...]
+    lost: tuple[DataFile, ...]
+    behind: range
+
+    def __bool__(self) -> bool:
+        marks = self.unlisted or self.lost
+        return bool(self.logs or self.plan.leaves or self.plan.built or marks or self.behind)
+
+    def texts(self) -> list[str]:
+        """What will be done, a line each."""
+        name, plan = self.projection.runs_table, self.plan
+        lines = [f"{table}: its log is put right ({reason})" for table, reason in self.logs.items()]
+        for run in plan.built:
+            reason = f" ({self.faults[run]})" if run in self.faults else ""
+            lines.append(f"{name}: run {run.name} is built from events{reason}")
+        gone = [run for run in plan.leaves if run not in plan.built]
+        lines += [
+            f"{name}: run {run.name} leaves, no plan has it or another run has its steps" for run in gone
+        ]
+        if self.unlisted:
+            lines.append(
+                f"{self.projection.marks_table}: the marks of {len(self.unlisted)} runs are listed again"
+            )
+        lines += [
+            f"{self.projection.marks_table}: {file.path} leaves, it is missing or cut" for file in self.lost
+        ]
+        if self.behind:
+            steps = f"{self.behind[0]} to {self.behind[-1]}"
+            lines.append(f"{name}: steps {steps}, which it lacks, are built from events")
+        return lines
+
+
+def present_runs(store: Store, projection: Projection[Any]) -> dict[Run, list[DataFile]]:
+    """The files of each run that the projection's table names; none if it cannot be opened."""
+    if unreadable(store, projection.runs_table) is not None:
+        return {}
+    return run_tables.files_by_run(tables.list_files(tables.open_table(store, projection.runs_table)))
+
+
+def find_damage(
+    store: Store, options: Options, projection: Projection[Any], plans: Sequence[StepPlan]
+) -> RunsDamage:
+    """What is wrong with the projection's tables, if `plans` are the steps. Reads every run once."""
+    names = (projection.runs_table, projection.marks_table)
+    logs = {name: reason for name in names if (reason := unreadable(store, name)) is not None}
+    runs = present_runs(store, projection)
+    faults = {run: fault for run in runs if (fault := _fault(store, projection, run, runs[run], plans))}
+    plan = plan_layout(runs, runs.keys() - faults.keys(), len(plans) - 1, options.kappa)
+    marks: list[DataFile] = []
+    if projection.marks_table not in logs:
+        marks = tables.list_files(tables.open_table(store, projection.marks_table))
+    listed = {file.path for file in marks}
+    lost = tuple(file for file in marks if _size(store, projection.marks_table, file) != file.size)
+    wanted = [
+        run_tables.marks_path(projection, run, runs[run]).removeprefix(f"{projection.marks_table}/")
+        for run in runs
+        if run not in plan.leaves
+    ]
+    unlisted = tuple(path for path in wanted if path not in listed)
+    last = max(
+        (run.last for run in {*runs, *plan.built} if run not in plan.leaves or run in plan.built), default=-1
+    )
+    return RunsDamage(projection, logs, faults, plan, unlisted, lost, range(last + 1, len(plans)))
+
+
+def _size(store: Store, table: str, file: DataFile) -> int:
+    """The bytes that the file has; 0 if it is missing."""
+    return store.filesystem().get_file_info(f"{table}/{file.path}").size or 0
+
+
+def _fault(
+    store: Store,
+    projection: Projection[Any],
+    run: Run,
+    files: Sequence[DataFile],
+    plans: Sequence[StepPlan],
+) -> str | None:
+    """What is wrong with the files of a run; None if all are as they were written."""
+    if run.last >= len(plans):
+        return None  # it leaves
+    filesystem = store.filesystem()
+    for file in files:
+        size = _size(store, projection.runs_table, file)
+        if size != file.size:
+            return f"{file.path} has {size} bytes, the log says {file.size}"
+    try:
+        marks = run_tables.read_marks(store, projection, run, files)
+        with open_sealed(filesystem, run_tables.marks_path(projection, run, files), checksums=True) as sealed:
+            for group in range(sealed.metadata.num_row_groups):
+                sealed.read_group(group)
+        check_run(store, projection, marks)
+        if projection.companions:
+            marks.cells()
+    except (DamagedWarehouse, FileNotFoundError, pa.ArrowException) as error:
+        return str(error).splitlines()[0]
+    rows = sum(plan.rows for plan in plans[run.first : run.last + 1])
+    return None if marks.totals.rows == rows else f"it has {marks.totals.rows} rows, its plans {rows}"
+
+
+def mend(
+    executor: Executor, store: Store, options: Options, damage: RunsDamage, plans: Sequence[StepPlan]
+) -> None:
+    """Does what the damage needs."""
+    projection = damage.projection
+    if damage.logs:
+        for name in damage.logs:
+            if opening.exists(store, name):
+                remove_log(store, name)
+        run_tables.create_tables(store, projection, options.grace_us)
+        damage = find_damage(store, options, projection, plans)
+    if damage.unlisted:
+        _list_marks(store, projection, damage.unlisted)
+    leaves = set(damage.plan.leaves)
+    for run in damage.plan.built:
+        replaced = {one for one in leaves if one.first <= run.last and run.first <= one.last}
+        _build(executor, store, options, projection, run, plans, replaced)
+        leaves -= replaced
+    if leaves:
+        run_tables.replace_runs(store, projection, leaves)
+    if damage.lost:
+        gone = {file.path for file in damage.lost}
+
+        def remove(table: DeltaTable) -> None:
+            files = [file for file in tables.list_files(table) if file.path in gone]
+            tables.commit(table, map(tables.remove_action, files))
+
+        tables.retry_lost_races(store, projection.marks_table, remove)
+
+
+def _build(
+    executor: Executor,
+    store: Store,
+    options: Options,
+    projection: Projection[Any],
+    run: Run,
+    plans: Sequence[StepPlan],
+    replaced: set[Run],
+) -> None:
+    """Builds the run from `events`, and puts it in the place of the runs `replaced`."""
+    of_run = plans[run.first : run.last + 1]
+    events = tables.open_table(store, EVENTS)
+    (new,) = run_builder.sort_run(executor, store, options.eps, [projection], run, of_run, events)
+    expected = sum(plan.rows for plan in of_run)
+    if new.totals.rows != expected:
+        reason = (
+            f"run {run.name} of {projection.title!r} was not built: its plans have {expected} rows, "
+            f"but the table events has {new.totals.rows}"
+        )
+        parts = {batches: rows for plan in of_run for batches, rows in plan.parts}
+        raise batch_counts.changed_rows_error(store, parts, reason)
+    run_tables.append_marks(store, projection, new)
+    run_tables.replace_runs(store, projection, replaced, new)
+
+
+def _list_marks(store: Store, projection: Projection[Any], paths: Sequence[str]) -> None:
+    """Adds files of marks that are there to their table."""
+    filesystem, actions = store.filesystem(), []
+    for path in paths:
+        whole = f"{projection.marks_table}/{path}"
+        with open_sealed(filesystem, whole) as sealed:
+            rows = sealed.metadata.num_rows
+        size = filesystem.get_file_info(whole).size
+        actions.append(tables.add_action(path, size, rows))
+    tables.retry_lost_races(
+        store, projection.marks_table, lambda table: tables.commit(table, actions, blind=True)
+    )
