@@ -5,8 +5,8 @@
     history    every step is sorted for the new key from `events`, as a load does it, one commit per step
 
 From the second commit on, loads and streams write the new key, too. Questions about it are refused until
-history has all steps; all other questions go on. If the process ends early, the same call goes on from the
-step that it had reached; so does the next load.
+history has all steps; a new group is answered by a scan until then, and all other questions go on. If the
+process ends early, the same call goes on from the step that it had reached; so does the next load.
 """
 
 from __future__ import annotations

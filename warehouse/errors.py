@@ -40,6 +40,10 @@ class EmptyWindow(InputError):
     """The window (or the whole warehouse) has no rows to answer from."""
 
 
+class NotBuilt(InputError):
+    """A key or group that was added later has not all rows of history yet."""
+
+
 class DamagedWarehouse(TidemarkError):
     """A file that a table names is missing, cannot be read, or differs from what was written."""
 

@@ -64,8 +64,8 @@ also creates the warehouse.""",
         "alter",
         "add a key or a group to a warehouse that has data",
         """\
-Adds a key or a group, and builds its history from the table of events, step by step. Questions about it are
-refused until that is done; all others go on, and so do loads and streams. After a crash, run it again.""",
+Adds a key or a group, and builds its history from the table of events, step by step. Questions about a new
+key are refused until that is done; others go on, as do loads and streams. After a crash, run it again.""",
         (
             "tidemark alter -w flights --add-group origin",
             "tidemark alter -w flights --add-key origin,dest --engine spark",

@@ -7,7 +7,7 @@ scan of `events`. A scan answers any condition and any columns, exactly and slow
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from tidemark.query.answers.measure_answers import MeasureScope
@@ -34,6 +34,7 @@ from tidemark.query.reading.windows import (
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import TickGrid, Window
+from tidemark.warehouse.errors import NotBuilt
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
@@ -61,11 +62,15 @@ def ask_measure(session: Session, request: MeasureRequest, answer: Callable[[Que
     if not request.groups.check():
         return _ask_all_rows(session, request, mode, answer)
     column = session.options.measure(request.measure)  # checked first: without columns there are no groups
-    choice = choose_group(session.options, request.groups)
+    choice, scan = choose_group(session.options, request.groups), None
     if choice is not None:
-        return _ask_groups(session, request, mode, choice, SortedGroups(choice.keys, column), answer)
-    scan = choose_scan(session.options, request.groups)
-    return _ask_scan(session, request, scan, answer)
+        try:
+            return _ask_groups(session, request, mode, choice, SortedGroups(choice.keys, column), answer)
+        except (
+            NotBuilt
+        ):  # an alter is at work, or was stopped: until it has ended, a scan answers as before it
+            scan = replace(choose_scan(session.options, request.groups), declare=None)
+    return _ask_scan(session, request, scan or choose_scan(session.options, request.groups), answer)
 
 
 def _windows(

@@ -45,7 +45,7 @@ PROVOKED: dict[str, Callable[[Names], object]] = {
     "Not a duration": lambda at: at["wh"].quantile(0.5, last="1 month"),
     "Two windows at once": lambda at: at["wh"].quantile(0.5, last="7d", between=("2001-02-01", None)),
     "No key": lambda at: _without_key(at).frequency("ATL"),
-    "A group that is not in history yet": lambda at: _half_altered(at).quantile(0.5, where={"origin": "ATL"}),
+    "A key that is not in history yet": lambda at: _half_altered(at).frequency("ATL"),
     "The same batch with other rows": lambda at: _load(at, at["flights"].limit(10), "2001-02"),
     "Other options": lambda at: warehouse.create(at["spark"], "flights", ["delay", "distance"], eps=0.001),
     "Other columns": lambda at: _load(at, at["flights"].withColumnRenamed("destination", "dest")),

@@ -35,7 +35,7 @@ from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, fetching, i
 from tidemark.warehouse.delta.retention import COMMITS_OF_STREAMS
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
-from tidemark.warehouse.errors import DamagedWarehouse, InputError
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, NotBuilt
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
 from tidemark.warehouse.ledger import ledger_table, live_summaries
@@ -575,7 +575,7 @@ class SnapshotReader:
         )
 
     def _check_loaded(self, projection: Projection[Any], last_step: int) -> None:
-        """InputError if steps were loaded before the warehouse had this key or group.
+        """NotBuilt if steps were loaded before the warehouse had this key or group.
 
         A load commits a step to the first measure first, so another projection may be one step behind.
         If it is further behind, or has no table, the rows of the missing steps are neither in its runs nor
@@ -589,7 +589,7 @@ class SnapshotReader:
             first = last_step + 1
             steps = f"step {loaded}" if loaded == first else f"steps {first} to {loaded}"
             rows = "keys" if isinstance(projection, KeyCounts) else "groups"
-            raise InputError(
+            raise NotBuilt(
                 f"the {rows} of {steps} are not in history yet ({projection.title}), which has "
                 f"{first:,} of {loaded + 1:,} steps: they were loaded before {rows} were kept. Load once, "
                 "for example with `tidemark load --from-stream`, or run the alter again, to add them."
