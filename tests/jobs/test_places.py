@@ -151,7 +151,7 @@ def test_a_missing_java_is_told_by_what_needs_it(words: str, place: Path) -> Non
     lines = [
         "load --input {p}/a.csv --batch a --engine spark",
         "create --measure x --schema x\tdouble",
-        "maintain",
+        "maintain --engine spark",
     ]
     lines += ["alter --add-key distance --engine spark"]
     for line in lines if "PATH" in changed else lines[:1]:
