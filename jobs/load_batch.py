@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
+from tidemark.jobs.cli.process import arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_files, engine_for_live_rows, session_for
 from tidemark.jobs.inputs.spark_inputs import as_input_error
@@ -57,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None, progress: Callable[[str], None] | None = None) -> int:
     """Runs the job; returns its exit code. `progress` is called with the name of each phase of a load."""
-    return run_warehouse_job(partial(run, progress=progress), parser().parse_args(argv))
+    return run_warehouse_job(partial(run, progress=progress), parser().parse_args(arguments(argv)))
 
 
 def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None) -> int:

@@ -11,6 +11,7 @@ import sys
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
+from tidemark.jobs.cli.process import arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_maintenance, session_for
 from tidemark.warehouse.columns.json_values import json_text
@@ -27,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command_options.maintain(args)
-    return run_warehouse_job(run, args.parse_args(argv))
+    return run_warehouse_job(run, args.parse_args(arguments(argv)))
 
 
 def run(given: argparse.Namespace) -> int:

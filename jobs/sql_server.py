@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_job
+from tidemark.jobs.cli.process import arguments
 from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.spark.session import spark_session
 from tidemark.jobs.sql import allow_list, entrance, guard, logins
@@ -66,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command_options.sql_server(args)
-    return run(args.parse_args(argv))
+    return run(args.parse_args(arguments(argv)))
 
 
 def run(given: argparse.Namespace) -> int:

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from tidemark import query, stream, warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
+from tidemark.jobs.cli.process import arguments
 from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark.session import spark_session
@@ -57,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return run_warehouse_job(run, parser().parse_args(argv))
+    return run_warehouse_job(run, parser().parse_args(arguments(argv)))
 
 
 def run(given: argparse.Namespace) -> int:

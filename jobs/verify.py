@@ -15,6 +15,7 @@ from dataclasses import asdict
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, FAILED, RULE, run_warehouse_job
+from tidemark.jobs.cli.process import arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.warehouse.columns.json_values import json_text
 
@@ -28,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command_options.common(args)
-    return run_warehouse_job(run, args.parse_args(argv))
+    return run_warehouse_job(run, args.parse_args(arguments(argv)))
 
 
 def run(given: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from tidemark.jobs.cli.command_options import storage_options_of, warehouse_of
@@ -28,6 +29,8 @@ DONE = 0
 FAILED = 1
 REFUSED = 2
 INTERRUPTED = 130
+
+control_c = threading.Event()  # whether Ctrl-C came; set by process.py
 
 RULE = f"""\
 exit codes:
@@ -64,7 +67,7 @@ def run_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace)
     except KeyboardInterrupt:
         return _interrupted(given)
     except Exception as error:
-        if _began_with_control_c(error):
+        if control_c.is_set() or _began_with_control_c(error):
             return _interrupted(given)
         if not isinstance(error, TidemarkError | OSError):
             raise

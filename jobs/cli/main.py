@@ -15,7 +15,8 @@ from importlib import import_module
 
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.commands import ABOUT, COMMANDS, ENDING, Command
-from tidemark.jobs.cli.exit_codes import DONE, INTERRUPTED, run_warehouse_job
+from tidemark.jobs.cli.exit_codes import DONE, INTERRUPTED, control_c, run_warehouse_job
+from tidemark.jobs.cli.process import arguments
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,7 +70,7 @@ def _page_ending(command: Command) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns its exit code, see jobs/cli/exit_codes.py."""
     try:
-        given = parser().parse_args(argv)
+        given = parser().parse_args(arguments(argv))
         module, name = given.run.split(":")
         run = getattr(import_module(module), name)
         code = run_warehouse_job(run, given) if given.needs_warehouse else int(run(given))
@@ -77,6 +78,10 @@ def main(argv: list[str] | None = None) -> int:
         return code
     except KeyboardInterrupt:  # during the import of the command's module; later `run_job` handles it
         return INTERRUPTED
+    except ImportError:
+        if control_c.is_set():  # some modules tell what stops their import so
+            return INTERRUPTED
+        raise
     except BrokenPipeError:  # the reader of the pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE

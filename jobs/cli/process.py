@@ -1,0 +1,71 @@
+"""The process of a command: standard streams that are closed, arguments that are not UTF-8, Ctrl-C.
+
+Whoever starts the command decides on these, so none of them may end in a traceback. Nobody reads a closed
+stream: what is written there is dropped. Ctrl-C inside an import comes out as any error, so it is noted.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import signal
+import sys
+import threading
+from typing import NoReturn
+
+from tidemark.jobs.cli.command_options import VARIABLE
+from tidemark.jobs.cli.exit_codes import REFUSED, control_c
+
+
+def arguments(argv: list[str] | None) -> list[str]:
+    """The arguments of a command; None: those of this process, which is prepared to run it.
+
+    Ends the process with `REFUSED` for an argument that is not UTF-8. Where the locale's encoding is not
+    UTF-8, the process starts anew with it: paths and names are UTF-8 wherever they are stored.
+    """
+    if argv is not None:
+        return argv
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupt)
+    _open_streams()
+    if codecs.lookup(sys.getfilesystemencoding()).name != "utf-8" and not sys.flags.utf8_mode:
+        start = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
+        os.execve(sys.executable, start, {**os.environ, "PYTHONUTF8": "1"})  # noqa: S606  this command again
+    for given in (*sys.argv[1:], os.environ.get(VARIABLE, "")):
+        if not _is_text(given):
+            shown = os.fsencode(given).decode("utf-8", "backslashreplace")
+            print(f"error: not text in UTF-8: {shown}. Names and paths must be UTF-8.", file=sys.stderr)
+            sys.exit(REFUSED)
+    return sys.argv[1:]
+
+
+def _interrupt(*_: object) -> NoReturn:
+    control_c.set()
+    raise KeyboardInterrupt
+
+
+def _is_text(given: str) -> bool:
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _open_streams() -> None:
+    """Opens closed streams on the null device; a file that gets the number of one would be written to."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+        stream = getattr(sys, name)
+        if stream is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # where PYTHONIOENCODING has no such character

@@ -1,0 +1,127 @@
+"""A command tells and ends the same way whatever process it was given: streams, locale, Ctrl-C.
+
+`check_closed`, `check_bytes` and `check_interrupts` are what broken variants must fail.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.jobs.said import ROOT, environment
+from tidemark import warehouse
+
+COMMAND = "import sys; {before}; from tidemark.jobs.cli import main, process; {broken}; sys.exit(main.main())"
+ROWS = pa.table({"m": [1.0, 2.0], "k": ["a", "b"]})
+# A signal while a module is imported; some turn the interrupt into an ImportError of their own.
+AT_IMPORT = """
+import os, signal
+class Finder:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                if {hidden}:
+                    raise ImportError(name) from None
+                raise
+sys.meta_path.insert(0, Finder())
+"""
+C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0"}
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("given") / "w"
+    warehouse.create(None, path, ["m"], key="k", eps=0.1, schema=ROWS.schema)
+    warehouse.load(None, path, ROWS, "a")
+    return path
+
+
+def run(
+    words: Sequence[str | bytes],
+    shell: str = "",
+    *,
+    before: str = "pass",
+    broken: str = "pass",
+    **variables: str,
+) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own; `shell` says what becomes of its streams."""
+    code = COMMAND.format(before=f"exec({before!r})", broken=broken)
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {shell}', "sh", sys.executable, "-c", code, *words],
+        cwd=ROOT,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def check_closed(uri: Path, broken: str = "pass") -> None:
+    asked = ["quantile", "1", "-w", str(uri), "--json"]
+    whole = run(asked).stdout
+    for shell in (">&-", "2>&-", "<&-", ">&- 2>&-"):
+        done = run(asked, shell, broken=broken)
+        assert (done.returncode, done.stderr) == (0, ""), shell
+        assert done.stdout == ("" if shell.startswith(">") else whole), shell
+    refused = run(["quantile", "7", "-w", str(uri)], ">&-", broken=broken)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert run(["quantile", "7", "-w", str(uri)], "2>&-", broken=broken).returncode == 2
+
+
+def test_closed_streams_lose_what_is_written_to_them_and_nothing_else(uri: Path) -> None:
+    check_closed(uri)
+
+
+def test_closed_streams_that_nobody_opens_are_caught(uri: Path) -> None:
+    with pytest.raises(AssertionError):
+        check_closed(uri, "process._open_streams = lambda: None")
+
+
+def check_bytes(uri: Path, broken: str = "pass") -> None:
+    refused: list[list[str | bytes]] = [
+        ["load", "-w", str(uri), "--input", "in.parquet", "--batch", b"\xff"],
+        ["info", "-w", b"/tmp/\xff"],
+        [b"\xff"],
+    ]
+    for words in refused:
+        for variables in ({}, C_LOCALE):
+            done = run(words, broken=broken, **variables)
+            assert done.returncode == 2, done.stderr
+            assert done.stderr.startswith("error: not text in UTF-8:"), done.stderr
+            assert "\\xff. Names and paths must be UTF-8.\n" in done.stderr
+    done = run(["freq", "é", "-w", str(uri)], broken=broken, **C_LOCALE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "é" in done.stdout
+
+
+def test_arguments_that_are_not_utf8_are_bad_input_and_others_are_taken_in_any_locale(uri: Path) -> None:
+    check_bytes(uri)
+
+
+def test_arguments_that_nobody_looks_at_are_caught(uri: Path) -> None:
+    with pytest.raises(AssertionError):
+        check_bytes(uri, "process._is_text = lambda _: True")
+
+
+def check_interrupts(uri: Path, broken: str = "pass") -> None:
+    for name in ("tidemark.warehouse.errors", "numpy", "pyarrow"):
+        for hidden in (False, True):
+            before = AT_IMPORT.format(name=name, hidden=hidden)
+            done = run(["info", "-w", str(uri)], before=before, broken=broken)
+            assert (done.returncode, done.stderr) == (130, ""), name
+
+
+def test_control_c_during_an_import_ends_with_130_and_without_a_word(uri: Path) -> None:
+    check_interrupts(uri)
+
+
+def test_an_interrupt_that_an_import_hides_is_caught(uri: Path) -> None:
+    with pytest.raises(AssertionError):
+        check_interrupts(uri, "process._interrupt = __import__('signal').default_int_handler")
