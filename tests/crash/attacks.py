@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import repeat
@@ -36,11 +36,11 @@ def kill_at_random(
     """
     moments, figures = random.Random(seed), Counter[str]()
     with_spark = attacked[0].spark is not None
-    coming = start(submitted=with_spark)
+    drivers = started_ahead(start, rounds * in_a_row, moments, with_spark=with_spark)
     for round_ in range(rounds):
         numbers = [20 + 2 * round_, 21 + 2 * round_]
         for _ in range(in_a_row):
-            driver, coming = coming, start(submitted=with_spark and bool(moments.getrandbits(1)))
+            driver = next(drivers)
             jobs = [work(one, round_, numbers) for one in attacked]
             when = Kill(points=moments.randrange(1, points), delay=moments.uniform(0, 0.4))
             reached = driver.die(when, *jobs)
@@ -55,6 +55,17 @@ def kill_at_random(
             list(pool.map(finish, attacked, repeat(numbers)))
         figures["whole warehouses held against the truth"] += len(attacked)
     return figures
+
+
+def started_ahead(
+    start: Callable[..., LoaderProcess], count: int, moments: random.Random, *, with_spark: bool
+) -> Iterator[LoaderProcess]:
+    """So many processes, each of them on its way while the one before is at work."""
+    coming = start(submitted=with_spark)
+    for _ in range(count - 1):
+        driver, coming = coming, start(submitted=with_spark and bool(moments.getrandbits(1)))
+        yield driver
+    yield coming
 
 
 def work(one: Attacked, round_: int, numbers: list[int]) -> Job:

@@ -194,12 +194,12 @@ def new_warehouse(
 def stage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("crash")
     reader = ReaderProcess(folder)
-    # Eight steps and two live batches: the next load merges two levels.
-    deep = new_warehouse(spark, folder, "loaded")
+    # Eight steps and two live batches: the next load merges two levels. What attacks a copy is Spark's, too.
+    deep = new_warehouse(None, folder, "loaded")
     reader.connect()
     reader.watch(deep.uri)
     # Two steps, three keys and two groups: the next load merges.
-    shallow = loaded_twice(spark, folder, GROUPED)
+    shallow = loaded_twice(None, folder, GROUPED)
     for number in range(7):
         deep.load(number)
     deep.stream(7)
@@ -229,8 +229,8 @@ def loaders(stage: Stage) -> Iterator[Callable[..., LoaderProcess]]:
     """Starts loader processes; all are dead when the test ends."""
     started: list[LoaderProcess] = []
 
-    def start(*, submitted: bool = False) -> LoaderProcess:
-        name, engine = f"loader-{next(stage.names)}", "spark" if stage.spark else "local"
+    def start(*, submitted: bool = False, with_spark: bool = stage.spark is not None) -> LoaderProcess:
+        name, engine = f"loader-{next(stage.names)}", "spark" if with_spark else "local"
         started.append(LoaderProcess(stage.folder, name, submitted=submitted, engine=engine))
         return started[-1]
 

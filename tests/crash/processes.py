@@ -19,6 +19,7 @@ from tidemark.warehouse.os_errors import is_store_failure
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+SOAK_KILLS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "0"))  # `make soak` sets it
 PATIENCE = 300  # seconds after which a process that says nothing has failed the test
 SUBMIT = shutil.which("spark-submit", path=str(Path(sys.executable).parent)) or "spark-submit"
 _CONF = [

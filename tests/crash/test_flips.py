@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 SOAK_FLIPS = int(os.environ.get("TIDEMARK_SOAK_FLIPS", "0"))  # `make soak` sets it
-TRIALS = SOAK_FLIPS or 120
+TRIALS = SOAK_FLIPS or 44  # four of each kind of file
 ABOUT = """One file of a warehouse is damaged at random: a bit, a byte or eight of them change, or its end is
 cut off. Then a new reader is asked a third of all questions, in all modes; every tenth time a load that
 merges comes after the damage. Each answer was the one of the sound warehouse, or an error that names the

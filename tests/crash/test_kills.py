@@ -1,14 +1,14 @@
 """A load that is killed is mended by running it again: nothing is lost, nothing counts twice.
 
-What is killed are real Spark drivers with their Java and Python workers, by SIGKILL. A driver is in the
-middle of several loads, each of a warehouse of its own, when it dies: one start of Java serves several kills.
-TIDEMARK_SOAK_KILLS asks for more kills at random moments than the usual.
+What is killed are real Spark drivers with their Java and Python workers, and processes that load without
+Spark, by SIGKILL. A process is in the middle of several loads, each of a warehouse of its own, when it dies:
+one start of Java serves several kills. TIDEMARK_SOAK_KILLS asks for more kills at random moments than the
+usual, and for drivers of Spark in the place of processes without.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import subprocess
@@ -22,12 +22,11 @@ from tests import soak
 from tests.crash.attacks import kill_at_random
 from tests.crash.conftest import Attacked, Stage, load_batch_script, new_warehouse
 from tests.crash.loader import Kill
-from tests.crash.processes import PATIENCE, LoaderProcess, kill, start, submit
+from tests.crash.processes import PATIENCE, SOAK_KILLS, LoaderProcess, kill, start, submit
 from tests.crash.truth import rows_of
 from tidemark import warehouse
 
-SOAK_KILLS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "0"))  # `make soak` sets it
-KILLS = SOAK_KILLS or 8
+KILLS = SOAK_KILLS or 4
 AT_ONCE = 4  # loads that one driver is in the middle of when it is killed at a random moment
 
 ABOUT = """Drivers run bulk loads, batches of a stream and loads of those batches, in several warehouses
@@ -36,44 +35,54 @@ all warehouses without pause. After each kill nothing was lost or counted twice,
 was right."""
 
 # Every point of a load that merges, and which of the projections reaches it: 1 and 2 are the measures, 3 is
-# the key. In the shallow warehouse 4 and 5 are further keys, 6 to 9 the measures by each group.
-POINTS = [
-    ("check", 1),
-    ("append", 1),
-    ("appended", 1),
-    ("plan", 1),
-    ("planned", 1),
-    ("sort", 1),
-    ("sorted", 1),
-    *(("commit", nth) for nth in (1, 5, 9)),
-    *(("marked", nth) for nth in (2, 3, 6)),
-    *(("committed", nth) for nth in (4, 5, 8)),
-    *((point, nth) for point in ("merge", "merged") for nth in (1, 4, 7)),
-    *((point, nth) for point in ("merge sorted", "merge marked") for nth in (3, 5, 9)),
-]
-STREAM_POINTS = [
-    ("plan", 1),
-    ("planned", 1),
-    ("sorted", 1),
-    ("marked", 1),
-    ("committed", 1),
-    ("committed", 2),
-    ("committed", 3),
-    ("merge marked", 1),
-    ("merged", 1),
-]
+# the key. In the shallow warehouse 4 and 5 are further keys, 6 to 9 the measures by each group. A soak takes
+# all of these projections, the tests one for each point; together those are of all kinds.
+POINTS = {
+    "check": (1,),
+    "append": (1,),
+    "appended": (1,),
+    "plan": (1,),
+    "planned": (1,),
+    "sort": (1,),
+    "sorted": (1,),
+    "commit": (5, 1, 9),
+    "marked": (3, 2, 6),
+    "committed": (8, 4, 5),
+    "merge": (4, 1, 7),
+    "merged": (7, 1, 4),
+    "merge sorted": (9, 3, 5),
+    "merge marked": (5, 3, 9),
+}
+STREAM_POINTS = {
+    "plan": (1,),
+    "planned": (1,),
+    "sorted": (1,),
+    "marked": (1,),
+    "committed": (2, 1, 3),
+    "merge marked": (1,),
+    "merged": (1,),
+}
 
 
-@pytest.mark.parametrize("submitted", [True, False], ids=["spark-submit", "python"])
+def attacked_points(points: dict[str, tuple[int, ...]]) -> list[tuple[str, int]]:
+    """The points at which loads are killed, each with the time at which it is reached."""
+    return [(point, nth) for point, times in points.items() for nth in times[: None if SOAK_KILLS else 1]]
+
+
+@pytest.mark.parametrize("submitted", [True, False], ids=["spark-submit", "Python"])
 def test_a_bulk_load_killed_at_any_point_is_mended_by_the_next(
     stage: Stage, loaders: Callable[..., LoaderProcess], *, submitted: bool
 ) -> None:
-    """With merges, sorting in chunks and two measures; every other point in a driver by spark-submit."""
-    points = POINTS[::2] if submitted else POINTS[1::2]
+    """With merges, sorting in chunks and two measures; every other point in a driver by spark-submit.
+
+    The others without Spark: the points are those of the same loads.
+    """
+    points = attacked_points(POINTS)[0 if submitted else 1 :: 2]
     # Only the shallow warehouse has more than three projections.
     attacked = [stage.copy("shallow" if i % 2 or nth > 3 else "deep") for i, (_, nth) in enumerate(points)]
     jobs = [one.load_job(10, hold=point, nth=nth) for one, (point, nth) in zip(attacked, points, strict=True)]
-    reached = loaders(submitted=submitted).die(Kill(held=len(jobs)), *jobs)
+    loader = loaders(submitted=submitted, with_spark=submitted or SOAK_KILLS > 0)
+    reached = loader.die(Kill(held=len(jobs)), *jobs)
     assert [reached[job.name] for job in jobs] == [point for point, _ in points]
     for one in attacked:
         one.load(10)
@@ -86,12 +95,11 @@ def test_a_load_of_live_batches_killed_at_any_point_is_mended_by_the_next(
     stage: Stage, loaders: Callable[..., LoaderProcess]
 ) -> None:
     """And batches that arrive between the crash and the next load are loaded after what was planned."""
-    attacked = [stage.copy("deep") for _ in STREAM_POINTS]
-    jobs = [
-        one.stream_job(hold=point, nth=nth) for one, (point, nth) in zip(attacked, STREAM_POINTS, strict=True)
-    ]
+    points = attacked_points(STREAM_POINTS)
+    attacked = [stage.copy("deep") for _ in points]
+    jobs = [one.stream_job(hold=point, nth=nth) for one, (point, nth) in zip(attacked, points, strict=True)]
     reached = loaders().die(Kill(held=len(jobs)), *jobs)
-    assert [reached[job.name] for job in jobs] == [point for point, _ in STREAM_POINTS]
+    assert [reached[job.name] for job in jobs] == [point for point, _ in points]
     for at, one in enumerate(attacked):
         if at % 3 == 0:
             one.stream(11)
@@ -146,11 +154,11 @@ def test_a_folder_that_holds_somebody_s_files_is_left_alone(stage: Stage) -> Non
 
 
 def test_spark_submit_of_the_job_killed_is_mended_by_spark_submit_of_the_job(stage: Stage) -> None:
-    """The command that users type: killed once its plan is on disk, and a random moment later."""
-    attacked = [stage.copy("shallow"), stage.copy("shallow")]
-    delays = [0.0, random.Random(5).uniform(0, 2)]
+    """The command that users type: killed once its plan is on disk, and in a soak a random moment later."""
+    delays = [0.0, random.Random(5).uniform(0, 2)] if SOAK_KILLS else [0.0]
+    attacked = [stage.copy("shallow") for _ in delays]
     commands = [submit(load_batch_script(), *one.load_job(12).argv) for one in attacked]
-    logs = [stage.folder / f"submitted-{at}.log" for at in range(2)]
+    logs = [stage.folder / f"submitted-{at}.log" for at in range(len(delays))]
     killed = [start(*pair) for pair in zip(commands, logs, strict=True)]
     for one, process, log, delay in zip(attacked, killed, logs, delays, strict=True):
         wait_for_version(one, "steps", 3, process, log)  # created, and two steps

@@ -1,7 +1,7 @@
 """Loaders that run at the same time: both end well, every row counts once, readers never see anything else.
 
-Two real drivers are held at the same point of their loads and let go together, or one is held while the other
-runs to its end: so each race is run where it matters, in both orders.
+Two real processes are held at the same point of their loads and let go together, or one is held while the
+other runs to its end: so each race is run where it matters, in both orders.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import pytest
 
 from tests.crash.conftest import Attacked, Stage, load_batch_script
 from tests.crash.loader import Job
-from tests.crash.processes import PATIENCE, LoaderProcess, start, submit
+from tests.crash.processes import PATIENCE, SOAK_KILLS, LoaderProcess, start, submit
 from tests.crash.truth import Truth
 
+# Where both loaders are held. A soak holds each kind of race at each point, the tests at every other one.
 POINTS = ["append", "planned", "marked", "committed", "merge", "merge marked"]
+SAME, DIFFERENT = (POINTS, POINTS) if SOAK_KILLS else (POINTS[::2], POINTS[1::2])
 
 
 class Crash(Exception):
@@ -33,9 +35,9 @@ def crash_at(point: str) -> Callable[[str], None]:
 
 @pytest.fixture(scope="module")
 def pair(stage: Stage) -> Iterator[tuple[LoaderProcess, LoaderProcess]]:
-    """Two drivers, one by spark-submit."""
+    """A process without Spark, which is a driver in a soak, and a driver by spark-submit."""
     both = (
-        LoaderProcess(stage.folder, "racer-0", submitted=False),
+        LoaderProcess(stage.folder, "racer-0", engine="spark" if SOAK_KILLS else "local"),
         LoaderProcess(stage.folder, "racer-1", submitted=True),
     )
     yield both
@@ -60,8 +62,8 @@ def test_two_loaders_of_the_same_batch_at_once_count_it_once(
     stage: Stage, pair: tuple[LoaderProcess, LoaderProcess]
 ) -> None:
     """Both are held at the same point, for each point, and let go together."""
-    attacked = [stage.copy("shallow" if i % 2 else "deep") for i in range(len(POINTS))]
-    jobs = [one.load_job(10, hold=point) for one, point in zip(attacked, POINTS, strict=True)]
+    attacked = [stage.copy("shallow" if i % 2 else "deep") for i in range(len(SAME))]
+    jobs = [one.load_job(10, hold=point) for one, point in zip(attacked, SAME, strict=True)]
     race(pair, [jobs, jobs])
     for one in attacked:
         one.truth.have_arrived(10)
@@ -72,11 +74,11 @@ def test_two_loaders_of_different_batches_at_once_count_each_once(
     stage: Stage, pair: tuple[LoaderProcess, LoaderProcess]
 ) -> None:
     """One of the batches is what streams brought, or both are bulk batches."""
-    attacked = [stage.copy("deep" if i % 2 else "shallow") for i in range(len(POINTS))]
-    mine = [one.load_job(10, hold=point) for one, point in zip(attacked, POINTS, strict=True)]
+    attacked = [stage.copy("deep" if i % 2 else "shallow") for i in range(len(DIFFERENT))]
+    mine = [one.load_job(10, hold=point) for one, point in zip(attacked, DIFFERENT, strict=True)]
     yours = [
         one.stream_job(hold=point) if i % 2 and point != "append" else one.load_job(11, hold=point)
-        for i, (one, point) in enumerate(zip(attacked, POINTS, strict=True))
+        for i, (one, point) in enumerate(zip(attacked, DIFFERENT, strict=True))
     ]
     race(pair, [mine, yours])
     for one, job in zip(attacked, yours, strict=True):
@@ -128,13 +130,10 @@ def test_a_stream_brings_batches_while_two_loaders_take_them(
     stage.leave(one)
 
 
-@pytest.mark.parametrize("numbers", [(10, 10), (10, 11)], ids=["the same batch", "different batches"])
-def test_spark_submit_of_the_job_twice_at_once_counts_every_row_once(
-    stage: Stage, numbers: tuple[int, int]
-) -> None:
-    """The command that users type, started twice at once."""
-    one = stage.copy("shallow")
-    logs = [stage.folder / f"at-once-{at}.log" for at in range(2)]
+def test_spark_submit_of_the_job_thrice_at_once_counts_every_row_once(stage: Stage) -> None:
+    """The command that users type, started at once: twice for the same batch, and for another one."""
+    one, numbers = stage.copy("shallow"), (10, 10, 11)
+    logs = [stage.folder / f"at-once-{at}.log" for at in range(3)]
     argvs = [one.load_job(number).argv for number in numbers]
     started = [start(submit(load_batch_script(), *argv), log) for argv, log in zip(argvs, logs, strict=True)]
     for process, log in zip(started, logs, strict=True):
@@ -147,7 +146,7 @@ def test_two_loaders_that_create_the_same_warehouse_at_once_create_one(
     stage: Stage, pair: tuple[LoaderProcess, LoaderProcess]
 ) -> None:
     """Both bring the first batch of a warehouse that is not there yet, the same one or different ones."""
-    for round_ in range(4):
+    for round_ in range(2):
         one = Attacked(
             stage.spark,
             str(stage.folder / f"new-{next(stage.names)}"),

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.crash.conftest import Attacked, Stage
 from tests.crash.truth import MEASURES, Seen, Truth, batch_rows, look, problems
+from tests.warehouse.committing import instant
 from tidemark import warehouse
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, STEPS, runs_table
@@ -26,7 +27,9 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
 
-LOAD = sys.modules["tidemark.warehouse.load"]  # the package has a function of that name
+# The package has functions of these names.
+LOAD = sys.modules["tidemark.warehouse.load"]
+VERIFY = sys.modules["tidemark.warehouse.verify"]
 
 
 class Crash(Exception):
@@ -218,6 +221,7 @@ def test_a_merge_that_leaves_an_input_is_caught(
         with suppress(TidemarkError):
             one.load(30)
     one.truth.have_arrived(30)
+    instant(monkeypatch, VERIFY)  # it waits for a merge that never comes
     assert one.what_is_wrong() != []
 
 

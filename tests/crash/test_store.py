@@ -7,7 +7,6 @@ as those of users do. A job that the store has failed is run again, as by a sche
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import re
 import shlex
@@ -30,6 +29,7 @@ from tests.crash.loader import Job, Kill
 from tests.crash.processes import (
     PATIENCE,
     ROOT,
+    SOAK_KILLS,
     SUBMIT,
     LoaderProcess,
     ReaderProcess,
@@ -48,10 +48,9 @@ from tidemark.warehouse.delta.store import EVENTS
 
 pytestmark = pytest.mark.slow
 
-SOAK_KILLS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "0"))  # `make soak` sets it
 AT_ONCE = 2  # warehouses that are attacked
-IN_A_ROW = 5
-ROUNDS = -(-SOAK_KILLS // (AT_ONCE * IN_A_ROW)) or 2
+IN_A_ROW = 5 if SOAK_KILLS else 3
+ROUNDS = -(-SOAK_KILLS // (AT_ONCE * IN_A_ROW)) or 1
 ABOUT = """One process after the other runs bulk loads, batches of a stream, loads of those batches and
 maintenance in a warehouse of an object store, until SIGKILL ends it at a random moment. At the same time
 others do so in another warehouse. Of the requests to the store one of twenty fails: refused, cut, done
