@@ -39,6 +39,7 @@ _REMEDIES = {
 }
 _ERRNO_TEXT = re.compile(r"(?:\[errno |os error |\bos \{ code: )(\d+)", re.IGNORECASE)  # Python, Arrow, Rust
 _ANSI_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in the texts of delta-rs
+_FORKED = "Forked process detected"  # how delta-rs panics
 _MAX_DETAIL_CHARS = 300  # of the original message
 
 
@@ -68,6 +69,8 @@ def as_system_refused(operation: str, error: BaseException) -> SystemRefused | S
 
     `operation` names what was stopped, for the message: "load", "reading a/b".
     """
+    if _FORKED in str(error):
+        return forked_error()
     refusal = _find_refusal(error)
     if refusal is None:
         return None
@@ -76,6 +79,14 @@ def as_system_refused(operation: str, error: BaseException) -> SystemRefused | S
         detail = f"{refusal.reason}: {detail}"
     who = "system" if refusal.by is SystemRefused else "object store"
     return refusal.by(f"{operation} was stopped by the {who}: {detail.rstrip('.')}. {refusal.remedy}.")
+
+
+def forked_error() -> SystemRefused:
+    """The error in a forked child for what needs the threads of delta-rs, which only the parent has."""
+    return SystemRefused(
+        "this process was forked from one that had used a warehouse, and has none of its threads. Start "
+        "processes by multiprocessing.get_context('spawn'), or fork before the first use of a warehouse."
+    )
 
 
 def one_line(text: str) -> str:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import os
+
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import NotAWarehouse
-from tidemark.warehouse.os_errors import as_system_refused
+from tidemark.warehouse.os_errors import as_system_refused, forked_error
+
+_users: set[int] = set()  # the process that used delta-rs first, whose threads it has from then on
+
+
+def check_not_forked() -> None:
+    """SystemRefused in a child that was forked after a use of delta-rs, which would panic there."""
+    _users.update(() if _users else {os.getpid()})
+    if os.getpid() not in _users:
+        raise forked_error()
 
 
 def exists(store: Store, name: str) -> bool:
     """Whether there is a Delta table."""
+    check_not_forked()
     store.check_log(name)
     return DeltaTable.is_deltatable(store.table(name), store.options)
 
@@ -21,6 +33,7 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
 
     NotAWarehouse if there is none, StoreUnavailable and SystemRefused if it cannot be read.
     """
+    check_not_forked()
     store.check_log(name)
     try:
         return DeltaTable(store.table(name), version=version, storage_options=store.options)

@@ -54,6 +54,7 @@ class OpenedTable:
         if self.table is None:
             self.table = tables.open_table(self.store, self.name) if self._exists() else None
         elif self._may_be_newer(before + 1):
+            opening.check_not_forked()
             self.table.update_incremental()
             self.listed = self.checked
         return self.version != before
