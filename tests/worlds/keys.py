@@ -191,10 +191,15 @@ def _overlap(asked: Question) -> None:
 
 
 def _persistence(asked: Question) -> None:
+    """Of the window, and of one with an open side: the first draws of the question stay as they are."""
+    if asked.world.columns.time:
+        _presence(asked, asked.window)
+        _presence(asked, Asked.beside(asked.chance, asked.window))
+
+
+def _presence(asked: Question, window: Asked) -> None:
     """The slots in which keys have rows. All of the window count; an open side ends at the data."""
-    window, columns = asked.window, asked.world.columns
-    if not columns.time:
-        return
+    columns, options = asked.world.columns, {**asked.options, "last": None, "between": None, **window.options}
     width = asked.chance.choice((columns.tick, 2 * DAY, DAY))
     rows = [row for row in asked.rows if row["t"] is not None and window.holds(row)]
     present: dict[Any, set[Any]] = defaultdict(set)
@@ -203,7 +208,7 @@ def _persistence(asked: Question) -> None:
     count = _slots(window, width)
     slot = f"{width // timedelta(hours=1)}h"
     values = asked.drawn()
-    for value, answer in zip(values, asked.wh.persistence(values, slot=slot, **asked.options), strict=True):
+    for value, answer in zip(values, asked.wh.persistence(values, slot=slot, **options), strict=True):
         true = present[plain(value)]
         assert answer.lo <= len(true) <= answer.hi
         assert answer.window_slots == count
@@ -211,7 +216,7 @@ def _persistence(asked: Question) -> None:
         starts = [floor(start, width) for start, _ in (*answer.present, *answer.maybe)]
         assert true <= set(starts)
     alpha = asked.chance.choice((0.01, 0.3, 1))
-    found = {plain(answer.value): answer for answer in asked.wh.persistent(alpha, slot=slot, **asked.options)}
+    found = {plain(answer.value): answer for answer in asked.wh.persistent(alpha, slot=slot, **options)}
     for value, answer in found.items():
         assert answer.lo <= len(present[value]) <= answer.hi
     assert {

@@ -16,6 +16,7 @@ import pytest
 
 from tests.worlds.test_random_worlds import live_through
 from tidemark.query.asking.session import Session
+from tidemark.query.keys import slots
 from tidemark.query.sql import shown_types
 from tidemark.warehouse.columns import scalars
 from tidemark.warehouse.ingest import same_rows
@@ -36,7 +37,7 @@ VARIANTS: dict[str, tuple[Callable[..., Any], str, str, int]] = {
         3,
     ),
     "a refused question is not understood anew": (
-        Session.understood,
+        Session._understood,
         "self.snapshot.refresh_options(max_age=max(age, self._max_staleness))",
         "pass",
         12,
@@ -46,6 +47,15 @@ VARIANTS: dict[str, tuple[Callable[..., Any], str, str, int]] = {
         "if whole == stored or",
         "if whole.rows >= stored.rows or",
         0,
+    ),
+    "a tick that the window cuts is a slot beyond its open side": (
+        slots.slots_of,
+        "number = (first - origin) // width",
+        (
+            "cut = [first, end, *(tick for one in window.partial_ticks for tick in (one.tick, one.tick + 1))]"
+            "; first, end = min(cut), max(cut); number = (first - origin) // width"
+        ),
+        7,
     ),
     "scalars of numpy stay as they are": (scalars.plain, "return value.item()", "return value", 0),
 }

@@ -40,6 +40,15 @@ class Asked:
         between = tuple(disguised(chance, edge) for edge in (start, stop))
         return cls({"between": between}, start, stop, columns.tick, data)
 
+    @classmethod
+    def beside(cls, chance: random.Random, window: Asked) -> Asked:
+        """A window with an open side; the other one is inside of a tick before, in or after the data."""
+        first, end = window.data or (FIRST, FIRST + DAYS * DAY)
+        tick = chance.choice((first - 3 * window.tick, first, end - window.tick, end, end + 3 * window.tick))
+        edge = tick + window.tick * chance.choice((0, 0.25, 0.5))
+        start, stop = chance.choice(((edge, None), (None, edge)))
+        return cls({"between": (start, stop)}, start, stop, window.tick, window.data)
+
     @property
     def is_open(self) -> bool:
         """Whether it has all rows, also those without a time."""
