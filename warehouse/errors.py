@@ -68,12 +68,12 @@ class TooManyRejected(TidemarkError):
     """More records of a batch were rejected than allowed. Nothing of the batch was committed."""
 
 
-# The user, the password and the query string of an address.
-_SECRET = re.compile(r"(?<=://)[^/\s@]*@|\?[^\s'\")]*")
+# The user, the password and the query string of an address; the value of a storage option in delta-rs' text.
+_SECRET = re.compile(r"(?<=://)[^/\s@]*@|\?[^\s'\")]*|(?<=failed to parse )\".*\"(?= as )")
 
 
 def without_secrets(text: str) -> str:
-    """The text without the users, passwords and query strings of its addresses."""
+    """The text without the users, passwords and query strings of its addresses, and values of options."""
     return _SECRET.sub("", text)
 
 

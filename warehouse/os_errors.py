@@ -17,6 +17,7 @@ from errno import EACCES, EDQUOT, EFBIG, EMFILE, ENAMETOOLONG, ENFILE, ENOSPC, E
 
 from tidemark.warehouse.errors import (
     DamagedWarehouse,
+    InputError,
     StoreUnavailable,
     SystemRefused,
     TidemarkError,
@@ -50,6 +51,7 @@ _STORE_DENIED = re.compile(
 )
 # A store that says that it does not have an object did answer.
 _OBJECT_IS_MISSING = re.compile(r"Object at location .* not found(?!.*NoSuchBucket)", re.DOTALL)
+_INVALID_OPTION = re.compile(r"failed to parse .* as (\w+)")
 _DENIED_REMEDY = "Give the credentials the right to do it, or pass other credentials (storage_options)"
 _FAILED_REMEDY = "Check the address, the endpoint and the region (storage_options), and run the same again"
 
@@ -136,15 +138,36 @@ def report_os_errors(operation: str) -> Iterator[None]:
     """
     try:
         yield
-    except TidemarkError:
+    except TidemarkError as error:
+        _remove_secrets(error)
         raise
     except BaseException as error:  # delta-rs panics with a BaseException if it cannot open a file
+        expected = _INVALID_OPTION.search(str(error))
+        _remove_secrets(error)
+        if expected is not None:
+            raise InputError(
+                f"a value of storage_options is not valid: a {expected[1]} was expected. Give another value."
+            ) from error
         refused = as_system_refused(operation, error)
         if refused is None:
             raise
         raise type(refused)(
             f"{refused} Nothing that was committed is lost or stored twice. Then run it again."
         ) from error
+
+
+def _remove_secrets(error: BaseException) -> None:
+    """Removes secrets from the texts of the foreign errors that a traceback shows with this one."""
+    pending: list[BaseException | None] = [error]
+    seen: list[BaseException] = []
+    while pending:
+        one = pending.pop()
+        if one is None or one in seen:
+            continue
+        seen.append(one)
+        pending += [one.__cause__, one.__context__]
+        if not isinstance(one, TidemarkError) and ("://" in str(one) or _INVALID_OPTION.search(str(one))):
+            one.args = tuple(without_secrets(arg) if isinstance(arg, str) else arg for arg in one.args)
 
 
 def _find_refusal(error: BaseException) -> _Refusal | None:

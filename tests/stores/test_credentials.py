@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 import uuid
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tidemark import query, stream, warehouse
 from tidemark.jobs import load_batch
 from tidemark.jobs.cli.main import main
 from tidemark.query.sql.spark_worker import WarehouseAddress
+from tidemark.warehouse import os_errors
 from tidemark.warehouse.delta.store import UNFINISHED_UPLOADS, Store
 from tidemark.warehouse.errors import StoreUnavailable, TidemarkError
 
@@ -68,6 +70,34 @@ def test_the_secret_is_in_no_object_log_error_or_repr(
         if info.is_file:
             with files.open_input_stream(info.path) as content:
                 assert secret.encode() not in content.read()
+
+
+def shown(endpoint: str, secret: str, **options: str) -> str:
+    """The traceback of a reader that cannot be opened, as a log has it."""
+    address, port = endpoint.rsplit(":", 1)
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "us-east-1"}
+    given = {"AWS_ENDPOINT_URL": f"{address.replace('//', f'//user:{secret}@')}:{port}", **keys, **options}
+    try:
+        query.open("s3://bucket/w", {"AWS_ALLOW_HTTP": "true", **given})
+    except TidemarkError as error:
+        return "".join(traceback.format_exception(error))
+    raise AssertionError("it was opened")
+
+
+def test_no_traceback_shows_the_password_of_an_endpoint_or_the_value_of_an_option(
+    place: Place, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.server.set(Fault("403"))
+    told = shown(place.options["AWS_ENDPOINT_URL"], secret)
+    assert "StoreUnavailable: " in told
+    assert secret not in told
+    for option, kind in (("timeout", "Duration"), ("AWS_ALLOW_HTTP", "boolean")):
+        told = shown("http://127.0.0.1:9", secret, **{option: secret})
+        assert f"InputError: a value of storage_options is not valid: a {kind} was expected" in told
+        assert secret not in told
+    monkeypatch.setattr(os_errors, "_remove_secrets", lambda _: None)  # the broken variant
+    assert secret in shown("http://127.0.0.1:9", secret, timeout=secret)
+    assert secret in shown(place.options["AWS_ENDPOINT_URL"], secret)
 
 
 def test_spark_shows_it_in_no_plan_and_no_setting(

@@ -166,8 +166,9 @@ class RemoteFiles:
         with self._lock:
             if not paths <= self._known:
                 known = set() if len(self._known) > _KNOWN_PATHS else self._known
-                self._known, self._expected = known | paths | self._expected, set()
-                self._client = _client(self._uri, self._options, self._known)
+                known = known | paths | self._expected
+                self._client = _client(self._uri, self._options, known)
+                self._known, self._expected = known, set()
             return self._client
 
 
