@@ -59,11 +59,11 @@ notebooks: $(READY) ## execute the notebooks of the documentation anew
 soak: $(CLASSES) ## hundreds of kills and random worlds, thousands of damaged files, a stream under mixed faults
 	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 TIDEMARK_SOAK_FLIPS=3000 TIDEMARK_SOAK_WORLDS=300 TIDEMARK_SOAK_VALUES=2000 \
 		TIDEMARK_SOAK_DISK_PAGES=1 \
-		.venv/bin/python -m pytest -s tests/crash/test_kills.py tests/crash/test_races.py tests/crash/test_store.py tests/crash/test_flips.py \
+		.venv/bin/python -m pytest -s -o faulthandler_timeout=0 tests/crash/test_kills.py tests/crash/test_races.py tests/crash/test_store.py tests/crash/test_flips.py \
 		tests/crash/test_full_disks.py tests/stream/test_kafka.py tests/worlds/test_random_worlds.py tests/query/test_comparisons.py \
 		-k 'random or any_point or at_once or spark_submit'
 	@# Whole warehouses that hypothesis draws, others each time.
-	@TIDEMARK_SOAK_DRAWS=20 .venv/bin/python -m pytest --hypothesis-profile=explore -m slow tests/test_whole.py \
+	@TIDEMARK_SOAK_DRAWS=20 .venv/bin/python -m pytest -o faulthandler_timeout=0 --hypothesis-profile=explore -m slow tests/test_whole.py \
 		$$(grep -lF 'draws(' tests/*/test_*.py)
 
 matrix: $(READY) ## run the tests of Spark with each version of Spark that the wheel is for

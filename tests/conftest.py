@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import os
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -22,7 +23,8 @@ java.set_options()
 # Started in the background by a shell (`make test &`), a process ignores Ctrl-C, and so do its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-TEST_SECONDS = 1_000  # an end for a test that waits for what does not come, before that of faulthandler
+# An end for a test that waits for what does not come, before that of faulthandler. A soak has long tests.
+TEST_SECONDS = 20_000 if any(name.startswith("TIDEMARK_SOAK_") for name in os.environ) else 1_000
 
 # The same examples in every run: a red build is red again at home, and a green one does not turn red by luck.
 # `--hypothesis-profile=explore` draws new ones. A first call may start Spark or warm a cache, so a deadline
