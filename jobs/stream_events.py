@@ -30,6 +30,7 @@ from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark.session import spark_session
 from tidemark.query.answers.rendering import text_of
+from tidemark.stream.records import read_lines
 from tidemark.stream.start import AVAILABLE_NOW, BatchReport
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
@@ -199,10 +200,7 @@ def _read(spark: SparkSession, given: argparse.Namespace, options: Options) -> D
                 "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
             ) from error
     else:
-        text = spark.readStream.format("text").option("lineSep", "\n")
-        if given.max_per_batch:
-            text = text.option("maxFilesPerTrigger", given.max_per_batch)
-        records = text.load(given.path).select("value", F.col("_metadata.file_path").alias("position"))
+        records = read_lines(spark, given.path, given.format, given.max_per_batch)
     return stream.parse(records, options, given.format, columns, lines=given.source == "files")
 
 

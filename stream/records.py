@@ -15,12 +15,21 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ingest.rejected import RECORD, RECORD_COLUMNS
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.text.csv_records import CsvRecords
+from tidemark.warehouse.text.file_records import MARKS, FileRecords
 from tidemark.warehouse.text.json_records import JsonRecords
-from tidemark.warehouse.text.records import RecordParser, TextColumns
-from tidemark.warehouse.text.rows import are_rows
+from tidemark.warehouse.text.records import TextColumns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+_SOURCE_COLUMNS = tuple(name for name in RECORD.names if name not in ("raw", "reason"))
+# A codec of Hadoop that changes nothing and cannot be cut, for the names that end in .csv. Spark's own Hadoop
+# has renamed packages, and with them this option.
+_UNCUT = {
+    "io.compression.codecs": "org.apache.hadoop.io.compress.PassthroughCodec",
+    "io.compress.passthrough.extension": ".csv",
+    "org.apache.hadoop.shaded.io.compress.passthrough.extension": ".csv",
+}
 
 
 def parse(
@@ -38,7 +47,9 @@ def parse(
               columns are NULL, other fields are ignored. 'csv': one line (RFC 4180) with all columns per
               record; an empty field is NULL
     columns   the order of the fields of CSV; by default the order of the warehouse's columns
-    lines     the records are the lines of files: empty ones, and the headers of CSV, are no records
+    lines     the records are the lines of files, as `read_lines` reads them. A file then means what it means
+              to a load: a record of CSV may have line breaks in quotes, a header gives the order of the
+              fields, and a field of JSON that is no column is refused
 
     Returns the warehouse's columns and RECORD_COLUMNS, among them `_raw` (the text) and `_reason` (NULL if
     the record is accepted), as `stream.start` expects them. Raises InputError if the warehouse has no
@@ -54,18 +65,20 @@ def parse(
         raise InputError(f"columns must name each column of the warehouse once; {unknown} do not match.")
     named = [(name, types[name]) for name in columns or types]
     parser_columns = TextColumns(arrow_schema_of(records.sparkSession, named))
-    parser = JsonRecords(parser_columns) if form == "json" else CsvRecords(parser_columns)
-    source_columns = [name for name in RECORD.names if name not in ("raw", "reason")]
+    marks = [name.removeprefix("_") for name in MARKS] if lines else _SOURCE_COLUMNS
     given = records.select(
         F.col("value").cast("binary").alias("_raw"),
-        *(F.col(name).alias(f"_{name}") for name in source_columns),
+        *(F.col(name).alias(f"_{name}") for name in marks),
     )
     # mapInArrow fails for names with a dot or a backquote: the columns are c0, c1, ... until then.
     numbered = [(f"c{i}", kind) for i, (_, kind) in enumerate(named)]
-    source_types = [(field.name, field.dataType.simpleString()) for field in given.schema]
-    rows = given.mapInArrow(
-        _work(parser, form if lines else None), ddl([*numbered, *source_types, ("_reason", "string")])
-    )
+    kinds = {field.name: field.dataType.simpleString() for field in given.schema}
+    told = [
+        (name, kinds.get(name, "string"))
+        for name in ("_raw", *(f"_{name}" for name in _SOURCE_COLUMNS), "_reason")
+    ]
+    work = FileRecords(form, parser_columns).parse if lines else _work(form, parser_columns)
+    rows = given.mapInArrow(work, ddl([*numbered, *told]))
     place = {name: f"c{i}" for i, (name, _) in enumerate(named)}
     raw = F.col("_raw").cast("string").alias("_raw")
     return rows.select(
@@ -74,14 +87,33 @@ def parse(
     )
 
 
-def _work(
-    parser: RecordParser, file_form: str | None
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def read_lines(spark: SparkSession, path: str, form: str, max_files: int | None = None) -> DataFrame:
+    """The lines of the files of a folder as a stream, `max_files` files a batch, for `parse`.
+
+    Spark cuts no file of CSV whose name ends in the format: its records may go over lines.
+    """
+    from pyspark.sql import functions as F
+
+    reader = spark.readStream.format("text").option("lineSep", "\n")
+    if form == "csv":
+        reader = reader.options(**_UNCUT)
+    if max_files:
+        reader = reader.option("maxFilesPerTrigger", max_files)
+    end = F.col("_metadata.file_block_start") + F.col("_metadata.file_block_length")
+    return reader.load(path).select(
+        "value",
+        F.col("_metadata.file_path").alias("position"),
+        F.col("_metadata.file_block_start").alias("start"),
+        (end >= F.col("_metadata.file_size")).alias("is_last"),
+    )
+
+
+def _work(form: str, columns: TextColumns) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Parses batches whose first column is the text: adds c0, c1, ... before them, and the reasons after."""
+    parser = JsonRecords(columns) if form == "json" else CsvRecords(columns)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for given in batches:
-            batch = given.filter(are_rows(given.column(0), file_form, parser.columns)) if file_form else given
+        for batch in batches:
             parsed = parser.parse(batch.column(0).cast(pa.binary()))
             reasons = pa.array(map(parsed.refused.get, range(len(batch))), pa.string())
             names = [*(f"c{i}" for i in range(parsed.rows.num_columns)), *batch.schema.names, "_reason"]

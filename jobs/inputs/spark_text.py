@@ -12,18 +12,16 @@ import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidemark.warehouse.columns.schema import column_types, ddl, delta_fields
-from tidemark.warehouse.columns.value_encoding import as_numpy_bools
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.executors import raise_task_errors
 from tidemark.warehouse.text.json_records import decoded_objects
+from tidemark.warehouse.text.parts import Chunks, Part, by_part
 from tidemark.warehouse.text.records import TextColumns
 from tidemark.warehouse.text.rows import SEPARATORS, csv_schema, part_rows
 from tidemark.warehouse.text.types import Guesses, Wanted, guess_part
@@ -35,13 +33,10 @@ _FILE = "^file:/+"  # Java writes one slash or three
 _HEADER_LINES = 100  # at most, where names of columns have line breaks
 _FIRST_LINES = 1000  # in which nearly always each field of JSON was there once
 
-Part = tuple[str, int]  # the address of a file, and the byte where the part begins
-Chunks = Iterator[bytes]  # whole lines
-
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What tasks must know of the files.
+    """What tasks must know of the files. A part is the address of a file and the byte where the part begins.
 
     form    csv, tsv or json
     paths   the paths of the files by their addresses, in their order
@@ -81,7 +76,7 @@ class SparkText:
         names = [f"c{i}" for i in range(len(schema))]  # mapInArrow fails for a dot or a backquote
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for part, chunks in _by_part(batches):
+            for part, chunks in by_part(batches):
                 for rows in parts.rows(part, chunks, columns):
                     yield pa.RecordBatch.from_arrays(rows.columns, names)
 
@@ -136,7 +131,7 @@ class SparkText:
         """What `work` returns for each part, in the order of the files."""
 
         def pickled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for part, chunks in _by_part(batches):
+            for part, chunks in by_part(batches):
                 result = pickle.dumps(work(part, chunks))
                 yield pa.RecordBatch.from_pydict({"url": [part[0]], "start": [part[1]], "result": [result]})
 
@@ -207,23 +202,6 @@ def _count(lines: DataFrame, form: str) -> tuple[dict[Part, int], bool]:
             inside |= seen % 2 == 1
             line, seen = line + part.lines, seen + part.quotes
     return firsts, inside
-
-
-def _by_part(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Part, Chunks]]:
-    """The lines of each part, in batches of the columns of `SparkText.lines`."""
-    pieces = (piece for batch in batches if len(batch) for piece in _pieces(batch))
-    for part, group in groupby(pieces, key=lambda piece: piece[0]):
-        yield part, (text for _, text in group)
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[Part, bytes]]:
-    """The lines of a batch as text, cut where another part begins."""
-    value, url, start = (batch.column(i) for i in range(3))
-    differs = pc.or_(pc.not_equal(url[1:], url[:-1]), pc.not_equal(start[1:], start[:-1]))
-    cuts = (np.flatnonzero(as_numpy_bools(differs)) + 1).tolist()
-    for begin, end in pairwise([0, *cuts, len(batch)]):
-        lines = pc.binary_join_element_wise(value[begin:end], b"\n", b"")
-        yield (url[begin].as_py(), start[begin].as_py()), b"".join(lines.to_pylist())
 
 
 def _names_of_lines(text: bytes) -> set[str]:

@@ -17,6 +17,7 @@ from tidemark.jobs.inputs import spark_text
 from tidemark.jobs.inputs.local_inputs import LocalInputs
 from tidemark.jobs.inputs.spark_inputs import SparkInputs
 from tidemark.warehouse import InputError
+from tidemark.warehouse.text.parts import Part, by_part
 from tidemark.warehouse.text.records import TextColumns
 
 TYPES = pa.schema(
@@ -128,20 +129,20 @@ def in_parts(path: Path, size: int) -> list[tuple[bytes, str, int]]:
     return found
 
 
-def first_lines(lines: list[tuple[bytes, str, int]]) -> dict[spark_text.Part, int]:
-    firsts: dict[spark_text.Part, int] = {}
+def first_lines(lines: list[tuple[bytes, str, int]]) -> dict[Part, int]:
+    firsts: dict[Part, int] = {}
     for number, (_, path, start) in enumerate(lines, 1):
         firsts.setdefault((path, start), number)
     return firsts
 
 
-def check_parts(path: Path, firsts: dict[spark_text.Part, int]) -> None:
+def check_parts(path: Path, firsts: dict[Part, int]) -> None:
     """The record that is refused has the line that it has in the file, whatever part it is in."""
     lines = in_parts(path, 500)
     columns = [pa.array([line[i] for line in lines]) for i in range(3)]
     batches = pa.Table.from_arrays(columns, ["value", "url", "start"]).to_batches(max_chunksize=7)
     parts = spark_text.Parts("csv", {str(path): str(path)}, firsts)
-    given = spark_text._by_part(iter(batches))
+    given = by_part(iter(batches))
     rows = (row for part, chunks in given for row in parts.rows(part, chunks, TextColumns(TYPES)))
     with pytest.raises(InputError, match="line 252: x is no double: oops"):
         list(rows)

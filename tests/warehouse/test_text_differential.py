@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import re
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,22 @@ import pyarrow as pa
 import pytest
 
 from tests.warehouse import hostile_text
-from tests.warehouse.hostile_text import SCHEMA, Bad
+from tests.warehouse.hostile_files import BYTE_ORDER_MARK, HostileFile, Truth, hostile_file
+from tests.warehouse.hostile_text import SCHEMA
 from tidemark.warehouse import InputError
 from tidemark.warehouse.text import csv_records, files, rows, values
-from tidemark.warehouse.text.csv_records import CsvRecords
-from tidemark.warehouse.text.json_records import JsonRecords
+from tidemark.warehouse.text.file_records import MARKS, FileRecords
 from tidemark.warehouse.text.records import TextColumns
 
 COLUMNS = TextColumns(SCHEMA)
+STREAMED = pa.schema(
+    [
+        *((f"c{i}", field.type) for i, field in enumerate(SCHEMA)),
+        ("_raw", pa.binary()),
+        ("_position", pa.string()),
+        ("_reason", pa.string()),
+    ]
+)
 
 
 def comparable(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -30,19 +37,7 @@ def comparable(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def json_truth(text: str) -> list[dict[str, Any]] | int:
-    found = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip(" \t\r"):
-            continue
-        try:
-            found.append(hostile_text.json_row(line))
-        except (Bad, ValueError):
-            return number
-    return found
-
-
-def outcome(path: Path, form: str) -> list[dict[str, Any]] | int:
+def outcome(path: Path, form: str) -> Truth:
     """The rows of the file, or the line that is refused."""
     try:
         chunks = files.read_chunks(path)
@@ -52,31 +47,25 @@ def outcome(path: Path, form: str) -> list[dict[str, Any]] | int:
         return int(found[1]) if found else -1
 
 
-def stream_outcome(text: str, form: str) -> list[dict[str, Any]] | int:
-    """The same for a stream of the lines of the file, which refuses single records."""
-    lines = pa.array([line.encode() for line in text.split("\n")], pa.binary())
-    parser = CsvRecords(COLUMNS) if form == "csv" else JsonRecords(COLUMNS)
-    kept = rows.are_rows(lines, form, COLUMNS)
-    parsed = parser.parse(lines.filter(kept))
-    if parsed.refused:
-        return [i for i, keep in enumerate(kept.to_pylist(), 1) if keep][min(parsed.refused)]
-    return list(parsed.rows.to_pylist())
+def stream_outcome(path: Path, file: HostileFile) -> Truth:
+    """The same for a stream, which refuses single records; its tasks get the lines of the file."""
+    lines = file.data.removeprefix(BYTE_ORDER_MARK).removesuffix(b"\n").split(b"\n")
+    marks = [pa.repeat(value, len(lines)) for value in (str(path), 0, True)]
+    given = pa.table([pa.array(lines), *marks], ["_raw", *MARKS]).to_batches(max_chunksize=5)
+    found = pa.Table.from_batches(FileRecords(file.form, COLUMNS).parse(iter(given)), STREAMED)
+    refused = [row["_position"] for row in found.to_pylist() if row["_reason"] is not None]
+    if refused:
+        return min(int(place.rpartition(", line ")[2]) for place in refused)
+    return list(found.select(range(len(SCHEMA))).rename_columns(SCHEMA.names).to_pylist())
 
 
 def check(folder: Path, seeds: range) -> tuple[int, int]:
     """Compares files of these seeds; returns how many were taken and refused."""
     taken = refused = 0
     for seed in seeds:
-        r = random.Random(seed)
-        form = r.choice(["csv", "json"])
-        text = hostile_text.random_csv(r) if form == "csv" else hostile_text.random_json(r)
-        path = folder / f"{seed}.{form}"
-        path.write_bytes((b"\xef\xbb\xbf" if r.random() < 0.2 else b"") + text.encode())
-        truth = hostile_text.csv_rows(text) if form == "csv" else json_truth(text)
-        found = [outcome(path, form)]
-        if '"a\n' not in text and "\na" not in text and '"a\r' not in text and '""' not in text:
-            found.append(stream_outcome(text, form))  # a record of a stream is one line
-        for one in found:
+        file = hostile_file(seed)
+        path, truth = file.write(folder), file.truth
+        for one in (outcome(path, file.form), stream_outcome(path, file)):
             if isinstance(truth, int) or isinstance(one, int):
                 assert one == truth, (seed, one, truth)
             else:

@@ -1,7 +1,7 @@
 """JSON records, strictly (RFC 8259): one object in UTF-8, no name twice in an object, no half surrogate pair.
 
 The names of an object's fields are those of the columns, upper and lower case counted, and it has one of them
-at least. Other fields are ignored in a stream, and refused in a file.
+at least. Other fields are refused in a file, and ignored in a record of Kafka.
 """
 
 from __future__ import annotations

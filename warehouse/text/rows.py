@@ -6,22 +6,23 @@ The first record that is refused, in the order of the files, is an InputError wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from functools import reduce
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.value_encoding import as_numpy_bools
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows
 from tidemark.warehouse.sizes import DEFAULT
 from tidemark.warehouse.text.csv_records import CsvRecords, record_ends, split_record
-from tidemark.warehouse.text.files import UTF8_MARK, Block, blocks, line_ends, read_chunks
+from tidemark.warehouse.text.files import Block, Ends, blocks, line_ends, read_chunks
 from tidemark.warehouse.text.json_records import JsonRecords, decoded_objects
-from tidemark.warehouse.text.records import RecordParser, Refused, TextColumns
+from tidemark.warehouse.text.records import Parsed, RecordParser, Refused, TextColumns
 
 TEXT_FORMATS = ("csv", "tsv", "json")
 SEPARATORS = {"csv": ",", "tsv": "\t"}  # the separator of fields by format; JSON has none
@@ -76,15 +77,24 @@ def part_rows(
     is_empty = first == 1 and form in SEPARATORS
     for block in part_blocks(path, chunks, form, first):
         is_empty = False
-        yield from _block_rows(_without_header(block, form, columns) if block.first == 1 else block, parser)
+        records = _without_header(block, form, columns) if block.first == 1 else block
+        for some in parsed_records(records, parser):
+            if some.parsed.refused:
+                row = min(some.parsed.refused)
+                raise records.refuse(some.places[row], some.parsed.refused[row])
+            yield some.parsed.rows
     if is_empty:
         raise InputError(f"{path} {_NO_HEADER}")
 
 
+def ends_of(form: str) -> Ends:
+    """Where the records of files of the format end."""
+    return record_ends if form in SEPARATORS else line_ends
+
+
 def part_blocks(path: str, chunks: Iterable[bytes], form: str, first: int = 1) -> Iterator[Block]:
     """The records of the text that the chunks make together, headers included."""
-    is_csv = form in SEPARATORS
-    yield from blocks(path, chunks, record_ends if is_csv else line_ends, first)
+    return blocks(path, chunks, ends_of(form), first)
 
 
 def _without_header(block: Block, form: str, columns: TextColumns) -> Block:
@@ -96,39 +106,33 @@ def _without_header(block: Block, form: str, columns: TextColumns) -> Block:
             f"the header of {block.path} is {names}, expected {columns.schema.names}. All files of one input "
             "need the same columns in the same order: rewrite them, or load them one by one."
         )
-    return Block(block.path, block.line(1), block.records[1:])
+    return block.after(first_record(block))
 
 
-def _block_rows(block: Block, parser: RecordParser) -> Iterator[pa.RecordBatch]:
-    """The rows of a block, in batches; empty lines are left out. InputError for the first that is refused."""
+@dataclass(frozen=True, slots=True)
+class ParsedRecords:
+    """Some records of a block as rows: `places` are their numbers in the block."""
+
+    places: NDArray[np.int64]
+    records: pa.Array
+    parsed: Parsed
+
+
+def parsed_records(block: Block, parser: RecordParser) -> Iterator[ParsedRecords]:
+    """The records of a block as rows, in batches; empty lines are left out."""
     size, form = (DEFAULT.batch_rows, "csv") if isinstance(parser, CsvRecords) else (_JSON_ROWS, "json")
     for start in range(0, len(block.records), size):
         records = block.records[start : start + size]
-        kept = pc.invert(_are_empty(records, form))
-        parsed = parser.parse(records if pc.all(kept).as_py() else records.filter(kept))
-        if parsed.refused:
-            row = min(parsed.refused)
-            place = pc.indices_nonzero(kept)[row].as_py()
-            raise block.refuse(start + place, parsed.refused[row])
-        yield parsed.rows
+        empty = _are_empty(records, form)
+        places = np.arange(start, start + len(records))
+        if pc.any(empty).as_py():
+            places, records = places[~as_numpy_bools(empty)], records.filter(pc.invert(empty))
+        yield ParsedRecords(places, records, parser.parse(records))
 
 
-def are_rows(lines: pa.Array, form: str, columns: TextColumns) -> pa.Array:
-    """Which lines of files are records: not empty ones, nor headers of CSV that name these columns."""
-    records = lines.cast(pa.binary())
-    rows = pc.invert(_are_empty(records, form))
-    if form not in SEPARATORS:
-        return rows
-    name = columns.schema.names[0].encode()
-    begins = (
-        pc.starts_with(records, mark + quote + name) for mark in (b"", UTF8_MARK) for quote in (b"", b'"')
-    )
-    for row in pc.indices_nonzero(reduce(pc.or_, begins)).to_pylist():
-        with suppress(Refused):
-            text = records[row].as_py().removeprefix(UTF8_MARK)
-            if split_record(text, SEPARATORS[form]) == columns.schema.names:
-                rows = pc.and_(rows, pc.not_equal(pa.array(np.arange(len(rows))), row))
-    return rows
+def first_record(block: Block) -> int:
+    """The first record of a block that is no empty line; 0 if there is none."""
+    return next((row for row, record in enumerate(block.records) if record.as_py().strip(b"\r\n")), 0)
 
 
 def _are_empty(records: pa.Array, form: str) -> pa.Array:
@@ -158,7 +162,7 @@ def csv_schema(path: str, chunks: Iterable[bytes], form: str, types: pa.Schema) 
 def header(first: Block, form: str) -> list[str]:
     """The names of the columns, in the first record of a file."""
     try:
-        names = split_record(first.records[0].as_py(), SEPARATORS[form])
+        names = split_record(first.records[first_record(first)].as_py(), SEPARATORS[form])
     except Refused as error:
         raise InputError(
             f"the header of {first.path} cannot be read: {error}. Expected column names."
