@@ -1,7 +1,8 @@
 """Answers as SQL rows: the columns of each function, and the rows of a call.
 
-A row has the answer's own columns, then its scope: n, m, nulls, eps, mode, window and as_of. `window` is
-(start, end), the end exclusive, NULL for all rows. `as_of` has the versions of the tables that were read.
+A row has the answer's own columns, then its scope: n, m, nulls, eps, mode, window, widened and as_of.
+`window` is (start, end), the end exclusive, NULL for all rows; `widened` says how it differs from what was
+asked, NULL if it does not. `as_of` has the versions of the tables that were read.
 Functions about measures also have `group`, the values of the columns of where and by as text,
 `group_certain`, which is `certain` of an answer with top, and `rows_scanned`.
 
@@ -101,7 +102,7 @@ def columns(
     facts = [(fact, _SQL_TYPES[_python_type(scope, fact)]) for fact in (*scope.fact_names(), scope.SUBJECT)]
     groups = _GROUP_COLUMNS if of_measure(name) and name != "summary" else []
     window = ("window", f"struct<`start`: {edge}, `end`: {edge}>")
-    return [*own, *facts, *groups, window, ("as_of", _AS_OF)]
+    return [*own, *facts, *groups, window, ("widened", "string"), ("as_of", _AS_OF)]
 
 
 def common_key_type(keys: Sequence[Key]) -> str:
