@@ -204,6 +204,10 @@ def test_without_a_time_column_it_is_the_number_of_a_step(tmp_path: Path) -> Non
     answer = single(wh.quantile(1, last=2, as_of=first + 4))
     assert (answer.value, answer.N, answer.window) == (3, 2, (first + 2, first + 4))
     assert single(wh.frequency("a", last=2, as_of=first + 4)).count == 2
+    for far in (2**63, 2**70):  # no step lies beyond 64 bits
+        for window in ({"last": far, "as_of": far}, {"between": (-far, far)}):
+            assert single(wh.frequency("a", **window)).count == 5
+            assert wh.persistence("a", **window).slots == 5
     for wrong in ("2024-01-01", 2.0, True):
         with pytest.raises(InputError, match="as_of= is the number of a step, got"):
             wh.quantile(1, last=2, as_of=wrong)

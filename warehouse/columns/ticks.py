@@ -183,8 +183,8 @@ def window_between(start: Any, end: Any, grid: TickGrid | None) -> Window:
                 raise InputError(
                     f"this warehouse has no time column: a window's edge is a step number, got {edge!r}."
                 )
-        first = NO_TICK + 1 if start is None else start
-        stop = _LAST if end is None else end
+        first = NO_TICK + 1 if start is None else max(start, NO_TICK + 1)
+        stop = _LAST if end is None else min(end, _LAST)  # no step lies beyond
     else:
         first = NO_TICK + 1 if start is None else grid.tick_of(first_us(start))
         stop = _LAST if end is None else grid.next_start(first_us(end))
