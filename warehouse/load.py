@@ -28,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -37,12 +37,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark.warehouse.columns.scalars import plain
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.remote_files import at_once
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
+from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import BatchMismatch, InputError, NotAWarehouse, name_text, without_secrets
-from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
-from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans, write_step_plan
+from tidemark.warehouse.events.reader import BULK, BatchRange, files_of_batches, rows_by_batch
+from tidemark.warehouse.events.steps import (
+    StepPlan,
+    newest_plan,
+    planned_batches,
+    read_step_plans,
+    write_step_plan,
+)
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, same_rows
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, RowFilter, latest_time
@@ -51,10 +58,12 @@ from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.loads import missing_summaries, run_builder
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
+from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
 from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.runs.run_tables import NewRun
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.snapshots.behind import behind_error, check_planned
 from tidemark.warehouse.text.given import with_text_read
 
 if TYPE_CHECKING:
@@ -68,6 +77,8 @@ if TYPE_CHECKING:
     from tidemark.warehouse.execution.executors import Executor, Input
 
 _LOG = logging.getLogger("tidemark.load")
+
+_Files = Mapping[Run, Sequence[DataFile]]
 
 
 @dataclass(slots=True)
@@ -172,7 +183,7 @@ def load(
         given = _Given(executor.input(rows), bulk_batch(batch), row_filter)
         step, options = _plan_bulk(executor, store, events, steps, options, given, load_progress)
     else:
-        step = _plan_live(store, steps, load_progress)
+        step = _plan_live(store, options, steps, load_progress)
     _finish_steps(executor, store, options, step, load_progress)
     _LOG.info("%s: load %s, %d rows", without_secrets(store.uri), report.outcome, report.rows)
     return report
@@ -228,9 +239,12 @@ def _plan_bulk(
     to a warehouse without any.
     """
     rows, batch, row_filter = given.rows, given.batch, given.row_filter
+    loaded = None
     with progress.phase("check"):
         append_rows.check_rows(options, rows)
         known = append_rows.has_batch(events, batch)
+        if not known:
+            _check_not_planned(store, steps, batch)
     if not known:
         with progress.phase("append"):
             tick = step_tick(store, options)
@@ -242,16 +256,19 @@ def _plan_bulk(
             return None, options
         known = outcome == "known"  # another load appended this batch first
         progress.reached("appended")
-        events = tables.open_table(store, EVENTS)
+        loaded, (events,) = _loaded(store, options, EVENTS)
         options = read_options(store, events)
     if known:
         with progress.phase("check"):
             different = same_rows.difference(executor, store, options, rows, batch, row_filter)
         if different:
+            _check_rows_of_plan(store, events, batch)
             raise BatchMismatch(
                 f"batch {batch.source!r} was loaded before with other rows: {different}. "
                 "Nothing was changed. Load new rows under a new batch name."
             )
+    if loaded is None:
+        loaded, _ = _loaded(store, options)
     with progress.phase("plan"):
 
         def parts(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
@@ -259,14 +276,28 @@ def _plan_bulk(
                 return []
             return [(batch, rows_by_batch(store.filesystem(), events, batch).total())]
 
-        step = _plan(store, parts, steps)
+        step = _plan(store, parts, steps, loaded)
         if step is None:
             step = next(plan.step for plan in _plans(store) if batch in plan.batches)
     progress.reached("planned")
     return step, options
 
 
-def _plan_live(store: Store, steps: DeltaTable, progress: _Progress) -> int | None:
+def _check_not_planned(store: Store, steps: DeltaTable, batch: BatchRange) -> None:
+    """DamagedWarehouse if a plan has the batch, which `events` does not: its rows came, and are gone."""
+    if batch not in planned_batches(read_step_plans(store, steps)):
+        return
+    if not append_rows.has_batch(tables.open_table(store, EVENTS), batch):
+        raise behind_error(EVENTS, f"it does not have {batch.text}, which a step has")
+
+
+def _check_rows_of_plan(store: Store, events: DeltaTable, batch: BatchRange) -> None:
+    """DamagedWarehouse if `events` has other rows of the batch than its plan."""
+    expected = {part: rows for plan in _plans(store) for part, rows in plan.parts if part == batch}
+    batch_counts.check_complete(store, files_of_batches(events, list(expected)), expected)
+
+
+def _plan_live(store: Store, options: Options, steps: DeltaTable, progress: _Progress) -> int | None:
     """Plans one step with all batches of the ledger that no plan covers; returns the last planned step.
 
     None if nothing was ever planned. The outcome is 'empty' if plans cover all batches of the ledger. `steps`
@@ -286,7 +317,7 @@ def _plan_live(store: Store, steps: DeltaTable, progress: _Progress) -> int | No
         ]
 
     with progress.phase("plan"):
-        step = _plan(store, choose, steps)
+        step = _plan(store, choose, steps, _loaded(store, options)[0])
     progress.reached("planned")
     if step is None:
         plans = _plans(store)
@@ -302,8 +333,7 @@ def step_tick(store: Store, options: Options) -> int:
 
 def next_step(store: Store) -> int:
     """The number that the next planned step will have."""
-    plans = _plans(store)
-    return plans[-1].step + 1 if plans else 0
+    return newest_plan(_plans(store)) + 1
 
 
 def _plans(store: Store) -> list[StepPlan]:
@@ -314,17 +344,18 @@ def _plan(
     store: Store,
     choose: Callable[[list[BatchRange]], list[tuple[BatchRange, int]]],
     first: DeltaTable,
+    loaded: Sequence[tuple[str, int]] = (),
 ) -> int | None:
     """Commits a plan and returns its step; None if there is nothing to plan.
 
     `choose` gets the ranges that are planned already and returns the parts of the new plan, each with its
     number of rows. It is called again after a lost commit race. `first` is `steps`, opened before, for the
-    first try.
+    first try. `loaded` are runs tables with their newest steps. DamagedWarehouse if one has no plan.
     """
 
     def attempt(table: DeltaTable) -> int | None:
-        plans = read_step_plans(store, table)
-        step = plans[-1].step + 1 if plans else 0
+        table, plans = _plans_since(store, table, loaded)
+        step = newest_plan(plans) + 1
         parts = choose(planned_batches(plans, step))
         if not parts:
             return None
@@ -334,14 +365,45 @@ def _plan(
     return tables.retry_lost_races(store, STEPS, attempt, first)
 
 
+def _plans_since(
+    store: Store, table: DeltaTable, loaded: Sequence[tuple[str, int]]
+) -> tuple[DeltaTable, list[StepPlan]]:
+    """The table `steps` with its plans, opened again if it is older than the runs.
+
+    `loaded` are runs tables with their newest steps. DamagedWarehouse if one has a step without a plan.
+    """
+    plans = read_step_plans(store, table)
+    if any(last > newest_plan(plans) for _, last in loaded):
+        table = tables.open_table(store, STEPS)
+        plans = read_step_plans(store, table)
+        check_planned(newest_plan(plans), loaded)
+    return table, plans
+
+
+def _loaded(store: Store, options: Options, *others: str) -> tuple[list[tuple[str, int]], list[DeltaTable]]:
+    """The first runs table with its newest step, nothing if it does not exist; and other tables, opened."""
+    names = [projection.runs_table for projection in options.projections[:1]]
+    try:
+        opened = tables.open_tables(store, *others, *names)
+    except NotAWarehouse:
+        return [], tables.open_tables(store, *others)
+    runs = opened[len(others) :]
+    loaded = [
+        (name, run_tables.read_layout(table).last_step) for name, table in zip(names, runs, strict=True)
+    ]
+    return loaded, opened[: len(others)]
+
+
 def _finish_steps(
     executor: Executor, store: Store, options: Options, last_step: int | None, progress: _Progress
 ) -> None:
     """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs."""
     report = progress.report
     opened = _open_history(store, options)
-    loaded = min((run_tables.read_layout(runs).last_step for _, runs in opened.projections), default=-1)
-    plans = read_step_plans(store, opened.steps)
+    names = [projection.runs_table for projection in options.projections]
+    has = [run_tables.read_layout(runs).last_step for _, runs in opened.projections]
+    loaded = min(has, default=-1)
+    _, plans = _plans_since(store, opened.steps, list(zip(names, has, strict=True)))
     pending = [plan for plan in plans if last_step is not None and loaded < plan.step <= last_step]
     for number, plan in enumerate(pending):
         opened = _open_history(store, options) if number else opened
@@ -350,7 +412,6 @@ def _finish_steps(
         report.outcome = "loaded"
     if report.outcome == "loaded" and report.step is None:
         report.outcome = "known"
-    names = [projection.runs_table for projection in options.projections]
     events, *runs = tables.open_tables(store, EVENTS, *names)
     for projection, table in zip(options.projections, runs, strict=True):
         layout = _merge_levels(executor, store, options, projection, table, progress)
@@ -403,12 +464,18 @@ def _load_step(
         for projection, pair in zip(options.projections, opened.projections, strict=True)
         if run_tables.read_layout(pair[1]).last_step < plan.step
     ]
+
+    def sort(projections: Sequence[Projection[Any]], events: DeltaTable | None = None) -> list[NewRun]:
+        events = events or tables.open_table(store, EVENTS)  # maintenance may have joined its files
+        run = Run(plan.step, plan.step, 0)
+        return run_builder.sort_run(executor, store, options.eps, projections, run, [plan], events)
+
     with progress.phase("sort"):
         projections = [projection for projection, *_ in behind]
-        runs = run_builder.sort_run(
-            executor, store, options.eps, projections, Run(plan.step, plan.step, 0), [plan], opened.events
-        )
+        runs = sort(projections, opened.events)
     progress.reached("sorted")
+    runs = _kept(store, projections, runs, sort)
+    committed = []
     for (projection, marks_table, runs_table), run in zip(behind, runs, strict=True):
         rows = run.totals.rows
         if rows != plan.rows:
@@ -420,7 +487,8 @@ def _load_step(
         with progress.phase("commit"):
             run_tables.append_marks(store, projection, run, marks_table)
             progress.reached("marked")
-            run_tables.commit_run(store, projection, run, runs_table)
+            if run_tables.commit_run(store, projection, run, runs_table):
+                committed.append((projection, run))
         progress.reached("committed")
         report = progress.report
         report.bytes_written += sum(file.size for file in run.files)
@@ -428,6 +496,53 @@ def _load_step(
         report.nans[title] = report.nans.get(title, 0) + int(run.totals.nans.sum())
         report.nulls[title] = report.nulls.get(title, 0) + int(run.totals.nulls.sum())
         _LOG.info("%s: step %d is in history, %d rows", projection.runs_table, plan.step, plan.rows)
+    _keep_committed(store, committed, sort)
+
+
+def _kept(
+    store: Store,
+    projections: Sequence[Projection[Any]],
+    runs: list[NewRun],
+    write: Callable[[Sequence[Projection[Any]]], list[NewRun]],
+    *,
+    with_marks: bool = False,
+) -> list[NewRun]:
+    """The runs of the projections, not committed; those of which a file is gone are written again."""
+
+    def paths_of(written: list[NewRun]) -> list[str]:
+        pairs = zip(projections, written, strict=True)
+        return [path for one in pairs for path in run_tables.written_files(*one, with_marks=with_marks)]
+
+    def write_again(written: list[NewRun]) -> list[NewRun]:
+        lost = set(own_files.lost_files(store, paths_of(written)))
+        gone = [
+            place
+            for place, one in enumerate(zip(projections, written, strict=True))
+            if not lost.isdisjoint(run_tables.written_files(*one, with_marks=with_marks))
+        ]
+        again = dict(zip(gone, write([projections[place] for place in gone]), strict=True))
+        return [again.get(place, run) for place, run in enumerate(written)]
+
+    return own_files.until_kept(store, runs, paths_of, write_again, before_commit=not with_marks)
+
+
+def _keep_committed(
+    store: Store,
+    committed: Sequence[tuple[Projection[Any], NewRun]],
+    write: Callable[[Sequence[Projection[Any]]], list[NewRun]],
+) -> None:
+    """Replaces the files of committed runs, and their marks, that were gone before the commit."""
+    newest = {projection.runs_table: run for projection, run in committed}
+
+    def replace_lost(projections: Sequence[Projection[Any]]) -> list[NewRun]:
+        again = write(projections)
+        for projection, run in zip(projections, again, strict=True):
+            old, newest[projection.runs_table] = newest[projection.runs_table], run
+            run_tables.append_marks(store, projection, run)
+            run_tables.replace_run(store, projection, old, run)
+        return again
+
+    _kept(store, [p for p, _ in committed], [run for _, run in committed], replace_lost, with_marks=True)
 
 
 def _merge_levels(
@@ -446,11 +561,17 @@ def _merge_levels(
         if merge is None:
             return layout
         with progress.phase("merge"):
-            merged = run_builder.merge_runs(executor, store, options.eps, projection, merge, runs)
+
+            def write(_: object, merge: Merge = merge, runs: _Files = runs) -> list[NewRun]:
+                return [run_builder.merge_runs(executor, store, options.eps, projection, merge, runs)]
+
+            written = write(None)
             progress.reached("merge sorted")
+            (merged,) = _kept(store, [projection], written, write)
             run_tables.append_marks(store, projection, merged)
             progress.reached("merge marked")
             if run_tables.commit_merge(store, projection, merge, merged):
+                _keep_committed(store, [(projection, merged)], write)
                 progress.report.bytes_written += sum(file.size for file in merged.files)
                 _LOG.info(
                     "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), merged.run.name

@@ -23,15 +23,18 @@ import pyarrow as pa
 
 from tidemark.warehouse.columns.ticks import parse_grace
 from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta.clock import check_clock
 from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.delta.vacuum import extend_log_retention, vacuum_table
 from tidemark.warehouse.errors import without_secrets
+from tidemark.warehouse.events.reader import files_of_batches
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
 from tidemark.warehouse.execution.executors import Executor, executor_for
 from tidemark.warehouse.ingest.event_files import JoinFiles
+from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.ledger.ledger_compaction import write_compaction
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
@@ -39,6 +42,8 @@ from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.snapshots.behind import behind_error, check_marks
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +101,9 @@ def maintain(
     them. A lifecycle rule of the bucket aborts them, see docs/guides/object_stores.md.
 
     The retention of a table's log is lengthened if it is shorter than the grace. Raises DamagedWarehouse,
-    before anything is changed, if a path of a table leads out of the warehouse's folder.
+    before anything is changed, if a path of a table leads out of the warehouse's folder, or if the log of a
+    table is behind the others: what it does not name any more would be deleted. Raises SystemRefused if this
+    machine's clock differs from the store's by more than a minute.
     """
     store = Store.from_uri(uri, storage_options, tuning)
     executor = executor_for(spark, store.tuning)
@@ -112,6 +119,8 @@ def maintain(
     names = [*runs, *marks_tables, LEDGER, STEPS, REJECTED, EVENTS]
     for name in names:
         tables.check_no_links(store, name)
+    check_clock(store)
+    _check_complete(store)
     for name in names:
         if (retention := extend_log_retention(store, name, grace_us)) is not None:
             report.lengthened[name] = retention
@@ -137,6 +146,28 @@ def maintain(
         ", ".join(report.compacted) or "nothing",
     )
     return report
+
+
+def _check_complete(store: Store) -> None:
+    """DamagedWarehouse if a table is behind the others: what its log lost would be deleted."""
+    snapshot = SnapshotReader(store)
+    snapshot.refresh()
+    snapshot.behind()
+    for projection in snapshot.options.projections:
+        runs, marks = (
+            tables.open_table(store, name) if opening.exists(store, name) else None
+            for name in (projection.runs_table, projection.marks_table)
+        )
+        files = [] if runs is None else tables.list_files(runs)
+        check_marks(projection, run_tables.files_by_run(files), marks)
+    steps, ledger, events = tables.open_tables(store, STEPS, LEDGER, EVENTS)
+    expected = batch_counts.expected_rows(store, read_step_plans(store, steps), ledger)
+    if batch_counts.is_complete(store, files_of_batches(events, list(expected)), expected):
+        return
+    for change in batch_counts.changed_ranges(store, expected):  # those by other tools are told by verify
+        batches = change.batches
+        if not change.actual and not tables.has_transaction(events, batches.source, batches.last):
+            raise behind_error(EVENTS, f"it does not have {batches.text}, which the others have")
 
 
 @dataclass(frozen=True, slots=True)

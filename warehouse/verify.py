@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -39,11 +39,12 @@ from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Stor
 from tidemark.warehouse.errors import DamagedWarehouse, TidemarkError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import read_step_plans
-from tidemark.warehouse.ledger import batch_counts, ledger_rows, ledger_table, unaccounted
+from tidemark.warehouse.ledger import batch_counts, unaccounted
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout
 from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.snapshots.behind import check_marks
 from tidemark.warehouse.verification import companion_checks, ledger_checks, run_checks
 from tidemark.warehouse.verification.pinned_tables import PinnedTables, pin_tables
 
@@ -122,6 +123,7 @@ _CheckFunction = Callable[[PinnedTables], str]  # returns the detail; raises if 
 
 def _checks(pinned: PinnedTables) -> Iterator[tuple[str, _CheckFunction]]:
     yield "files: every named file is there", _files_exist
+    yield "tables: none is behind the others", _none_behind
     yield "batches: each in at most one step", _plans_disjoint
     yield "ledger: each tick once, wide ranges add up", ledger_checks.ticks_once_and_sums_equal
     yield "events: each batch has the rows that came", _batches_complete
@@ -229,6 +231,16 @@ def _files_exist(pinned: PinnedTables) -> str:
     return f"{len(stated)} files{note}"
 
 
+def _none_behind(pinned: PinnedTables) -> str:
+    snapshot = pinned.snapshot
+    for projection in snapshot.options.projections:
+        table = snapshot.table(projection.runs_table)
+        runs = run_tables.files_by_run(tables.list_files(table)) if table is not None else {}
+        marks = pinned.opened[projection.marks_table]
+        check_marks(projection, runs, marks if isinstance(marks, DeltaTable) else None)
+    return snapshot.behind() or f"{len(pinned.plans())} steps"
+
+
 def _plans_disjoint(pinned: PinnedTables) -> str:
     plans = pinned.plans()
     steps = [plan.step for plan in plans]
@@ -246,12 +258,7 @@ def _plans_disjoint(pinned: PinnedTables) -> str:
 def _batches_complete(pinned: PinnedTables) -> str:
     """Checks that `events` has the number of rows that the plan or ledger has of each batch."""
     store = pinned.store
-    expected = {batches: rows for plan in pinned.plans() for batches, rows in plan.parts}
-    files = ledger_table.ranges_by_file(store, pinned.table(LEDGER))
-    live = ledger_table.live_ranges(chain.from_iterable(files.values()), expected)
-    expected |= ledger_table.row_counts(
-        ledger_table.read_rows(store, files, live, [*ledger_rows.RANGE_COLUMNS, "rows"])
-    )
+    expected = batch_counts.expected_rows(store, pinned.plans(), pinned.table(LEDGER))
     missing = _unaccounted(pinned)
     changes = batch_counts.changed_ranges(store, expected)
     if changes:

@@ -43,7 +43,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
+from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_event_rows
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.system_tables import Contents
 
@@ -117,13 +117,15 @@ class RowSource:
         return [pa.field(name, plain_type(events.field(name).type)) for name in self.columns]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches, those of history first. Raises DamagedWarehouse as `read_event_rows` does."""
-        store, schema = self.contents.store, self.schema
-        table = tables.open_table(store, EVENTS)
+        """The batches, those of history first.
+
+        Raises DamagedWarehouse as `Contents.event_files` and `read_event_rows` do.
+        """
+        schema = self.schema
         shares = [
             (live, ranges, file)
             for live, ranges in enumerate((self.contents.history, self.contents.live))
-            for file in files_of_batches(table, ranges)
+            for file in self.contents.event_files(ranges)
             if self._may_have_rows(file)
         ]
         total, done = sum(max(1, file.rows) for _, _, file in shares), 0

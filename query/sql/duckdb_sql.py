@@ -82,6 +82,7 @@ def _register(
         views[name] = _table(define(name, readers.rows_of(name)), columns)
     for name, text in views.items():
         connection.execute(f'{make}VIEW "{prefix}{name}" AS {text}')
+    readers.has_views = True
     for name in SIGNATURES:
         functions = (
             define(name, readers.answers_of(name), ["VARCHAR", "VARCHAR", "VARCHAR"]),

@@ -49,6 +49,8 @@ class PinnedReaders:
         self._folder = Path(make_folder("sql-"))
         self.folders = (wh.store.uri, str(self._folder))  # where the files of the views lie
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        # While a view is made its files are not listed: it needs their columns alone.
+        self.has_views = False
         # The first file of each list: it gives the view its columns even if there are no rows.
         self._empty = f"{self._folder}/empty.parquet"
         events = tables.open_table(self._store, EVENTS)
@@ -65,6 +67,8 @@ class PinnedReaders:
 
     def files(self, part: str, moment: int) -> list[str]:
         """The files that may hold rows of the part, after one without rows."""
+        if not self.has_views:
+            return [self._empty]
         with self._keeping():
             contents = self.at(moment).contents()
             return [self._empty, *map(self._readable, contents.event_paths(part))]

@@ -70,6 +70,7 @@ PROVOKED: dict[str, Callable[[Names], object]] = {
     "A symbolic link": lambda _: _linked(),
     "A path that leads elsewhere": lambda _: _led_elsewhere(),
     "The disk is full": lambda _: _full(),
+    "A log is behind the others": lambda at: _copied_meanwhile(at).quantile(0.5),
     "Rows of events were changed": lambda at: _deleted(at["wh"]),
 }
 
@@ -174,6 +175,16 @@ def _led_elsewhere() -> object:
 def _full() -> object:
     with no_bytes():
         return warehouse.create(None, "full", "delay")
+
+
+def _copied_meanwhile(at: Names) -> query.Warehouse:
+    """A copy that lacks the newest commit of one table."""
+    rows = at["flights"].limit(10).toArrow()
+    warehouse.create(None, "copied", "delay", schema=rows.schema, key="origin")
+    for batch in ("1", "2"):
+        warehouse.load(None, "copied", rows, batch=batch)
+    max(Path("copied/runs/delay/_delta_log").glob("*.json")).unlink()
+    return query.open("copied")
 
 
 def _deleted(wh: query.Warehouse) -> object:

@@ -163,7 +163,8 @@ def test_sizes_in_the_log_are_those_of_the_objects(place: Place) -> None:
 
 
 # A change that adds requests has to raise these, with a reason.
-MOST_OF_A_LOAD = {"requests": 38, "rounds": 14}
+# Three rounds of a load are looks: at its rows, at its runs, and at the runs before it plans.
+MOST_OF_A_LOAD = {"requests": 44, "rounds": 17}
 MOST_OF_A_BATCH = {"requests": 30, "rounds": 8}
 # With it, requests that are sent at once begin before the first has ended, also on a busy machine.
 LATENCY = 0.05

@@ -7,8 +7,8 @@ import os
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import NotAWarehouse
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
+from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 from tidemark.warehouse.os_errors import as_system_refused, forked_error
 
 _users: set[int] = set()  # the process that used delta-rs first, whose threads it has from then on
@@ -31,7 +31,8 @@ def exists(store: Store, name: str) -> bool:
 def open_directly(store: Store, name: str, version: int | None = None) -> DeltaTable:
     """The table at a version, None for the newest; of an object store not its copy (log_copy.py).
 
-    NotAWarehouse if there is none, StoreUnavailable and SystemRefused if it cannot be read.
+    NotAWarehouse if there is none, DamagedWarehouse if it is the only one that a warehouse lacks or that
+    cannot be read, StoreUnavailable and SystemRefused if the store or the system refuses.
     """
     check_not_forked()
     store.check_log(name)
@@ -41,7 +42,27 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
         store.check_place()
         if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
             raise refusal from error
+        first_line = str(error).splitlines()[0]
+        if _belongs_to_others(store, name, is_missing=isinstance(error, TableNotFoundError)):
+            raise DamagedWarehouse(
+                f"the table {name} is missing, or its log cannot be read ({first_line}). Restore its folder "
+                "from a copy."
+            ) from error
         raise NotAWarehouse(
             f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
-            f"({str(error).splitlines()[0]}). Create it with warehouse.create or `tidemark create`."
+            f"({first_line}). Create it with warehouse.create or `tidemark create`."
         ) from error
+
+
+def _belongs_to_others(store: Store, name: str, *, is_missing: bool) -> bool:
+    """Whether the tables beside this one are those of a warehouse, so that it must be there, too.
+
+    Runs tables and marks tables may be missing. So may `events` beside tables without rows: `create` makes it
+    last.
+    """
+    if name != EVENTS:
+        return exists(store, EVENTS) and (not is_missing or name in (STEPS, LEDGER, REJECTED))
+    others = [other for other in (STEPS, LEDGER) if exists(store, other)]
+    if not is_missing:
+        return bool(others)
+    return any(DeltaTable(store.table(other), storage_options=store.options).version() for other in others)

@@ -60,6 +60,10 @@ class BatchRange:
         """Whether the batch is in this range."""
         return source == self.source and self.first <= batch <= self.last
 
+    def overlaps(self, other: BatchRange) -> bool:
+        """Whether both ranges have a batch in common."""
+        return self.source == other.source and self.first <= other.last and other.first <= self.last
+
     def within(self, other: BatchRange) -> bool:
         """Whether all batches of this range are in the other range."""
         return self.source == other.source and other.first <= self.first and self.last <= other.last
@@ -189,21 +193,38 @@ def read_event_rows(
 
 
 def rows_by_batch(filesystem: fs.FileSystem, table: DeltaTable, batches: BatchRange) -> Counter[int]:
-    """The number of rows in `events` by batch; batches without rows are absent.
+    """The number of rows in `events` by batch; batches without rows are absent."""
+    counts = rows_in_files(filesystem, files_of_batches(table, [batches]), [batches])
+    return Counter({batch: rows for (_, batch), rows in counts.items()})
+
+
+def rows_in_files(
+    filesystem: fs.FileSystem, files: Iterable[DataFile], batches: Sequence[BatchRange]
+) -> Counter[tuple[str, int]]:
+    """The number of rows in files of `events` by (source, batch), for the given batches.
 
     A file whose statistics show a single batch is counted without reading it; other files are read.
     """
-    counts: Counter[int] = Counter()
-    unresolved = []
-    for file in files_of_batches(table, [batches]):
+    counts, others = stated_rows(files, batches)
+    return counts + count_rows(filesystem, map(EventRowGroups.whole_file, others), batches)
+
+
+def stated_rows(
+    files: Iterable[DataFile], batches: Sequence[BatchRange]
+) -> tuple[Counter[tuple[str, int]], list[DataFile]]:
+    """As `rows_in_files`, of the files whose statistics show a single batch; and the other files."""
+    counts: Counter[tuple[str, int]] = Counter()
+    others: list[DataFile] = []
+    ranges: dict[str, list[BatchRange]] = {}
+    for one in batches:
+        ranges.setdefault(one.source, []).append(one)
+    for file in files:
         only = only_batch(file)
-        if only is not None and only[0] == batches.source:
-            counts[only[1]] += file.rows
-        else:
-            unresolved.append(EventRowGroups.whole_file(file))
-    for (_, batch), rows in count_rows(filesystem, unresolved, [batches]).items():
-        counts[batch] += rows
-    return counts
+        if only is None or only[0] not in ranges:  # long text is truncated in statistics
+            others.append(file)
+        elif any(one.holds(*only) for one in ranges[only[0]]):
+            counts[only] += file.rows
+    return counts, others
 
 
 def only_batch(file: DataFile) -> tuple[str, int] | None:

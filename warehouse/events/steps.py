@@ -7,7 +7,7 @@ are loaded in order, so a loader first completes the steps that earlier loaders 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -65,6 +65,11 @@ def plans_of_rows(rows: pa.Table) -> list[StepPlan]:
         batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
         parts.setdefault(row["step"], []).append((batches, row["rows"]))
     return [StepPlan(step, tuple(step_parts)) for step, step_parts in parts.items()]
+
+
+def newest_plan(plans: Sequence[StepPlan]) -> int:
+    """The newest planned step; -1 if there is none."""
+    return plans[-1].step if plans else -1
 
 
 def write_step_plan(store: Store, table: DeltaTable, plan: StepPlan) -> None:

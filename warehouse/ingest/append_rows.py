@@ -20,7 +20,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.transaction import AddAction
 
 from tidemark.warehouse.columns.schema import column_types
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import Input
@@ -85,8 +85,15 @@ def append_rows(
         if new_fields:
             options = replace(options, columns=tuple(column_types(new_fields).items()))
         schema = pa.schema(Schema([*events.schema().fields, *new_fields]))
-        appended, files, refused_files = _write(store, options, schema, rows, batch, step, eps, row_filter)
+
+        def write(_: object = None) -> _Written:
+            return _write(store, options, schema, rows, batch, step, eps, row_filter)
+
+        appended, files, refused_files = write()
         check(appended)
+        if eps is None:
+            written = (appended, files, refused_files)
+            appended, files, _ = own_files.until_kept(store, written, _paths, write, before_commit=True)
         if refused_files:
             _reject(store, batch, refused_files)
         if not files and eps is None:
@@ -95,9 +102,35 @@ def append_rows(
             tables.add_columns(events, new_fields)  # loses the race if another first batch added its columns
         if not _commit(store, batch, files, appended, None if new_fields else events):
             appended.outcome = "known"
+        elif eps is None:
+            _keep_committed(store, (appended, files, refused_files), write)
         return appended
 
     return tables.retry_lost_races(store, EVENTS, attempt, first)
+
+
+_Written = tuple[Appended, list[AddAction], list[AddAction]]
+
+
+def _paths(written: _Written) -> list[str]:
+    return [f"{EVENTS}/{action.path}" for action in written[1]]
+
+
+def _keep_committed(store: Store, written: _Written, write: Callable[[], _Written]) -> None:
+    """Replaces the files of a committed batch that were gone before the commit."""
+
+    def replace_lost(lost: _Written) -> _Written:
+        again, gone = write(), {action.path for action in lost[1]}
+
+        def attempt(table: DeltaTable) -> None:
+            removed = [tables.remove_action(file) for file in tables.list_files(table) if file.path in gone]
+            if removed:
+                tables.commit(table, [*removed, *again[1]])
+
+        tables.retry_lost_races(store, EVENTS, attempt)
+        return again
+
+    own_files.until_kept(store, written, _paths, replace_lost)
 
 
 def _commit(

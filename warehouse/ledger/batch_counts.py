@@ -7,19 +7,29 @@ expected one, and finds the version of the table that still has the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile, zip_longest
 
 import numpy as np
+from deltalake import DeltaTable
 from numpy.typing import NDArray
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import ID
 from tidemark.warehouse.delta.opening import open_directly
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, count_rows, files_of_batches
+from tidemark.warehouse.events.reader import (
+    BatchRange,
+    EventRowGroups,
+    count_rows,
+    files_of_batches,
+    stated_rows,
+)
+from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 
@@ -48,7 +58,9 @@ def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[Cha
     `expected` has the rows of each range to check. The ledger has counts of narrower ranges inside those:
     where a narrower range is wrong, the wider range around it is left out.
     """
-    actual = _EventCounts(store, expected)
+    wanted = list(expected)
+    files = files_of_batches(tables.open_table(store, EVENTS), wanted)
+    actual = _EventCounts(count_rows(store.filesystem(), map(EventRowGroups.whole_file, files), wanted))
     counts = _ledger_counts(store, expected) | dict(expected)
     changed = [ChangedRange(batches, rows, actual.of(batches)) for batches, rows in counts.items()]
     changed = [change for change in changed if change.expected != change.actual]
@@ -58,6 +70,50 @@ def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[Cha
         for change, following in zip_longest(changed, changed[1:])
         if following is None or not following.batches.within(change.batches)
     ]
+
+
+def expected_rows(store: Store, plans: Iterable[StepPlan], ledger: DeltaTable) -> dict[BatchRange, int]:
+    """The rows of each planned range, and of each range of the ledger that is not planned."""
+    expected = {batches: rows for plan in plans for batches, rows in plan.parts}
+    files = ledger_table.ranges_by_file(store, ledger)
+    live = ledger_table.live_ranges(chain.from_iterable(files.values()), expected)
+    rows = ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows"])
+    return expected | ledger_table.row_counts(rows)
+
+
+def is_complete(store: Store, files: Sequence[DataFile], expected: Mapping[BatchRange, int]) -> bool:
+    """Whether files of `events` have the expected rows of disjoint ranges.
+
+    files   all that may have rows of the ranges, by their statistics
+
+    The log has the numbers of rows. Files of several batches are read, their columns of batches alone, if
+    they have rows of other batches, too, and if those of the ranges are not all in other files.
+    """
+    ranges = list(expected)
+    stated, others = stated_rows(files, ranges)
+    if stated.total() + sum(file.rows for file in others) == sum(expected.values()):
+        return all(file.rows >= 0 for file in others) or _counted(store, stated, others, expected)
+    if all(map(_EventCounts(stated).has, expected.items())):
+        return True
+    return _counted(store, stated, others, expected)
+
+
+def _counted(
+    store: Store,
+    stated: Counter[tuple[str, int]],
+    others: Sequence[DataFile],
+    expected: Mapping[BatchRange, int],
+) -> bool:
+    shares = map(EventRowGroups.whole_file, others)
+    found = stated + count_rows(store.filesystem(), shares, list(expected))
+    return all(map(_EventCounts(found).has, expected.items()))
+
+
+def check_complete(store: Store, files: Sequence[DataFile], expected: Mapping[BatchRange, int]) -> None:
+    """DamagedWarehouse unless `is_complete`."""
+    if not is_complete(store, files, expected):
+        reason = f"the table {EVENTS} does not have the rows that came"
+        raise changed_rows_error(store, expected, reason)
 
 
 def describe_changes(store: Store, changes: Iterable[ChangedRange]) -> str:
@@ -101,21 +157,24 @@ def _remedy(store: Store) -> tuple[bool, str]:
 
 
 class _EventCounts:
-    """The rows that `events` has of the batches of some ranges. The files are read once.
+    """The rows that `events` has of some ranges of batches, from those of each batch by (source, number).
 
     Each source has its batches, ascending, and the prefix sums of their rows: batches [2, 5] with 10 and 4
     rows are stored as ([2, 5], [0, 10, 14]).
     """
 
-    def __init__(self, store: Store, ranges: Iterable[BatchRange]) -> None:
-        wanted, filesystem = list(ranges), store.filesystem()
-        files = files_of_batches(tables.open_table(store, EVENTS), wanted)
-        counts = count_rows(filesystem, map(EventRowGroups.whole_file, files), wanted)
+    def __init__(self, counts: Mapping[tuple[str, int], int]) -> None:
+        by_source: dict[str, list[tuple[int, int]]] = {}
+        for (source, batch), rows in counts.items():
+            by_source.setdefault(source, []).append((batch, rows))
         self._sources: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-        for source in {name for name, _ in counts}:
-            pairs = sorted((batch, count) for (name, batch), count in counts.items() if name == source)
-            batches, rows = np.array(pairs, dtype=np.int64).T
-            self._sources[source] = batches, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
+        for source, pairs in by_source.items():
+            batches, rows_of = np.array(sorted(pairs), dtype=np.int64).T
+            self._sources[source] = batches, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows_of)])
+
+    def has(self, expected: tuple[BatchRange, int]) -> bool:
+        """Whether a range has a number of rows."""
+        return self.of(expected[0]) == expected[1]
 
     def of(self, batches: BatchRange) -> int:
         """The rows of a range."""

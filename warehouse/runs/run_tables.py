@@ -60,6 +60,12 @@ def create_tables(store: Store, projection: Projection[Any], grace_us: int = 0) 
     tables.create(store, projection.runs_table, projection.runs_schema, ["run"], grace_us=grace_us)
 
 
+def written_files(projection: Projection[Any], new: NewRun, *, with_marks: bool) -> list[str]:
+    """The files of a run, and with `with_marks` those of its marks, relative to the warehouse."""
+    marks = [f"{projection.marks_table}/run={new.run.name}/{new.attempt}.parquet"] if with_marks else []
+    return [*(file.path for file in new.files), *marks]
+
+
 def run_path(projection: Projection[Any], run: Run, attempt: str, number: int) -> str:
     """The path of a run's data file relative to the warehouse."""
     return f"{projection.runs_table}/run={run.name}/{attempt}-{number:05d}.parquet"
@@ -165,6 +171,21 @@ def commit_run(
         return True
 
     return tables.retry_lost_races(store, projection.runs_table, attempt, first)
+
+
+def replace_run(store: Store, projection: Projection[Any], old: NewRun, new: NewRun) -> None:
+    """Replaces a run by another attempt to write it, whose marks are appended, if history has the old one."""
+
+    def replace(name: str, added: Sequence[Any]) -> None:
+        def attempt(table: DeltaTable) -> None:
+            gone = [file for file in tables.list_files(table) if attempt_name(file.path) == old.attempt]
+            if gone:
+                tables.commit(table, [*map(tables.remove_action, gone), *added])
+
+        tables.retry_lost_races(store, name, attempt)
+
+    replace(projection.runs_table, _add_actions(new))
+    replace(projection.marks_table, [])
 
 
 def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: NewRun) -> bool:

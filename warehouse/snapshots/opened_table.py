@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.log_copy import AHEAD, LogCopy
@@ -55,7 +56,10 @@ class OpenedTable:
             self.table = tables.open_table(self.store, self.name) if self._exists() else None
         elif self._may_be_newer(before + 1):
             opening.check_not_forked()
-            self.table.update_incremental()
+            try:
+                self.table.update_incremental()
+            except DeltaError:
+                self.table = opening.open_directly(self.store, self.name)  # raises the error, if it is read
             self.listed = self.checked
         return self.version != before
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.tables import DataFile
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.projections.key_counts import KeyCounts
@@ -27,6 +27,8 @@ from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import Contents
+
+V = TypeVar("V", bound="View | GroupView | KeysView")
 
 LiveCounts: TypeAlias = Mapping[tuple[BatchRange, int], int]  # by range of the ledger and tick
 
@@ -142,7 +144,7 @@ class Snapshot:
     store         where the warehouse lies
     options       the options of the warehouse, and its columns
     identity      the id of the table `events`: it differs from that of another warehouse at the same place
-    views         the view of each measure, by the measure's name
+    views         the view of each measure, by the measure's name; of a damaged one the error
     group_views   the view of each measure by each group; if it lacks steps, the error `group_view` raises
     keys          the view of each key; if it lacks steps, the error that `keys_view` raises
     older_keys    views of keys up to a step, where a measure by group lacks newer ones
@@ -154,10 +156,10 @@ class Snapshot:
     store: Store
     options: Options
     identity: str
-    views: Mapping[str, View]
-    group_views: Mapping[SortedGroups, GroupView | InputError]
-    keys: Mapping[KeyCounts, KeysView | InputError]
-    older_keys: Mapping[tuple[KeyCounts, int], KeysView | InputError]
+    views: Mapping[str, View | TidemarkError]
+    group_views: Mapping[SortedGroups, GroupView | TidemarkError]
+    keys: Mapping[KeyCounts, KeysView | TidemarkError]
+    older_keys: Mapping[tuple[KeyCounts, int], KeysView | TidemarkError]
     system_tables: Contents
     facts: Mapping[str, Any]
     event_files: Callable[[Sequence[BatchRange]], list[DataFile]]
@@ -180,14 +182,11 @@ class Snapshot:
 
     def view(self, measure: str | None = None) -> View:
         """The view of a measure, of the first one if None; InputError for an unknown name."""
-        return self.views[self.options.measure(measure).name]
+        return _unless_error(self.views[self.options.measure(measure).name])
 
     def group_view(self, projection: SortedGroups) -> GroupView:
         """The view of a measure by group; InputError if steps are missing in it."""
-        view = self.group_views[projection]
-        if isinstance(view, InputError):
-            raise view
-        return view
+        return _unless_error(self.group_views[projection])
 
     def keys_view(self, columns: Any = None, *, last_step: int | None = None) -> KeysView:
         """The view of the key with these columns, of the first key if None.
@@ -198,10 +197,7 @@ class Snapshot:
         """
         counts = self.options.key_count(columns)
         older = None if last_step is None else self.older_keys.get((counts, last_step))
-        view = older or self.keys[counts]
-        if isinstance(view, InputError):
-            raise view
-        return view
+        return _unless_error(older or self.keys[counts])
 
     def contents(self) -> Contents:
         """The batches, steps and runs."""
@@ -210,3 +206,9 @@ class Snapshot:
     def info(self) -> Mapping[str, Any]:
         """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
         return self.facts
+
+
+def _unless_error(view: V | TidemarkError) -> V:
+    if isinstance(view, TidemarkError):
+        raise view
+    return view

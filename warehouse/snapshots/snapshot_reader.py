@@ -19,11 +19,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from deltalake import DeltaTable
 
@@ -35,9 +37,9 @@ from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, fetching, i
 from tidemark.warehouse.delta.retention import COMMITS_OF_STREAMS
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
-from tidemark.warehouse.errors import DamagedWarehouse, InputError, NotBuilt
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, NotBuilt, TidemarkError
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
-from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
+from tidemark.warehouse.events.steps import StepPlan, newest_plan, planned_batches, read_step_plans
 from tidemark.warehouse.ledger import ledger_table, live_summaries
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.os_errors import report_os_errors
@@ -48,13 +50,16 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
-from tidemark.warehouse.snapshots.late_keys import late_keys
+from tidemark.warehouse.snapshots.behind import Progress, StepsTold, behind_text
+from tidemark.warehouse.snapshots.late_summaries import late_keys, late_rows
 from tidemark.warehouse.snapshots.opened_table import OpenedTable
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
 from tidemark.warehouse.snapshots.system_tables import Contents, rejected_counts
 
 EVENTS_SECONDS = 60.0  # other tools rewrite `events`, and its old files stay for the grace
 PREFETCHED_BYTES = 2**23  # of the live rows' files, at most
+
+T = TypeVar("T")
 
 # The projections that a question needs. They depend on the options: the first batch may fix the columns.
 Needed = Callable[[Options], Sequence[Projection[Any]]]
@@ -64,7 +69,8 @@ Needed = Callable[[Options], Sequence[Projection[Any]]]
 class _Current:
     """What was read at the versions of the last refresh, each part on first use.
 
-    `ledger_ranges` are the ranges of each file of the ledger, by path.
+    `ledger_ranges` are the ranges of each file of the ledger, by path. `complete` are the runs tables that
+    have all steps that any table has.
     """
 
     views: dict[str, View] = field(default_factory=dict)
@@ -72,6 +78,8 @@ class _Current:
     keys: dict[tuple[KeyCounts, int], KeysView] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     ledger_ranges: dict[str, list[BatchRange]] | None = None
+    plans: list[StepPlan] | None = None
+    complete: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -104,6 +112,7 @@ class SnapshotReader:
         self._layouts: dict[str, tuple[int | None, Layout, dict[Run, list[DataFile]]]] = {}
         self._prefetched: frozenset[BatchRange] = frozenset()
         self._is_settled = True
+        self._told: StepsTold | None = None  # only while a projection lacks planned steps
         # `events` has the options, which tell what else is read: all its commits are asked for in one round.
         self.events = OpenedTable(store, EVENTS, ahead=COMMITS_OF_STREAMS + 1)
         self._events_lock = threading.Lock()  # questions read live rows outside of the lock of their session
@@ -156,8 +165,9 @@ class SnapshotReader:
                 changed = self._refresh_remote(names, needed, live_rows=live_rows, is_settled=is_settled)
         if changed or not is_settled:
             self._current = _Current()
+        moved = self._compare_tables(self.options.projections if needed is None else needed(self.options))
         self._is_settled = True
-        return bool(changed) or self.options is not options
+        return bool(changed) or moved or self.options is not options
 
     def refresh_options(self, *, max_age: float = 0.0) -> bool:
         """Looks for newer options and columns alone; returns whether there were any.
@@ -260,29 +270,15 @@ class SnapshotReader:
         """The whole state as of the last refresh; the same object until a refresh finds something new."""
         self._need(*self.options.projections)
         if self._current.snapshot is None:
-            keys: dict[KeyCounts, KeysView | InputError] = {}
-            for counts in self.options.key_counts:
-                try:
-                    keys[counts] = self.keys_view(counts.key.columns)
-                except InputError as error:  # `Snapshot.keys_view` raises it
-                    keys[counts] = error
-            views = {measure.name: self.view(measure.name) for measure in self.options.measures}
-            group_views: dict[SortedGroups, GroupView | InputError] = {}
-            for projection in self.options.sorted_groups:
-                try:
-                    group_views[projection] = self.group_view(projection)
-                except InputError as error:
-                    group_views[projection] = error
-            older_keys: dict[tuple[KeyCounts, int], KeysView | InputError] = {}
+            views = {one.name: _or_error(self.view, one.name) for one in self.options.measures}
+            group_views = {one: _or_error(self.group_view, one) for one in self.options.sorted_groups}
+            keys = {one: _or_error(self.keys_view, one.key.columns) for one in self.options.key_counts}
+            older_keys: dict[tuple[KeyCounts, int], KeysView | TidemarkError] = {}
             for view in group_views.values():
                 if isinstance(view, GroupView):
                     counts = self.options.key_count([key.name for key in view.projection.keys])
-                    try:
-                        older = self.keys_view(counts.key.columns, last_step=view.last_step)
-                    except InputError as error:
-                        older_keys[counts, view.last_step] = error
-                    else:
-                        older_keys[counts, view.last_step] = older
+                    older = partial(self.keys_view, counts.key.columns, last_step=view.last_step)
+                    older_keys[counts, view.last_step] = _or_error(older)
             self._current.snapshot = Snapshot(
                 self.store,
                 self.options,
@@ -324,7 +320,8 @@ class SnapshotReader:
             options=self.options,
             last_step=layout.last_step,
             history=tuple(planned_batches(plans, layout.last_step)),
-            live=tuple(self._live_batches(layout.last_step)),
+            live=self.view().batches,
+            counts=self._batch_counts(layout.last_step),
             steps=tables.read(self.store, STEPS, steps.existing, steps.cache),
             runs=tuple(
                 (projection.title, self._runs(projection)[1]) for projection in self.options.projections
@@ -349,7 +346,9 @@ class SnapshotReader:
             "rejected": rejected_counts(self.store),
             "measures": {measure.name: self._runs_info(SortedValues(measure)) for measure in measures},
             **self._further_info(),
-            "versions": {name: opened.version for name, opened in self._opened.items()},
+            "behind": behind_text(self._told.behind()) if self._told is not None else "",
+            "versions": {name: self._opened[name].version for name in self._needed_tables(None)}
+            | {name: self._opened[name].version for name in (STEPS, LEDGER)},
         }
 
     def _further_info(self) -> dict[str, Any]:
@@ -528,17 +527,120 @@ class SnapshotReader:
                 yield ByteRange(f"{LEDGER}/{path}")
 
     def _plans(self) -> list[StepPlan]:
-        steps = self._opened[STEPS]
-        plans = read_step_plans(self.store, steps.existing, steps.cache)
-        if len(plans) <= self.options.built_from.get(STEPS, -1):
-            raise DamagedWarehouse(
-                f"the plan of step {len(plans)} is lost, and a repair of it did not end. Repair again."
-            )
-        return plans
+        if self._current.plans is None:
+            steps = self._opened[STEPS]
+            plans = read_step_plans(self.store, steps.existing, steps.cache)
+            if len(plans) <= self.options.built_from.get(STEPS, -1):
+                raise DamagedWarehouse(
+                    f"the plan of step {len(plans)} is lost, and a repair of it did not end. Repair again."
+                )
+            self._current.plans = plans
+        return self._current.plans
+
+    def _compare_tables(self, projections: Sequence[Projection[Any]]) -> bool:
+        """Compares what the tables say of the steps; returns whether that moved the snapshot.
+
+        If a projection or the plans lack a step that a table has, all tables are looked at, until either the
+        projection fits the others, or none has changed: then `_check_fits` refuses it. See behind.py.
+        """
+        moved, self._told, wanted = False, None, {one.runs_table for one in projections}
+        if wanted <= self._current.complete:
+            return moved
+        with suppress(DamagedWarehouse):  # told by the view that reads the table
+            while min([self._plans_end, *map(self._last_step, projections)]) < self._newest_step():
+                names = self._needed_tables(None)
+                changed = self._look_at(names)
+                if changed:
+                    self._look_at([STEPS, LEDGER])
+                    self._current, moved = _Current(), True
+                self._look_at([one.marks_table for one in self.options.projections])
+                self._told = self._steps_told()
+                if not changed or not any(map(self._told.damage, wanted)):
+                    return moved
+            self._current.complete |= wanted
+        return moved
+
+    def behind(self) -> str:
+        """Which projections lack planned steps, in words, empty if none does, as of the last refresh of all.
+
+        DamagedWarehouse if the log of a runs table, or of the plans, is behind the others.
+        """
+        if self._told is None:
+            return ""
+        for damage in self._told.damages():
+            raise damage
+        return behind_text(self._told.behind())
+
+    def _steps_told(self) -> StepsTold:
+        options = self.options
+        found = [
+            Progress.of(one, self._last_step(one), self._opened[one.marks_table].table, options.built_from)
+            for one in options.projections
+        ]
+        return StepsTold(self._plans_end, tuple(found))
+
+    def _look_at(self, names: Sequence[str]) -> list[str]:
+        """Moves tables to their newest versions; returns which of them changed."""
+        if self.store.is_local:
+            return [name for name in names if self._update(name)]
+        with report_os_errors("comparing the tables"):
+            return self._catch_up(names)
+
+    def _newest_step(self) -> int:
+        """The newest step that is planned, or in a runs table that was looked at; -1 if there is none."""
+        known = [one for one in self.options.projections if one.runs_table in self._opened]
+        return max([self._plans_end, *map(self._last_step, known)])
+
+    @property
+    def _plans_end(self) -> int:
+        """The newest planned step; -1 if there is none."""
+        return newest_plan(self._plans())
+
+    def _last_step(self, projection: Projection[Any]) -> int:
+        """The newest step in the runs of a projection; -1 if it has none, or if they are damaged."""
+        try:
+            return self._runs(projection)[0].last_step
+        except DamagedWarehouse:  # told by the view that reads the table
+            return -1
+
+    def _check_fits(self, projection: Projection[Any]) -> None:
+        """DamagedWarehouse if the runs of the projection, or the plans, have fewer steps than others know."""
+        damage = None if self._told is None else self._told.damage(projection.runs_table)
+        if damage is not None:
+            raise damage
+
+    def _pending(self, last_step: int) -> dict[BatchRange, int]:
+        """The batches, with their rows, that a projection with steps up to `last_step` has in `events` alone.
+
+        They are planned, a load has begun to commit their step, and the ledger does not have them: those of
+        a bulk load, which the projection lacks until the load goes on.
+        """
+        begun = -1 if self._told is None else self._told.begun
+        parts = {
+            batches: rows
+            for plan in self._plans()
+            if last_step < plan.step <= begun
+            for batches, rows in plan.parts
+        }
+        if not parts:
+            return {}
+        known = set(chain.from_iterable(self._ledger_ranges().values()))
+        return {batches: rows for batches, rows in parts.items() if not any(map(batches.overlaps, known))}
+
+    def _batch_counts(self, last_step: int) -> dict[BatchRange, int]:
+        """The rows of `events` in each visible range: those in history, and those that are live."""
+        counts = {
+            batches: rows for plan in self._plans() if plan.step <= last_step for batches, rows in plan.parts
+        }
+        live = Counter(dict.fromkeys(self.view().batches, 0))
+        for row in self.view().live:
+            live[row.batches] += row.rows
+        return counts | live
 
     def _read_view(self, measure: Measure) -> View:
         values = SortedValues(measure)
         layout, _ = self._runs(values)
+        self._check_fits(values)
         batches = self._live_batches(layout.last_step)
         return View(
             measure=measure,
@@ -546,7 +648,7 @@ class SnapshotReader:
             runs=self.marks(values),
             root=values.runs_table,
             batches=tuple(batches),
-            live=self._live_rows(measure, batches),
+            live=self._live_rows(measure, batches, self._pending(layout.last_step)),
             ledger=self._ledger_ranges(),
         )
 
@@ -554,7 +656,7 @@ class SnapshotReader:
         layout, _ = self._runs(projection)
         self._check_loaded(projection, layout.last_step)
         batches = self._live_batches(layout.last_step)
-        rows = self._live_rows(projection.measure, batches)
+        rows = self._live_rows(projection.measure, batches, self._pending(layout.last_step))
         return GroupView(
             projection=projection,
             versions=self._versions(projection),
@@ -571,7 +673,7 @@ class SnapshotReader:
             versions=self._versions(counts),
             runs=tuple(marks for marks in self.marks(counts) if marks.run.last <= last_step),
             batches=tuple(batches),
-            live=self._live_keys(batches, counts),
+            live=self._live_keys(batches, counts, self._pending(last_step)),
         )
 
     def _check_loaded(self, projection: Projection[Any], last_step: int) -> None:
@@ -582,6 +684,7 @@ class SnapshotReader:
         among the live batches, and counts would be too small. The same holds for a key or group that was
         added later until it has the steps that were planned by then.
         """
+        self._check_fits(projection)
         loaded = self._runs(SortedValues(self.options.measures[0]))[0].last_step
         has_table = self._opened[projection.runs_table].table is not None
         needed = min(self.options.built_from.get(projection.runs_table, -1), loaded)
@@ -609,9 +712,10 @@ class SnapshotReader:
         return {role: self._opened[name].version for role, name in names.items()}
 
     def _live_batches(self, last_step: int) -> list[BatchRange]:
-        """The ranges of the ledger that the steps up to `last_step` do not cover."""
+        """The ranges of the ledger that the steps up to `last_step` do not cover, and those of `_pending`."""
         loaded = planned_batches(self._plans(), last_step)
-        return ledger_table.live_ranges(chain.from_iterable(self._ledger_ranges().values()), loaded)
+        live = ledger_table.live_ranges(chain.from_iterable(self._ledger_ranges().values()), loaded)
+        return sorted([*live, *self._pending(last_step)])
 
     def _ledger_ranges(self) -> dict[str, list[BatchRange]]:
         if self._current.ledger_ranges is None:
@@ -619,14 +723,20 @@ class SnapshotReader:
             self._current.ledger_ranges = ledger_table.ranges_by_file(self.store, ledger, self._reused.ranges)
         return self._current.ledger_ranges
 
-    def _live_keys(self, batches: list[BatchRange], counts: KeyCounts) -> tuple[LiveKeys, ...]:
-        """The ledger rows of the ranges, seen from a key; only those of new ranges are read."""
+    def _live_keys(
+        self, batches: list[BatchRange], counts: KeyCounts, pending: Mapping[BatchRange, int]
+    ) -> tuple[LiveKeys, ...]:
+        """The ledger rows of the ranges, seen from a key; only those of new ranges are read.
+
+        Those of `pending` ranges, given with their rows, are made from `events`.
+        """
         field = counts.ledger_field
         previous = self._reused.keys.get(field, {})
         new_ranges = [batch_range for batch_range in batches if batch_range not in previous]
         current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
         found, uncounted = live_summaries.live_keys(self.store, self._ledger_ranges(), new_ranges, field)
-        for late, rows in uncounted.items():
+        new_pending = {late: rows for late, rows in pending.items() if late not in previous}
+        for late, rows in (uncounted | new_pending).items():
             files = self.event_files([late])
             found += late_keys(self.store, self.options, counts, late, rows, files)
         for live in found:
@@ -634,17 +744,32 @@ class SnapshotReader:
         self._reused.keys[field] = current
         return tuple(chain.from_iterable(current.values()))
 
-    def _live_rows(self, measure: Measure, batches: list[BatchRange]) -> tuple[LiveRow, ...]:
-        """The ledger rows of the ranges, seen from a measure; only those of new ranges are read."""
+    def _live_rows(
+        self, measure: Measure, batches: list[BatchRange], pending: Mapping[BatchRange, int]
+    ) -> tuple[LiveRow, ...]:
+        """As `_live_keys`, seen from a measure."""
         previous = self._reused.rows.get(measure.name, {})
         new_ranges = [batch_range for batch_range in batches if batch_range not in previous]
-        files, columns = self._ledger_ranges(), live_summaries.MEASURE_COLUMNS
-        rows = ledger_table.read_rows(self.store, files, new_ranges, columns)
+        columns = live_summaries.MEASURE_COLUMNS
+        rows = ledger_table.read_rows(self.store, self._ledger_ranges(), new_ranges, columns)
         current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
-        for row in live_summaries.live_rows(rows, measure.name):
+        found = live_summaries.live_rows(rows, measure.name)
+        for late in pending:
+            if late in new_ranges:
+                files = self.event_files([late])
+                found += late_rows(self.store, self.options, measure, late, pending[late], files)
+        for row in found:
             current[row.batches].append(row)
         self._reused.rows[measure.name] = current
         return tuple(chain.from_iterable(current.values()))
+
+
+def _or_error(read: Callable[..., T], *of: Any) -> T | TidemarkError:
+    """The view, or the error that whoever asks for it gets: others are asked all the same."""
+    try:
+        return read(*of)
+    except (InputError, DamagedWarehouse) as error:
+        return error
 
 
 def _unless_damaged(ahead: Rounds[None]) -> Rounds[None]:

@@ -26,6 +26,7 @@ from tidemark.warehouse.events.reader import (
     may_contain,
     read_event_rows,
 )
+from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
@@ -38,9 +39,9 @@ _PIECE_ROWS = 2**16
 class Contents:
     """The batches, steps and runs of a warehouse at one moment; `Snapshot.contents` returns it.
 
-    `history` and `live` are disjoint ranges of batches. `last_step` is -1 if nothing is loaded. `steps` are
-    the rows of the table `steps`, including the plans that are not loaded yet. `runs` has the files of each
-    run, by title of the projection: every measure, then the key.
+    `history` and `live` are disjoint ranges of batches, `counts` has the rows of each. `last_step` is -1 if
+    nothing is loaded. `steps` are the rows of the table `steps`, including the plans that are not loaded yet.
+    `runs` has the files of each run, by title of the projection: every measure, then the key.
     """
 
     store: Store
@@ -48,6 +49,7 @@ class Contents:
     last_step: int
     history: tuple[BatchRange, ...]
     live: tuple[BatchRange, ...]
+    counts: Mapping[BatchRange, int]
     steps: pa.Table
     runs: tuple[tuple[str, Mapping[Run, Sequence[DataFile]]], ...]
 
@@ -84,8 +86,7 @@ class Contents:
 
         `part` is "history", "live", or "events" for both.
         """
-        files = files_of_batches(tables.open_table(self.store, EVENTS), self._ranges(part))
-        paths = [f"{EVENTS}/{file.path}" for file in files]
+        paths = [f"{EVENTS}/{file.path}" for file in self.event_files(self._ranges(part))]
         for path in paths:
             self.store.check_links(path)
         return paths
@@ -96,7 +97,7 @@ class Contents:
         `rows_of_files` reads them, in any process and at any later time, as they are now.
         """
         ranges = self._ranges(part)
-        for file in files_of_batches(tables.open_table(self.store, EVENTS), ranges):
+        for file in self.event_files(ranges):
             held = [astuple(batches) for batches in ranges if may_contain(file, batches)]
             yield f"{EVENTS}/{file.path}", json.dumps(held)
 
@@ -106,6 +107,16 @@ class Contents:
         Files without live rows are not opened.
         """
         return rows_of_files(self.store, self.columns, self.file_shares("live"))
+
+    def event_files(self, ranges: Sequence[BatchRange]) -> list[DataFile]:
+        """The files of `events` that may hold rows of visible ranges.
+
+        DamagedWarehouse unless `events` has all rows of the ranges.
+        """
+        table = tables.open_table(self.store, EVENTS)
+        files = files_of_batches(table, ranges)
+        batch_counts.check_complete(self.store, files, {batches: self.counts[batches] for batches in ranges})
+        return files
 
     def _ranges(self, part: str) -> tuple[BatchRange, ...]:
         return {"history": self.history, "live": self.live, "events": self.history + self.live}[part]

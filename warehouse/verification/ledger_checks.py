@@ -20,7 +20,7 @@ from tidemark.warehouse.columns.tick_counts import sum_tick_counts
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import LEDGER
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
-from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.reader import BULK, BatchRange
 from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests, listed_bounds
@@ -96,7 +96,8 @@ def counts_hold(pinned: PinnedTables, projection: KeyCounts) -> str:
 
     The cells are upper bounds of every key's count, the listing bounds every count from both sides, and the
     numbers of rows with and without a key are exact. If a key that was added later is not built yet, that is
-    no violation: the detail says so. Nor is it one if live batches from before lack such a key.
+    no violation: the detail says so. Nor is it one if live batches from before lack such a key, or those of a
+    bulk load, which the ledger never has.
     """
     try:
         view = pinned.snapshot.keys_view(projection.key.columns)
@@ -107,7 +108,8 @@ def counts_hold(pinned: PinnedTables, projection: KeyCounts) -> str:
     hashes = KeyPromise.of(pinned.snapshot.options).hashes
     by_range: dict[BatchRange, list[LiveKeys]] = {}
     for live in view.live:
-        if live.late is not None and projection.runs_table not in pinned.snapshot.options.built_from:
+        is_late = live.late is not None and not live.batches.source.startswith(BULK)
+        if is_late and projection.runs_table not in pinned.snapshot.options.built_from:
             raise DamagedWarehouse(f"the ledger has no summary of {live.batches.text}")
         by_range.setdefault(live.batches, []).append(live)
     for batches, summaries in by_range.items():

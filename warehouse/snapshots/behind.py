@@ -1,0 +1,161 @@
+"""Which tables are behind the others: what each table says of the steps is compared with the rest.
+
+A load commits the plan of a step to `steps`, then the step to one projection after the other, to its marks
+before its runs. So, whenever a load was killed, of tables that are read in the order runs, steps, marks:
+
+    planned      no runs table has a step without a plan
+    marks        a runs table has all steps of its marks but the newest, and that one if the marks are merged
+    order        a runs table has every step that a later one has, and that of a measure at most one step less
+                 than an earlier one
+
+A log that does not fit lost commits: its folder was copied while a load ran, its last lines were cut off, or
+it was put back to an earlier version. Who reads it sees fewer rows, so it is refused by its name.
+
+A step has *begun* once a projection, or its marks, have it. A projection that lacks the newest begun step is
+legally behind: the reader takes the rows of the step from `events` (snapshot_reader.py). Keys and groups that
+were added later, or are older than their runs tables, may lack more: questions about them wait for a load.
+
+Cost: a few comparisons, of numbers that are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import STEPS
+from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.projections.sorted_values import SortedValues
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.levels import Run
+from tidemark.warehouse.runs.projection import Projection
+
+LOAD = "Run a load: it builds the missing steps again from the table events."
+FROM_A_COPY = "Restore its folder from a copy."
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a projection is; steps are -1 where there is none.
+
+    last     the newest step of its runs table
+    marked   the newest step that its marks table has
+    certain  the newest step that its runs table has by its marks
+    is_late  whether it may lack steps that were loaded before it was added
+    """
+
+    runs_table: str
+    last: int
+    marked: int = -1
+    certain: int = -1
+    is_value: bool = True
+    is_late: bool = False
+
+    @classmethod
+    def of(
+        cls, projection: Projection[Any], last: int, marks: DeltaTable | None, built_from: Mapping[str, int]
+    ) -> Progress:
+        """The progress of a projection; `marks` is its marks table, None if it does not exist."""
+        marked = [] if marks is None else marked_runs(marks)
+        return cls(
+            projection.runs_table,
+            last,
+            max((run.last for run in marked), default=-1),
+            max((run.last if run.level else run.last - 1 for run in marked), default=-1),
+            is_value=isinstance(projection, SortedValues),
+            is_late=projection.runs_table in built_from,
+        )
+
+
+def marked_runs(marks: DeltaTable) -> list[Run]:
+    """The runs that a marks table has the marks of."""
+    return [Run.parse(file.partition["run"]) for file in tables.list_files(marks)]
+
+
+@dataclass(frozen=True, slots=True)
+class StepsTold:
+    """What the tables of one moment say of the steps.
+
+    planned      the newest planned step, -1 if there is none
+    projections  in the order in which a load commits to them
+    """
+
+    planned: int
+    projections: tuple[Progress, ...]
+
+    @property
+    def begun(self) -> int:
+        """The newest step that a load has begun to commit; -1 if there is none."""
+        return max((max(one.last, one.marked) for one in self.projections), default=-1)
+
+    def damage(self, runs_table: str) -> DamagedWarehouse | None:
+        """The error for a projection whose rows would be too few; None if its tables fit the others."""
+        place = next(i for i, one in enumerate(self.projections) if one.runs_table == runs_table)
+        one = self.projections[place]
+        newest = max(self.projections, key=lambda other: other.last)
+        if newest.last > self.planned:
+            return behind_error(STEPS, _lacks(self.planned, newest.last, newest.runs_table))
+        if one.last < one.certain:
+            return behind_error(runs_table, _lacks(one.last, one.certain, "its marks table"), LOAD)
+        if one.is_late:
+            return None
+        for number, other in enumerate(self.projections):
+            allowed = 0 if number > place else 1
+            if other.last > one.last + allowed and (number > place or one.is_value):
+                return behind_error(runs_table, _lacks(one.last, other.last, other.runs_table), LOAD)
+        return None
+
+    def damages(self) -> Iterable[DamagedWarehouse]:
+        """The errors of all projections."""
+        return filter(None, (self.damage(one.runs_table) for one in self.projections))
+
+    def behind(self) -> dict[str, int]:
+        """By runs table, how many planned steps it lacks; without those that have all."""
+        return {
+            one.runs_table: self.planned - one.last for one in self.projections if one.last < self.planned
+        }
+
+
+def behind_text(behind: Mapping[str, int]) -> str:
+    """The projections that lack steps, in words; empty if there is none."""
+    texts = [f"{name} is {steps} step{'' if steps == 1 else 's'} behind" for name, steps in behind.items()]
+    return f"{', '.join(texts)}; run a load" if texts else ""
+
+
+def behind_error(name: str, what: str, remedy: str = FROM_A_COPY) -> DamagedWarehouse:
+    """The error for the log of a table that is behind the others; `what` says by what that shows."""
+    return DamagedWarehouse(
+        f"the log of the table {name} is behind the others: {what}. It was copied while a load ran, cut off, "
+        f"or put back to an earlier version. {remedy}"
+    )
+
+
+def _lacks(last: int, known: int, other: str) -> str:
+    has = f"has the steps up to {last}" if last >= 0 else "has no step"
+    return f"it {has}, but {other} has step {known}"
+
+
+def check_planned(planned: int, loaded: Sequence[tuple[str, int]]) -> None:
+    """DamagedWarehouse if a runs table, given with its newest step, has a step without a plan."""
+    for name, last in loaded:
+        if last > planned:
+            raise behind_error(STEPS, _lacks(planned, last, name))
+
+
+def check_marks(
+    projection: Projection[Any], runs: Mapping[Run, Sequence[DataFile]], marks: DeltaTable | None
+) -> None:
+    """DamagedWarehouse unless the marks table names the marks of all runs, which are given with their files.
+
+    Answers find the marks by their paths. But maintenance deletes what no log names.
+    """
+    named = set() if marks is None else {file.path for file in tables.list_files(marks)}
+    for run, files in runs.items():
+        path = run_tables.marks_path(projection, run, files)
+        if path.removeprefix(f"{projection.marks_table}/") not in named:
+            raise behind_error(projection.marks_table, f"it does not name {path}, the marks of a run")
