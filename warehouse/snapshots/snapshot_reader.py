@@ -644,7 +644,7 @@ class SnapshotReader:
         batches = self._live_batches(layout.last_step)
         return View(
             measure=measure,
-            versions=self._versions(values),
+            versions=self._versions(values, layout.last_step),
             runs=self.marks(values),
             root=values.runs_table,
             batches=tuple(batches),
@@ -659,7 +659,7 @@ class SnapshotReader:
         rows = self._live_rows(projection.measure, batches, self._pending(layout.last_step))
         return GroupView(
             projection=projection,
-            versions=self._versions(projection),
+            versions=self._versions(projection, layout.last_step),
             runs=self.marks(projection),
             batches=tuple(batches),
             live_counts={(row.batches, row.tick): row.rows for row in rows},
@@ -670,7 +670,7 @@ class SnapshotReader:
         batches = self._live_batches(last_step)
         return KeysView(
             projection=counts,
-            versions=self._versions(counts),
+            versions=self._versions(counts, last_step),
             runs=tuple(marks for marks in self.marks(counts) if marks.run.last <= last_step),
             batches=tuple(batches),
             live=self._live_keys(batches, counts, self._pending(last_step)),
@@ -707,9 +707,13 @@ class SnapshotReader:
             self._layouts[opened.name] = opened.version, layout, files
         return layout, files
 
-    def _versions(self, projection: Projection[Any]) -> dict[str, int]:
+    def _versions(self, projection: Projection[Any], last_step: int) -> dict[str, int]:
+        """The versions that the view is of, and `begun`, the newest step, if some of its rows are `_pending`."""
         names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
-        return {role: self._opened[name].version for role, name in names.items()}
+        versions = {role: self._opened[name].version for role, name in names.items()}
+        if self._told is not None and self._pending(last_step):
+            versions["begun"] = self._told.begun
+        return versions
 
     def _live_batches(self, last_step: int) -> list[BatchRange]:
         """The ranges of the ledger that the steps up to `last_step` do not cover, and those of `_pending`."""
