@@ -708,7 +708,7 @@ class SnapshotReader:
         return layout, files
 
     def _versions(self, projection: Projection[Any], last_step: int) -> dict[str, int]:
-        """The versions that a view is of, and `begun`, the newest step, if some of its rows are `_pending`."""
+        """The versions that a view is of, and the newest step as `begun` if some of its rows are pending."""
         names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
         versions = {role: self._opened[name].version for role, name in names.items()}
         if self._told is not None and self._pending(last_step):
