@@ -56,8 +56,8 @@ docs: $(READY) ## build what changed of the documentation into build/docs, from 
 notebooks: $(READY) ## execute the notebooks of the documentation anew
 	@.venv/bin/python docs/notebooks/execute.py
 
-soak: $(CLASSES) ## hundreds of kills and random worlds, thousands of damaged files, a stream under mixed faults
-	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 TIDEMARK_SOAK_FLIPS=3000 TIDEMARK_SOAK_WORLDS=300 TIDEMARK_SOAK_VALUES=2000 \
+soak: $(CLASSES) ## hundreds of kills and random worlds, thousands of damages and repairs, a stream under mixed faults
+	@TIDEMARK_SOAK_KILLS=200 TIDEMARK_SOAK_MINUTES=12 TIDEMARK_SOAK_FLIPS=2000 TIDEMARK_SOAK_WORLDS=300 TIDEMARK_SOAK_VALUES=2000 \
 		TIDEMARK_SOAK_DISK_PAGES=1 \
 		.venv/bin/python -m pytest -s -o faulthandler_timeout=0 tests/crash/test_kills.py tests/crash/test_races.py tests/crash/test_store.py tests/crash/test_flips.py \
 		tests/crash/test_full_disks.py tests/stream/test_kafka.py tests/worlds/test_random_worlds.py tests/query/test_comparisons.py \
