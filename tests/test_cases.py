@@ -33,6 +33,10 @@ NAMED = {
         "jobs/test_spark_text.py",
         "test_spark_reads_text_as_this_process_does",
     ),
+    "hostile files mean the same by three ways": (
+        "jobs/test_text_three_ways.py",
+        "test_random_files_mean_the_same_by_the_three_ways",
+    ),
     "a value between two stored ones": (
         "query/test_comparisons.py",
         "test_random_values_are_compared_with_keys_exactly",
