@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from bench import key_cost
+from bench import key_cost, text_cost
 from bench.data import Oracle, Rows, year
 from bench.report import Section, say, table
 from bench.turns import turns_of
@@ -36,6 +36,7 @@ def run(
     folder = work / "load"
     _bulk(spark, folder, section, rows, repeats)
     key_cost.measure(spark, folder, section, rows, repeats)
+    text_cost.measure(spark, folder, section, rows, repeats)
     for each in (rows // steps, rows // 10):
         _steps(spark, folder, section, each, steps)
     _growth(folder, section, growth, rows // 100)
