@@ -171,7 +171,11 @@ TEXTS: list[tuple[str, pa.DataType, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("form", "kind", "text", "expected"), TEXTS, ids=lambda one: repr(one)[:40])
+@pytest.mark.parametrize(
+    ("form", "kind", "text", "expected"),
+    TEXTS,
+    ids=[f"{form} {kind} {text[:40]!r}" for form, kind, text, _ in TEXTS],
+)
 def test_text_means_its_value_or_is_refused(
     tmp_path: Path, form: str, kind: pa.DataType, text: str, expected: Any
 ) -> None:
@@ -349,7 +353,7 @@ WINDOWS: list[tuple[dict[str, Any], Callable[[datetime], bool]]] = [
 ]
 
 
-@pytest.mark.parametrize(("window", "inside"), WINDOWS, ids=repr)
+@pytest.mark.parametrize(("window", "inside"), WINDOWS, ids=[str(window) for window, _ in WINDOWS])
 def test_a_window_counts_its_rows(
     wh: Warehouse, window: dict[str, Any], inside: Callable[[Any], bool]
 ) -> None:
