@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
 
 
@@ -36,7 +37,8 @@ def build(folder: Path) -> tuple[Path, Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         built = Path(scratch)
-        _build(ROOT, built, "sdist")
+        # setuptools writes beside what it builds, where another build may be at work.
+        _build(Path(shutil.copytree(ROOT, built / "source", ignore=LEFT_OUT)), built, "sdist")
         (sdist,) = built.glob("*.tar.gz")
         with tarfile.open(sdist) as archive:
             # Python 3.11 has extraction filters since 3.11.4.

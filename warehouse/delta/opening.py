@@ -43,7 +43,10 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
         if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
             raise refusal from error
         first_line = str(error).splitlines()[0]
-        if _belongs_to_others(store, name, is_missing=isinstance(error, TableNotFoundError)):
+        is_missing = isinstance(error, TableNotFoundError)
+        is_damaged = _belongs_to_others(store, name, is_missing=is_missing)
+        was_made_meanwhile = is_missing and exists(store, name)
+        if is_damaged and not was_made_meanwhile:
             raise DamagedWarehouse(
                 f"the table {name} is missing, or its log cannot be read ({first_line}). Restore its folder "
                 "from a copy."
