@@ -22,7 +22,7 @@ from tests.warehouse.committing import instant
 from tidemark import warehouse
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import LEDGER, STEPS, runs_table
-from tidemark.warehouse.errors import TidemarkError
+from tidemark.warehouse.errors import DamagedWarehouse, TidemarkError
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
@@ -201,7 +201,8 @@ def test_a_load_that_plans_anew_after_a_crash_is_caught(
         with pytest.raises(Crash):
             warehouse.load(one.spark, one.uri, progress=crash_at("committed"))
     one.stream(30)
-    warehouse.load(one.spark, one.uri)
+    with suppress(DamagedWarehouse):  # a later load notices
+        warehouse.load(one.spark, one.uri)
     assert one.what_is_wrong() != []
 
 

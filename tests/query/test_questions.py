@@ -192,7 +192,7 @@ def test_answers_say_all_in_one_line_and_as_tables(wh: HandMade) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     wh = open_world(tmp_path, World((ROWS,), eps=0.3))
     next(tmp_path.rglob("*.parquet")).unlink()
-    with pytest.raises(DamagedWarehouse, match=r"run=L00.*0\.parquet.*is missing.*tidemark verify.*restore"):
+    with pytest.raises(DamagedWarehouse, match=r"run=L00.*0\.parquet.*is missing.*tidemark repair"):
         wh.quantile([0.1, 0.31, 0.5])
 
 

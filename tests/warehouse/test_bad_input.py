@@ -19,14 +19,21 @@ from pyspark.sql import functions as F
 from tests.warehouse.conftest import Grown, frame
 from tests.warehouse.disk import edit_properties, files_of, tables_of
 from tidemark import stream, warehouse
-from tidemark.warehouse import BatchMismatch, InputError, NotAWarehouse, OptionsMismatch
+from tidemark.warehouse import (
+    BatchMismatch,
+    DamagedWarehouse,
+    InputError,
+    NotAWarehouse,
+    OptionsMismatch,
+    TidemarkError,
+)
 
 
 @contextmanager
-def refused(uri: Path, error: type[InputError], *words: str) -> Iterator[None]:
+def refused(uri: Path, error: type[TidemarkError], *words: str) -> Iterator[None]:
     """The block raises exactly that error, its message has all the words, and no file has changed."""
     before = files_of(uri)
-    with pytest.raises(InputError) as found:
+    with pytest.raises(TidemarkError) as found:
         yield
     assert type(found.value) is error
     message = str(found.value)
@@ -258,13 +265,14 @@ def places(folder: Path, grown: Grown) -> dict[str, tuple[Path, tuple[str, ...]]
         "like": (folder / "like", ("not a tidemark warehouse", "tidemark properties")),
         "text": (folder / "text", ("is a file", "give another path")),
         "newer": (newer, ("format 2", "reads 1", "newer tidemark")),
-        "damaged": (damaged, ("damaged",)),
+        "damaged": (damaged, ("the table events", "its log cannot be read", "from a copy")),
     }
 
 
 def test_whoever_is_led_to_no_warehouse_is_told_so(spark: SparkSession, grown: Grown, tmp_path: Path) -> None:
     rows = frame(spark, grown.batches["night-0"])
-    for uri, words in places(tmp_path, grown).values():
+    for name, (uri, words) in places(tmp_path, grown).items():
+        error = DamagedWarehouse if name == "damaged" else NotAWarehouse
         for call in (
             lambda: warehouse.open_snapshot(uri),  # noqa: B023
             lambda: warehouse.load(spark, uri, rows, "new"),  # noqa: B023
@@ -273,7 +281,7 @@ def test_whoever_is_led_to_no_warehouse_is_told_so(spark: SparkSession, grown: G
             lambda: warehouse.maintain(spark, uri),  # noqa: B023
             lambda: warehouse.verify(uri),  # noqa: B023
         ):
-            with refused(tmp_path, NotAWarehouse, str(uri), *words):
+            with refused(tmp_path, error, str(uri), *words):
                 call()
 
 

@@ -228,7 +228,7 @@ def test_a_check_whose_files_are_swept_at_every_look_is_busy_and_the_job_ends_wi
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is True
     by_state = {check["name"]: (check["state"], check["ok"]) for check in told["checks"]}
-    assert by_state["batches: each in at most one step"] == ("busy", True)
+    assert by_state["tables: none is behind the others"] == ("busy", True)
     assert by_state["files: every named file is there"] == ("ok", True)
     assert waits, "it looked more than once, and stopped"
 

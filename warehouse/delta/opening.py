@@ -7,7 +7,7 @@ import os
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
+from tidemark.warehouse.delta.store import EVENTS, LEDGER, PROPERTY_PREFIX, REJECTED, STEPS, Store
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 from tidemark.warehouse.os_errors import as_system_refused, forked_error
 
@@ -48,8 +48,8 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
         was_made_meanwhile = is_missing and exists(store, name)
         if is_damaged and not was_made_meanwhile:
             raise DamagedWarehouse(
-                f"the table {name} is missing, or its log cannot be read ({first_line}). Restore its folder "
-                "from a copy."
+                f"the table {name} of {store.uri} is missing, or its log cannot be read ({first_line}). "
+                "Restore its folder from a copy."
             ) from error
         raise NotAWarehouse(
             f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
@@ -64,8 +64,19 @@ def _belongs_to_others(store: Store, name: str, *, is_missing: bool) -> bool:
     last.
     """
     if name != EVENTS:
-        return exists(store, EVENTS) and (not is_missing or name in (STEPS, LEDGER, REJECTED))
+        return (not is_missing or name in (STEPS, LEDGER, REJECTED)) and _has_options(store)
     others = [other for other in (STEPS, LEDGER) if exists(store, other)]
     if not is_missing:
         return bool(others)
     return any(DeltaTable(store.table(other), storage_options=store.options).version() for other in others)
+
+
+def _has_options(store: Store) -> bool:
+    """Whether there is a table `events` that is a warehouse's, as far as it can be read."""
+    if not exists(store, EVENTS):
+        return False
+    try:
+        events = DeltaTable(store.table(EVENTS), storage_options=store.options)
+    except DeltaError:
+        return True
+    return any(name.startswith(PROPERTY_PREFIX) for name in events.metadata().configuration)

@@ -16,6 +16,7 @@ from tidemark.warehouse.delta.remote_files import RemoteFiles, remote_files
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.sizes import DEFAULT, Tuning, tuning_of
 
+PROPERTY_PREFIX = "tidemark."  # of the properties of `events` that are options
 EVENTS = "events"
 STEPS = "steps"
 LEDGER = "ledger"

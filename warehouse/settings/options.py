@@ -23,7 +23,7 @@ from tidemark.warehouse.columns.ticks import TickGrid, parse_duration, parse_gra
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, Store, group_folder
+from tidemark.warehouse.delta.store import EVENTS, PROPERTY_PREFIX, Store, group_folder
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
@@ -34,7 +34,6 @@ from tidemark.warehouse.settings.option_checks import DEFAULT_KEY_DELTA, DEFAULT
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 FORMAT = 1
-_PREFIX = "tidemark."
 
 DEFAULT_TICK = "1 day"
 
@@ -250,7 +249,7 @@ class Options:
             values["built_from"] = json.dumps(dict(self.built_from))
         if needed:
             values["features"] = json.dumps(needed)
-        return {_PREFIX + name: value for name, value in values.items()}
+        return {PROPERTY_PREFIX + name: value for name, value in values.items()}
 
     @classmethod
     def from_properties(cls, uri: str, properties: Mapping[str, Any], columns: Mapping[str, str]) -> Options:
@@ -260,9 +259,9 @@ class Options:
         the error texts.
         """
         stored = {
-            name.removeprefix(_PREFIX): value
+            name.removeprefix(PROPERTY_PREFIX): value
             for name, value in properties.items()
-            if name.startswith(_PREFIX)
+            if name.startswith(PROPERTY_PREFIX)
         }
         if "format" not in stored:
             raise NotAWarehouse(
@@ -317,7 +316,9 @@ class Options:
             try:
                 self._check_role(role, dict(self.columns))
             except InputError as error:
-                raise _damaged_property(uri, role, self.properties()[_PREFIX + role], str(error)) from error
+                raise _damaged_property(
+                    uri, role, self.properties()[PROPERTY_PREFIX + role], str(error)
+                ) from error
 
     def check_columns(self, columns: Mapping[str, str]) -> None:
         """InputError if a measure, a key or the time is missing in the columns or has a wrong type."""
@@ -500,7 +501,7 @@ def _read_property(uri: str, stored: Mapping[str, Any], name: str, check: Callab
 
 def _damaged_property(uri: str, name: str, value: Any, reason: str) -> NotAWarehouse:
     return NotAWarehouse(
-        f"{uri} is a damaged warehouse: the property {_PREFIX}{name} of its events table is "
+        f"{uri} is a damaged warehouse: the property {PROPERTY_PREFIX}{name} of its events table is "
         f"{shortened(value)}: {reason.rstrip('.')}. "
         "Set it to what the warehouse was created with."
     )
