@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.jobs.said import Said, tidemark
+from tests.spark_settings import in_zone
 from tidemark import query
 from tidemark.jobs.inputs import spark_inputs
 from tidemark.jobs.inputs.local_inputs import LocalInputs
@@ -43,16 +42,6 @@ COLUMNS = pa.table(
         "at": pa.array(WALL, pa.timestamp("us", tz="UTC")),
     }
 )
-
-
-@contextmanager
-def in_zone(spark: SparkSession, zone: str) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    try:
-        yield
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", str(before))
 
 
 def micros(value: Any) -> int | None:

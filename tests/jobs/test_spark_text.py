@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.spark_settings import changed, cut_files
 from tidemark import warehouse
 from tidemark.jobs.inputs import spark_text
 from tidemark.jobs.inputs.local_inputs import LocalInputs
@@ -31,13 +32,8 @@ PART = 2000  # bytes of a part of a file
 @pytest.fixture
 def parts(spark: SparkSession) -> Iterator[None]:
     """Spark cuts files into small parts."""
-    names = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
-    before = {name: spark.conf.get(name) for name in names}
-    for name in names:
-        spark.conf.set(name, str(PART))
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, str(value))
+    with changed(spark, cut_files(PART, PART)):
+        yield
 
 
 def files(folder: Path) -> dict[str, Path]:

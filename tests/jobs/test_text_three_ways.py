@@ -19,6 +19,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.spark_settings import changed, cut_files
 from tests.warehouse.hostile_files import Truth, hostile_file
 from tests.warehouse.hostile_text import SCHEMA
 from tidemark import stream, warehouse
@@ -33,7 +34,6 @@ from tidemark.warehouse.text.records import TextColumns
 
 COUNT = int(os.environ.get("TIDEMARK_SOAK_TEXTS", "50"))
 COLUMNS = TextColumns(SCHEMA)
-CUT = {"spark.sql.files.maxPartitionBytes": "2000", "spark.sql.files.openCostInBytes": "200"}
 PLACE = re.compile(r"([^/ ]+), line (\d+)")
 
 Outcomes = dict[str, Truth]  # by the name of the file
@@ -42,12 +42,8 @@ Outcomes = dict[str, Truth]  # by the name of the file
 @pytest.fixture
 def cut(spark: SparkSession) -> Iterator[None]:
     """Spark cuts files into small parts, and a task reads several."""
-    before = {name: spark.conf.get(name) for name in CUT}
-    for name, value in CUT.items():
-        spark.conf.set(name, value)
-    yield
-    for name, earlier in before.items():
-        spark.conf.set(name, str(earlier))
+    with changed(spark, cut_files(2000, 200)):
+        yield
 
 
 def sorted_rows(found: list[dict[str, Any]]) -> list[str]:

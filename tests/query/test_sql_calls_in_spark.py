@@ -19,6 +19,7 @@ from pyspark.sql import types as kinds
 
 from tests.query.in_duckdb import in_sql
 from tests.query.test_sql_points import COLUMNS, INF, NOON, as_double, is_same, made
+from tests.spark_settings import changed
 from tidemark import query
 from tidemark.query.sql import spark_calls, sql_rows
 from tidemark.query.sql.registered import Registered
@@ -149,18 +150,12 @@ def hours(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> quer
 def test_bounds_without_a_zone_are_utc(spark: SparkSession) -> None:
     calls = "SELECT n FROM hours_quantile(0.5, since => {})"
     settings = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.session.timeZone": "America/New_York"}
-    before = {name: spark.conf.get(name) for name in settings}
-    try:
-        assert spark.sql(calls.format("TIMESTAMP '2001-01-02'")).first() == (24,)
-        for name, value in settings.items():
-            spark.conf.set(name, value)
+    assert spark.sql(calls.format("TIMESTAMP '2001-01-02'")).first() == (24,)
+    with changed(spark, settings):
         for kind in ("", "TIMESTAMP_NTZ ", "TIMESTAMP ", "DATE "):
             assert spark.sql(calls.format(f"{kind}'2001-01-02'")).first() == (24,), kind
         instant = calls.format("TIMESTAMP_LTZ '2001-01-02'")  # of the session's zone, as the type says
         assert spark.sql(instant).first() == (19,)
-    finally:
-        for name, old in before.items():
-            spark.conf.set(name, str(old))
 
 
 REFUSED = {

@@ -18,6 +18,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from tests.query.sqlworld import ROOT
+from tests.spark_settings import in_zone
 from tidemark import query, stream, warehouse
 from tidemark.query.sql import spark_sql as registering
 from tidemark.query.sql.sql_types import common_type
@@ -64,10 +65,7 @@ def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_rows_come_through_as_they_were(spark: SparkSession, zone: str) -> None:
     """History is read by Spark and live rows by Python: both are the rows that came."""
     columns = "whole, part, wild, price, day, unix_micros(at), flag, raw, `odd-name`, nested"
-    before = spark.conf.get("spark.sql.session.timeZone")
-    assert before is not None
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    try:
+    with in_zone(spark, zone):
         spark.createDataFrame(ROWS, SCHEMA).createOrReplaceTempView("came")
         expected = spark.sql(f"SELECT {columns} FROM came ORDER BY whole").collect()
         for view, part in (("events", expected), ("history", expected[:30]), ("live", expected[30:])):
@@ -75,8 +73,6 @@ def test_rows_come_through_as_they_were(spark: SparkSession, zone: str) -> None:
             assert [repr(row) for row in found.collect()] == [repr(row) for row in part], view
             both = spark.table("kinds_live").schema, spark.table("kinds_history").schema
             assert both[0].simpleString() == both[1].simpleString()
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
         spark.catalog.dropTempView("came")
 
 

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.spark_settings import changed, cut_files
 from tidemark import stream, warehouse
 from tidemark.stream import records
 from tidemark.stream.records import read_lines
@@ -135,13 +136,8 @@ def test_a_reader_that_ends_records_at_lines_or_ignores_fields_is_caught(
 @pytest.fixture
 def parts(spark: SparkSession) -> Iterator[None]:
     """Spark cuts files into small parts."""
-    names = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
-    before = {name: spark.conf.get(name) for name in names}
-    for name in names:
-        spark.conf.set(name, str(PART))
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, str(value))
+    with changed(spark, cut_files(PART, PART)):
+        yield
 
 
 def run(spark: SparkSession, uri: Path, folder: Path) -> None:

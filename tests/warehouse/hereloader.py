@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,10 @@ class Loader:
         chosen = {"key": "k", "time": "t", "eps": 0.1, "kappa": 2, **options}
         warehouse.create(None, uri, ["x", "n"], schema=SCHEMA, **chosen)
         return cls(os.fspath(uri), tuning=tuning)
+
+    def copied(self, uri: Path) -> Loader:
+        """The same in a copy of the warehouse."""
+        return replace(self, uri=os.fspath(shutil.copytree(self.uri, uri)))
 
     @property
     def store(self) -> Store:

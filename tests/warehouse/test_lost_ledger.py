@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,8 +51,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Loader:
 
 @pytest.fixture
 def loader(sound: Loader, tmp_path: Path) -> Loader:
-    shutil.copytree(sound.uri, tmp_path / "w")
-    return replace(sound, uri=str(tmp_path / "w"))
+    return sound.copied(tmp_path / "w")
 
 
 def append(loader: Loader, number: int, rows: pa.Table) -> bool:

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +44,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Loader:
 
 @pytest.fixture
 def loader(sound: Loader, tmp_path: Path) -> Loader:
-    shutil.copytree(sound.uri, tmp_path / "w")
-    return replace(sound, uri=str(tmp_path / "w"))
+    return sound.copied(tmp_path / "w")
 
 
 def check_answers(uri: str) -> None:
@@ -192,7 +190,7 @@ def test_a_repair_that_is_killed_between_any_two_commits_goes_on(
 ) -> None:
     """Two tables are gone; each repair ends at its next commit of a run."""
     uri = tmp_path / "w"
-    shutil.copytree(sound.uri, uri)
+    sound.copied(uri)
     for name in ("runs/x", "group_runs/k/n"):
         shutil.rmtree(uri / name)
     kills, replace_runs = 0, run_tables.replace_runs

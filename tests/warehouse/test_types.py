@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import random
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.spark_settings import in_zone
 from tidemark import query, stream, warehouse
 from tidemark.query.reader import Mode
 from tidemark.warehouse.delta.store import folder_name
@@ -60,17 +60,6 @@ RANDOM: dict[str, Callable[[random.Random], Any]] = {
 ROWS = 64
 TICK = timedelta(hours=6)
 ODD_PATH = "wäre house 41%+#1=2~c3?"
-
-
-@contextmanager
-def zone(spark: SparkSession, name: str) -> Iterator[None]:
-    """The session's time zone for a while."""
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", name)
-    try:
-        yield
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", str(before))
 
 
 def batch_of(number: int) -> pa.Table:
@@ -128,7 +117,7 @@ def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, history: 
     """Four batches of every type in history, one merge among them, loaded in another zone's session."""
     inputs = tmp_path_factory.mktemp("types")
     path = inputs / ODD_PATH
-    with zone(spark, "America/New_York"):
+    with in_zone(spark, "America/New_York"):
         frames = [frame_of(spark, inputs, rows) for rows in history]
         assert dict(frames[0].dtypes)["at#wall"] == "timestamp_ntz"
         warehouse.create(
@@ -199,7 +188,7 @@ def test_live_rows_of_every_type_answer_exactly_then_move_into_history(
 ) -> None:
     """Runs last in this module: it adds to the shared warehouse."""
     live = [batch_of(10), batch_of(11)]
-    with zone(spark, "Asia/Kathmandu"):
+    with in_zone(spark, "Asia/Kathmandu"):
         for number, rows in enumerate(live):
             assert stream.append(spark, uri, frame_of(spark, tmp_path, rows), source="s", batch=number)
     wh = query.open(uri)
@@ -248,7 +237,7 @@ def test_dates_and_zoneless_times_serve_as_event_time_and_as_measures_at_once(
     days = [date(1969, 12, 30) + i * DAY for i in range(6)]
     wall = [datetime(1969, 12, 31, 22) + i * timedelta(hours=1) for i in range(6)]  # noqa: DTZ001
     frame = frame_of(spark, tmp_path, pa.table({"day": days, "wall": pa.array(wall, pa.timestamp("us"))}))
-    with zone(spark, "America/New_York"):
+    with in_zone(spark, "America/New_York"):
         for time in ("day", "wall"):
             path = tmp_path / time
             warehouse.create(spark, path, ["day", "wall"], time=time, tick="1 day", eps=0.1, schema=frame)
