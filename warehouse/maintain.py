@@ -154,12 +154,9 @@ def _check_complete(store: Store) -> None:
     snapshot.refresh()
     snapshot.behind()
     for projection in snapshot.options.projections:
-        runs, marks = (
-            tables.open_table(store, name) if opening.exists(store, name) else None
-            for name in (projection.runs_table, projection.marks_table)
-        )
-        files = [] if runs is None else tables.list_files(runs)
-        check_marks(projection, run_tables.files_by_run(files), marks)
+        name = projection.marks_table
+        marks = tables.open_table(store, name) if opening.exists(store, name) else None
+        check_marks(projection, snapshot.table(projection.runs_table), marks)
     steps, ledger, events = tables.open_tables(store, STEPS, LEDGER, EVENTS)
     expected = batch_counts.expected_rows(store, read_step_plans(store, steps), ledger)
     if batch_counts.is_complete(store, files_of_batches(events, list(expected)), expected):

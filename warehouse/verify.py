@@ -234,9 +234,8 @@ def _files_exist(pinned: PinnedTables) -> str:
 def _none_behind(pinned: PinnedTables) -> str:
     snapshot = pinned.snapshot
     for projection in snapshot.options.projections:
-        table = snapshot.table(projection.runs_table)
-        runs = run_tables.files_by_run(tables.list_files(table)) if table is not None else {}
         marks = pinned.opened[projection.marks_table]
+        runs = snapshot.table(projection.runs_table)
         check_marks(projection, runs, marks if isinstance(marks, DeltaTable) else None)
     return snapshot.behind() or f"{len(pinned.plans())} steps"
 

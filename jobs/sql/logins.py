@@ -220,7 +220,4 @@ public final class SqlLogins {
 
 def loader(spark: SparkSession, parent: Any) -> Any:
     """The class loader, below `parent`, that has the class `SqlLogins`."""
-    source = JAVA.replace("THREADS_PER_LOGIN", str(THREADS_PER_LOGIN)).replace(
-        "LOGIN_BYTES", str(LOGIN_BYTES)
-    )
-    return compile_java(spark, source, parent).getClassLoader()
+    return compile_java(spark, JAVA, parent).getClassLoader()

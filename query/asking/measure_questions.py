@@ -66,9 +66,7 @@ def ask_measure(session: Session, request: MeasureRequest, answer: Callable[[Que
     if choice is not None:
         try:
             return _ask_groups(session, request, mode, choice, SortedGroups(choice.keys, column), answer)
-        except (
-            NotBuilt
-        ):  # an alter is at work, or was stopped: until it has ended, a scan answers as before it
+        except NotBuilt:  # an alter is at work, or was stopped: until its end a scan answers, as before it
             scan = replace(choose_scan(session.options, request.groups), declare=None)
     return _ask_scan(session, request, scan or choose_scan(session.options, request.groups), answer)
 

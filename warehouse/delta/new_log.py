@@ -12,6 +12,7 @@ import re
 from pyarrow import fs
 
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.deletes import delete_file
 from tidemark.warehouse.delta.opening import open_directly
 from tidemark.warehouse.delta.store import Store
@@ -27,7 +28,7 @@ def unreadable(store: Store, name: str) -> str | None:
     except (NotAWarehouse, DamagedWarehouse) as error:
         return str(error)
     except Exception as error:  # noqa: BLE001  delta-rs reads the log when its files are listed
-        return f"{name}: {str(error).splitlines()[0]}"
+        return f"{name}: {first_line(error)}"
     return None
 
 

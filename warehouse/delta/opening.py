@@ -45,8 +45,7 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
         first_line = str(error).splitlines()[0]
         is_missing = isinstance(error, TableNotFoundError)
         is_damaged = _belongs_to_others(store, name, is_missing=is_missing)
-        was_made_meanwhile = is_missing and exists(store, name)
-        if is_damaged and not was_made_meanwhile:
+        if is_damaged and not (is_missing and exists(store, name)):  # there by now: others just made it
             raise DamagedWarehouse(
                 f"the table {name} of {store.uri} is missing, or its log cannot be read ({first_line}). "
                 "Restore its folder from a copy."

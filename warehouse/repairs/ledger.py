@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, Transaction
 
 from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.new_log import remove_log, unreadable
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -51,7 +52,7 @@ def find_damage(store: Store) -> LedgerDamage:
         try:
             tables.read_file(store, LEDGER, file.path)
         except (DamagedWarehouse, FileNotFoundError) as error:
-            faults[file.path] = str(error).splitlines()[0]
+            faults[file.path] = first_line(error)
     return LedgerDamage(None, faults)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.new_log import remove_log, unreadable
 from tidemark.warehouse.delta.store import STEPS, Store
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -44,7 +45,7 @@ def find_damage(store: Store, last_run_step: int) -> PlansDamage:
         try:
             read.append(tables.read_file(store, STEPS, file.path))
         except (DamagedWarehouse, FileNotFoundError) as error:
-            faults.append(str(error).splitlines()[0])
+            faults.append(first_line(error))
     found = plans_of_rows(pa.concat_tables(read, promote_options="default"))
     left = tuple(plan for number, plan in enumerate(found) if plan.step == number)
     if len(left) < len(found) and not faults:
@@ -80,15 +81,9 @@ def joined(rows: dict[BatchRange, int], others: Sequence[BatchRange]) -> dict[Ba
     last: BatchRange | None = None
     for batch, count in sorted(rows.items()):
         wide = BatchRange(batch.source, last.first, batch.last) if last else batch
-        if last is None or last.source != batch.source or _meets(wide, others):
+        if last is None or last.source != batch.source or any(map(wide.overlaps, others)):
             last, whole[batch] = batch, count
         else:
             whole[wide] = whole.pop(last) + count
             last = wide
     return whole
-
-
-def _meets(wide: BatchRange, others: Sequence[BatchRange]) -> bool:
-    return any(
-        one.source == wide.source and one.first <= wide.last and wide.first <= one.last for one in others
-    )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.new_log import remove_log, unreadable
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import DataFile
@@ -145,7 +146,7 @@ def _fault(
         if projection.companions:
             marks.cells()
     except (DamagedWarehouse, FileNotFoundError, pa.ArrowException) as error:
-        return str(error).splitlines()[0]
+        return first_line(error)
     rows = sum(plan.rows for plan in plans[run.first : run.last + 1])
     return None if marks.totals.rows == rows else f"it has {marks.totals.rows} rows, its plans {rows}"
 

@@ -28,7 +28,6 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import STEPS
-from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
@@ -147,15 +146,14 @@ def check_planned(planned: int, loaded: Sequence[tuple[str, int]]) -> None:
             raise behind_error(STEPS, _lacks(planned, last, name))
 
 
-def check_marks(
-    projection: Projection[Any], runs: Mapping[Run, Sequence[DataFile]], marks: DeltaTable | None
-) -> None:
-    """DamagedWarehouse unless the marks table names the marks of all runs, which are given with their files.
+def check_marks(projection: Projection[Any], runs: DeltaTable | None, marks: DeltaTable | None) -> None:
+    """DamagedWarehouse unless the marks table names the marks of all runs of the runs table.
 
-    Answers find the marks by their paths. But maintenance deletes what no log names.
+    `marks` is opened after `runs`; None is a table that does not exist. Answers find the marks by their
+    paths. But maintenance deletes what no log names.
     """
     named = set() if marks is None else {file.path for file in tables.list_files(marks)}
-    for run, files in runs.items():
+    for run, files in run_tables.files_by_run([] if runs is None else tables.list_files(runs)).items():
         path = run_tables.marks_path(projection, run, files)
         if path.removeprefix(f"{projection.marks_table}/") not in named:
             raise behind_error(projection.marks_table, f"it does not name {path}, the marks of a run")

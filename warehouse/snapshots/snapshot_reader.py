@@ -641,25 +641,25 @@ class SnapshotReader:
         values = SortedValues(measure)
         layout, _ = self._runs(values)
         self._check_fits(values)
-        batches = self._live_batches(layout.last_step)
+        batches, pending = self._live_batches(layout.last_step), self._pending(layout.last_step)
         return View(
             measure=measure,
-            versions=self._versions(values, layout.last_step),
+            versions=self._versions(values, pending),
             runs=self.marks(values),
             root=values.runs_table,
             batches=tuple(batches),
-            live=self._live_rows(measure, batches, self._pending(layout.last_step)),
+            live=self._live_rows(measure, batches, pending),
             ledger=self._ledger_ranges(),
         )
 
     def _read_group_view(self, projection: SortedGroups) -> GroupView:
         layout, _ = self._runs(projection)
         self._check_loaded(projection, layout.last_step)
-        batches = self._live_batches(layout.last_step)
-        rows = self._live_rows(projection.measure, batches, self._pending(layout.last_step))
+        batches, pending = self._live_batches(layout.last_step), self._pending(layout.last_step)
+        rows = self._live_rows(projection.measure, batches, pending)
         return GroupView(
             projection=projection,
-            versions=self._versions(projection, layout.last_step),
+            versions=self._versions(projection, pending),
             runs=self.marks(projection),
             batches=tuple(batches),
             live_counts={(row.batches, row.tick): row.rows for row in rows},
@@ -667,13 +667,13 @@ class SnapshotReader:
 
     def _read_keys_view(self, counts: KeyCounts, last_step: int) -> KeysView:
         self._check_loaded(counts, self._runs(counts)[0].last_step)
-        batches = self._live_batches(last_step)
+        batches, pending = self._live_batches(last_step), self._pending(last_step)
         return KeysView(
             projection=counts,
-            versions=self._versions(counts, last_step),
+            versions=self._versions(counts, pending),
             runs=tuple(marks for marks in self.marks(counts) if marks.run.last <= last_step),
             batches=tuple(batches),
-            live=self._live_keys(batches, counts, self._pending(last_step)),
+            live=self._live_keys(batches, counts, pending),
         )
 
     def _check_loaded(self, projection: Projection[Any], last_step: int) -> None:
@@ -707,11 +707,11 @@ class SnapshotReader:
             self._layouts[opened.name] = opened.version, layout, files
         return layout, files
 
-    def _versions(self, projection: Projection[Any], last_step: int) -> dict[str, int]:
+    def _versions(self, projection: Projection[Any], pending: Mapping[BatchRange, int]) -> dict[str, int]:
         """The versions that a view is of, and the newest step as `begun` if some of its rows are pending."""
         names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
         versions = {role: self._opened[name].version for role, name in names.items()}
-        if self._told is not None and self._pending(last_step):
+        if self._told is not None and pending:
             versions["begun"] = self._told.begun
         return versions
 

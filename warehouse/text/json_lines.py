@@ -25,9 +25,8 @@ _NUMBER = rf"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)
 _TEXT = r'"[^"\\\x00-\x1f]*"'
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
 
-Quick = tuple[
-    pa.RecordBatch, NDArray[np.bool_]
-]  # rows, and which of them were read; the others are undefined
+# Rows, and which of them were read; the others are undefined.
+Quick = tuple[pa.RecordBatch, NDArray[np.bool_]]
 
 
 def quick_rows(records: pa.Array, schema: pa.Schema, names: Sequence[str]) -> Quick | None:
