@@ -23,8 +23,8 @@ end is cut off, or it is removed; the newest entry of a table's log is cut, a ta
 versions, or its folder is removed. Then a new reader is asked some of all questions, in all modes, and a
 repair follows; every tenth time a load that merges comes instead. Each answer was the one of the sound
 warehouse, or an error that names what is damaged; no load made a wrong run of it; after the repair all
-was right again. `right` counts damage to what was not asked for, `behind` the trials in which a table
-behind the others was not told."""
+was right again. `right` counts damage to what was not asked for, `behind` the trials in which rows were
+missing because the ledger was put back: that cannot be told from a batch whose process was killed."""
 
 
 def flips(folder: Path, damages: int, *broken: str, seed: int = 7) -> dict[str, Any]:
