@@ -124,7 +124,7 @@ class RankBounds:
         # the bracket of r that is false, above it true.
         crossing, last = self.bracket(ranks)
         end = np.minimum(last + 1, k)
-        while np.any(crossing < end):  # binary search: adding whole arrays would cost more than searching
+        while (crossing < end).any():  # binary search: adding whole arrays would cost more than searching
             middle = np.minimum((crossing + end) // 2, k - 1)
             # Two ranks are never added: with 2**62 elements the sum would overflow int64.
             beyond = self.hi[middle] + 1 - ranks > ranks - self.lo[middle + 1]

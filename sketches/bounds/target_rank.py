@@ -5,7 +5,6 @@ element x with rank_le(x) >= r. A float phi means the decimal number that it pri
 is slightly above 7 and its ceiling would be 8. O(1).
 """
 
-import math
 from decimal import Decimal
 from fractions import Fraction
 
@@ -24,20 +23,21 @@ def target_rank(phi: Phi, n: int) -> int:
 
     Raises InvalidInput if phi is not a number in [0, 1], EmptySketch if n is 0.
     """
-    fraction = _exact_fraction(phi)
-    if not 0 <= fraction <= 1:
+    numerator, denominator = _exact_ratio(phi)
+    if not 0 <= numerator <= denominator:
         raise InvalidInput(f"got phi = {phi}; expected 0 <= phi <= 1; divide a percentile by 100")
     if n < 1:
         raise EmptySketch(f"got n = {n}; a quantile needs at least one element; add values first")
-    return max(1, math.ceil(fraction * int(n)))
+    return max(1, -(-numerator * int(n) // denominator))  # rounded up
 
 
-def _exact_fraction(phi: Phi) -> Fraction:
-    """Phi as a fraction; a float is read as the shortest decimal number that rounds to it."""
+def _exact_ratio(phi: Phi) -> tuple[int, int]:
+    """Phi as numerator and denominator; a float is read as the shortest decimal number that rounds to it."""
     # bool is a subclass of int, but quantile(True) is a mistake.
     if isinstance(phi, bool) or not isinstance(phi, Phi):
         raise InvalidInput(f"got phi = {phi!r}; expected a number in [0, 1], such as 0.99")
+    exact = phi if isinstance(phi, int | Decimal | Fraction) else Decimal(str(phi))
     try:
-        return Fraction(phi) if isinstance(phi, int | Decimal | Fraction) else Fraction(str(phi))
+        return exact.as_integer_ratio()
     except (ValueError, OverflowError) as not_finite:
         raise InvalidInput(f"got phi = {phi}; expected a finite number in [0, 1]") from not_finite

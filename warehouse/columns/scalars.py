@@ -74,10 +74,13 @@ def plain_all(value: Any) -> Any:
 
 
 def take_scalars(arguments: Any) -> None:
-    """Replaces the scalars in the fields of a frozen dataclass; for its `__post_init__`."""
+    """Replaces the scalars in the fields of a frozen dataclass; for its `__post_init__`.
+
+    A field that is a dataclass of arguments itself has done so already.
+    """
     for name in arguments.__dataclass_fields__:
         given = getattr(arguments, name)
-        if type(given) not in _PYTHON:
+        if type(given) not in _PYTHON and not hasattr(given, "__dataclass_fields__"):
             object.__setattr__(arguments, name, plain_all(given))
 
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from pyarrow import fs
@@ -120,6 +121,7 @@ class Store:
         return remote_files(self.uri, self.storage_options)
 
 
+@lru_cache
 def folder_name(column: str) -> str:
     """A column's name as a folder name: letters, digits, '_' and '-' stay, other bytes become ~hex."""
     return re.sub(r"[^A-Za-z0-9_-]", lambda c: "".join(f"~{byte:02x}" for byte in c[0].encode()), column)
