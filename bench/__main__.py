@@ -14,6 +14,7 @@ from bench import (
     command,
     distinct,
     distinct_sketches,
+    figures,
     frequencies,
     groups,
     key_latency,
@@ -59,15 +60,21 @@ def main() -> None:
         parts = asked.parts or [part for part in report.PARTS if part != "billion" or asked.quick]
         report.say(f"parts {' '.join(parts)}, work in {work}, report in {asked.out}")
         for part in (part for part in parts if part in SKETCHES):  # before there is a Spark beside them
-            report.say(f"wrote {report.write(SKETCHES[part](asked), asked.out)}")
+            _write(SKETCHES[part](asked), asked.out)
         with_spark = [part for part in parts if part not in SKETCHES]
         if not with_spark:
             return
         spark = start_spark(work)
         for part in with_spark:
-            section = _run(part, spark, work, asked)
-            report.say(f"wrote {report.write(section, asked.out)}")
+            _write(_run(part, spark, work, asked), asked.out)
         spark.stop()
+
+
+def _write(section: report.Section, out: Path) -> None:
+    """Puts the section into the report; the pages that show its figures follow."""
+    report.say(f"wrote {report.write(section, out)}")
+    if out == DOCS:
+        figures.write_pages()
 
 
 def _run(  # noqa: PLR0911  one return for each part
