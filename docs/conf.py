@@ -16,7 +16,13 @@ project = "tidemark"
 release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
 html_title = f"{project} {release}"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "extension.commands", "extension.docstrings"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "extension.commands",
+    "extension.docstrings",
+    "extension.rooms",
+]
 root_doc = "index"
 smartquotes = False  # they would make one dash of the two of an option
 

@@ -1,1 +1,12 @@
-"""Jobs and commands: each parses its arguments, calls the other packages and prints the result."""
+"""Jobs and commands: each parses its arguments, calls the other packages and prints the result.
+
+The rooms, from the lowest floor to the highest:
+
+    cli, spark        options, the table of commands, exit codes, signals; Spark's session, its Java and jars
+    ask, create, demo, inputs, sql, verify
+                      the commands that ask; a new warehouse; the demo; files as rows; what clients of the
+                      SQL server may do; every invariant, checked. sql is hard: its lists decide what a
+                      stranger may run
+    alter, load_batch, maintain, repair, sql_server, stream_events
+                      a job each
+"""

@@ -9,6 +9,19 @@
 The functions `quantile`, `rank`, `cdf`, `histogram`, `frequency`, `heavy_hitters`, `top` and `info` query the
 warehouse that was opened with `use`, or else the one at the address in the environment variable
 TIDEMARK_WAREHOUSE. They have the parameters of the methods of `Warehouse`.
+
+The rooms, from the lowest floor to the highest:
+
+    answers           answers as values, and their forms: text, JSON, Arrow, HTML
+    reading           blocks of runs, live rows in memory, windows
+    keys, quantiles, scans
+                      counts of keys; quantiles and ranks; exact scans of `events` by DuckDB. quantiles is
+                      hard: rank_search.py decides what is read, combined_bounds.py has the proofs
+    groups            slices of runs that are sorted by group
+    asking            from the arguments of a question to its answers
+    reader            the questions, with their parameters
+    plots, sql        figures; functions and views of Spark's and DuckDB's SQL
+    warehouse         the open warehouse: the questions, figures and SQL together
 """
 
 from __future__ import annotations

@@ -12,6 +12,19 @@ store a sketch in a versioned, checksummed format; damaged bytes raise CorruptSk
     Counting     the configuration of these counters
     Counts       an array of counts with bounds, the result of most queries
 
+The rooms, from the lowest floor to the highest:
+
+    errors, compiled  what is raised; the loops that numba compiles
+    inputs, memory_limit, disjoint, hashing, encoding
+                      arrays of callers; memory of a new sketch; merges of one object with itself; hashes of
+                      keys; the checksummed bytes around every stored sketch
+    bounds            certified bounds of counts and ranks (staircases), and how they add
+    counters, gk, sampling, distinct, persistence
+                      sliding-window counters; quantiles; samples of keys by hash; for comparison only:
+                      distinct keys in windows, and persistent items over sites
+    ecm               frequencies in windows. It is the hardest room: merges move arrivals in time, and the
+                      bounds must hold after any tree of them (ecm_merge.py, ecm_sizes.py)
+
 The package imports numpy, xxhash and the standard library, and no other package of tidemark. Updates and
 merges of frequencies import numba on their first call. Every error is a SketchError.
 """

@@ -2,6 +2,11 @@
 
 `append` takes one batch: it writes the rows to `events` and their summaries to the ledger. `start` does this
 for every batch of a streaming DataFrame. `parse` makes such a DataFrame from text records.
+
+The rooms, from the lowest floor to the highest:
+
+    append, records   one batch: rows, summaries and ledger rows; text records as rows
+    start             every batch of a streaming DataFrame
 """
 
 from tidemark.stream.append import append

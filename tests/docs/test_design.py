@@ -87,3 +87,32 @@ def test_every_decision_is_in_the_index_and_its_links_lead_somewhere() -> None:
     pages = sorted(page.name for page in (DOCS / "decisions").glob("0*.md"))
     assert sorted(re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", index)) == pages
     assert [int(name[:4]) for name in pages] == list(range(1, len(pages) + 1))
+
+
+def misplaced_rooms(package: str, docstring: str) -> list[str]:
+    """The rooms that the list of a package's docstring has not, twice, or above one of a higher floor."""
+    told = docstring.partition("highest:\n\n")[2].split("\n\n")[0]
+    lines = re.findall(r"^ {4}(\w.*?)(?: {2,}.*)?$", told, re.MULTILINE)
+    listed = [name for line in lines for name in line.split(", ")]
+    floors = {room: level for level, rooms in enumerate(FLOORS[package]) for room in rooms.split()}
+    levels = [floors.get(name, -1) for name in listed]
+    above = [listed[i] for i in range(1, len(listed)) if levels[i] < levels[i - 1]]
+    known = floors | dict.fromkeys(listed)
+    return above + [room for room in known if (room in floors, listed.count(room)) != (True, 1)]
+
+
+def docstring(package: str) -> str:
+    return ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text())) or ""
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_the_docstring_of_each_package_lists_its_rooms_floor_by_floor(package: str) -> None:
+    assert misplaced_rooms(package, docstring(package)) == []
+
+
+def test_a_room_that_is_missing_or_on_the_wrong_floor_is_caught() -> None:
+    told = docstring("jobs")
+    assert misplaced_rooms("jobs", told.replace("cli, spark", "cli")) == ["spark"]
+    assert misplaced_rooms("jobs", told.replace("cli, spark", "cli, spark, verbs")) == ["verbs", "verbs"]
+    swapped = told.replace("cli, spark", "ask, spark").replace("ask, create", "cli, create")
+    assert misplaced_rooms("jobs", swapped) == ["spark"]
