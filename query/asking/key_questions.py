@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tidemark.query.asking.session import Session
-from tidemark.query.keys.frequencies import MODES, KeyQuestion
-from tidemark.query.keys.key_blocks import KeyHistory
+from tidemark.query.keys.frequencies import MODES
+from tidemark.query.keys.key_question import KeyQuestion
 from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
 from tidemark.query.keys.slots import Slots, slots_of
 from tidemark.query.keys.window_scan import ScannedWindow, WindowScan
@@ -26,8 +26,6 @@ from tidemark.query.reading.windows import (
 from tidemark.warehouse.columns.scalars import plain, take_scalars
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
-from tidemark.warehouse.projections.key_rows import KeyRows
-from tidemark.warehouse.snapshots.live_rows import live_key_rows
 from tidemark.warehouse.snapshots.snapshot import KeysView
 
 T = TypeVar("T")
@@ -131,8 +129,7 @@ def _scan(session: Session, view: KeysView, windows: Sequence[KeyWindow]) -> Win
         if not apart or window.start >= apart[-1].stop:
             apart.append(window)
     whole = KeyWindow(Window(apart[0].start, apart[-1].stop), (), None)
-    history = KeyHistory(session.blocks, view, whole.overlapping, lambda: _live_rows(session, view, whole))
-    return WindowScan(history, apart)
+    return WindowScan(key_question(session, view, whole, "exact").rows(), apart)
 
 
 def _topic(request: KeyRequest) -> str:
@@ -161,29 +158,12 @@ def key_question(
     session: Session, view: KeysView, window: KeyWindow, mode: str, key: Any = None
 ) -> KeyQuestion:
     """A question about a window of a view; `key` names its columns in the order of the values."""
-    promise = KeyPromise.of(session.options)
     return KeyQuestion(
+        source=session.keys,
+        snapshot=session.snapshot,
         view=view,
         key=session.options.key_named(view.key.columns if key is None else key),
         window=window,
         mode=mode,
-        promise=promise,
-        blocks=session.blocks,
-        history=lambda ticks: session.keys.history(view, ticks),
-        listed=session.keys.listed,
-        totals=session.keys.totals(view, window, promise),
-        live_side=lambda: session.keys.live(view, window, promise),
-        live_rows=lambda: _live_rows(session, view, window),
-        window_keys=lambda: session.samples.window_keys(
-            view, window, lambda: _live_rows(session, view, window)
-        ),
-        listing=lambda marks: session.listings.of(view, marks),
-        samples=session.samples.live_samples,
+        promise=KeyPromise.of(session.options),
     )
-
-
-def _live_rows(session: Session, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
-    if window.partial_ticks:  # decoded rows have ticks alone
-        return live_key_rows(session.snapshot, view, window.overlapping, window.since, window.until)
-    live = session.live.rows(session.snapshot, view.projection, view.batches, view.live_counts)
-    return (part.rows.within(window.overlapping) for part in live)

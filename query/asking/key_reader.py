@@ -21,15 +21,14 @@ from tidemark.query.asking.key_questions import (
 from tidemark.query.asking.session import Session, understood
 from tidemark.query.keys.distinct_keys import distinct, new_keys, overlap
 from tidemark.query.keys.frequencies import (
-    KeyQuestion,
     frequencies,
     heavy_hitters,
     inner_product,
     key_range,
-    key_scope,
     self_join,
     top,
 )
+from tidemark.query.keys.key_question import KeyQuestion, key_scope
 from tidemark.query.keys.persistent_keys import persistence, persistent, slot_scope
 from tidemark.query.keys.slots import Slots
 from tidemark.query.reading.asked_window import AskedWindow

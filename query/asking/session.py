@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.groups.group_questions import GroupReader
 from tidemark.query.groups.group_slices import Group
-from tidemark.query.keys.key_cache import KeyCache
-from tidemark.query.keys.key_samples import KeySamples
-from tidemark.query.keys.listed_slots import Listings
+from tidemark.query.keys.key_source import KeySource
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.query.reading.block_reader import BlockReader
@@ -67,11 +65,9 @@ class Session:
         self.blocks = BlockReader(snapshot.store)
         spans = SpanCache()
         self.bounds = WindowBoundsCache(spans)
-        self.keys = KeyCache(snapshot.store, self.blocks)
         self.memory: LRUCache[Any] = LRUCache(memory, lambda value: value.nbytes)
         self.live = LiveCache(self.memory)
-        self.samples = KeySamples(snapshot.store, self.blocks, self.memory)
-        self.listings = Listings(self.blocks, self.memory)
+        self.keys = KeySource(snapshot.store, self.blocks, self.memory, self.live)
         self.sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
         self.groups = GroupReader(self.blocks, self.memory, self.live, spans, float(snapshot.options.eps))
         self._lock = threading.Lock()

@@ -33,7 +33,6 @@ from tidemark.warehouse.columns.keys import Name, Names, count_less, name_at, un
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import DecodedColumn
-from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.group_rows import NAN, NULL, NUMBER, GroupRows
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
@@ -279,11 +278,13 @@ class SliceReader:
         self, projection: SortedGroups, runs: Sequence[SpanMarks], wanted: Sequence[tuple[int, Rows]]
     ) -> tuple[dict[tuple[int, Rows], list[tuple[int, GroupRows]]], int]:
         """For each (run, rows) its rows in order, each part with the position of its first row."""
-
-        def decode(
-            block: ColumnsByName, first: int, ranges: Sequence[int]
-        ) -> list[tuple[int, int, GroupRows]]:
-            parts = []
+        columns = tuple(name for name in projection.runs_schema.names if name != "run")
+        requests = [RowsWanted(runs[run].files, start, stop, columns) for run, (start, stop) in wanted]
+        parts, blocks_read = [], 0
+        for block, position, ranges in read_row_ranges(
+            self._blocks, projection.runs_table, requests, projection.dictionaries
+        ):
+            blocks_read, first = blocks_read + 1, position
             for rows in projection.from_stored(block):
                 for i in ranges:
                     start, stop = wanted[i][1]
@@ -291,13 +292,6 @@ class SliceReader:
                     if low < high:
                         parts.append((i, first + low, rows.part(low, high)))
                 first += len(rows)
-            return parts
-
-        columns = tuple(name for name in projection.runs_schema.names if name != "run")
-        requests = [RowsWanted(runs[run].files, start, stop, columns) for run, (start, stop) in wanted]
-        parts, blocks_read = read_row_ranges(
-            self._blocks, projection.runs_table, requests, decode, projection.dictionaries
-        )
         by_range: dict[tuple[int, Rows], list[tuple[int, GroupRows]]] = {}
         for i, first, rows in sorted(parts, key=lambda part: part[:2]):
             by_range.setdefault(wanted[i], []).append((first, rows))
@@ -308,23 +302,16 @@ class SliceReader:
     ) -> tuple[dict[tuple[int, Rows], NDArray[np.int64]], int]:
         """For each (run, rows) the number of its rows of each tick of the run's spans."""
         ticks = [self.spans(projection, runs[run]).ticks for run, _ in wanted]
-
-        def count(
-            block: ColumnsByName, first: int, ranges: Sequence[int]
-        ) -> list[tuple[int, NDArray[np.int64]]]:
-            counts = []
+        requests = [RowsWanted(runs[run].files, start, stop, ("tick",)) for run, (start, stop) in wanted]
+        totals = {place: np.zeros(len(names), np.int64) for place, names in zip(wanted, ticks, strict=True)}
+        blocks_read = 0
+        for block, first, ranges in read_row_ranges(self._blocks, projection.runs_table, requests):
+            blocks_read += 1
             for i in ranges:
                 start, stop = wanted[i][1]
                 inside = block["tick"][max(start - first, 0) : max(stop - first, 0)]
                 places = ticks[i].searchsorted(inside)
-                counts.append((i, np.bincount(places, minlength=len(ticks[i])).astype(np.int64)))
-            return counts
-
-        requests = [RowsWanted(runs[run].files, start, stop, ("tick",)) for run, (start, stop) in wanted]
-        parts, blocks_read = read_row_ranges(self._blocks, projection.runs_table, requests, count)
-        totals = {place: np.zeros(len(names), np.int64) for place, names in zip(wanted, ticks, strict=True)}
-        for i, counted in parts:
-            totals[wanted[i]] += counted
+                totals[wanted[i]] += np.bincount(places, minlength=len(ticks[i]))
         return totals, blocks_read
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
 from tidemark.query.keys import key_scan
-from tidemark.query.keys.frequencies import KeyQuestion, all_histories, scope_fields
+from tidemark.query.keys.key_question import KeyQuestion, scope_fields
 from tidemark.query.keys.key_samples import WindowKeys, union
 from tidemark.sketches.sampling import ALL, trials_interval
 from tidemark.sketches.sampling.key_sample import Hashes, below
@@ -30,18 +30,18 @@ def distinct(question: KeyQuestion) -> DistinctAnswer:
     if question.mode == "exact" and question.scanned is not None:
         return _answer(question, _known(question.scanned.keys))
     if question.mode == "exact":
-        return _answer(question, _counted(key_scan.distinct(all_histories(question))))
-    keys = question.window_keys()
+        return _answer(question, _counted(key_scan.distinct(question.rows())))
+    keys = question.sampled_keys()
     return _answer(question, estimate_distinct(keys, question.promise.delta), keys.rows_read)
 
 
 def overlap(a: KeyQuestion, b: KeyQuestion) -> OverlapAnswer:
     """The numbers of keys with rows in both windows, only in that of `a`, and only in that of `b`."""
     if a.mode == "exact":
-        found = key_scan.overlap(all_histories(a), all_histories(b))
+        found = key_scan.overlap(a.rows(), b.rows())
         parts, rows_read = [_counted(bounds) for bounds in found], 0
     else:
-        in_a, in_b = a.window_keys(), b.window_keys()
+        in_a, in_b = a.sampled_keys(), b.sampled_keys()
         parts, rows_read = estimate_overlap(in_a, in_b, a.promise.delta), in_a.rows_read + in_b.rows_read
     both, only_a, only_b = parts
     return OverlapAnswer(distinct(a), distinct(b), both, only_a, only_b, rows_read or None)

@@ -12,7 +12,7 @@ Heavy hitters have no false negatives. A key that no run and no ledger row lists
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -21,19 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
+from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
 from tidemark.query.keys import key_scan
-from tidemark.query.keys.key_blocks import KeyHistory, count_between, count_names, count_rows_between
-from tidemark.query.keys.key_samples import WindowKeys
-from tidemark.query.keys.key_windows import KeyWindow
+from tidemark.query.keys.key_blocks import count_between, count_names, count_rows_between
+from tidemark.query.keys.key_question import KeyQuestion, scope_fields
 from tidemark.query.keys.listed_keys import ListedKeys
-from tidemark.query.keys.listed_slots import RunListing
-from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals
-from tidemark.query.keys.window_scan import ScannedWindow
-from tidemark.query.reading.block_reader import BlockReader
-from tidemark.sketches.sampling import KeySample
+from tidemark.query.keys.live_keys import LiveCounts
 from tidemark.warehouse.columns.keys import (
-    Key,
     Names,
     find_names,
     name_at,
@@ -43,53 +37,10 @@ from tidemark.warehouse.columns.keys import (
 )
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.errors import InputError, whole_number
-from tidemark.warehouse.ledger.key_summaries import KeyPromise
-from tidemark.warehouse.ledger.live_summaries import LiveKeys
-from tidemark.warehouse.projections.key_marks import KeyMarks
-from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, sum_counts
-from tidemark.warehouse.snapshots.snapshot import KeysView
+from tidemark.warehouse.projections.key_rows import KeyRows
 
 MODES = ("approximate", "exact")
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyQuestion:
-    """A window of the keys, the mode of its answers, and where rows are read from.
-
-    key: the key of the view, with its columns in the order in which values have them.
-    promise: key_eps and key_delta of the warehouse, and the sketches' hash functions.
-    history: returns the history of a range of ticks.
-    listed: returns the keys that the marks of a history list.
-    totals: how many live rows the window has.
-    live_side: returns the live side of the window, from the ledger.
-    live_rows: reads the window's live rows from `events`, in pieces.
-    window_keys: returns the keys of the window as far as samples tell them.
-    listing: returns the persistent keys of a run.
-    samples: returns the samples of ledger rows.
-    scanned: the window in a scan that it shares with others; None if it is alone.
-    """
-
-    view: KeysView
-    key: Key
-    window: KeyWindow
-    mode: str
-    promise: KeyPromise
-    blocks: BlockReader
-    history: Callable[[Window], KeyHistory]
-    listed: Callable[[KeyHistory], ListedKeys]
-    totals: LiveTotals
-    live_side: Callable[[], LiveSide]
-    live_rows: Callable[[], Iterator[KeyRows]]
-    window_keys: Callable[[], WindowKeys]
-    listing: Callable[[KeyMarks], RunListing]
-    samples: Callable[[Sequence[LiveKeys]], list[KeySample | None]]
-    scanned: ScannedWindow | None = None
-
-    @property
-    def live(self) -> LiveSide:
-        """The live side of the window, from the ledger."""
-        return self.live_side()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,25 +129,19 @@ def top(question: KeyQuestion, k: Any) -> list[HitterAnswer]:
 
 def key_counts(question: KeyQuestion) -> list[tuple[Any, int]]:
     """Every key that has rows in a window of whole ticks, ascending, with its number of rows; a scan."""
-    window = question.window.overlapping
-    history = KeyHistory(question.blocks, question.view, window, question.live_rows)
-    value_of = question.key.value_of
-    return [(value_of(name), rows) for name, rows in key_scan.name_counts(history)]
+    counts = key_scan.name_counts(question.overlapping_rows())
+    return [(question.key.value_of(name), rows) for name, rows in counts]
 
 
 def key_range(question: KeyQuestion, low: Any, high: Any) -> CountAnswer:
     """The rows with low <= key < high, None for an open side; live rows are counted in `events`."""
-    key, window = question.key, question.window
-    ends = [None if end is None else key.bound_of(end) for end in (low, high)]
-    whole = count_between(question.history(window.whole), *ends) if window.whole else 0
-    partial = [
-        (tick.share, count_between(question.history(Window(tick.tick, tick.tick + 1)), *ends))
-        for tick in window.partial_ticks
-    ]
+    ends = [None if end is None else question.key.bound_of(end) for end in (low, high)]
+    counts = [(share, count_between(history, *ends)) for history, share in question.histories]
     live = sum(count_rows_between(rows, ALL_TIME, *ends) for rows in question.live_rows())
-    most = whole + live + sum(rows for _, rows in partial)
-    estimate = whole + live + round(sum(share * rows for share, rows in partial))
-    return CountAnswer(**scope_fields(question, exact=True), count=estimate, lo=whole + live, hi=most)
+    least = live + sum(rows for share, rows in counts if share == 1)
+    most = live + sum(rows for _, rows in counts)
+    estimate = least + round(sum(share * rows for share, rows in counts if share < 1))
+    return CountAnswer(**scope_fields(question, exact=True), count=estimate, lo=least, hi=most)
 
 
 def self_join(question: KeyQuestion) -> CountAnswer:
@@ -204,7 +149,7 @@ def self_join(question: KeyQuestion) -> CountAnswer:
     if question.scanned is not None:
         count = question.scanned.second_moment
         return _bounded_answer(question, (count, count, count))
-    return _bounded_answer(question, key_scan.second_moment(all_histories(question)))
+    return _bounded_answer(question, key_scan.second_moment(question.rows()))
 
 
 def inner_product(question: KeyQuestion, other: KeyQuestion) -> CountAnswer:
@@ -215,7 +160,7 @@ def inner_product(question: KeyQuestion, other: KeyQuestion) -> CountAnswer:
     type_, other_type = question.view.key.type, other.view.key.type
     if type_ != other_type:
         raise InputError(f"keys of types {type_} and {other_type} do not join. Cast one of them.")
-    return _bounded_answer(question, key_scan.inner_product(all_histories(question), all_histories(other)))
+    return _bounded_answer(question, key_scan.inner_product(question.rows(), other.rows()))
 
 
 def _bounded_answer(question: KeyQuestion, result: key_scan.BoundedEstimate) -> CountAnswer:
@@ -223,16 +168,6 @@ def _bounded_answer(question: KeyQuestion, result: key_scan.BoundedEstimate) -> 
     return CountAnswer(
         **scope_fields(question, exact=True), count=min(max(round(estimate), low), high), lo=low, hi=high
     )
-
-
-def all_histories(question: KeyQuestion) -> key_scan.WeightedHistories:
-    """History's whole ticks together with the live rows, and each partial tick with its share."""
-    blocks, view, window = question.blocks, question.view, question.window
-    whole = KeyHistory(blocks, view, window.whole or Window(0, 0), question.live_rows)
-    partial = [
-        (question.history(Window(tick.tick, tick.tick + 1)), tick.share) for tick in window.partial_ticks
-    ]
-    return [(whole, 1.0), *partial]
 
 
 def least_of_share(share: Any, n: int, name: str, example: str) -> int:
@@ -253,7 +188,7 @@ def _candidate_counts(question: KeyQuestion, least: int | None, k: int = 0) -> t
     least: None for the k most frequent names.
     """
     history = question.history(question.window.overlapping)
-    listed = question.listed(history)
+    listed = question.source.listed(history)
     names, _ = unify_names([listed.names, question.live.names])
     known: Ints | None = None
     low, high = _bounds_in_memory(question, listed, names)
@@ -268,8 +203,7 @@ def _candidate_counts(question: KeyQuestion, least: int | None, k: int = 0) -> t
         exact_live = LiveCounts(live.astype(np.float64), live, live, live)
         return names, _count_candidates(question, names, known, exact_live)
     else:
-        with_live = KeyHistory(question.blocks, question.view, history.window, question.live_rows)
-        names = names_from(question.view.key, key_scan.all_names(with_live))
+        names = names_from(question.view.key, key_scan.all_names(question.overlapping_rows()))
     return names, _count_candidates(question, names, None if question.window.partial_ticks else known)
 
 
@@ -292,7 +226,7 @@ def _bounds_in_memory(question: KeyQuestion, listed: ListedKeys, names: Names) -
     window, live = question.window, question.live.count(names)
     inner = listed
     if window.partial_ticks and window.whole:
-        inner = question.listed(question.history(window.whole))
+        inner = question.source.listed(question.history(window.whole))
     joined, (outer_place, inner_place, place) = unify_names([listed.names, inner.names, names])
     low, high = np.zeros(len(joined), np.int64), np.full(len(joined), listed.unlisted_max, dtype=np.int64)
     high[outer_place] = listed.rows + listed.slack
@@ -323,7 +257,7 @@ def _count_candidates(
     live = (
         question.live.count(names)
         if question.mode == "approximate"
-        else exact_live or exact_live_counts(all_live_rows(question), names)
+        else exact_live or exact_live_counts(question.all_live_rows(), names)
     )
     return _NameCounts(whole, partial_estimate, partial_most, live)
 
@@ -336,11 +270,6 @@ def exact_live_counts(rows: KeyRows, names: Names) -> LiveCounts:
     joined_sums[summed_places] = sums
     exact = joined_sums[places]
     return LiveCounts(exact.astype(np.float64), exact, exact, exact)
-
-
-def all_live_rows(question: KeyQuestion) -> KeyRows:
-    """The live rows of the window, read from `events`."""
-    return sum_counts([no_rows(question.view.key), *question.live_rows()])
 
 
 def _hitter_answers(
@@ -373,31 +302,3 @@ def _row_bounds(question: KeyQuestion) -> tuple[int, int]:
         most += question.history(Window(tick.tick, tick.tick + 1)).rows
     live_least, live_most = question.live.row_bounds()
     return least + live_least, most + live_most
-
-
-def key_scope(question: KeyQuestion) -> KeyScope:
-    """The scope of the question's answers, for a question that may have none."""
-    return KeyScope(**scope_fields(question))
-
-
-def scope_fields(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:
-    """The fields of `KeyScope`, by name."""
-    window = question.window
-    history = question.history(window.whole) if window.whole else None
-    n, nulls = (history.rows, history.nulls) if history else (0, 0)
-    for tick in window.partial_ticks:
-        n += round(tick.share * question.history(Window(tick.tick, tick.tick + 1)).rows)
-    exact = exact or question.mode == "exact"
-    return {
-        "n": n,
-        "m": question.totals.rows,
-        "nulls": nulls + question.totals.nulls,
-        # Above the promise only for rows that an earlier version summarised with less room for merges.
-        "eps": 0.0 if exact else max(question.promise.eps, question.totals.eps),
-        "confidence": 1.0 if exact else 1.0 - question.promise.delta,
-        "mode": "exact" if exact else question.mode,
-        "key": question.key.name,
-        "window": window.shown,
-        "widened": window.widened,
-        "as_of": dict(question.view.versions),
-    }

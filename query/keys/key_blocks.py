@@ -12,16 +12,16 @@ may end with rows of B before tick 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader
+from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, RowGroups
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import (
     Key,
@@ -50,8 +50,7 @@ COLUMNS_WITHOUT_TICKS = ("key", "count")
 
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 Ints = NDArray[np.int64]
-
-T = TypeVar("T")
+_RunBlock = tuple[int, int]  # an index into `KeyHistory.shares`, and the number of a block of the run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,17 +70,10 @@ class KeyHistory:
     """The history of a view in a window, and the reader of its blocks.
 
     rows, nulls: the window's rows with a key, and with a NULL key.
-    live: returns live rows to add when all keys are scanned (key_scan.py); None adds none.
     """
 
-    def __init__(
-        self,
-        blocks: BlockReader,
-        view: KeysView,
-        window: Window,
-        live: Callable[[], Iterator[KeyRows]] | None = None,
-    ) -> None:
-        self.blocks, self.view, self.window, self.live = blocks, view, window, live
+    def __init__(self, blocks: BlockReader, view: KeysView, window: Window) -> None:
+        self.blocks, self.view, self.window = blocks, view, window
         self.rows, _, self.nulls = view.history_counts.within(window)
 
     @cached_property
@@ -100,7 +92,7 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
     """
     key, window = history.view.key, history.window
     counts = np.zeros(len(names), dtype=np.int64)
-    needs: dict[tuple[int, int], list[int]] = {}
+    needs: dict[_RunBlock, list[int]] = {}
     for run, share in enumerate(history.shares):
         marks = share.marks
         for i, (first, last) in enumerate(_block_ranges(marks, names, window)):
@@ -108,14 +100,11 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
             if share.whole and len(blocks) > 2:  # the blocks count_rows_between hold no other name
                 counts[i] += marks.counts_before[last] - marks.counts_before[first + 1]
                 blocks = (first, last)
-            for block in blocks:
-                needs.setdefault((run, block), []).append(i)
+            for number in blocks:
+                needs.setdefault((run, number), []).append(i)
 
-    def count(run_block: tuple[int, int], block: ColumnsByName) -> list[tuple[int, int]]:
-        return _count_in_block(key, block, [(i, names[i]) for i in needs[run_block]], window)
-
-    for block_counts in _map_blocks(history, list(needs), count, without_ticks=True):
-        for i, rows in block_counts:
+    for run_block, block in _read_blocks(history, needs, without_ticks=True):
+        for i, rows in _count_in_block(key, block, [(i, names[i]) for i in needs[run_block]], window):
             counts[i] += rows
     return counts
 
@@ -128,7 +117,7 @@ def rows_of_names(history: KeyHistory, names: Names, wanted: Mapping[int, Ints])
     Reads one or two blocks per name and run, or as many as the name fills; each block once. Raises
     DamagedWarehouse if a file cannot be read.
     """
-    needs: dict[tuple[int, int], list[int]] = {}
+    needs: dict[_RunBlock, list[int]] = {}
     for run, places in wanted.items():
         scalars = [name_at(names, i) for i in places.tolist()]
         ranges = _block_ranges(history.shares[run].marks, scalars, history.window)
@@ -136,10 +125,10 @@ def rows_of_names(history: KeyHistory, names: Names, wanted: Mapping[int, Ints])
             for block in range(first, last + 1):
                 needs.setdefault((run, block), []).append(i)
 
-    def find(run_block: tuple[int, int], block: ColumnsByName) -> tuple[Ints, Ints, Ints]:
-        return _find_in_block(history, block, names, np.array(needs[run_block], np.int64))
-
-    found = _map_blocks(history, list(needs), find)
+    found = [
+        _find_in_block(history, block, names, np.array(needs[run_block], np.int64))
+        for run_block, block in _read_blocks(history, needs)
+    ]
     index, ticks, counts = (
         np.concatenate([np.empty(0, np.int64), *(part[column] for part in found)]) for column in range(3)
     )
@@ -176,7 +165,7 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
     """
     if low is not None and high is not None and not name_less(low, high):
         return 0
-    needs: dict[tuple[int, int], None] = {}
+    needs: set[_RunBlock] = set()
     total = 0
     for run, share in enumerate(history.shares):
         marks = share.marks
@@ -184,15 +173,14 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
         last = (len(marks.positions) if high is None else count_less(marks.keys, high)) - 1
         if last - first > 1 and share.whole:
             total += int(marks.counts_before[last] - marks.counts_before[first + 1])
-            needs |= {(run, first): None, (run, last): None}
+            needs |= {(run, first), (run, last)}
         else:
-            needs |= {(run, block): None for block in range(first, last + 1)}
-
-    def count(_: tuple[int, int], block: ColumnsByName) -> int:
-        pieces = KeyCounts(history.view.key).from_stored(block)
-        return sum(count_rows_between(rows, history.window, low, high) for rows in pieces)
-
-    return total + sum(_map_blocks(history, list(needs), count))
+            needs |= {(run, block) for block in range(first, last + 1)}
+    return total + sum(
+        count_rows_between(rows, history.window, low, high)
+        for _, block in _read_blocks(history, needs)
+        for rows in KeyCounts(history.view.key).from_stored(block)
+    )
 
 
 def _block_ranges(marks: KeyMarks, names: Sequence[Name], window: Window) -> list[tuple[int, int]]:
@@ -269,42 +257,28 @@ def count_rows_between(rows: KeyRows, window: Window, low: Name | None, high: Na
     return int(rows.counts[start:stop][inside].sum())
 
 
-def _map_blocks(
-    history: KeyHistory,
-    needed: Sequence[tuple[int, int]],
-    process: Callable[[tuple[int, int], ColumnsByName], T],
-    *,
-    without_ticks: bool = False,
-) -> list[T]:
-    """process(run_block, block) for each needed block; a few blocks per task.
+def _read_blocks(
+    history: KeyHistory, needed: Iterable[_RunBlock], *, without_ticks: bool = False
+) -> Iterator[tuple[_RunBlock, ColumnsByName]]:
+    """The needed blocks, by run and number; a few blocks are in memory at once.
 
-    needed: (run, block) pairs; a run is an index into history.shares.
     without_ticks: do not read the ticks of runs that lie in the window as a whole.
     """
-    root, key = history.view.root, history.view.key
+    root, dictionaries = history.view.root, KeyCounts(history.view.key).dictionaries
     by_file: dict[tuple[int, RunFile], dict[int, int]] = {}
     for run, block in sorted(needed):
         file, group = _locate_block(history.shares[run].marks, block)
         by_file.setdefault((run, file), {})[group] = block
     history.blocks.fetch_footers(root, [file for _, file in by_file])
-    tasks = [
-        (run, file, dict(list(groups.items())[i : i + GROUPS_PER_TASK]))
-        for (run, file), groups in by_file.items()
-        for i in range(0, len(groups), GROUPS_PER_TASK)
-    ]
-
-    def columns(run: int) -> tuple[str, ...]:
-        return COLUMNS_WITHOUT_TICKS if without_ticks and history.shares[run].whole else COLUMNS
-
-    results = []
-    for run, file, groups in history.blocks.fetched(
-        root, tasks, lambda task: (task[1], [*task[2]], columns(task[0]))
-    ):
-        decoded = history.blocks.read(root, file, list(groups), columns(run), KeyCounts(key).dictionaries)
-        results += [
-            process((run, number), block) for number, block in zip(groups.values(), decoded, strict=True)
-        ]
-    return results
+    parts, run_blocks = [], []
+    for (run, file), groups in by_file.items():
+        columns = COLUMNS_WITHOUT_TICKS if without_ticks and history.shares[run].whole else COLUMNS
+        for first in range(0, len(groups), GROUPS_PER_TASK):
+            chosen = list(groups)[first : first + GROUPS_PER_TASK]
+            parts.append(RowGroups(file, chosen, columns))
+            run_blocks.append([(run, groups[group]) for group in chosen])
+    for part, numbers in zip(history.blocks.fetched(root, parts), run_blocks, strict=True):
+        yield from zip(numbers, history.blocks.read(root, *part, dictionaries), strict=True)
 
 
 def _locate_block(marks: KeyMarks, block: int) -> tuple[RunFile, int]:

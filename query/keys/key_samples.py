@@ -20,29 +20,21 @@ are new, and the window has about 1,010,000.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.keys.key_scan import run_rows
-from tidemark.query.keys.key_windows import KeyWindow, PartialTick, overlapping_rows
-from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.keys.key_windows import KeyWindow, PartialTick
 from tidemark.sketches.hashing.row_hashes import splitmix
 from tidemark.sketches.sampling import ALL, KeySample
 from tidemark.sketches.sampling.key_sample import Hashes, below
 from tidemark.warehouse.columns.keys import Names
-from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import name_words
-from tidemark.warehouse.ledger.live_summaries import LiveKeys, read_samples
-from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
-from tidemark.warehouse.projections.key_marks import KeyMarks
+from tidemark.warehouse.ledger.live_summaries import LiveKeys
+from tidemark.warehouse.projections.distinct_keys import DistinctKeys
 from tidemark.warehouse.projections.key_rows import KeyRows
-from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.snapshots.snapshot import KeysView
 
 _NO_HASHES = np.empty(0, np.uint64)
 _NO_CHANCES = np.empty(0, np.float64)
@@ -224,83 +216,6 @@ def _chances(parts: Sequence[_Possible], certain: Hashes) -> tuple[Hashes, NDArr
     return hashes[new], 1 - misses[new]
 
 
-class KeySamples:
-    """Reads the samples of a warehouse and the keys of windows; safe to share between threads.
-
-    memory: a cache whose weights are bytes.
-    """
-
-    def __init__(self, store: Store, blocks: BlockReader, memory: LRUCache[Any]) -> None:
-        self._store, self._blocks, self._memory = store, blocks, memory
-        self._runs: LRUCache[WindowKeys] = LRUCache(2**21, lambda keys: keys.weight + 2**8)
-        self._windows: LRUCache[WindowKeys] = LRUCache(2**21, lambda keys: keys.weight + 2**8)
-
-    def window_keys(
-        self, view: KeysView, window: KeyWindow, live_rows: Callable[[], Iterator[KeyRows]]
-    ) -> WindowKeys:
-        """The keys of a window of a view.
-
-        live_rows: reads the live rows of the window; called only if an earlier version wrote their summaries.
-
-        Raises DamagedWarehouse if marks, ledger or blocks cannot be read.
-        """
-        return self._windows.get(
-            (window.whole, window.partial_ticks),
-            lambda: self._compute(view, window, live_rows),
-            topic=view.root,
-            sources=(view,),
-        )
-
-    def _compute(
-        self, view: KeysView, window: KeyWindow, live_rows: Callable[[], Iterator[KeyRows]]
-    ) -> WindowKeys:
-        ticks = window.overlapping
-        overlapping = [run for run in view.runs if run.totals.counts[ticks.slice_of(run.totals.ticks)].any()]
-        runs = {marks.run: self._run_keys(view, marks) for marks in overlapping}
-        covered = {name: run for name, run in runs.items() if _covers(window, run)}
-        together = self._together(view, covered, window)
-        cut = [run for name, run in runs.items() if name not in covered]
-        live = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
-        samples = [sample for sample in self.live_samples([row for row, _ in live]) if sample is not None]
-        if len(samples) < len(live):
-            return combine(cut, [], [], window, together=together, live_rows=live_rows())
-        return combine(cut, live, samples, window, together=together)
-
-    def _together(self, view: KeysView, covered: Mapping[Run, RunKeys], window: KeyWindow) -> WindowKeys:
-        """The keys of runs that the window covers; they stay the same when further batches arrive."""
-        return self._runs.get(
-            tuple(covered),
-            lambda: combine([*covered.values()], [], [], window),
-            topic=view.root,
-            sources=view.runs,
-        )
-
-    def _run_keys(self, view: KeysView, marks: KeyMarks) -> RunKeys:
-        def read() -> RunKeys:
-            distinct = marks.distinct()
-            if distinct is not None:
-                return RunKeys.of(marks.totals.ticks, distinct, 0)
-            collector = DistinctCollector(marks.totals.ticks)
-            for rows in run_rows(self._blocks, view, marks):
-                collector.add(rows)
-            return RunKeys.of(marks.totals.ticks, collector.finish(), marks.rows)
-
-        key = "keys of a run", view.root, marks.files[0].path
-        known: RunKeys = self._memory.get(key, read)
-        return known
-
-    def live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample | None]:
-        """The sample of each ledger row; None for those of an earlier version."""
-        keys = [("keys of a batch", row.field, row.batches, row.tick) for row in live]
-        known: list[KeySample | None] = [self._memory.peek(key) for key in keys]
-        missing = [i for i, sample in enumerate(known) if sample is None]
-        for i, sample in zip(missing, read_samples(self._store, [live[i] for i in missing]), strict=True):
-            known[i] = sample
-            if sample is not None:
-                self._memory.put(keys[i], sample)
-        return known
-
-
 def combine(
     runs: Sequence[RunKeys],
     live: Sequence[tuple[LiveKeys, PartialTick | None]],
@@ -330,7 +245,7 @@ def combine(
     return sources.window_keys()
 
 
-def _covers(window: KeyWindow, run: RunKeys) -> bool:
+def covers(window: KeyWindow, run: RunKeys) -> bool:
     """Whether all rows of the run that have a key lie in whole ticks of the window."""
     return window.whole is not None and (not run.keys or window.whole.covers(*run.extent))
 
@@ -339,7 +254,7 @@ def _add_run(sources: _Sources, run: RunKeys, window: KeyWindow) -> None:
     """Adds the rows of a run that are in the window."""
     whole = window.whole
     sources.rows_read += run.rows_read
-    if _covers(window, run):
+    if covers(window, run):
         base = Base(run.keys, run.hashes, run.threshold)
         sources.add(run.threshold, run.hashes, most=run.keys, bases=[base])
         return

@@ -8,8 +8,9 @@ that have rows in the window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
+from tidemark.query.keys.slots import Slots
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.duckdb_errors import Raised, connect, report_duckdb_errors
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.keys import Name, Names, as_names, no_names, take_names
+from tidemark.warehouse.columns.keys import Key, Name, Names, as_names, no_names, take_names
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows, sorted_rows
@@ -37,8 +39,6 @@ Ints = NDArray[np.int64]
 GROUPS_PER_READ = 32
 _OPERATION = "a count of all keys"
 
-# Histories to count together, each with the estimated share of its rows that lies in the window.
-WeightedHistories = Sequence[tuple[KeyHistory, float]]
 # (lower bound, estimate, upper bound). Rows with a share below 1 may lie outside the window: they count fully
 # in the upper bound and not at all in the lower one.
 BoundedEstimate = tuple[int, float, int]
@@ -49,24 +49,41 @@ FROM read GROUP BY name
 """
 
 
-def all_names(history: KeyHistory) -> list[Name]:
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowRows:
+    """The rows of a window that have a key, to be scanned once.
+
+    histories: each with the estimated share of its rows that lies in the window; at least one.
+    live: the live rows, in pieces.
+    """
+
+    histories: Sequence[tuple[KeyHistory, float]]
+    live: Iterator[KeyRows]
+
+    @property
+    def key(self) -> Key:
+        """The key."""
+        return self.histories[0][0].view.key
+
+
+def all_names(rows: WindowRows) -> list[Name]:
     """Every name that has rows in the window, ascending."""
-    return [name for (name,) in _query({"a": [(history, 1.0)]}, "SELECT name FROM a ORDER BY name")]
+    return [name for (name,) in _query({"a": rows}, "SELECT name FROM a ORDER BY name")]
 
 
-def name_counts(history: KeyHistory) -> list[tuple[Name, int]]:
+def name_counts(rows: WindowRows) -> list[tuple[Name, int]]:
     """Every name that has rows in the window, ascending, with its number of rows."""
-    rows = _query({"a": [(history, 1.0)]}, "SELECT name, certain FROM a ORDER BY name")
-    return [(name, int(count)) for name, count in rows]
+    counts = _query({"a": rows}, "SELECT name, certain FROM a ORDER BY name")
+    return [(name, int(count)) for name, count in counts]
 
 
-def distinct(a: WeightedHistories) -> BoundedEstimate:
+def distinct(a: WindowRows) -> BoundedEstimate:
     """The number of keys that have rows in the window."""
     sums = ", ".join(f"sum({term})" for term in _presence("a"))
     return _rounded(_query({"a": a}, f"SELECT {sums} FROM a")[0])
 
 
-def overlap(a: WeightedHistories, b: WeightedHistories) -> list[BoundedEstimate]:
+def overlap(a: WindowRows, b: WindowRows) -> list[BoundedEstimate]:
     """The numbers of keys that have rows in both windows, only in the first, and only in the second."""
     in_a, in_b = _presence("a"), _presence("b")
     absent_a, absent_b = ([f"(1 - {term})" for term in reversed(terms)] for terms in (in_a, in_b))
@@ -91,42 +108,39 @@ def _rounded(bounds: Sequence[Any]) -> BoundedEstimate:
     return int(low), float(estimate), int(high)
 
 
-def second_moment(histories: WeightedHistories) -> BoundedEstimate:
+def second_moment(rows: WindowRows) -> BoundedEstimate:
     """The sum over all keys of the square of their rows in the window (F2, the self-join size)."""
-    return _bounds({"a": histories}, "a.{0} * a.{0}", "a")
+    return _bounds({"a": rows}, "a.{0} * a.{0}", "a")
 
 
-def inner_product(a: WeightedHistories, b: WeightedHistories) -> BoundedEstimate:
+def inner_product(a: WindowRows, b: WindowRows) -> BoundedEstimate:
     """The sum over all keys of their rows in one window times their rows in the other (the join size)."""
     return _bounds({"a": a, "b": b}, "a.{0} * b.{0}", "a JOIN b ON a.name = b.name")
 
 
-def _bounds(inputs: dict[str, WeightedHistories], term: str, tables: str) -> BoundedEstimate:
+def _bounds(inputs: Mapping[str, WindowRows], term: str, tables: str) -> BoundedEstimate:
     sums = ", ".join(f"sum({term.format(column)})" for column in ("certain", "estimate", "rows"))
     return _rounded(_query(inputs, f"SELECT {sums} FROM {tables}")[0])
 
 
-def rows_of_frequent_slots(
-    history: KeyHistory, live: KeyRows, slots_of: Callable[[Ints], Ints], least: int
-) -> KeyRows:
+def rows_of_frequent_slots(history: KeyHistory, live: KeyRows, slots: Slots, least: int) -> KeyRows:
     """All rows of history in the window of the keys that have rows, also live ones, in `least` slots.
 
-    slots_of: the slot of each tick. live: the live rows of the window.
+    live: the live rows of the window.
     """
-    schema = pa.schema([("name", name_type(history)), *((name, pa.int64()) for name in _PAIR_COLUMNS)])
+    schema = pa.schema(
+        [("name", name_type(history.view.key)), *((name, pa.int64()) for name in _PAIR_COLUMNS)]
+    )
 
     def batches() -> Iterator[pa.RecordBatch]:
         for rows in chain.from_iterable(stored_rows(history)):
-            yield _pairs(rows.where(history.window.holds(rows.ticks)), slots_of, schema)
-        yield _pairs(live, slots_of, schema, is_live=True)
+            yield _pairs(rows.where(history.window.holds(rows.ticks)), slots, schema)
+        yield _pairs(live, slots, schema, is_live=True)
 
     with database() as connection:
         create_table(connection, "pairs", "SELECT * FROM read", schema, batches())
         found = connection.sql(_FREQUENT_SLOTS, params=[least]).to_arrow_table().combine_chunks()
-    names: Names = no_names(history.view.key)
-    if len(found):
-        stored = single_array(found.column("name"))
-        names = as_names(stored) if history.view.key.is_text else as_numpy(stored)
+    names = stored_names(history.view.key, found)
     return sorted_rows(names, as_numpy(found.column("tick")), as_numpy(found.column("rows")))
 
 
@@ -140,29 +154,35 @@ GROUP BY name, tick ORDER BY name, tick
 """
 
 
-def _pairs(
-    rows: KeyRows, slots_of: Callable[[Ints], Ints], schema: pa.Schema, *, is_live: bool = False
-) -> pa.RecordBatch:
+def _pairs(rows: KeyRows, slots: Slots, schema: pa.Schema, *, is_live: bool = False) -> pa.RecordBatch:
     """The rows with their slots, as `_PAIR_COLUMNS`."""
     names = take_names(rows.names, rows.codes)
-    columns = [rows.ticks, slots_of(rows.ticks), rows.counts, np.full(len(rows), int(is_live))]
+    columns = [rows.ticks, slots.of(rows.ticks), rows.counts, np.full(len(rows), int(is_live))]
     arrays = [arrow_array(names) if isinstance(names, np.ndarray) else names, *map(arrow_array, columns)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _query(inputs: dict[str, WeightedHistories], statement: str) -> list[tuple[Any, ...]]:
+def _query(inputs: Mapping[str, WindowRows], statement: str) -> list[tuple[Any, ...]]:
     """The rows of a SQL statement over tables (name, rows, certain, estimate), one table per input."""
     with database() as connection:
-        for table, histories in inputs.items():
-            kind = name_type(histories[0][0])
+        for table, rows in inputs.items():
+            kind = name_type(rows.key)
             schema = pa.schema([("name", kind), ("rows", pa.int64()), ("share", pa.float64())])
-            create_table(connection, table, SUM_BY_NAME, schema, _batches(histories, schema))
+            create_table(connection, table, SUM_BY_NAME, schema, _batches(rows, schema))
         return connection.execute(statement).fetchall()
 
 
-def name_type(history: KeyHistory) -> pa.DataType:
+def name_type(key: Key) -> pa.DataType:
     """The type of names in DuckDB."""
-    return pa.large_binary() if history.view.key.is_text else pa.int64()
+    return pa.large_binary() if key.is_text else pa.int64()
+
+
+def stored_names(key: Key, found: pa.Table) -> Names:
+    """The column `name` of rows that DuckDB has found."""
+    if not len(found):
+        return no_names(key)
+    stored = single_array(found.column("name"))
+    return as_names(stored) if key.is_text else as_numpy(stored)
 
 
 @contextmanager
@@ -192,13 +212,13 @@ def create_table(
     connection.unregister("read")
 
 
-def _batches(histories: WeightedHistories, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of all histories summed by name, one batch per block."""
-    for history, share in histories:
+def _batches(window: WindowRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a window summed by name, one batch per block."""
+    for history, share in window.histories:
         for rows in chain.from_iterable(stored_rows(history)):
             yield _sum_by_name(rows, history.window.holds(rows.ticks), share, schema)
-        for rows in history.live() if history.live else ():
-            yield _sum_by_name(rows, np.ones(len(rows), dtype=bool), 1.0, schema)
+    for rows in window.live:
+        yield _sum_by_name(rows, np.ones(len(rows), dtype=bool), 1.0, schema)
 
 
 def stored_rows(history: KeyHistory) -> Iterator[Iterator[KeyRows]]:

@@ -7,6 +7,7 @@ shows this uncertainty.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,13 +38,15 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
 from tidemark.warehouse.snapshots.snapshot import KeysView
 
+_BELOW_ONE = math.nextafter(1, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class PartialTick:
     """A tick that the window covers only in part.
 
     since, until: the covered times in microseconds, `until` exclusive.
-    share: the covered fraction of the tick's time, from 0 to 1.
+    share: the covered fraction of the tick's time, from 0 to 1 (exclusive).
     """
 
     tick: int
@@ -188,4 +191,4 @@ def _newest(view: KeysView, grid: TickGrid) -> int | None:
 def _partial_tick(tick: int, start: int | None, stop: int | None, grid: TickGrid) -> PartialTick:
     first, end = grid.start_of(tick), grid.start_of(tick + 1)
     since, until = first if start is None else max(first, start), end if stop is None else min(end, stop)
-    return PartialTick(tick, since, until, (until - since) / grid.width_us)
+    return PartialTick(tick, since, until, min((until - since) / grid.width_us, _BELOW_ONE))

@@ -15,7 +15,7 @@ and B with 5. A has exactly 56 rows. B has 5 to 5 + 9 = 14 rows. A key that no c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,6 @@ from tidemark.query.keys.key_blocks import KeyHistory, KeyShare
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
 from tidemark.warehouse.columns.keys import Names, no_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.projections.key_marks import KeyMarks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,12 +46,15 @@ class ListedKeys:
 Lists = tuple[HeavyKeys, HeavyKeys]  # of a run: as one cell, and by tick
 
 
-def listed_names(history: KeyHistory, lists: Callable[[KeyMarks], Lists]) -> ListedKeys:
+def listed_names(history: KeyHistory, lists: Sequence[Lists]) -> ListedKeys:
     """The keys that the marks of the runs list in the window; reads no blocks.
 
-    lists: returns the lists of a run, `KeyMarks.heavy`.
+    lists: those of the runs of `history.shares`, see `KeyMarks.heavy`.
     """
-    listings = [_run_listing(share, history.window, lists(share.marks)) for share in history.shares]
+    listings = [
+        _run_listing(share, history.window, of_run)
+        for share, of_run in zip(history.shares, lists, strict=True)
+    ]
     unlisted_max = sum(int((listing.floors - 1).sum()) for listing in listings)
     if not listings:
         return ListedKeys(no_names(history.view.key), np.empty(0, np.int64), np.empty(0, np.int64), 0)

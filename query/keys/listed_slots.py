@@ -6,8 +6,7 @@ rows. A key of which it has a part only is in at most `slack` further slots of t
     listed slots  <=  slots of the key  <=  listed slots + the slack of the sources that do not have all its
     rows
 
-and a key that no source lists has at most the sum of all slacks. `Listings` keeps the listings of runs in
-memory.
+and a key that no source lists has at most the sum of all slacks.
 
 Worked example. Two runs of ten ticks each have the floors 4 and 3. The first lists A with 9 ticks. So A is in
 9 to 9 + 2 slots. A key that neither lists is in at most 3 + 2.
@@ -17,27 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import KeyShare
-from tidemark.query.keys.key_scan import run_rows
 from tidemark.query.keys.slots import Slots
-from tidemark.query.reading.block_reader import BlockReader
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import Names, find_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
-from tidemark.warehouse.projections.persistent_keys import (
-    PersistentCollector,
-    PersistentKeys,
-    join_persistent,
-)
-from tidemark.warehouse.snapshots.snapshot import KeysView
+from tidemark.warehouse.projections.persistent_keys import PersistentKeys
 
 Ints = NDArray[np.int64]
 
@@ -58,36 +47,6 @@ class RunListing:
     def nbytes(self) -> int:
         """The memory of the arrays."""
         return self.listed.nbytes + self.starts.nbytes
-
-
-class Listings:
-    """Reads the listings of runs; safe to share between threads.
-
-    memory: a cache whose weights are bytes.
-    """
-
-    def __init__(self, blocks: BlockReader, memory: LRUCache[Any]) -> None:
-        self._blocks, self._memory = blocks, memory
-
-    def of(self, view: KeysView, marks: KeyMarks) -> RunListing:
-        """The listing of a run; of a run without one it is made from all rows of the run.
-
-        Raises DamagedWarehouse if marks or blocks cannot be read.
-        """
-
-        def read() -> RunListing:
-            listed, rows_read = marks.persistent(), 0
-            if listed is None:
-                collector = PersistentCollector(view.key, marks.totals)
-                for rows in run_rows(self._blocks, view, marks):
-                    collector.add(rows)
-                listed = join_persistent(view.key, [collector.finish()], marks.totals)
-                rows_read = marks.rows
-            return RunListing(listed, starts_of(listed.rows), rows_read)
-
-        key = "persistent keys of a run", view.root, marks.files[0].path
-        known: RunListing = self._memory.get(key, read)
-        return known
 
 
 @dataclass(frozen=True, slots=True, eq=False)

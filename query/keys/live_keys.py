@@ -15,13 +15,13 @@ whose floor is 4. So least = 6 + 0 and most = min(9, 6 + 1) + min(5, 4 - 1) = 10
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.keys.key_windows import KeyWindow, PartialTick, overlapping_rows
+from tidemark.query.keys.key_windows import PartialTick
 from tidemark.sketches import ECM, FrequencyBounds, combine_frequencies
 from tidemark.sketches.bounds.count_bounds import exact
 from tidemark.warehouse.columns.codes import expand_ranges
@@ -69,31 +69,23 @@ class LivePart:
         """The rows with a key; an estimate unless `whole`."""
         return self.live.rows if self.whole else float(self.bounds.total().estimate)
 
+    @classmethod
+    def entire(cls, row: LiveKeys, promise: KeyPromise) -> LivePart:
+        """A ledger row whose rows all lie in the window."""
+        hashes = promise.hashes
+        return cls(row, FrequencyBounds(hashes, exact(row.cells)), True, hashes.eps, row.rows)
 
-def live_parts(
-    live: Sequence[LiveKeys], window: KeyWindow, promise: KeyPromise, sketch: Callable[[LiveKeys], ECM]
-) -> list[LivePart]:
-    """The part in the window of each ledger row that overlaps it.
-
-    sketch: reads the sketch of a ledger row; called only for rows that lie in the window in part.
-    """
-    hashes = promise.hashes
-    parts = []
-    for row, partial in overlapping_rows(live, window):
-        if partial is None or _contains_row(partial, row):
-            bounds = FrequencyBounds(hashes, exact(row.cells))
-            parts.append(LivePart(row, bounds, whole=True, eps=hashes.eps, counted=row.rows))
-        else:
-            ecm = sketch(row)
-            ends = partial.since, partial.until
-            counted = sum(ecm.total(end).estimate for end in ends if row.times and end <= row.times[1])
-            parts.append(LivePart(row, ecm.bounds(*ends), whole=False, eps=ecm.point_eps, counted=counted))
-    return parts
+    @classmethod
+    def cut(cls, row: LiveKeys, partial: PartialTick, sketch: ECM) -> LivePart:
+        """The part of a ledger row that lies in the covered part of its tick."""
+        ends = partial.since, partial.until
+        counted = sum(sketch.total(end).estimate for end in ends if row.times and end <= row.times[1])
+        return cls(row, sketch.bounds(*ends), False, sketch.point_eps, counted)
 
 
-def _contains_row(partial: PartialTick, row: LiveKeys) -> bool:
-    """Whether all rows of a ledger row lie in the covered part of the tick."""
-    return row.times is not None and partial.since <= row.times[0] and row.times[1] < partial.until
+def is_cut(row: LiveKeys, partial: PartialTick) -> bool:
+    """Whether the covered part of the tick may lack rows of a ledger row."""
+    return row.times is None or row.times[0] < partial.since or row.times[1] >= partial.until
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.keys.frequencies import KeyQuestion, all_live_rows
 from tidemark.query.keys.key_blocks import KeyHistory, rows_of_names
+from tidemark.query.keys.key_question import KeyQuestion
 from tidemark.query.keys.listed_slots import Source, possible_names
 from tidemark.query.keys.live_slots import ABSENT, MAYBE, PRESENT, LiveSlots, States
 from tidemark.query.keys.slots import Slots
@@ -87,7 +87,7 @@ class Evidence:
     def of(cls, question: KeyQuestion, slots: Slots) -> Evidence:
         """The listings of the runs; and the ledger, or in mode exact the live rows."""
         history = question.history(question.window.overlapping)
-        listings = [question.listing(share.marks) for share in history.shares]
+        listings = [question.source.listing(question.view, share.marks) for share in history.shares]
         sources = [
             Source.of_run(number, share, listing, history.window, slots)
             for number, (share, listing) in enumerate(zip(history.shares, listings, strict=True))
@@ -97,7 +97,7 @@ class Evidence:
             sources.append(live_source(question))
         else:
             side = question.live
-            samples = question.samples([part.live for part in side.parts])
+            samples = question.source.live_samples([part.live for part in side.parts])
             live = LiveSlots.of(side, samples, question.window.partial_ticks, slots)
         return cls.joined(question, slots, history, sources, live, rows_read)
 
@@ -195,4 +195,4 @@ class Evidence:
 
 def live_source(question: KeyQuestion) -> Source:
     """The live rows of the window."""
-    return Source.read(all_live_rows(question), timed=True)
+    return Source.read(question.all_live_rows(), timed=True)

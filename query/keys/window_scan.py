@@ -18,13 +18,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.keys.key_blocks import KeyHistory
-from tidemark.query.keys.key_scan import create_table, database, name_type, stored_rows
+from tidemark.query.keys.key_scan import (
+    WindowRows,
+    create_table,
+    database,
+    name_type,
+    stored_names,
+    stored_rows,
+)
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.keys import Names, as_names, no_names, take_names
+from tidemark.warehouse.columns.keys import Names, take_names
 from tidemark.warehouse.columns.tick_counts import window_codes
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
+from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.projections.key_rows import KeyRows
 
 if TYPE_CHECKING:
@@ -45,12 +51,12 @@ _NEW_KEYS = "SELECT part, count(*) FROM (SELECT min(part) AS part FROM found GRO
 class WindowScan:
     """The rows of each key in each of several windows. `close` ends it.
 
-    history: of a range of ticks that has all windows, with its live rows.
+    rows: of a range of ticks that has all windows.
     windows: ascending, and they do not overlap.
     """
 
-    def __init__(self, history: KeyHistory, windows: Sequence[Window]) -> None:
-        self._history, self.windows, self._opened = history, windows, ExitStack()
+    def __init__(self, rows: WindowRows, windows: Sequence[Window]) -> None:
+        self._rows, self.windows, self._opened = rows, windows, ExitStack()
 
     def close(self) -> None:
         """Frees the memory and the temporary files."""
@@ -60,10 +66,7 @@ class WindowScan:
         """The names with rows in the window with this number, ascending; their rows in history and live."""
         statement = "SELECT name, history, live FROM found WHERE part = ? ORDER BY name"
         found = self._found.sql(statement, params=[part]).to_arrow_table().combine_chunks()
-        names: Names = no_names(self._history.view.key)
-        if len(found):
-            stored = single_array(found.column("name"))
-            names = as_names(stored) if self._history.view.key.is_text else as_numpy(stored)
+        names = stored_names(self._rows.key, found)
         return names, as_numpy(found.column("history")), as_numpy(found.column("live"))
 
     @cached_property
@@ -88,14 +91,15 @@ class WindowScan:
     def _found(self) -> DuckDBPyConnection:
         connection = self._opened.enter_context(database())
         longs = [(name, pa.int64()) for name in ("part", "history", "live")]
-        schema = pa.schema([("name", name_type(self._history)), *longs])
+        schema = pa.schema([("name", name_type(self._rows.key)), *longs])
         create_table(connection, "found", _SUMS, schema, self._batches(schema))
         return connection
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for rows in chain.from_iterable(stored_rows(self._history)):
-            yield self._by_part(rows, schema, is_live=False)
-        for rows in self._history.live() if self._history.live else ():
+        for history, _ in self._rows.histories:
+            for rows in chain.from_iterable(stored_rows(history)):
+                yield self._by_part(rows, schema, is_live=False)
+        for rows in self._rows.live:
             yield self._by_part(rows, schema, is_live=True)
 
     def _by_part(self, rows: KeyRows, schema: pa.Schema, *, is_live: bool) -> pa.RecordBatch:

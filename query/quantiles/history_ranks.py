@@ -1,8 +1,7 @@
 """Reads history: all rows of all runs inside given intervals. The thin I/O shell around read_plan.py.
 
 `plan_reads` gives a row range per run and interval. `read_intervals` reads each row group of these ranges
-once, in a few threads. A thread keeps only the rows inside the intervals, so memory holds these rows and not
-the blocks.
+once and keeps only the rows inside the intervals, so memory holds these rows and not the blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.quantiles.read_plan import (
-    BlockRows,
     Interval,
     Reading,
     RowRange,
@@ -27,7 +25,6 @@ from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.row_ranges import RowsWanted, files_with_rows, read_row_ranges, row_groups
 from tidemark.sketches import RankBounds, combine
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.projections.spans import Anchors
 from tidemark.warehouse.projections.value_marks import RunValues
 from tidemark.warehouse.runs.marks import RunFile
@@ -88,19 +85,6 @@ def read_intervals(
         RowsWanted(history.runs[read.run].files, read.rows.start, read.rows.stop, columns[read.run])
         for read in planned
     ]
-
-    def select(block: ColumnsByName, first: int, ranges: Sequence[int]) -> list[tuple[int, BlockRows]]:
-        values, ticks = block["value"], block.get("tick")
-        using = [planned[i] for i in ranges]
-        return [
-            (
-                read.interval,
-                select_rows(first, values, ticks, read.rows, intervals[read.interval], history.window),
-            )
-            for read in using
-        ]
-
-    parts, blocks_read = read_row_ranges(blocks, history.root, wanted, select, copy=False)
     numbers = history.in_memory
     below = [int(numbers.searchsorted(interval.lower, side="right")) for interval in intervals]
     inside = [
@@ -109,9 +93,14 @@ def read_intervals(
     ]
     for read in reads:
         below[read.interval] += read.rows.count
-    for i, part in parts:
-        below[i] += part.below - part.before
-        inside[i].append(part.inside)
+    blocks_read = 0
+    for block, first, ranges in read_row_ranges(blocks, history.root, wanted, copy=False):
+        blocks_read += 1
+        values, ticks = block["value"], block.get("tick")
+        for i, rows in ((planned[k].interval, planned[k].rows) for k in ranges):
+            part = select_rows(first, values, ticks, rows, intervals[i], history.window)
+            below[i] += part.below - part.before
+            inside[i].append(part.inside)
     readings = [Reading(interval, below[i], inside[i]) for i, interval in enumerate(intervals)]
     return readings, blocks_read
 

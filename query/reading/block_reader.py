@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,13 @@ GROUPS_PER_TASK = 4  # row groups that are decoded at a time
 # A page of doubles begins with a header, its levels and no more; Parquet gives no length of the header alone.
 PAGE_HEAD = 256
 
-T = TypeVar("T")
+
+class RowGroups(NamedTuple):
+    """Some row groups of a file, by number, and the columns that are read."""
+
+    file: RunFile
+    groups: Sequence[int]
+    columns: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,25 +167,17 @@ class BlockReader:
             missing = [_tail(path, file, TAIL_BYTES) for path, file in paths if path not in self._footers]
             self._remote.fetch(missing)
 
-    def fetched(
-        self,
-        root: str,
-        tasks: Sequence[T],
-        needs: Callable[[T], tuple[RunFile, Sequence[int], Sequence[str]]],
-    ) -> Iterator[T]:
-        """The tasks, in order. On an object store their blocks are fetched before, many at once.
-
-        needs: the file, the row groups and the columns that a task will read.
-        """
+    def fetched(self, root: str, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
+        """The parts, in order. On an object store they are fetched before, many at once."""
         if self._remote is None:
-            yield from tasks
+            yield from parts
             return
-        wanted = [self._ranges(root, *needs(task)) for task in tasks]
+        wanted = [self._ranges(root, *part) for part in parts]
         sizes = np.cumsum([sum(one.size for one in ranges) for ranges in wanted], dtype=np.int64)
-        for _, share in groupby(range(len(tasks)), lambda i: sizes[i] // ROUND_BYTES):
+        for _, share in groupby(range(len(parts)), lambda i: sizes[i] // ROUND_BYTES):
             numbers = list(share)
             self._remote.fetch(one for i in numbers for one in wanted[i])
-            yield from (tasks[i] for i in numbers)
+            yield from (parts[i] for i in numbers)
 
     def _ranges(
         self, root: str, file: RunFile, groups: Sequence[int], columns: Sequence[str]

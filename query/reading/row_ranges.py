@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple
 
-from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer
+from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer, RowGroups
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.runs.marks import RunFile
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +24,27 @@ class RowsWanted:
     columns: tuple[str, ...]
 
 
-# Called with a decoded row group, the position of its first row, and the ranges that need it, by index.
-Process = Callable[[ColumnsByName, int, Sequence[int]], list[T]]
+class ReadGroup(NamedTuple):
+    """A decoded row group, the position of its first row, and the ranges that need it, by index."""
+
+    block: ColumnsByName
+    first: int
+    ranges: Sequence[int]
 
 
 def read_row_ranges(
     blocks: BlockReader,
     root: str,
     wanted: Sequence[RowsWanted],
-    process: Process[T],
     dictionaries: Sequence[str] = (),
     *,
     copy: bool = True,
-) -> tuple[list[T], int]:
-    """The results of `process` for all row groups of the ranges, in no defined order, and how many were read.
+) -> Iterator[ReadGroup]:
+    """Each row group of the ranges once, in no defined order.
 
     root: the folder of the runs table, relative to the warehouse.
     dictionaries: the columns to decode as dictionaries.
-    copy: False if `process` keeps nothing of a row group but copies, see `BlockReader.read`.
+    copy: False if the caller keeps nothing of a row group but copies, see `BlockReader.read`.
 
     Raises DamagedWarehouse if a file is missing or does not match its marks.
     """
@@ -52,7 +53,7 @@ def read_row_ranges(
         for file in files_with_rows(rows.files, rows.start, rows.stop):
             by_file.setdefault((file, rows.columns), []).append(i)
     blocks.fetch_footers(root, [file for file, _ in by_file])
-    tasks = []
+    parts, needs = [], []
     for (file, columns), ranges in by_file.items():
         footer = blocks.footer(root, file)
         by_group: dict[int, list[int]] = {}
@@ -61,17 +62,13 @@ def read_row_ranges(
                 by_group.setdefault(group, []).append(i)
         groups = sorted(by_group)
         for first in range(0, len(groups), GROUPS_PER_TASK):
-            share = {group: by_group[group] for group in groups[first : first + GROUPS_PER_TASK]}
-            tasks.append((file, columns, footer.edges, share))
-
-    results: list[T] = []
-    for file, columns, edges, share in blocks.fetched(
-        root, tasks, lambda task: (task[0], [*task[3]], task[1])
-    ):
-        decoded = blocks.read(root, file, list(share), columns, dictionaries, copy=copy)
-        for (group, ranges), block in zip(share.items(), decoded, strict=True):
-            results += process(block, file.first + int(edges[group]), ranges)
-    return results, sum(len(share) for *_, share in tasks)
+            chosen = groups[first : first + GROUPS_PER_TASK]
+            parts.append(RowGroups(file, chosen, columns))
+            needs.append([(file.first + int(footer.edges[group]), by_group[group]) for group in chosen])
+    for part, places in zip(blocks.fetched(root, parts), needs, strict=True):
+        decoded = blocks.read(root, *part, dictionaries, copy=copy)
+        for block, (position, ranges) in zip(decoded, places, strict=True):
+            yield ReadGroup(block, position, ranges)
 
 
 def files_with_rows(files: Sequence[RunFile], start: int, stop: int) -> list[RunFile]:

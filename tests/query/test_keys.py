@@ -24,7 +24,7 @@ from tests.warehouse.test_damage import HARM
 from tests.warehouse.test_keys import VALUES
 from tidemark import query
 from tidemark.query.asking.key_questions import newest_keys_view
-from tidemark.query.keys import key_cache, key_scan, listed_keys
+from tidemark.query.keys import key_scan, key_source, listed_keys
 from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.warehouse import DamagedWarehouse, InputError
@@ -101,7 +101,7 @@ def check(world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch) -> N
     for scanned in (False, True):
         with monkeypatch.context() as patch:
             if scanned:
-                patch.setattr(key_cache, "listed_names", listed_nowhere)
+                patch.setattr(key_source, "listed_names", listed_nowhere)
             wh = query.open(world.uri)
             for phi in PHIS:
                 share = Fraction(phi)

@@ -19,7 +19,7 @@ import pytest
 
 from tests.query.sqlworld import PROJECTIONS, ROOT, Rows, make, month_of
 from tidemark import query, stream, warehouse
-from tidemark.query.keys import key_cache, listed_keys
+from tidemark.query.keys import key_source, listed_keys
 from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.reader import Reader
@@ -68,7 +68,7 @@ def test_what_the_marks_list_is_laid_out_once_for_many_statements(
         laid_out.append(history)
         return listed_keys.listed_names(history, lists)
 
-    monkeypatch.setattr(key_cache, "listed_names", counted)
+    monkeypatch.setattr(key_source, "listed_names", counted)
     for _ in range(3):
         assert len(wh.sql("SELECT * FROM top(2)").fetchall()) == 2
     assert len(wh.top(2)) == 2

@@ -1,0 +1,111 @@
+"""A question about keys: a window of a key in one view, its mode, and where its rows are read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.query.answers.key_answers import KeyScope
+from tidemark.query.keys.key_blocks import KeyHistory
+from tidemark.query.keys.key_samples import WindowKeys
+from tidemark.query.keys.key_scan import WindowRows
+from tidemark.query.keys.key_source import KeySource
+from tidemark.query.keys.key_windows import KeyWindow
+from tidemark.query.keys.live_keys import LiveSide, LiveTotals
+from tidemark.query.keys.window_scan import ScannedWindow
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.ledger.key_summaries import KeyPromise
+from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, sum_counts
+from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyQuestion:
+    """A window of the keys of a view, and the mode of its answers.
+
+    source: where rows are read from; live rows from the `events` of the snapshot.
+    key: the key of the view, with its columns in the order in which values have them.
+    promise: key_eps and key_delta of the warehouse, and the sketches' hash functions.
+    scanned: the window in a scan that it shares with others; None if it is alone.
+    """
+
+    source: KeySource
+    snapshot: SnapshotReader | Snapshot
+    view: KeysView
+    key: Key
+    window: KeyWindow
+    mode: str
+    promise: KeyPromise
+    scanned: ScannedWindow | None = None
+
+    def history(self, ticks: Window) -> KeyHistory:
+        """The history of a range of ticks."""
+        return self.source.history(self.view, ticks)
+
+    @property
+    def histories(self) -> list[tuple[KeyHistory, float]]:
+        """The history of the whole ticks, and that of each partial tick with its share."""
+        whole = [] if self.window.whole is None else [(self.history(self.window.whole), 1.0)]
+        partial = self.window.partial_ticks
+        return [*whole, *((self.history(Window(cut.tick, cut.tick + 1)), cut.share) for cut in partial)]
+
+    @property
+    def live(self) -> LiveSide:
+        """The live side of the window, from the ledger."""
+        return self.source.live_side(self.view, self.window, self.promise)
+
+    @property
+    def live_totals(self) -> LiveTotals:
+        """How many live rows the window has."""
+        return LiveTotals.of(self.source.live_parts(self.view, self.window, self.promise))
+
+    def live_rows(self) -> Iterator[KeyRows]:
+        """The live rows of the window, from `events`, in pieces that are read as they are taken."""
+        return self.source.live_rows(self.snapshot, self.view, self.window)
+
+    def all_live_rows(self) -> KeyRows:
+        """The live rows of the window, from `events`."""
+        return sum_counts([no_rows(self.view.key), *self.live_rows()])
+
+    def rows(self) -> WindowRows:
+        """The rows of the window, to be scanned once."""
+        return WindowRows(self.histories, self.live_rows())
+
+    def overlapping_rows(self) -> WindowRows:
+        """The live rows of the window, and history's rows in all ticks that overlap it; scanned once."""
+        return WindowRows([(self.history(self.window.overlapping), 1.0)], self.live_rows())
+
+    def sampled_keys(self) -> WindowKeys:
+        """The keys of the window as far as samples tell them."""
+        return self.source.sampled_keys(self.snapshot, self.view, self.window)
+
+
+def key_scope(question: KeyQuestion) -> KeyScope:
+    """The scope of the question's answers, for a question that may have none."""
+    return KeyScope(**scope_fields(question))
+
+
+def scope_fields(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:
+    """The fields of `KeyScope`, by name."""
+    window, live = question.window, question.live_totals
+    history = question.history(window.whole) if window.whole else None
+    n, nulls = (history.rows, history.nulls) if history else (0, 0)
+    for tick in window.partial_ticks:
+        n += round(tick.share * question.history(Window(tick.tick, tick.tick + 1)).rows)
+    exact = exact or question.mode == "exact"
+    return {
+        "n": n,
+        "m": live.rows,
+        "nulls": nulls + live.nulls,
+        # Above the promise only for rows that an earlier version summarised with less room for merges.
+        "eps": 0.0 if exact else max(question.promise.eps, live.eps),
+        "confidence": 1.0 if exact else 1.0 - question.promise.delta,
+        "mode": "exact" if exact else question.mode,
+        "key": question.key.name,
+        "window": window.shown,
+        "widened": window.widened,
+        "as_of": dict(question.view.versions),
+    }

@@ -1,0 +1,197 @@
+"""Where everything about keys is read from: marks, blocks, ledger and `events`, with caches by window.
+
+What marks say about keys is cached as long as the runs stay the same, often for days. The rest is cached for
+one view, until the next batch arrives. Any method raises DamagedWarehouse if what it reads is missing or
+damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tidemark.query.keys.key_blocks import KeyHistory
+from tidemark.query.keys.key_samples import RunKeys, WindowKeys, combine, covers
+from tidemark.query.keys.key_scan import run_rows
+from tidemark.query.keys.key_windows import KeyWindow, overlapping_rows
+from tidemark.query.keys.listed_keys import ListedKeys, Lists, listed_names
+from tidemark.query.keys.listed_slots import RunListing, starts_of
+from tidemark.query.keys.live_keys import LivePart, LiveSide, is_cut
+from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.live_cache import LiveCache
+from tidemark.sketches import ECM
+from tidemark.sketches.sampling import KeySample
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.ledger.key_summaries import KeyPromise
+from tidemark.warehouse.ledger.live_summaries import LiveKeys, read_samples, read_sketch
+from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.projections.distinct_keys import DistinctCollector
+from tidemark.warehouse.projections.key_marks import KeyMarks
+from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.projections.persistent_keys import PersistentCollector, join_persistent
+from tidemark.warehouse.runs.levels import Run
+from tidemark.warehouse.snapshots.live_rows import live_key_rows
+from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+
+CACHED_WINDOWS = 32  # windows per cache
+CACHED_LISTS = 16  # runs whose lists are kept for further windows, a megabyte each at most
+CACHED_BUCKETS = 2**22  # buckets of the cached sketches, 16 bytes each
+CACHED_HASHES = 2**21  # hashes of the keys of windows, 8 bytes each
+
+
+class KeySource:
+    """Reads what is known of keys; safe to share between threads.
+
+    memory: a cache of decoded data whose weights are bytes. live: the live rows in it.
+    """
+
+    def __init__(self, store: Store, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache) -> None:
+        self.blocks = blocks
+        self._store, self._memory, self._live = store, memory, live
+        self._histories: LRUCache[KeyHistory] = LRUCache(CACHED_WINDOWS)
+        self._listed: LRUCache[ListedKeys] = LRUCache(CACHED_WINDOWS)
+        self._lists: LRUCache[Lists] = LRUCache(CACHED_LISTS)
+        self._parts: LRUCache[list[LivePart]] = LRUCache(CACHED_WINDOWS)
+        self._lives: LRUCache[LiveSide] = LRUCache(CACHED_WINDOWS)
+        self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, lambda sketch: len(sketch.counts.kept))
+        self._runs, self._windows = _cache_of_keys(), _cache_of_keys()
+
+    def history(self, view: KeysView, window: Window) -> KeyHistory:
+        """The view's history in a window of ticks."""
+        return self._histories.get(
+            window, lambda: KeyHistory(self.blocks, view, window), topic=view.root, sources=(view,)
+        )
+
+    def listed(self, history: KeyHistory) -> ListedKeys:
+        """The keys that the marks list in the window of the history."""
+        view = history.view
+
+        def lay_out() -> ListedKeys:
+            return listed_names(history, [self._lists_of(view, share.marks) for share in history.shares])
+
+        return self._listed.get(history.window, lay_out, topic=view.root, sources=view.runs)
+
+    def _lists_of(self, view: KeysView, marks: KeyMarks) -> Lists:
+        return self._lists.get((view.root, marks.files[0].path), marks.heavy)
+
+    def live_side(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> LiveSide:
+        """The view's live side in a window, from the ledger."""
+        return self._lives.get(
+            (window.whole, window.partial_ticks),
+            lambda: LiveSide.of(self.live_parts(view, window, promise), view.key),
+            topic=view.root,
+            sources=(view,),
+        )
+
+    def live_parts(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> list[LivePart]:
+        """The part in the window of each ledger row that overlaps it."""
+
+        def parts() -> list[LivePart]:
+            return [
+                LivePart.cut(row, partial, self._sketch(row))
+                if partial is not None and is_cut(row, partial)
+                else LivePart.entire(row, promise)
+                for row, partial in overlapping_rows(view.live, window)
+            ]
+
+        key = window.whole, window.partial_ticks
+        return self._parts.get(key, parts, topic=view.root, sources=(view,))
+
+    def _sketch(self, live: LiveKeys) -> ECM:
+        """The sketch of a ledger row of which the window covers only a part; read from the warehouse."""
+        return self._sketches.get(
+            (live.field, live.batches, live.tick), lambda: read_sketch(self._store, live)
+        )
+
+    def live_rows(
+        self, snapshot: SnapshotReader | Snapshot, view: KeysView, window: KeyWindow
+    ) -> Iterator[KeyRows]:
+        """The live rows of the window, from `events`, in pieces that are read as they are taken."""
+        if window.partial_ticks:  # decoded rows have ticks alone
+            return live_key_rows(snapshot, view, window.overlapping, window.since, window.until)
+        live = self._live.rows(snapshot, view.projection, view.batches, view.live_counts)
+        return (part.rows.within(window.overlapping) for part in live)
+
+    def sampled_keys(
+        self, snapshot: SnapshotReader | Snapshot, view: KeysView, window: KeyWindow
+    ) -> WindowKeys:
+        """The keys of a window as far as samples tell them.
+
+        Reads the live rows of the window if an earlier version wrote their summaries.
+        """
+
+        def read() -> WindowKeys:
+            ticks = window.overlapping
+            overlapping = [
+                run for run in view.runs if run.totals.counts[ticks.slice_of(run.totals.ticks)].any()
+            ]
+            runs = {marks.run: self._run_keys(view, marks) for marks in overlapping}
+            covered = {name: run for name, run in runs.items() if covers(window, run)}
+            together = self._together(view, covered, window)
+            cut = [run for name, run in runs.items() if name not in covered]
+            live = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
+            samples = [sample for sample in self.live_samples([row for row, _ in live]) if sample is not None]
+            if len(samples) == len(live):
+                return combine(cut, live, samples, window, together=together)
+            rows = self.live_rows(snapshot, view, window)
+            return combine(cut, [], [], window, together=together, live_rows=rows)
+
+        return self._windows.get((window.whole, window.partial_ticks), read, topic=view.root, sources=(view,))
+
+    def _together(self, view: KeysView, covered: Mapping[Run, RunKeys], window: KeyWindow) -> WindowKeys:
+        """The keys of runs that the window covers; they stay the same when further batches arrive."""
+        return self._runs.get(
+            tuple(covered),
+            lambda: combine([*covered.values()], [], [], window),
+            topic=view.root,
+            sources=view.runs,
+        )
+
+    def _run_keys(self, view: KeysView, marks: KeyMarks) -> RunKeys:
+        """The keys of a run; of a run without a sample they are collected from all rows of the run."""
+
+        def read() -> RunKeys:
+            distinct, rows_read = marks.distinct(), 0
+            if distinct is None:
+                collector = DistinctCollector(marks.totals.ticks)
+                for rows in run_rows(self.blocks, view, marks):
+                    collector.add(rows)
+                distinct, rows_read = collector.finish(), marks.rows
+            return RunKeys.of(marks.totals.ticks, distinct, rows_read)
+
+        known: RunKeys = self._memory.get(("keys of a run", view.root, marks.files[0].path), read)
+        return known
+
+    def live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample | None]:
+        """The sample of each ledger row; None for those of an earlier version."""
+        keys = [("keys of a batch", row.field, row.batches, row.tick) for row in live]
+        known: list[KeySample | None] = [self._memory.peek(key) for key in keys]
+        missing = [i for i, sample in enumerate(known) if sample is None]
+        for i, sample in zip(missing, read_samples(self._store, [live[i] for i in missing]), strict=True):
+            known[i] = sample
+            if sample is not None:
+                self._memory.put(keys[i], sample)
+        return known
+
+    def listing(self, view: KeysView, marks: KeyMarks) -> RunListing:
+        """The persistent keys of a run; of a run without a listing they are found in all rows of the run."""
+
+        def read() -> RunListing:
+            listed, rows_read = marks.persistent(), 0
+            if listed is None:
+                collector = PersistentCollector(view.key, marks.totals)
+                for rows in run_rows(self.blocks, view, marks):
+                    collector.add(rows)
+                listed = join_persistent(view.key, [collector.finish()], marks.totals)
+                rows_read = marks.rows
+            return RunListing(listed, starts_of(listed.rows), rows_read)
+
+        key = "persistent keys of a run", view.root, marks.files[0].path
+        known: RunListing = self._memory.get(key, read)
+        return known
+
+
+def _cache_of_keys() -> LRUCache[WindowKeys]:
+    return LRUCache(CACHED_HASHES, lambda keys: keys.weight + 2**8)
