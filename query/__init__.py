@@ -1,10 +1,32 @@
 """Queries on a warehouse: quantiles, ranks and frequencies with certified bounds, without a JVM.
 
->>> from tidemark import query                                                    # doctest: +SKIP
->>> wh = query.open("flights")                                      # doctest: +SKIP
->>> wh.quantile(0.99)                                               # doctest: +SKIP
->>> wh.quantile([0.5, 0.9], measure="delay", last="7d")             # doctest: +SKIP
->>> wh.frequency("ATL", last="90m")                                 # doctest: +SKIP
+Its calls:
+
+    wh = query.open("path-or-uri")                  # no JVM; looks for newer data with each question
+    wh.quantile(0.99)                               # one Answer
+    wh.quantile([0.5, 0.9], measure="delay", last="7d", mode="accurate")    # Answers: to_pandas, to_json ...
+    wh.quantile(0.5, between=(t0, t1), mode="exact")
+    wh.quantile(0.5, last="7d", as_of=t1)           # as_of: what last counts back from
+    wh.quantile(0.99, where={"origin": "ATL"}); wh.rank(60, by="dest", top=20)    # declared groups: fast
+    wh.quantile(0.99, where="dest LIKE 'S%' AND distance > 500")            # any other condition: a scan
+    wh.quantile(0.99, every="1h", last="7d"); wh.frequency("ATL", every="1d")     # one answer a window
+    wh.rank(120.0); wh.cdf([1, 10, 100]); wh.histogram(20)
+    wh.frequency("ATL", last="1h"); wh.heavy_hitters(0.01); wh.top(20); wh.key_range("A", "B")
+    wh.frequency(("ATL", "SEA"), key=["origin", "dest"])    # one of several keys
+    wh.self_join(last="1d"); wh.inner_product(other)        # modes of keys: approximate (default), exact
+    wh.distinct(last="30d", every="1d"); wh.new_keys(last="1d")    # how many keys; how many never seen before
+    wh.overlap((t0, t1), (t1, t2))                  # keys of both windows, and of one alone
+    wh.persistent(0.8, last="30d"); wh.persistent(1, slot="7d", most=100)   # keys of most days; rare, weekly
+    wh.persistence("ATL")                           # the days of one key
+    wh.companion("users", last="7d").summary        # a summary of your own kind
+    wh.info(); wh.span(last="14d"); wh.tick         # runs, bytes, versions; the window's ticks; their width
+    wh.plot.cdf(); wh.plot.quantiles(every="7d", by="origin", top=3); wh.plot.histogram(ax=axes)
+    wh.plot.distinct(every="1d", new=True); wh.plot.persistence(["ATL"], slot="7d"); wh.plot.top(20)
+    wh.sql("SELECT * FROM quantile(0.99)")          # DuckDB's relation over events, live, history, runs ...
+    query.register_duckdb(connection, uri, "flights")       # the same in a connection of the caller's
+    query.register_views(spark, uri, name="flights")        # flights_quantile(...) and views, in Spark's SQL
+    query.register_views(spark)                     # the warehouses of the settings spark.tidemark.NAME
+    query.use("path-or-uri"); query.quantile(0.99)  # the module's warehouse; or TIDEMARK_WAREHOUSE
 
 The functions `quantile`, `rank`, `cdf`, `histogram`, `frequency`, `heavy_hitters`, `top` and `info` query the
 warehouse that was opened with `use`, or else the one at the address in the environment variable

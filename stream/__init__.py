@@ -1,7 +1,11 @@
 """Streams: appends batches to a warehouse, where they are live until a load moves them into history.
 
 `append` takes one batch: it writes the rows to `events` and their summaries to the ledger. `start` does this
-for every batch of a streaming DataFrame. `parse` makes such a DataFrame from text records.
+for every batch of a streaming DataFrame. `parse` makes such a DataFrame from text records. Its calls:
+
+    stream.append(spark, uri, df, source="web", batch=0)    # one batch; None and a table likewise
+    stream.start(streaming_df, uri, source="web", checkpoint="folder", trigger="10 s")
+    stream.parse(records, options, "json")                  # text records as such a DataFrame
 
 The rooms, from the lowest floor to the highest:
 

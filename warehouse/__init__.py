@@ -1,9 +1,21 @@
 """The tables of a warehouse: created, loaded, maintained, verified and read, with Spark or without.
 
-    create, load, maintain      Spark's tasks write files, the driver commits them through delta-rs
-    open_snapshot               a SnapshotReader, whose snapshots are immutable values; needs no Spark
-    verify                      checks every invariant on the tables
-    repair                      makes again from `events` what is damaged
+Tasks write files, and the driver commits them through delta-rs. Reading needs no Spark. Its calls; with
+None for spark, this process does the work:
+
+    warehouse.create(spark, uri, measures=["delay"], key="origin", time="time", eps=0.001, kappa=10)
+    warehouse.create(spark, uri, measures=["delay"], keys=["origin", ["origin", "dest"]], groups=["origin"])
+    warehouse.register_companion(kind)
+    warehouse.create(spark, uri, ["delay"], companions={"users": ("hll", "user_id")})
+    warehouse.alter(spark, uri, add_group="dest")           # built from events, step by step; resumable
+    warehouse.load(spark, uri, df, batch="2026-11-20")      # the same batch again changes nothing
+    warehouse.load(spark, uri)                              # moves what the streams brought into history
+    warehouse.load(None, uri, table_or_path, batch="2026-11-20")    # a pyarrow Table or reader, Parquet files
+    warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
+    warehouse.repair(spark, uri, dry_run=True)              # what is damaged is made again from events
+    warehouse.use_catalog(resolve)                          # names of a catalog as addresses
+    reader = warehouse.open_snapshot(uri)                   # its snapshots are immutable values
+    warehouse.read_options(reader.store); warehouse.live_values(reader, view, window)
 
 The rooms, from the lowest floor to the highest:
 

@@ -1,19 +1,23 @@
-"""The public surface that DESIGN.md lays out is there, with these very words."""
+"""The calls, rooms and files that DESIGN.md and the docstrings of the packages name are there."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
+from importlib import import_module
+from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT, blocks
+from tests.docs.pages import DOCS, ROOT
 from tests.test_boundaries import FLOORS
 from tidemark import query, stream, warehouse
 from tidemark.query.plots.plots import Plots
 
+rooms: Any = import_module("docs.extension.rooms")  # Sphinx imports it under another name
 SURFACE: dict[str, Any] = {
     "query": query,
     "stream": stream,
@@ -37,10 +41,23 @@ def wrong_calls(source: str) -> list[str]:
     return found
 
 
-def test_every_call_of_the_design_is_there() -> None:
-    surface = "\n".join(block.text for block in blocks(ROOT / "DESIGN.md") if block.kind == "python")
-    assert surface.count("wh.") > 10
-    assert wrong_calls(surface) == []
+def listed_calls(package: str) -> str:
+    told = docstring(package).split("ts calls")[1].split("\n\n")
+    return dedent(told[1])
+
+
+@pytest.mark.parametrize(("package", "least"), [("query", 40), ("warehouse", 12), ("stream", 2)])
+def test_every_call_that_a_package_lists_is_there(package: str, least: int) -> None:
+    calls = listed_calls(package)
+    assert sum(isinstance(node, ast.Call) for node in ast.walk(ast.parse(calls))) >= least
+    assert wrong_calls(calls) == []
+
+
+@pytest.mark.parametrize("package", ["query", "warehouse", "stream"])
+def test_a_package_lists_all_functions_that_it_has(package: str) -> None:
+    public = vars(import_module(f"tidemark.{package}"))
+    functions = {name for name in public["__all__"] if inspect.isfunction(public[name])}
+    assert functions <= set(re.findall(r"\b\w+", listed_calls(package)))
 
 
 def test_a_call_that_is_not_there_is_caught() -> None:
@@ -50,30 +67,33 @@ def test_a_call_that_is_not_there_is_caught() -> None:
     )
 
 
-def missing_files(table: str) -> list[str]:
-    """The files of a table `| concept | room | files |` that are not there.
+def missing_places(page: str) -> list[str]:
+    """The rooms and files that a page names and that are not there.
 
-    A file is named within its room, or with a slash: then within the room or from the root.
+    A file is named from the root, or alone: then it may be anywhere in the packages.
     """
-    rows = re.findall(r"^\| [^|]+ \| ([\w/]+) \| (.+) \|$", table, re.MULTILINE)
-    places = [(room, file) for room, files in rows for file in re.findall(r"`([\w/]+\.py)`", files)]
-    assert places
-    return [f"{room}: {file}" for room, file in places if not any(map(_there, (f"{room}/{file}", file)))]
+    named = re.findall(r"`([\w/]+(?:\.py|/\w+))`", page)
+    assert named
+    return [name for name in named if not any(ROOT.glob(name if "/" in name else f"*/**/{name}"))]
 
 
-def _there(path: str) -> bool:
-    return "/" in path and (ROOT / path).is_file()
-
-
-def test_every_file_of_the_table_of_concepts_is_there() -> None:
-    section = (ROOT / "DESIGN.md").read_text().split("### 7.2 ")[1].split("\n### ")[0]
-    assert missing_files(section) == []
+@pytest.mark.parametrize("page", ["DESIGN.md", "docs/guarantees.md"])
+def test_every_file_that_the_design_names_is_there(page: str) -> None:
+    assert missing_places((ROOT / page).read_text()) == []
 
 
 def test_a_file_that_is_not_there_is_caught() -> None:
-    assert missing_files("| a merge | warehouse/runs | `levels.py`, `merge.py` |") == [
-        "warehouse/runs: merge.py"
-    ]
+    page = "`warehouse/runs/levels.py`, `levels.py`, `warehouse/runs/merge.py`, `warehouse/heap`, `merge_.py`"
+    assert missing_places(page) == ["warehouse/runs/merge.py", "warehouse/heap", "merge_.py"]
+
+
+def test_every_file_has_a_first_line_for_the_page_of_rooms(tmp_path: Path) -> None:
+    files = [file for package in rooms.PACKAGES for file in (ROOT / package).rglob("*.py")]
+    assert len(files) > 250
+    assert all(len(rooms.first_lines(file)) > 10 for file in files)
+    (tmp_path / "silent.py").write_text("x = 1\n")
+    with pytest.raises(ValueError, match="no docstring"):
+        rooms.first_lines(tmp_path / "silent.py")
 
 
 @pytest.mark.parametrize("package", FLOORS)
