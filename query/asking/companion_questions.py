@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from tidemark.query.answers.companion_answer import CompanionAnswer
@@ -158,16 +159,21 @@ def _of_live(session: Session, view: View, companion: Companion, window: Window,
     new: dict[BatchRange, list[LiveCell]] = {batches: [] for batches, kept in known.items() if kept is None}
     for row in live_cells(session.snapshot.store, view.ledger, new, companion.name) if new else ():
         new[row.batches].append(row)
+    recorded = set(chain.from_iterable(view.ledger.values()))
+    for late in view.live:  # of a bulk load that is not in these runs yet: the ledger has no row of it
+        if late.batches in new and late.batches not in recorded:
+            new[late.batches].append(LiveCell(late.batches, late.tick, late.rows, None))
     for batches, rows in new.items():
         known[batches] = _Kept(tuple(rows))
         session.memory.put(keys[batches], known[batches])
     taken: list[Cell] = []
     for batches, kept in known.items():
-        rows = [] if kept is None else [row for row in kept.cells if window.covers(row.tick, row.tick)]
-        taken += [row.cell for row in rows if row.cell is not None]
-        for row in rows:
-            if row.cell is None:
-                taken += scan([batches], [Window(row.tick, row.tick + 1)], row.rows)
+        cells = [] if kept is None else [one for one in kept.cells if window.covers(one.tick, one.tick)]
+        taken += [one.cell for one in cells if one.cell is not None]
+        missing = {one.tick: one.rows for one in cells if one.cell is None}
+        if missing:
+            ticks = [Window(tick, tick + 1) for tick in sorted(missing)]
+            taken += scan([batches], ticks, sum(missing.values()))
     return taken
 
 

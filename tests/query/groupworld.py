@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -82,7 +82,7 @@ class GroupWorld:
         shutil.copytree(self.path, path)
         return replace(self, path=path, rows=list(self.rows))
 
-    def add(self, rows: list[Row], *, load: bool) -> None:
+    def add(self, rows: list[Row], *, load: bool, progress: Callable[[str], None] | None = None) -> None:
         table = pa.table(
             {
                 name: pa.array([row[i] for row in rows], SCHEMA.types[i])
@@ -91,7 +91,7 @@ class GroupWorld:
             schema=SCHEMA,
         )
         if load:
-            warehouse.load(None, self.path, table, f"batch {self.batches}", tuning=TINY)
+            warehouse.load(None, self.path, table, f"batch {self.batches}", tuning=TINY, progress=progress)
         else:
             stream.append(None, self.path, table, source="s", batch=self.batches, tuning=TINY)
         self.batches += 1

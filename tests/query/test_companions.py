@@ -20,6 +20,7 @@ from tests.query.tally import Tally, shown
 from tests.soak import draws
 from tidemark import query, warehouse
 from tidemark.query import EmptyWindow, InputError
+from tidemark.query.asking import companion_questions
 from tidemark.warehouse.columns.ticks import NO_TICK, Window
 from tidemark.warehouse.companions import declared, kinds
 
@@ -139,6 +140,42 @@ def test_the_cascade_joins_cells(tmp_path: Path) -> None:
     assert warehouse.verify(world.path).ok
     warehouse.maintain(None, world.path)
     assert check(world.open(), world, (START, START + 2 * HOUR)) == 0
+
+
+def killed_load(folder: Path) -> GroupWorld:
+    """The marks of a bulk load's step are there, its runs are not."""
+    world = world_of(folder, [(True, rows_of(60)), (False, rows_of(30))])
+    late = rows_of(50, hours=4)
+
+    def end(point: str) -> None:
+        if point == "marked":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        world.add(late, load=True, progress=end)
+    world.rows += late
+    return world
+
+
+def test_a_step_that_was_begun_is_part_of_the_summary(tmp_path: Path) -> None:
+    """It is in other answers, too: its rows are read from `events`."""
+    world = killed_load(tmp_path)
+    wh = world.open()
+    assert wh.quantile(0.5).N == 140
+    assert check(wh, world, None) == 2 * 50  # of two companions; that of prices has NULL alone
+    assert 0 < check(wh, world, (START + HOUR, START + 3 * HOUR)) < 2 * 50
+    world.load_live()
+    assert check(wh, world, None) == 0
+
+
+def test_without_the_rows_of_a_begun_step_the_summary_lacks_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant: a companion has what the ledger has."""
+    world, never = killed_load(tmp_path), type("All", (set,), {"__contains__": lambda *_: True})
+    monkeypatch.setattr(companion_questions, "set", never, raising=False)
+    with pytest.raises(AssertionError):
+        check(world.open(), world, None)
 
 
 def test_last_counts_back_from_the_newest_tick_and_answers_show_themselves(tmp_path: Path) -> None:
