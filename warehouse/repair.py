@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,17 +25,19 @@ from typing import TYPE_CHECKING
 from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.new_log import unreadable
 from tidemark.warehouse.delta.store import EVENTS, REJECTED, STEPS, Store
+from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
-from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import rejected
-from tidemark.warehouse.ledger import unaccounted
+from tidemark.warehouse.ledger import batch_counts, unaccounted
 from tidemark.warehouse.load import catch_up
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.repairs import ledger, plans, runs
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.verification import file_checks
 
 if TYPE_CHECKING:
     import os
@@ -94,8 +97,7 @@ def repair(
     again. Calling it again after a crash goes on with what is left.
 
     Raises NotAWarehouse if `events` is missing, DamagedWarehouse if its log cannot be opened: then nothing
-    can be built. The cost is one read of everything but `events`, and for what is damaged that of loading its
-    rows.
+    can be built. The cost is one read of everything, and for what is damaged that of loading its rows.
     """
     store = Store.from_uri(uri, storage_options, tuning)
     store.check_place(writing=not dry_run)
@@ -143,7 +145,7 @@ class _Repair:
     report: RepairReport = field(default_factory=RepairReport)
 
     def run(self) -> None:
-        self._check_events()
+        self._check_sizes()
         self._rejected()
         left, lost = self._plans()
         self._runs(left)
@@ -154,6 +156,8 @@ class _Repair:
         self._ledger(left)
         if not self.dry_run and not self.report.only_a_copy:
             self._guarded("history", self._catch_up)
+        self._check_rows(left)
+        self._check_contents()
 
     def _act(self, *actions: str) -> None:
         self.report.actions += actions
@@ -167,15 +171,32 @@ class _Repair:
         except DamagedWarehouse as error:
             self.report.only_a_copy.append(f"{what} cannot be built: {error}")
 
-    def _check_events(self) -> None:
+    def _check_sizes(self) -> None:
         self.progress("events")
-        filesystem, table = self.store.filesystem(), tables.open_table(self.store, EVENTS)
-        for file in tables.list_files(table):
-            size = filesystem.get_file_info(f"{EVENTS}/{file.path}").size or 0
-            if size != file.size:
-                self.report.only_a_copy.append(
-                    f"{EVENTS}/{file.path} has {size} bytes, the log says {file.size}. {_EVENTS_REMEDY}"
-                )
+        for file in self._event_files():
+            if (fault := file_checks.size_fault(self.store, EVENTS, file)) is not None:
+                self.report.only_a_copy.append(f"{EVENTS}/{fault}. {_EVENTS_REMEDY}")
+
+    def _check_rows(self, left: list[StepPlan]) -> None:
+        """Tells the batches whose rows `events` lost, or has more of, by what plans and ledger say."""
+        expected = ledger.expected_rows(self.store, left)
+        files = files_of_batches(tables.open_table(self.store, EVENTS), list(expected))
+        with suppress(DamagedWarehouse, FileNotFoundError):  # of a file, which is told
+            if not batch_counts.is_complete(self.store, files, expected):
+                changes = batch_counts.changed_ranges(self.store, expected)
+                self.report.only_a_copy.append(batch_counts.describe_changes(self.store, changes))
+
+    def _check_contents(self) -> None:
+        """Tells the files of `events` whose rows are not those that were written."""
+        self.progress("events: look")
+        for file in self._event_files():
+            if file_checks.size_fault(self.store, EVENTS, file) is None:
+                fault = file_checks.content_fault(self.store, EVENTS, file)
+                if fault is not None:
+                    self.report.only_a_copy.append(f"{fault} {_EVENTS_REMEDY}")
+
+    def _event_files(self) -> list[DataFile]:
+        return tables.list_files(tables.open_table(self.store, EVENTS))
 
     def _rejected(self) -> None:
         """A table that is gone is made again, without its records; a damaged one is told."""

@@ -1,8 +1,9 @@
 """Verify: checks every invariant of a warehouse on its real tables. Needs no JVM.
 
 DESIGN.md, section 2.7, numbers the invariants. Cost: for each projection, every run is read twice, the loaded
-rows of `events` once and the live rows twice; a block, a row group or a live range is in memory at a time. A
-load that did not finish is not a violation: the report says what to run again.
+rows of `events` once and the live rows twice, and all of `events` once more; a block, a row group or a live
+range is in memory at a time. A load that did not finish is not a violation: the report says what to run
+again.
 
 Other processes may load, stream and maintain at the same time. Each check reads every table at one version
 (warehouse/verification/pinned_tables.py). If a check fails, the tables are pinned again at their newest
@@ -45,7 +46,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.snapshots.behind import check_marks
-from tidemark.warehouse.verification import companion_checks, ledger_checks, run_checks
+from tidemark.warehouse.verification import companion_checks, file_checks, ledger_checks, run_checks
 from tidemark.warehouse.verification.pinned_tables import PinnedTables, pin_tables
 
 PATIENCE = Patience(
@@ -127,6 +128,7 @@ def _checks(pinned: PinnedTables) -> Iterator[tuple[str, _CheckFunction]]:
     yield "batches: each in at most one step", _plans_disjoint
     yield "ledger: each tick once, wide ranges add up", ledger_checks.ticks_once_and_sums_equal
     yield "events: each batch has the rows that came", _batches_complete
+    yield "events: every file is as it was written", _events_readable
     yield "rejected: each record has a reason", _rejected_have_reasons
     options = pinned.snapshot.options
     for projection in options.projections:
@@ -285,6 +287,15 @@ def _unaccounted(pinned: PinnedTables) -> list[BatchRange]:
             f"an older version of it was put back. {_WRITE_AGAIN}"
         )
     return [*found.waiting, *found.bulk]
+
+
+def _events_readable(pinned: PinnedTables) -> str:
+    """Checks the columns that no projection has, too."""
+    files = tables.list_files(pinned.table(EVENTS))
+    for file in files:
+        if (fault := file_checks.content_fault(pinned.store, EVENTS, file)) is not None:
+            raise DamagedWarehouse(fault) from OSError(file.path)  # maintenance may have deleted it
+    return f"{len(files)} files"
 
 
 def _rejected_have_reasons(pinned: PinnedTables) -> str:

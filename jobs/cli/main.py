@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.commands import ABOUT, COMMANDS, ENDING, Command
-from tidemark.jobs.cli.exit_codes import DONE, INTERRUPTED, control_c, run_warehouse_job
+from tidemark.jobs.cli.exit_codes import DONE, FAILED, INTERRUPTED, control_c, run_warehouse_job
 from tidemark.jobs.cli.process import arguments
 
 
@@ -82,9 +83,13 @@ def main(argv: list[str] | None = None) -> int:
         if control_c.is_set():  # some modules tell what stops their import so
             return INTERRUPTED
         raise
-    except BrokenPipeError:  # the reader of the pipe has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+    except OSError as error:  # of the output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left for it at the end
+        if isinstance(error, BrokenPipeError):  # the reader of the pipe has closed it
+            return DONE
+        with suppress(OSError):
+            print(f"error: what was printed could not be written: {error}", file=sys.stderr)
+        return FAILED
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from itertools import pairwise
 from typing import NoReturn
 
 from tidemark.jobs.cli.command_options import VARIABLE
@@ -32,9 +33,10 @@ def arguments(argv: list[str] | None) -> list[str]:
     if codecs.lookup(sys.getfilesystemencoding()).name != "utf-8" and not sys.flags.utf8_mode:
         start = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
         os.execve(sys.executable, start, {**os.environ, "PYTHONUTF8": "1"})  # noqa: S606  this command again
-    for given in (*sys.argv[1:], os.environ.get(VARIABLE, "")):
-        if not _is_text(given):
-            shown = os.fsencode(given).decode("utf-8", "backslashreplace")
+    given = [*sys.argv[1:], os.environ.get(VARIABLE, "")]
+    for before, word in pairwise(["", *given]):
+        if not _is_text(word):
+            shown = _shown(before, word)
             print(f"error: not text in UTF-8: {shown}. Names and paths must be UTF-8.", file=sys.stderr)
             sys.exit(REFUSED)
     return sys.argv[1:]
@@ -43,6 +45,17 @@ def arguments(argv: list[str] | None) -> list[str]:
 def _interrupt(*_: object) -> NoReturn:
     control_c.set()
     raise KeyboardInterrupt
+
+
+def _shown(before: str, word: str) -> str:
+    """A word that is not UTF-8, without the value of a storage option, which may be a secret."""
+    from tidemark.warehouse.errors import without_secrets
+
+    shown = os.fsencode(word).decode("utf-8", "backslashreplace")
+    option = "--storage-option"
+    if option in (before, shown.partition("=")[0]):
+        return f"{option} {shown.removeprefix(f'{option}=').partition('=')[0]}=..."
+    return without_secrets(shown)
 
 
 def _is_text(given: str) -> bool:

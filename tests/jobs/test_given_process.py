@@ -84,6 +84,38 @@ def test_closed_streams_that_nobody_opens_are_caught(uri: Path) -> None:
         check_closed(uri, "process._open_streams = lambda: None")
 
 
+def check_full(uri: Path, broken: str = "pass") -> None:
+    for words, shell in (
+        (["quantile", "1", "-w", str(uri)], ">/dev/full"),
+        (["completion", "bash"], ">/dev/full"),
+        (["--version"], ">/dev/full 2>/dev/full"),
+    ):
+        done = run(words, shell, broken=broken)
+        assert done.returncode == 1, words
+        if "2>" not in shell:
+            assert done.stderr.startswith("error: "), words
+            assert "No space left on device" in done.stderr
+            assert done.stderr.count("\n") == 1
+
+
+def test_an_output_that_takes_no_more_is_one_error(uri: Path) -> None:
+    check_full(uri)
+
+
+def test_an_output_that_nobody_catches_is_caught(uri: Path) -> None:
+    with pytest.raises(AssertionError):
+        check_full(uri, "main.OSError = KeyError")
+
+
+def test_a_path_from_a_folder_that_was_deleted_is_bad_input(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    before = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r})"
+    done = run(["quantile", "1", "-w", "w"], before=before)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "which was deleted. Give the whole path" in done.stderr
+
+
 def check_bytes(uri: Path, broken: str = "pass") -> None:
     refused: list[list[str | bytes]] = [
         ["load", "-w", str(uri), "--input", "in.parquet", "--batch", b"\xff"],
@@ -96,6 +128,12 @@ def check_bytes(uri: Path, broken: str = "pass") -> None:
             assert done.returncode == 2, done.stderr
             assert done.stderr.startswith("error: not text in UTF-8:"), done.stderr
             assert "\\xff. Names and paths must be UTF-8.\n" in done.stderr
+    secret = ("--storage-option", b"AWS_SECRET_ACCESS_KEY=hidden\xff")
+    for given in (secret, [b"=".join([secret[0].encode(), secret[1]])]):
+        done = run(["info", "-w", "s3://bucket/w", *given], broken=broken)
+        assert done.returncode == 2
+        assert "--storage-option AWS_SECRET_ACCESS_KEY=..." in done.stderr
+        assert "hidden" not in done.stderr
     done = run(["freq", "é", "-w", str(uri)], broken=broken, **C_LOCALE)
     assert (done.returncode, done.stderr) == (0, "")
     assert "é" in done.stdout

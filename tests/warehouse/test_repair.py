@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -19,10 +20,12 @@ from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
 from tidemark.jobs.cli import main as cli
 from tidemark.warehouse import DamagedWarehouse, RepairReport
+from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import missing_summaries, run_builder
 from tidemark.warehouse.repairs import layouts, plans, runs
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout
+from tidemark.warehouse.verification import file_checks
 
 ROWS = [rows_of(seed, 120) for seed in range(4)] + [rows_of(seed, 40) for seed in range(4, 9)]
 Harm = Callable[[Path], None]
@@ -252,6 +255,43 @@ def test_what_events_lacks_is_told_and_the_rest_is_made_again(
     assert "nothing is damaged" in capsys.readouterr().out
 
 
+def flip_column(name: str) -> Callable[[Path], None]:
+    """Changes a byte of the last page of a column; the file's length stays."""
+
+    def change(path: Path) -> None:
+        group = pq.read_metadata(path).row_group(0)
+        chunks = [group.column(i) for i in range(group.num_columns)]
+        (chunk,) = (one for one in chunks if one.path_in_schema == name)
+        data = bytearray(path.read_bytes())
+        data[chunk.data_page_offset + chunk.total_compressed_size - 9] ^= 4
+        path.write_bytes(data)
+
+    return change
+
+
+EVENTS_HARM: dict[str, tuple[Harm, str]] = {
+    "the log lost a live batch": (remove_newest("events"), "batch 4 of 'web' lost 40 of its 40 rows"),
+    "restored": (restore("events", 2), "batch 3 of 'web' lost 40 of its 40 rows; batch 4 of 'web' lost"),
+    "older than all steps": (remove_newest("events", 7), "load:night-2"),
+    **{
+        f"a byte of {name}": (spoil("events", flip_column(name)), "a file of events itself")
+        for name in ("t", "x", "_batch")
+    },
+}
+
+
+@pytest.mark.parametrize("harm", EVENTS_HARM)
+def test_what_is_wrong_with_events_is_told(loader: Loader, harm: str) -> None:
+    """By verify, by a dry run and by a repair, which makes no answer of what is left."""
+    change, words = EVENTS_HARM[harm]
+    change(Path(loader.uri))
+    assert not warehouse.verify(loader.uri).ok
+    for dry_run in (True, False):
+        report = warehouse.repair(None, loader.uri, dry_run=dry_run)
+        assert report.outcome == "damaged"
+        assert any(words in line for line in report.only_a_copy), report
+
+
 def test_a_warehouse_whose_events_cannot_be_opened_is_left_alone(loader: Loader) -> None:
     tear("events", half)(Path(loader.uri))
     before = {path: path.stat().st_mtime_ns for path in Path(loader.uri).rglob("*")}
@@ -273,6 +313,21 @@ def test_a_repair_that_looks_at_no_file_is_caught(loader: Loader, monkeypatch: p
     monkeypatch.setattr(runs, "_fault", lambda *_: None)
     with pytest.raises((AssertionError, DamagedWarehouse)):
         test_what_is_damaged_is_made_again(loader, "runs put back")
+
+
+@pytest.mark.parametrize(
+    ("harm", "broken"),
+    [
+        ("a byte of t", (file_checks, "content_fault", lambda *_: None)),
+        ("restored", (batch_counts, "is_complete", lambda *_: True)),
+    ],
+)
+def test_a_repair_that_does_not_look_at_events_is_caught(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch, harm: str, broken: tuple[Any, str, Any]
+) -> None:
+    monkeypatch.setattr(*broken)
+    with pytest.raises(AssertionError):
+        test_what_is_wrong_with_events_is_told(loader, harm)
 
 
 def test_a_repair_that_builds_no_gap_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,12 @@ def _local_path(text: str) -> str:
                 "%3F for ? and %23 for #; or the path."
             )
         text = unquote(file[2])
-    path = str(Path(text).absolute())
+    try:
+        path = str(Path(text).absolute())
+    except FileNotFoundError as error:
+        raise InputError(
+            f"the path {text!r} begins at the current folder, which was deleted. Give the whole path."
+        ) from error
     unsupported = _UNSUPPORTED.search(path)
     if unsupported:
         raise InputError(f"a local path cannot hold {unsupported[0]!r}, got {path!r}. Choose another.")

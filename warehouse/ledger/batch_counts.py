@@ -8,7 +8,8 @@ expected one, and finds the version of the table that still has the rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, takewhile, zip_longest
 
@@ -61,7 +62,9 @@ def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[Cha
     wanted = list(expected)
     files = files_of_batches(tables.open_table(store, EVENTS), wanted)
     actual = _EventCounts(count_rows(store.filesystem(), map(EventRowGroups.whole_file, files), wanted))
-    counts = _ledger_counts(store, expected) | dict(expected)
+    counts = dict(expected)
+    with suppress(DamagedWarehouse, FileNotFoundError):  # a damaged ledger has none that would help
+        counts = _ledger_counts(store, expected) | counts
     changed = [ChangedRange(batches, rows, actual.of(batches)) for batches, rows in counts.items()]
     changed = [change for change in changed if change.expected != change.actual]
     changed.sort(key=lambda change: (change.batches.source, change.batches.first, -change.batches.last))
@@ -72,10 +75,15 @@ def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[Cha
     ]
 
 
-def expected_rows(store: Store, plans: Iterable[StepPlan], ledger: DeltaTable) -> dict[BatchRange, int]:
-    """The rows of each planned range, and of each range of the ledger that is not planned."""
+def expected_rows(
+    store: Store, plans: Iterable[StepPlan], ledger: DeltaTable | None, without: Collection[str] = ()
+) -> dict[BatchRange, int]:
+    """The rows of each planned range, and of each range of the ledger that is not planned.
+
+    `without` are damaged files of the ledger; None is a ledger that is lost.
+    """
     expected = {batches: rows for plan in plans for batches, rows in plan.parts}
-    files = ledger_table.ranges_by_file(store, ledger)
+    files = {} if ledger is None else ledger_table.ranges_by_file(store, ledger, without=without)
     live = ledger_table.live_ranges(chain.from_iterable(files.values()), expected)
     rows = ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows"])
     return expected | ledger_table.row_counts(rows)

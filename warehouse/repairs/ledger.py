@@ -20,7 +20,7 @@ from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import StepPlan
-from tidemark.warehouse.ledger import ledger_rows, ledger_table, unaccounted
+from tidemark.warehouse.ledger import batch_counts, ledger_rows, ledger_table, unaccounted
 from tidemark.warehouse.ledger.batch_summaries import TickSummary
 from tidemark.warehouse.ledger.ledger_rows import to_arrow
 from tidemark.warehouse.ledger.unaccounted import Unaccounted
@@ -60,6 +60,13 @@ def find_missing(store: Store, damage: LedgerDamage, plans: Sequence[StepPlan]) 
     """The batches of `events` that neither the plans nor the sound part of the ledger accounts for."""
     ledger = None if damage.log is not None else tables.open_table(store, LEDGER)
     return unaccounted.find(store, tables.open_table(store, EVENTS), ledger, plans, set(damage.faults))
+
+
+def expected_rows(store: Store, plans: Sequence[StepPlan]) -> dict[BatchRange, int]:
+    """The rows that `events` should have of each batch: by the plans and by the sound part of the ledger."""
+    damage = find_damage(store)
+    ledger = None if damage.log is not None else tables.open_table(store, LEDGER)
+    return batch_counts.expected_rows(store, plans, ledger, set(damage.faults))
 
 
 def mend(

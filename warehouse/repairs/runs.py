@@ -28,6 +28,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.verification.file_checks import size_fault
 from tidemark.warehouse.verification.run_checks import check_run
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def find_damage(
     if projection.marks_table not in logs:
         marks = tables.list_files(tables.open_table(store, projection.marks_table))
     listed = {file.path for file in marks}
-    lost = tuple(file for file in marks if _size(store, projection.marks_table, file) != file.size)
+    lost = tuple(file for file in marks if size_fault(store, projection.marks_table, file))
     wanted = [
         run_tables.marks_path(projection, run, runs[run]).removeprefix(f"{projection.marks_table}/")
         for run in runs
@@ -115,11 +116,6 @@ def find_damage(
         (run.last for run in {*runs, *plan.built} if run not in plan.leaves or run in plan.built), default=-1
     )
     return RunsDamage(projection, logs, faults, plan, unlisted, lost, range(last + 1, len(plans)))
-
-
-def _size(store: Store, table: str, file: DataFile) -> int:
-    """The bytes that the file has; 0 if it is missing."""
-    return store.filesystem().get_file_info(f"{table}/{file.path}").size or 0
 
 
 def _fault(
@@ -134,9 +130,8 @@ def _fault(
         return None  # it leaves
     filesystem = store.filesystem()
     for file in files:
-        size = _size(store, projection.runs_table, file)
-        if size != file.size:
-            return f"{file.path} has {size} bytes, the log says {file.size}"
+        if (fault := size_fault(store, projection.runs_table, file)) is not None:
+            return fault
     try:
         marks = run_tables.read_marks(store, projection, run, files)
         with open_sealed(filesystem, run_tables.marks_path(projection, run, files), checksums=True) as sealed:
