@@ -57,7 +57,7 @@ def rewrite(
 def test_a_sound_warehouse_passes_every_check(grown: Grown) -> None:
     report = warehouse.verify(grown.uri)
     assert report.ok, str(report)
-    assert len(report.checks) == 6 + 4 * 2 + 4
+    assert len(report.checks) == 7 + 4 * 2 + 4
     assert "360 rows in history, 180 live" in str(report)
 
 
