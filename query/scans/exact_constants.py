@@ -3,16 +3,18 @@
 DuckDB casts text to the type of what it is compared with: a date and '2024-01-01 12:00' by the day, an
 integer and '0.5' by the whole number, a timestamp by the microsecond. It compares an integer and 9.1e15 as
 doubles. Here such a constant becomes a cast to a type that holds it: a TIMESTAMP beside a DATE, a DECIMAL
-beside integers and decimals. A time between two microseconds, which DuckDB has no type for, is refused, and
-so is text that its own cast would cut: DATE '2024-01-01 12:00'.
+beside integers and decimals. What DuckDB has no type for is refused: a time between two microseconds, a
+number of more than 38 digits, a whole number beside a DOUBLE that cannot hold it. So is text that its own
+cast would cut: DATE '2024-01-01 12:00'.
 
-Text beside a FLOAT or DOUBLE becomes the nearest one, as the constant 0.1 does. Text beside text stays.
+A fraction beside a FLOAT or DOUBLE becomes the nearest one, as in loads of text. Text beside text stays.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from datetime import UTC, timedelta
 from decimal import Decimal, InvalidOperation
@@ -21,7 +23,7 @@ from typing import Any
 from tidemark.warehouse.columns.column_types import DECIMAL_DIGITS
 from tidemark.warehouse.columns.moments import EPOCH, exact_us
 from tidemark.warehouse.columns.ticks import DAY_US
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 Node = dict[str, Any]
 
@@ -29,6 +31,9 @@ _WHOLE = {f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL",
 _NUMBERS = re.compile(rf"{'|'.join(sorted(_WHOLE))}|[U]?INTEGER|DECIMAL\(.*\)")
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 _TIMES = {"DATE", "TIMESTAMP", _ZONED}
+_FLOATS = {"FLOAT", "DOUBLE"}
+_IS_WHOLE = re.compile(r"\s*[+-]?[0-9]+(\.0*)?\s*").fullmatch
+_SHORT = 7  # characters of a number that each type holds, if it has no exponent
 _CAST_TIMES = _TIMES | {"DATETIME", "TIMESTAMPTZ"}
 
 
@@ -54,7 +59,7 @@ def with_exact_constants(
     kind = type_of(others[0])
     try:
         replaced = {json.dumps(value): _exact(value, kind) for value in fields if _may_be_rounded(value)}
-    except InputError as error:  # of a text that is no time
+    except InputError as error:  # of a text that is no time, or a number that no type holds
         raise refusal(str(error)) from None
     return _replaced(copy, replaced)
 
@@ -82,10 +87,11 @@ def _is_constant(node: Node) -> bool:
 
 
 def _may_be_rounded(node: Node) -> bool:
-    """Whether it is text, or a number with an exponent, which DuckDB reads as a double."""
+    """Whether it is text, or a number with an exponent or many digits, which DuckDB may read as a double."""
     literal = node.get("literal", {}) if _is_constant(node) else {}
     kind, text = literal.get("kind"), literal.get("text", "")
-    return kind == "STRING" or (kind == "NUMERIC" and "e" in text.lower())
+    is_number = kind in {"INTEGER", "NUMERIC"}
+    return kind == "STRING" or (is_number and (len(text) > _SHORT or "e" in text.lower()))
 
 
 def _exact(constant: Node, kind: str) -> Node:
@@ -93,6 +99,8 @@ def _exact(constant: Node, kind: str) -> Node:
     text = constant["literal"]["text"]
     if kind in _TIMES and constant["literal"]["kind"] == "STRING":
         return _time(text, kind)
+    if kind in _FLOATS and _IS_WHOLE(text):
+        return _whole_double(text)
     return _number(constant, text) if _NUMBERS.fullmatch(kind) else constant
 
 
@@ -115,19 +123,36 @@ def _whole_us(text: str) -> int:
     return int(us)
 
 
+def _whole_double(text: str) -> Node:
+    """The whole number as a double, also beside a FLOAT, whose values are doubles."""
+    whole = Decimal(text.strip())
+    held = min(max(float(whole), -sys.float_info.max), sys.float_info.max)
+    if Decimal(held) != whole:
+        raise InputError(
+            f"{shortened(text.strip())} is a whole number that a DOUBLE cannot hold; {held:.0f} is one."
+        )
+    return _cast(text, "DOUBLE")
+
+
 def _number(constant: Node, text: str) -> Node:
-    """The number as a decimal; the constant itself if it has too many digits, or is no number."""
+    """The number as a decimal; the constant itself if it is beyond all decimals, or no number."""
     try:
         number = Decimal(text.strip())
     except InvalidOperation:
         return constant
-    if not number.is_finite() or abs(number.adjusted()) > DECIMAL_DIGITS:
+    if not number.is_finite() or number.adjusted() >= DECIMAL_DIGITS:
         return constant
-    plain = f"{number:f}"
+    is_tiny = number != 0 and number.adjusted() < -DECIMAL_DIGITS  # written out it may be a billion digits
+    plain = "0" if is_tiny or not number else f"{number:f}"
     plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
     whole, _, fraction = plain.lstrip("-").partition(".")
     digits = len(whole) + len(fraction)
-    return constant if digits > DECIMAL_DIGITS else _cast(plain, "DECIMAL", digits, len(fraction))
+    if is_tiny or digits > DECIMAL_DIGITS:
+        raise InputError(
+            f"{shortened(text.strip())} has more digits than DuckDB can compare, which are {DECIMAL_DIGITS}. "
+            "Give fewer."
+        )
+    return _cast(plain, "DECIMAL", digits, len(fraction))
 
 
 def _cast_problem(node: Node) -> str | None:

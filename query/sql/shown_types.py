@@ -36,8 +36,12 @@ class Given:
 NOT_GIVEN = Given()
 
 
-def point_type(own: str, given: Given) -> str:
-    """The SQL type of points, for a measure of the SQL type `own`; without points it is `own`."""
+def point_type(own: str, given: Given, *, is_common: bool = False) -> str:
+    """The SQL type of points, for a measure of the SQL type `own`; without points it is `own`.
+
+    is_common: whether `own` is the type that measures of several types widen to. Which of them the call is
+        about is not known then, and beside one that is no double a decimal is no double.
+    """
     measure = sql_column_type(own)
     if given.kind is None or measure is None or measure.is_text:
         return own
@@ -49,32 +53,32 @@ def point_type(own: str, given: Given) -> str:
         return "timestamp" if is_finer else own
     if asked is None:  # a number of a type of the engine alone, such as hugeint
         return given.kind
-    if not asked.is_number or _holds(measure, asked):
+    if not asked.is_number or _holds(measure, asked, is_common=is_common):
         return own
     both = sql_column_type(common_type([measure.name, asked.name]))
-    return both.sql if both is not None and _holds(both, asked) else asked.sql
+    return both.sql if both is not None and _holds(both, asked, is_common=is_common) else asked.sql
 
 
-def edge_type(own: str, given: Given, *, beyond_double: bool) -> str:
+def edge_type(own: str, given: Given, *, beyond_double: bool, is_common: bool = False) -> str:
     """The SQL type of the edges of bins: of given ones as of points, and of those of a number of bins.
 
     beyond_double: whether rows of an integer measure lie beyond 2**53.
     """
     if given.several:
-        return point_type(own, given)
+        return point_type(own, given, is_common=is_common)
     measure = sql_column_type(own)
     if measure is None or not (measure.is_integer or measure.is_double):
         return own
     return BEYOND_DOUBLE if measure.is_integer and beyond_double else "double"
 
 
-def _holds(kind: ColumnType, asked: ColumnType) -> bool:
+def _holds(kind: ColumnType, asked: ColumnType, *, is_common: bool) -> bool:
     """Whether the type has every value of the other number, as the question takes it.
 
     A decimal is a double for a column of doubles, as SQL's literal 0.1 is.
     """
     if kind.is_double:
-        as_double = asked.is_decimal or 0 < asked.digits <= _DOUBLE_DIGITS
+        as_double = (asked.is_decimal and not is_common) or 0 < asked.digits <= _DOUBLE_DIGITS
         return kind.name == asked.name or (kind.name == "double" and (asked.is_double or as_double))
     if asked.is_double:
         return False

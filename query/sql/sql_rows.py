@@ -87,11 +87,11 @@ def columns(
     """
     if of_measure(name):
         kinds = [column.type for column in options.measures if measure in (None, column.name)]
-        value = common_type(kinds)
+        value, is_common = common_type(kinds), len(set(kinds)) > 1
         if name == "histogram":
-            value = edge_type(value, given, beyond_double=beyond_double)
+            value = edge_type(value, given, beyond_double=beyond_double, is_common=is_common)
         elif name in SHOWS_POINTS:
-            value = point_type(value, given)
+            value = point_type(value, given, is_common=is_common)
     else:
         keys = options.keys
         value = "string" if any(len(key.parts) > 1 for key in keys) else common_key_type(keys)

@@ -76,22 +76,29 @@ def conditions_of(name: str, form: str) -> dict[str, Callable[[Any, Any], bool]]
     return {**of_column, **of_constant, **dict.fromkeys(equal, operator.eq)}
 
 
+def flagged(
+    rows: duckdb.DuckDBPyConnection, name: str, conditions: dict[str, Callable[[Any, Any], bool]]
+) -> list[list[bool]]:
+    """What each of the conditions is for each row, by one expression."""
+    flags = "+".join(f"CASE WHEN {one} THEN {1 << i} ELSE 0 END" for i, one in enumerate(conditions))
+    return [[bool(flag >> i & 1) for i in range(len(conditions))] for flag in selected(rows, name, flags)]
+
+
 def check(rows: duckdb.DuckDBPyConnection, name: str) -> int:
     """Compares each condition with the list; returns how many constants were answered."""
     stored, answered = [exact_of(value) for value in STORED[name][1]], 0
     for exact, text in texts(name, 12 if name in TIMES else 7):
         for form in (f"'{text}'", *([text] if name not in TIMES else [])):
             conditions = conditions_of(name, form)
-            flags = "+".join(f"CASE WHEN {one} THEN {1 << i} ELSE 0 END" for i, one in enumerate(conditions))
             try:
-                found = selected(rows, name, flags)
+                found = flagged(rows, name, conditions)
             except (InputError, duckdb.Error):  # of digits beyond DuckDB's types
                 assert exact % 1 or abs(exact) > 10**17, (name, form)
                 continue
             answered += 1
             for place, (condition, holds) in enumerate(conditions.items()):
                 truth = [holds(value, exact) for value in stored]
-                assert [bool(flag >> place & 1) for flag in found] == truth, condition
+                assert [flags[place] for flags in found] == truth, condition
     return answered
 
 
@@ -120,11 +127,40 @@ def test_constants_that_duckdb_casts_are_caught(
         ("day = DATE '2024-01-01 12:00'", "a DATE cannot be '2024-01-01 12:00': DuckDB would cut it"),
         ("day < '2024-1-1'", "not a time: '2024-1-1'"),
         ("ts < '1704067200000'", "not a time: '1704067200000'"),
+        ("i64 < 1e-400", "'1e-400' has more digits than DuckDB can compare, which are 38"),
+        ("i64 < 1e-999999999", "has more digits than DuckDB can compare"),
+        (f"i64 < 0.{'0' * 40}1", "has more digits than DuckDB can compare"),
+        ("f64 IN (1, '9' || '1', 9007199254740993)", "a whole number that a DOUBLE cannot hold"),
+        (f"f64 < {'9' * 5000}", "999\\.\\.\\. is a whole number that a DOUBLE cannot hold"),
     ],
 )
 def test_a_constant_that_would_be_cut_is_refused(condition: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         checked_expression(condition, TYPES)
+
+
+def check_whole_numbers_beside_floats(rows: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Loads refuse to round a whole number, and so do conditions; a FLOAT is compared as a double."""
+    stored = [exact_of(value) for value in STORED[name][1]]
+    for whole, form in ((2**24 + 1, "{}"), (2**53, "'{}.'"), (-(2**53) - 1, "{}.0"), (10**23, "'{}'")):
+        conditions = conditions_of(name, form.format(whole))
+        if int(float(whole)) != whole:
+            with pytest.raises(InputError, match="is a whole number that a DOUBLE cannot hold"):
+                selected(rows, name, " OR ".join(conditions))
+            continue
+        for place, found in enumerate(zip(*flagged(rows, name, conditions), strict=True)):
+            condition, holds = list(conditions.items())[place]
+            assert list(found) == [holds(value, whole) for value in stored], condition
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_a_whole_number_beside_floats_is_exact_or_refused(
+    rows: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    check_whole_numbers_beside_floats(rows, name)
+    monkeypatch.setattr("tidemark.query.scans.exact_constants._FLOATS", set())  # the broken variant
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        check_whole_numbers_beside_floats(rows, name)
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_sql_answers_as_python_does(wh: query.Warehouse) -> None:
 def test_points_in_the_type_of_the_measure_are_the_broken_variant(
     wh: query.Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_rows, "point_type", lambda own, _given: own)
+    monkeypatch.setattr(sql_rows, "point_type", lambda own, _given, **_: own)
     monkeypatch.setattr(sql_rows, "edge_type", lambda own, _given, **_: own)
     with pytest.raises(AssertionError):
         check(wh, seed=0)

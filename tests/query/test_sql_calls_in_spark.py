@@ -99,7 +99,7 @@ def test_a_plan_has_the_type_of_the_argument(
     assert planned(wh, "histogram", edges)[:2] == ["double", "double"]
     assert planned(wh, "histogram", Argument(3, kinds.IntegerType()))[:2] == ["double", "double"]
     assert planned(worlds["day"], "rank", Argument("2001-01-01 12:00", kinds.StringType()))[0] == "timestamp"
-    monkeypatch.setattr(sql_rows, "point_type", lambda own, _given: own)
+    monkeypatch.setattr(sql_rows, "point_type", lambda own, _given, **_: own)
     assert planned(wh, "rank", point)[0] == "bigint"  # the broken variant
 
 

@@ -18,6 +18,7 @@ from tests.query.in_duckdb import in_python, in_sql
 from tidemark import query, warehouse
 from tidemark.query.sql import duckdb_calls, pinned_readers, sql_rows
 from tidemark.query.sql.duckdb_types import Kind, parse_kind
+from tidemark.query.sql.shown_types import point_type
 from tidemark.warehouse.errors import InputError
 
 NAN, INF = math.nan, math.inf
@@ -128,10 +129,32 @@ def test_a_point_is_the_one_that_was_used_or_refused_as_in_python(worlds: dict[s
 def test_points_in_the_type_of_the_measure_are_the_broken_variant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_rows, "point_type", lambda own, _given: own)
+    monkeypatch.setattr(sql_rows, "point_type", lambda own, _given, **_: own)
     for name in ("whole", "day"):
         with pytest.raises((AssertionError, ValueError)):
             check_points({name: made(tmp_path / name, pa.table({name: COLUMNS[name]}))})
+
+
+def check_points_of_several_measures(wh: query.Warehouse) -> None:
+    for text in ("9007199254740993.0", "9007199254740993.5", "9007199254740992.9::DECIMAL(38, 19)", "0.5"):
+        point = Decimal(text.partition("::")[0])
+        ((value, rank),) = wh.sql(f"SELECT value, rank FROM rank({text}, 'whole')").fetchall()
+        assert (value, rank) == (point, sum(row <= point for row in (2**53, 2**53 + 1))), text
+        ((left,),) = wh.sql(f"SELECT \"left\" FROM histogram([{text}, 1e17::BIGINT], 'whole')").fetchall()
+        assert left == point, text
+
+
+def test_a_point_is_shown_whole_beside_measures_of_other_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {"x": pa.array([0.5, 0.1]), "whole": pa.array([2**53, 2**53 + 1])}
+    wh = made(tmp_path / "w", pa.table(columns), measures=["x", "whole"])
+    check_points_of_several_measures(wh)
+    ((value, rank),) = wh.sql("SELECT value, rank FROM rank(0.1, 'x')").fetchall()
+    assert (value, rank) == (0.1, 1)
+    monkeypatch.setattr(sql_rows, "point_type", lambda own, given, **_: point_type(own, given))
+    with pytest.raises(AssertionError):  # as if each of the measures were a double
+        check_points_of_several_measures(wh)
 
 
 EDGES = {

@@ -32,7 +32,7 @@ VARIANTS: dict[str, tuple[Callable[..., Any], str, str, int]] = {
     ),
     "SQL shows points in the type of the measure": (
         shown_types.point_type,
-        "return both.sql if both is not None and _holds(both, asked) else asked.sql",
+        "return both.sql if both is not None and _holds(both, asked, is_common=is_common) else asked.sql",
         "return own",
         3,
     ),
