@@ -29,7 +29,7 @@ from tidemark.warehouse.text.types import Guesses, Wanted, guess_part
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FILE = "^file:/+"  # Java writes one slash or three
+_FILE = re.compile("^file:/+")  # Java writes one slash or three
 _HEADER_LINES = 100  # at most, where names of columns have line breaks
 _FIRST_LINES = 1000  # in which nearly always each field of JSON was there once
 
@@ -54,7 +54,11 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class SparkText:
-    """Text files; `lines` has the columns value (the bytes of a line without its LF), url and start."""
+    """Text files; `lines` has the columns value (the bytes of a line without its LF), url and start.
+
+    A url is as Spark writes it, see `_address`: a computation for each line in Java would take as long as
+    the reading of the line.
+    """
 
     lines: DataFrame
     parts: Parts
@@ -62,8 +66,11 @@ class SparkText:
     def schema(self, types: pa.Schema) -> pa.Schema:
         """The columns of the rows; `types` are the types of the known columns: see `text_rows`."""
         if self.parts.form in SEPARATORS:
+            from pyspark.sql import functions as F
+
             url, path = next(iter(self.parts.paths.items()))
-            lines = self.lines.where(self.lines.url == url).select("value").head(_HEADER_LINES)
+            is_first = F.regexp_replace("url", _FILE.pattern, "file:/") == url
+            lines = self.lines.where(is_first).select("value").head(_HEADER_LINES)
             return csv_schema(path, [bytes(line.value) + b"\n" for line in lines], self.parts.form, types)
         missing = self._never_there(types.names)
         if missing:
@@ -76,7 +83,7 @@ class SparkText:
         names = [f"c{i}" for i in range(len(schema))]  # mapInArrow fails for a dot or a backquote
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for part, chunks in by_part(batches):
+            for part, chunks in _by_part(batches):
                 for rows in parts.rows(part, chunks, columns):
                     yield pa.RecordBatch.from_arrays(rows.columns, names)
 
@@ -131,7 +138,7 @@ class SparkText:
         """What `work` returns for each part, in the order of the files."""
 
         def pickled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for part, chunks in by_part(batches):
+            for part, chunks in _by_part(batches):
                 result = pickle.dumps(work(part, chunks))
                 yield pa.RecordBatch.from_pydict({"url": [part[0]], "start": [part[1]], "result": [result]})
 
@@ -150,7 +157,7 @@ def open_text(spark: SparkSession, paths: Sequence[str], form: str) -> SparkText
     reader = reader.option("__globPaths__", False).option("recursiveFileLookup", True)  # as for Parquet
     lines = reader.load(list(paths)).select(
         F.col("value").cast("binary").alias("value"),
-        F.regexp_replace("_metadata.file_path", _FILE, "file:/").alias("url"),
+        F.col("_metadata.file_path").alias("url"),
         F.col("_metadata.file_block_start").alias("start"),
     )
     files = _files(spark, paths)
@@ -176,8 +183,19 @@ def _files(spark: SparkSession, paths: Sequence[str]) -> list[tuple[str, int]]:
     for path in paths:
         place = java.org.apache.hadoop.fs.Path(path)
         status = place.getFileSystem(conf).getFileStatus(place)
-        found.append((re.sub(_FILE, "file:/", status.getPath().toUri().toString()), int(status.getLen())))
+        found.append((_address(status.getPath().toUri().toString()), int(status.getLen())))
     return found
+
+
+def _address(url: str) -> str:
+    """The address of a file, which Spark and Hadoop write with one slash or with three."""
+    return _FILE.sub("file:/", url)
+
+
+def _by_part(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Part, Chunks]]:
+    """As `by_part`, for parts that are an address of a file and a byte."""
+    for (url, start), chunks in by_part(batches):
+        yield (_address(url), start), chunks
 
 
 def _whole_bytes(spark: SparkSession) -> int:
@@ -190,15 +208,17 @@ def _count(lines: DataFrame, form: str) -> tuple[dict[Part, int], bool]:
     """The number of the first line of each part, and whether a part begins inside quotes."""
     from pyspark.sql import functions as F
 
-    is_csv = form in SEPARATORS
-    quotes = F.length(F.regexp_replace(F.col("value").cast("string"), '[^"]', "")) if is_csv else F.lit(0)
+    quotes = F.lit(0)
+    if form in SEPARATORS:
+        value = F.col("value").cast("string")
+        quotes = F.octet_length(value) - F.octet_length(F.replace(value, F.lit('"'), F.lit("")))
     counted = lines.groupBy("url", "start").agg(F.count("*").alias("lines"), F.sum(quotes).alias("quotes"))
     firsts: dict[Part, int] = {}
     inside = False
     for _, parts in groupby(sorted(counted.collect()), key=lambda row: row.url):
         line, seen = 1, 0
         for part in parts:
-            firsts[part.url, part.start] = line
+            firsts[_address(part.url), part.start] = line
             inside |= seen % 2 == 1
             line, seen = line + part.lines, seen + part.quotes
     return firsts, inside
