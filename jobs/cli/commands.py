@@ -297,8 +297,7 @@ rare.""",
         "in how many slots of the window a key has rows",
         """\
 For each key the number of slots of the window in which it has rows, with certain bounds `lo` and `hi`. Keys
-are
-written as for `tidemark freq`.""",
+are written as for `tidemark freq`.""",
         (
             "tidemark persistence ATL ORD -w flights --last 30d",
             "tidemark persistence ATL -w flights --slot 7d --mode exact --json | jq '.answers[0].slots'",

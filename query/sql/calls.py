@@ -2,11 +2,11 @@
 
 The first parameter of a function is its subject (phi, x, a key ...). Other positional arguments are
 recognized by their value: the name of a measure, a mode, a duration such as '7d' (the parameter `last`), a
-map (the parameter `where`). The named parameters `since` and `until` (exclusive) give a window, too, and
-`as_of` the moment that `last` counts back from;
-`other_since` and `other_until` give the second window of `overlap`. The other parameters about groups (`by`,
-`top`, `groups`, `limit`), `every`, `slot`, `most` and `key` are named ones. NULL means that the argument is
-not given. But NULL for a required subject yields no rows, as in SQL's strict functions.
+map (the parameter `where`). The named parameters `since` and `until` (exclusive) give a window, too, `as_of`
+the moment that `last` counts back from, and `other_since` and `other_until` the second window of `overlap`.
+The other parameters about groups (`by`, `top`, `groups`, `limit`), `every`, `slot`, `most` and `key` are
+named ones. NULL means that the argument is not given. But NULL for a required subject yields no rows, as in
+SQL's strict functions.
 """
 
 from __future__ import annotations
@@ -92,8 +92,7 @@ def resolve_arguments(
     named: named arguments.
 
     A number for `last` stays a number. `since` and `until` are returned as `between`; two windows as `a` and
-    `b`. Raises InputError for
-    an unknown parameter, one that is given twice, and a missing required subject.
+    `b`. Raises InputError for an unknown parameter, one that is given twice, and a missing required subject.
     """
     signature = SIGNATURES[name]
     needed = signature.subjects[0] if signature.needed else None
