@@ -5,9 +5,15 @@
     approximate   the live side from the ledger; history is exact, except in ticks that the window cuts
     exact         the live rows are read from `events`; only history's part of a cut tick stays uncertain
 
-No persistent key is missed. A key that no listing has is in at most the sum of the listings' slacks, and in
-the slots of the ledger rows. If that is below the wanted number of slots, the listed keys are the candidates.
-Otherwise all rows of the keys in the window are read.
+No persistent key is missed. A key that no listing has is in at most S slots, where S is the sum of
+
+    for each run                  the smaller of its floor - 1 and of the number of slots with ticks that its
+                                  listing does not have whole
+    for each ledger row whose     1
+    sample lacks keys
+
+While S is below the wanted number of slots, the listed keys are the candidates. Otherwise all rows of the
+keys in the window are read. Runs of earlier versions have no listing; their rows are read, too.
 
 Source: S. A. Singh, thesis (Iowa State, 2015), chapter 3, who samples pairs of key and slot. The runs have
 these pairs sorted, so history needs no sample and has no error.

@@ -136,3 +136,21 @@ def test_a_room_that_is_missing_or_on_the_wrong_floor_is_caught() -> None:
     assert misplaced_rooms("jobs", told.replace("cli, spark", "cli, spark, verbs")) == ["verbs", "verbs"]
     swapped = told.replace("cli, spark", "ask, spark").replace("ask, create", "cli, create")
     assert misplaced_rooms("jobs", swapped) == ["spark"]
+
+
+def unknown_decisions(page: str) -> list[str]:
+    """The numbers of decisions, such as 0001, that a page names and that have no page."""
+    found = {page.name[:4] for page in (DOCS / "decisions").glob("0*.md")}
+    named = re.findall(r"\b00\d\d\b", page)
+    assert named
+    return [number for number in named if number not in found]
+
+
+def test_every_decision_that_the_design_names_is_there() -> None:
+    design = (ROOT / "DESIGN.md").read_text()
+    assert unknown_decisions(design) == []
+    assert unknown_decisions(design.replace("0001", "0099")) == ["0099"]
+
+
+def test_the_design_stays_short_enough_to_be_read_at_once() -> None:
+    assert len((ROOT / "DESIGN.md").read_bytes()) <= 42 * 1024, "proofs and details stand beside the code"

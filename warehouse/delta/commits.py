@@ -9,6 +9,8 @@ error the log is read:
     newer versions of other writers      the race is lost: `LostRace`; the writer re-reads the table
     nothing newer, after several reads   the commit was refused: `CommitFailed`, with the cause
 
+If entries of the log were cleaned meanwhile, the paths of the new files decide.
+
 If an object store did not answer, the same commit is made again, with the same id and for the same version.
 If the first one arrives late, one of the two fails, because the version exists; the log then shows the id.
 

@@ -8,10 +8,17 @@ was loaded. So no batch is missing and none is counted twice.
 Cost. A refresh that finds nothing new looks for one file per table. A view reads only the marks and ledger
 rows of runs and batches that the previous views did not have.
 
-On an object store the tables are read at the same time. Then every table is looked at again that comes after
-one that changed, until none has changed. So each table was looked at after the last change of all tables
-before it: the result is that of the order above. What the views will read is fetched in the same rounds
-(remote_files.py).
+On an object store the tables are looked at at the same time, which is not the order above. So after a look
+that found a change, the tables that come later in that order are looked at once more:
+
+    newer                     looked at once more
+    a runs table              steps, ledger
+    steps                     ledger
+    the ledger, or nothing    none: the look is done
+
+After an error in between, the next question looks at all of them. While the runs stay as they are, the steps
+are not looked at: new plans matter only if a run has them. What the views will read (plans, marks, ledger
+rows, small files of live rows) is fetched in the same rounds (remote_files.py).
 """
 
 from __future__ import annotations
