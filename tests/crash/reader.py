@@ -25,10 +25,10 @@ from tidemark import query
 from tidemark.warehouse import open_snapshot
 from tidemark.warehouse.errors import StoreUnavailable
 
-# After a round it rests for so many times as long as the round took: the processes that it watches have more
-# to do. Niceness would not do, as a session of its own has a share of the processors of its own. A soak asks
-# without pause.
-_REST = 0 if int(os.environ.get("TIDEMARK_SOAK_KILLS", "0")) else 4
+# After a round it rests for so many times as long as the round took, at most two seconds: the processes that
+# it watches have more to do. Niceness would not do, as a session of its own has a share of the processors of
+# its own. A soak asks without pause.
+_REST = 0 if int(os.environ.get("TIDEMARK_SOAK_KILLS", "0")) else 12
 _OPEN_EVERY = 16  # rounds after which a reader that knows nothing of the past looks, too
 
 
@@ -89,10 +89,11 @@ class Watched:
 
 def main(address: str) -> None:
     watched: dict[str, Watched] = {}
+    due = 0.0  # when the next round is; an order is taken at once
     with Client(address, family="AF_UNIX") as connection:
         connection.send(("ready",))
         while True:
-            while not watched or connection.poll():
+            while not watched or connection.poll(max(0.0, due - time.monotonic())):
                 try:
                     order, uri = connection.recv()
                 except EOFError:
@@ -106,7 +107,8 @@ def main(address: str) -> None:
             began = time.monotonic()
             for one in list(watched.values()):
                 one.look()
-            time.sleep(min(_REST * (time.monotonic() - began), 1))
+            ended = time.monotonic()
+            due = ended + min(_REST * (ended - began), 2)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.jobs.installed import Installed, install
+from tests.once import once
 from tidemark import stream, warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,5 +73,5 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel in a clean environment."""
-    return install(tmp_path_factory.mktemp("installed"))
+    """The wheel in a clean environment; nobody changes it."""
+    return once(tmp_path_factory, "installed", install)

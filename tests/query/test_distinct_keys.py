@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, GroupWorld
 from tests.soak import draws
-from tidemark.query import InputError
+from tidemark.query import InputError, Warehouse
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber
 from tidemark.query.keys import distinct_keys as questions
 from tidemark.query.keys import key_samples
@@ -76,67 +76,60 @@ def cuts_a_tick(window: Edges) -> bool:
 
 @pytest.mark.slow
 @SOME
-@given(BATCHES, WINDOWS, st.sampled_from(KEYS), SIZES)
+@given(
+    BATCHES, WINDOWS, WINDOWS, st.tuples(st.integers(0, 20), st.integers(1, 6)), st.sampled_from(KEYS), SIZES
+)
 def test_bounds_hold_and_exact_is_the_set(
-    batches: Any, window: Edges, key: list[str], size: tuple[int, int]
+    batches: Any, a: Edges, b: Edges, hours: tuple[int, int], key: list[str], size: tuple[int, int]
 ) -> None:
+    """The numbers of one window, of what two share, of what is new, and of each hour."""
     with tempfile.TemporaryDirectory() as folder, sample_sizes(*size):
         world = GroupWorld.of(Path(folder), batches)
-        wh, truth = world.open(), len(keys_of(world, key, window))
+        wh, truth = world.open(), len(keys_of(world, key, a))
         for mode in MODES:
-            answer = wh.distinct(key=key, between=window, mode=mode)
+            answer = wh.distinct(key=key, between=a, mode=mode)
             check(answer, truth, exact=mode == "exact")
             assert answer.rows_scanned is None
-            if not cuts_a_tick(window) and (mode == "exact" or size[0] > 1000):
+            if not cuts_a_tick(a) and (mode == "exact" or size[0] > 1000):
                 assert (answer.least, answer.most) == (truth, truth)
+            check_overlaps(wh, world, a, b, key, mode)
+            check_each_hour(wh, world, *hours, mode)
         world.load_live()
-        check(world.open().distinct(key=key, between=window), truth, exact=False)
+        check(world.open().distinct(key=key, between=a), truth, exact=False)
 
 
-@pytest.mark.slow
-@SOME
-@given(BATCHES, WINDOWS, WINDOWS, st.sampled_from(KEYS), SIZES)
-def test_overlaps_and_new_keys(
-    batches: Any, a: Edges, b: Edges, key: list[str], size: tuple[int, int]
-) -> None:
-    with tempfile.TemporaryDirectory() as folder, sample_sizes(*size):
-        world = GroupWorld.of(Path(folder), batches)
-        wh, in_a, in_b = world.open(), keys_of(world, key, a), keys_of(world, key, b)
-        for mode in MODES:
-            found = wh.overlap(a, b, key=key, mode=mode)
-            exact = mode == "exact"
-            sets = (in_a & in_b, in_a - in_b, in_b - in_a)
-            for number, truth in zip(found.parts.values(), sets, strict=True):
-                check(number, len(truth), exact=exact)
-                if exact and not cuts_a_tick(a) and not cuts_a_tick(b):
-                    assert number.count == len(truth)
-            check(found.a, len(in_a), exact=exact)
-            if a is not None:
-                fresh = keys_of(world, key, a) - keys_of(world, key, (None, a[0]))
-                answer = wh.new_keys(between=a, key=key, mode=mode)
-                check(answer, len(fresh), exact=exact)
-                if exact and not cuts_a_tick(a):
-                    assert answer.count == len(fresh)
+def check_overlaps(wh: Warehouse, world: GroupWorld, a: Edges, b: Edges, key: list[str], mode: Any) -> None:
+    """The keys that two windows share, those of one alone, and those of the first that are new."""
+    in_a, in_b = keys_of(world, key, a), keys_of(world, key, b)
+    found = wh.overlap(a, b, key=key, mode=mode)
+    exact = mode == "exact"
+    sets = (in_a & in_b, in_a - in_b, in_b - in_a)
+    for number, truth in zip(found.parts.values(), sets, strict=True):
+        check(number, len(truth), exact=exact)
+        if exact and not cuts_a_tick(a) and not cuts_a_tick(b):
+            assert number.count == len(truth)
+    check(found.a, len(in_a), exact=exact)
+    if a is not None:
+        fresh = keys_of(world, key, a) - keys_of(world, key, (None, a[0]))
+        answer = wh.new_keys(between=a, key=key, mode=mode)
+        check(answer, len(fresh), exact=exact)
+        if exact and not cuts_a_tick(a):
+            assert answer.count == len(fresh)
 
 
-@pytest.mark.slow
-@SOME
-@given(BATCHES, st.integers(0, 20), st.integers(1, 6), SIZES)
-def test_one_number_for_each_window(batches: Any, first: int, hours: int, size: tuple[int, int]) -> None:
-    with tempfile.TemporaryDirectory() as folder, sample_sizes(*size):
-        world = GroupWorld.of(Path(folder), batches)
-        wh, between = world.open(), (START + first * HOUR, START + (first + hours) * HOUR)
-        for mode in MODES:
-            counts = wh.distinct(between=between, every="1h", mode=mode)
-            fresh = wh.new_keys(between=between, every="1h", mode=mode)
-            assert [answer.window for answer in counts] == [answer.window for answer in fresh]
-            for count, new in zip(counts, fresh, strict=True):
-                assert count.window is not None
-                start, end = (edge.replace(tzinfo=UTC) for edge in count.window)
-                assert between[0] <= start < end <= between[1]
-                now, before = (keys_of(world, ["origin"], edges) for edges in ((start, end), (None, start)))
-                check(count, len(now), exact=mode == "exact")
-                check(new, len(now - before), exact=mode == "exact")
+def check_each_hour(wh: Warehouse, world: GroupWorld, first: int, hours: int, mode: Any) -> None:
+    """One number for each window of `every`."""
+    between = (START + first * HOUR, START + (first + hours) * HOUR)
+    counts = wh.distinct(between=between, every="1h", mode=mode)
+    fresh = wh.new_keys(between=between, every="1h", mode=mode)
+    assert [answer.window for answer in counts] == [answer.window for answer in fresh]
+    for count, new in zip(counts, fresh, strict=True):
+        assert count.window is not None
+        start, end = (edge.replace(tzinfo=UTC) for edge in count.window)
+        assert between[0] <= start < end <= between[1]
+        now, before = (keys_of(world, ["origin"], edges) for edges in ((start, end), (None, start)))
+        check(count, len(now), exact=mode == "exact")
+        check(new, len(now - before), exact=mode == "exact")
 
 
 def drawn_run(

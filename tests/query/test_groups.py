@@ -60,13 +60,14 @@ Window = tuple[datetime, datetime] | None
 
 @pytest.mark.slow
 @SOME
-@given(BATCHES, WHERE, WINDOWS, MEASURES, MODES, MEMORY)
+@given(BATCHES, WHERE, WINDOWS, MEASURES, MODES, st.sampled_from([None, "a", ["a", "b"]]), MEMORY)
 def test_a_group_is_answered_as_its_rows_are(
-    batches: Any, where: dict[str, Any], window: Window, measure: str, mode: Any, memory: int
+    batches: Any, where: dict[str, Any], window: Window, measure: str, mode: Any, origin: Any, memory: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = GroupWorld.of(Path(folder), batches)
         wh, truth = world.open(memory=memory), world.truth(measure, where, window)
+        check_by(wh, world, window, measure, mode, origin)
         if not truth.n:
             with pytest.raises(EmptyWindow, match="empty window"):
                 wh.quantile(0.5, measure, where=where, between=window, mode=mode)
@@ -81,26 +82,21 @@ def test_a_group_is_answered_as_its_rows_are(
             assert mode == "quick" or answer.rank == truth.rank(point)
 
 
-@pytest.mark.slow
-@SOME
-@given(BATCHES, WINDOWS, MEASURES, MODES, st.sampled_from([None, "a", ["a", "b"]]), MEMORY)
-def test_by_gives_one_answer_for_each_group(
-    batches: Any, window: Window, measure: str, mode: Any, origin: Any, memory: int
+def check_by(
+    wh: query.Warehouse, world: GroupWorld, window: Window, measure: str, mode: Any, origin: Any
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        world = GroupWorld.of(Path(folder), batches)
-        where = None if origin is None else {"origin": origin}
-        by = ["origin"] if where is None else ["number"]
-        wh = world.open(memory=memory)
-        answers = wh.quantile(PHIS, measure, where=where, by=by, between=window, mode=mode)
-        groups = world.groups(["origin"], window)
-        if where is not None:
-            allowed = origin if isinstance(origin, list) else [origin]
-            pairs = world.groups(["number", "origin"], window)
-            groups = sorted({(number,) for number, name in pairs if name in allowed})
-        assert [group_of(answer)[by[0]] for answer in answers[:: len(PHIS)]] == [group[0] for group in groups]
-        for answer in answers:
-            check_quantile(answer, world.truth(measure, group_of(answer), window), mode)
+    """`by` gives one answer for each group."""
+    where = None if origin is None else {"origin": origin}
+    by = ["origin"] if where is None else ["number"]
+    answers = wh.quantile(PHIS, measure, where=where, by=by, between=window, mode=mode)
+    groups = world.groups(["origin"], window)
+    if where is not None:
+        allowed = origin if isinstance(origin, list) else [origin]
+        pairs = world.groups(["number", "origin"], window)
+        groups = sorted({(number,) for number, name in pairs if name in allowed})
+    assert [group_of(answer)[by[0]] for answer in answers[:: len(PHIS)]] == [group[0] for group in groups]
+    for answer in answers:
+        check_quantile(answer, world.truth(measure, group_of(answer), window), mode)
 
 
 def test_top_takes_the_groups_with_the_most_rows(tmp_path: Path) -> None:

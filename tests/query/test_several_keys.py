@@ -213,30 +213,6 @@ def check_cut(
     assert joined.lo <= sum(count * count for count in counts.values()) <= joined.hi
 
 
-@pytest.mark.slow
-@SOME
-@given(STEPS, WHOLE, MODES)
-def test_each_key_is_counted_as_its_tuples_are(steps: Any, window: Window, mode: Any) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        world = SeveralKeys.make(Path(folder), steps)
-        wh = world.open()
-        for columns in KEYS:
-            check_counts(wh, world, columns, window, mode)
-        report = warehouse.verify(world.path)
-        assert report.ok, str(report)
-
-
-@pytest.mark.slow
-@SOME
-@given(STEPS, HALVES, MODES)
-def test_windows_that_cut_ticks_hold_the_truth_by_each_key(steps: Any, window: Window, mode: Any) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        world = SeveralKeys.make(Path(folder), steps)
-        wh = world.open()
-        for columns in KEYS:
-            check_cut(wh, world, columns, window, mode)
-
-
 ENDS: dict[str, list[Any]] = {
     "origin": ["", "a", "a\x00", "b", "\U0010ffff"],
     "number": [-(2**63), -(2**70), 0.5, 1, 2, 2**63 - 1, 2**63, math.inf],
@@ -258,26 +234,28 @@ def ranges(draw: st.DrawFn) -> tuple[tuple[str, ...], list[Any]]:
 
 @pytest.mark.slow
 @SOME
-@given(STEPS, st.lists(ranges(), min_size=8, max_size=8), WHOLE, HALVES)
-def test_a_range_of_tuples_may_end_at_a_prefix(steps: Any, asked: Any, whole: Window, halves: Window) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        world = SeveralKeys.make(Path(folder), steps)
+@given(STEPS, STEPS, WHOLE, HALVES, st.lists(ranges(), min_size=8, max_size=8), MODES)
+def test_each_key_is_answered_as_its_tuples_are(
+    steps: Any, others: Any, whole: Window, halves: Window, asked: Any, mode: Any
+) -> None:
+    """In windows of whole ticks and in those that cut ticks; ranges may end at a prefix; warehouses join."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as another:
+        world = SeveralKeys.make(Path(one), steps)
         wh = world.open()
+        for columns in KEYS:
+            check_counts(wh, world, columns, whole, mode)
+            check_cut(wh, world, columns, halves, mode)
         for columns, ends in asked:
             check_range(wh, world, columns, whole, ends, cut=False)
             check_range(wh, world, columns, halves, ends, cut=True)
+        report = warehouse.verify(world.path)
+        assert report.ok, str(report)
 
-
-@pytest.mark.slow
-@SOME
-@given(STEPS, STEPS, WHOLE)
-def test_two_warehouses_join_on_each_key(steps: Any, others: Any, window: Window) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        world, other = (SeveralKeys.make(Path(folder), one) for one in (steps, others))
-        wh, other_wh = world.open(), other.open()
+        other = SeveralKeys.make(Path(another), others)
+        other_wh = other.open()
         for columns in KEYS:
-            mine, theirs = world.counts(columns, window)[0], other.counts(columns, window)[0]
-            answer = wh.inner_product(other_wh, key=columns, between=window)
+            mine, theirs = world.counts(columns, whole)[0], other.counts(columns, whole)[0]
+            answer = wh.inner_product(other_wh, key=columns, between=whole)
             true = sum(count * theirs[key] for key, count in mine.items())
             assert answer.lo == answer.count == answer.hi == true
 
