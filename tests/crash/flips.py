@@ -250,14 +250,15 @@ def run(seed: int, damages: int, folder: Path, broken: str = "") -> dict[str, An
         sealed_files._check_digests = lambda *_: None
         marks.FileDigests.check_block = lambda *_: None  # type: ignore[method-assign]  # the broken variant
     chance = random.Random(seed)
-    loader = build(folder / "sound")
-    sound, copy = Path(loader.uri), folder / "copy"
-    true = dict(answers(loader.uri))
+    sound, copy = folder / "sound", folder / "copy"
+    if not sound.exists():
+        build(sound)
+    true = dict(answers(str(sound)))
     assert not any(isinstance(one, Exception) for one in true.values()), true
     found: Counter[str] = Counter()
     wrong: list[str] = []
     kinds: dict[str, list[Path]] = {}
-    for path in data_files(loader.uri):
+    for path in data_files(str(sound)):
         kinds.setdefault(path.relative_to(sound).parts[0], []).append(path.relative_to(sound))
     if unchecked:
         kinds = {name: kinds[name] for name in ("runs", "keys", "more_keys", "group_runs")}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests import soak
+from tests.crash.flips import build
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +28,14 @@ was right again. `right` counts damage to what was not asked for, `behind` the t
 missing because the ledger was put back: that cannot be told from a batch whose process was killed."""
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the sound warehouse lies, of which each trial damages a copy."""
+    made = tmp_path_factory.mktemp("flips")
+    build(made / "sound")
+    return made
+
+
 def flips(folder: Path, damages: int, *broken: str, seed: int = 7) -> dict[str, Any]:
     """In a process of its own: damaged bytes must not end it either."""
     command = [sys.executable, "-m", "tests.crash.flips", str(seed), str(damages), str(folder), *broken]
@@ -36,8 +45,8 @@ def flips(folder: Path, damages: int, *broken: str, seed: int = 7) -> dict[str, 
     return found
 
 
-def test_no_random_damage_makes_a_wrong_answer_and_a_repair_makes_all_right(tmp_path: Path) -> None:
-    found = flips(tmp_path, DAMAGES)
+def test_no_random_damage_makes_a_wrong_answer_and_a_repair_makes_all_right(folder: Path) -> None:
+    found = flips(folder, DAMAGES)
     assert found["wrong"] == []
     assert sum(found["found"].values()) == found["damages"] >= DAMAGES
     if SOAK_FLIPS:
@@ -47,11 +56,14 @@ def test_no_random_damage_makes_a_wrong_answer_and_a_repair_makes_all_right(tmp_
         soak.write_section("Files that are damaged", ABOUT, counts)
 
 
-def test_without_digests_some_answers_are_wrong(tmp_path: Path) -> None:
-    """The broken variant: what is read is compared with nothing."""
-    assert flips(tmp_path, 400, "unchecked", seed=2)["wrong"]
+# The seeds of the broken variants were found by search: they show the fault within a few trials.
 
 
-def test_a_repair_that_finds_no_damaged_run_is_caught(tmp_path: Path) -> None:
+def test_without_digests_some_answers_are_wrong(folder: Path) -> None:
+    """The broken variant: what is read is compared with nothing. Or they end in an error that is not ours."""
+    assert flips(folder, 400, "unchecked", seed=5)["wrong"]
+
+
+def test_a_repair_that_finds_no_damaged_run_is_caught(folder: Path) -> None:
     """The broken variant of the repair."""
-    assert flips(tmp_path, 60, "unrepaired")["wrong"]
+    assert flips(folder, 60, "unrepaired")["wrong"]
