@@ -5,8 +5,9 @@ Model. The listing is a part of the run's rows (key, tick, count). It has
     all rows of each key that has rows in at least `floor` ticks
     all rows of each tick in `complete`, which are ticks of few rows
 
-So a key that the listing does not have as a whole is in at most floor - 1 ticks of the run, and each of these
-that is not listed is a tick outside of `complete`. Rows without a time (NO_TICK) are not listed.
+So a key that the listing does not have as a whole is in at most floor - 1 ticks of the run. Those of them
+that are complete are listed, so what is missing lies in other ticks. Rows without a time (NO_TICK) are not
+listed.
 
 The floor is the least one whose keys fit into BYTES. Complete ticks are those with the fewest rows, as many
 as fit into COMPLETE_ROWS and COMPLETE_BYTES together: late rows are spread over many ticks, a few in each,

@@ -4,7 +4,7 @@ A load commits the plan of a step to `steps`, then the step to one projection af
 before its runs. So, whenever a load was killed, of tables that are read in the order runs, steps, marks:
 
     planned      no runs table has a step without a plan
-    marks        a runs table has all steps of its marks but the newest, and that one if the marks are merged
+    marks        a runs table has all steps of its marks but the newest; if that is of a merge, it has it, too
     order        a runs table has every step that a later one has, and that of a measure at most one step less
                  than an earlier one
 

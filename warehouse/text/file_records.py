@@ -5,9 +5,9 @@ all, and a field of JSON that is no column is refused. But a refused record does
 file of CSV may lack a header. The first record is one if it has the name of a column, whatever its case; the
 fields are then in its order, and if it cannot be one, each record of the file is refused.
 
-Spark may cut a large file into parts, each for a task, which knows nothing of the part before. It does not
-cut files that are named *.csv. A part is read as if no record goes on into it. This is right for the first
-one, and so for each: a part in which a record goes on into the next one is an error.
+Spark may cut a large file into parts, one for each task; it does not cut files that are named *.csv. A task
+knows nothing of the part before its own. So it reads each part as if it began with a new record. That is true
+of the first part, and of any other one because a record that goes on into the next part is an error.
 """
 
 from __future__ import annotations
