@@ -556,7 +556,7 @@ def _merge_levels(
     """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table."""
     while True:
         runs = run_tables.files_by_run(tables.list_files(table))
-        layout = Layout.of(runs)
+        layout = Layout.of(runs, projection.runs_table)
         merge = plan_merge(layout, options.kappa)
         if merge is None:
             return layout

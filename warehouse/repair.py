@@ -128,7 +128,8 @@ def _options(store: Store) -> Options:
         raise DamagedWarehouse(
             f"the log of {EVENTS} cannot be opened, and all is built from {EVENTS}: {reason} Nothing was "
             f"changed. Put its folder {EVENTS}/_delta_log back from a copy; if only its newest entry is cut, "
-            "delete that entry: the batch of it comes again when its load or append is run again."
+            "delete that entry: the batch of it comes again when its load or append is run again. The file "
+            "_last_checkpoint there is a hint, which may be deleted."
         )
     return read_options(store)
 
@@ -223,6 +224,11 @@ class _Repair:
         present = [runs.present_runs(self.store, one) for one in self.options.projections]
         newest = max((run.last for of_one in present for run in of_one), default=-1)
         damage = plans.find_damage(self.store, newest)
+        if damage.log is not None:
+            self._act(f"steps: its log is put right ({damage.log})")
+            if not self.dry_run:
+                plans.put_right(self.store, self.options.grace_us)
+                damage = plans.find_damage(self.store, newest)
         left, lost = list(damage.plans), dict[BatchRange, int]()
         is_promised = self.options.built_from.get(STEPS, -1) == len(left)  # by a repair that did not end
         if damage or is_promised:
@@ -236,7 +242,7 @@ class _Repair:
             if not self.dry_run:
                 if lost:
                     self._refuse_questions(len(left))
-                plans.rewrite(self.store, damage, self.options.grace_us)
+                plans.rewrite(self.store, damage)
         return left, lost
 
     def _refuse_questions(self, step: int) -> None:

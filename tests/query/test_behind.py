@@ -176,6 +176,25 @@ def test_a_table_behind_the_others_is_refused_or_does_not_matter(
         assert list(wrong(folder, table)) == [], kind
 
 
+def lose_one_remove(folder: Path, table: str) -> None:
+    """A merge's commit lacks the line that removes one of its inputs."""
+    log = folder / table / "_delta_log"
+    for path in log.glob("*checkpoint*"):
+        path.unlink()
+    merged = [path for path in sorted(log.glob("*.json")) if '{"remove"' in path.read_text()]
+    lines = merged[-1].read_text().splitlines()
+    lines.remove(next(line for line in lines if line.startswith('{"remove"')))
+    merged[-1].write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("table", ["runs/i", "keys", "group_runs/k/x"])
+def test_a_merge_that_lost_a_line_is_told_with_the_table(whole: Path, tmp_path: Path, table: str) -> None:
+    folder = shutil.copytree(whole, tmp_path / "w")
+    lose_one_remove(folder, table)
+    assert list(wrong(folder, table)) == []
+    assert "do not partition the steps" in str(warehouse.verify(folder))
+
+
 def test_random_pairs_of_tables_behind_the_others(whole: Path, tmp_path: Path) -> None:
     draw = random.Random(8)
     for number in range(3):

@@ -20,6 +20,7 @@ from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
 from tidemark.jobs.cli import main as cli
 from tidemark.warehouse import DamagedWarehouse, RepairReport
+from tidemark.warehouse.delta import new_log
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import missing_summaries, run_builder
 from tidemark.warehouse.repairs import layouts, plans, runs
@@ -164,6 +165,7 @@ HARM: dict[str, tuple[Harm, ...]] = {
     ),
     "files gone": (spoil("runs/x", Path.unlink, -1), remove_folder("marks/x"), tear("ledger", half)),
     "steps gone": (spoil("runs/n", flip), tear("keys", half), remove_folder("steps")),
+    "steps torn": (tear("steps", half), tear("marks/x", half)),
     "steps put back": (remove_newest("marks/n"), restore("group_runs/k/n", 2), remove_newest("steps")),
     "steps restored": (restore("steps", 3), spoil("ledger", flip, -1)),
 }
@@ -215,6 +217,22 @@ def test_a_repair_that_is_killed_between_any_two_commits_goes_on(
     assert report.outcome in ("repaired", "sound")
     assert warehouse.verify(uri).ok
     check_answers(str(uri))
+
+
+def check_hints(loader: Loader) -> None:
+    """`_last_checkpoint` names a checkpoint that is not there: only this hint goes, and nothing is built."""
+    before, names = tables_of(loader.uri), ("runs/x", "marks/n", "ledger", "steps")
+    for name in names:
+        (Path(loader.uri) / name / "_delta_log" / "_last_checkpoint").write_text('{"version": 99, "size": 9}')
+    with pytest.raises(DamagedWarehouse, match=r"Run `tidemark repair`, which makes it again"):
+        query.open(loader.uri)
+    assert warehouse.repair(None, loader.uri, dry_run=True).outcome == "planned"
+    check_repaired(loader.uri, warehouse.repair(None, loader.uri))
+    assert tables_of(loader.uri) == before
+
+
+def test_a_hint_to_a_checkpoint_that_is_gone_costs_no_entry(loader: Loader) -> None:
+    check_hints(loader)
 
 
 def test_no_question_is_answered_between_the_loss_of_a_plan_and_its_new_one(
@@ -328,6 +346,12 @@ def test_a_repair_that_does_not_look_at_events_is_caught(
     monkeypatch.setattr(*broken)
     with pytest.raises(AssertionError):
         test_what_is_wrong_with_events_is_told(loader, harm)
+
+
+def test_a_repair_that_keeps_a_wrong_hint_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new_log, "_HINT", "nothing")
+    with pytest.raises(AssertionError):
+        check_hints(loader)
 
 
 def test_a_repair_that_builds_no_gap_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:

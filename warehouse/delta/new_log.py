@@ -8,6 +8,7 @@ caller creates the table again. Its data files stay in the folder; maintenance d
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from pyarrow import fs
 
@@ -18,6 +19,7 @@ from tidemark.warehouse.delta.opening import open_directly
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 
+_HINT = "_last_checkpoint"  # where the newest checkpoint is; without it the log is listed
 _ENTRY = re.compile(r"(\d{20})\.json")
 
 
@@ -33,27 +35,35 @@ def unreadable(store: Store, name: str) -> str | None:
 
 
 def remove_log(store: Store, name: str) -> bool:
-    """Removes the newest entry if the table can be opened then, and otherwise all; whether any is left."""
-    filesystem, folder = store.filesystem(), f"{name}/_delta_log"
-    found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    paths = sorted(info.path for info in found if info.is_file)
-    numbers = [int(match[1]) for path in paths if (match := _ENTRY.fullmatch(path.rsplit("/", 1)[-1]))]
-    if len(numbers) > 1 and _opens(store, name, max(numbers) - 1):
-        newest = f"{max(numbers):020d}"
-        for path in paths:
-            if path.rsplit("/", 1)[-1].startswith(newest):
-                delete_file(filesystem, path)
-        if unreadable(store, name) is None:
-            return True
-    for path in paths:
-        if path.rsplit("/", 1)[-1] != "_last_checkpoint":
-            delete_file(filesystem, path)
-    for path in paths:  # the last: without the others it says nothing
-        if path.endswith("/_last_checkpoint"):
-            delete_file(filesystem, path)
+    """Removes the least that lets the table be opened; whether any of its log is left.
+
+    That is the hint `_last_checkpoint`, or the newest entry beside it, or all.
+    """
+    left = _remove(store, name, lambda file: file == _HINT)
+    if not left:
+        numbers = [int(match[1]) for file in _files(store, name) if (match := _ENTRY.fullmatch(file))]
+        if len(numbers) > 1 and _opens(store, name, max(numbers) - 1):
+            newest = f"{max(numbers):020d}"
+            left = _remove(store, name, lambda file: file.startswith(newest))
+    if not left:
+        _remove(store, name, lambda _: True)
     if not store.is_local:
         store.files.forget()
-    return False
+    return left
+
+
+def _remove(store: Store, name: str, chosen: Callable[[str], bool]) -> bool:
+    """Deletes the chosen files of the log; whether the table can be opened then."""
+    for file in filter(chosen, _files(store, name)):
+        delete_file(store.filesystem(), f"{name}/_delta_log/{file}")
+    return unreadable(store, name) is None
+
+
+def _files(store: Store, name: str) -> list[str]:
+    """The names of the files of the log, in order; the hint after the entries."""
+    folder = fs.FileSelector(f"{name}/_delta_log", allow_not_found=True)
+    found = store.filesystem().get_file_info(folder)
+    return sorted(info.base_name for info in found if info.is_file)
 
 
 def _opens(store: Store, name: str, version: int) -> bool:

@@ -28,6 +28,13 @@ def exists(store: Store, name: str) -> bool:
     return DeltaTable.is_deltatable(store.table(name), store.options)
 
 
+def remedy(name: str) -> str:
+    """How a table that is damaged as a whole, or missing, is brought back."""
+    if name in (EVENTS, REJECTED):
+        return "Restore its folder from a copy."
+    return "Run `tidemark repair`, which makes it again from the table events."
+
+
 def open_directly(store: Store, name: str, version: int | None = None) -> DeltaTable:
     """The table at a version, None for the newest; of an object store not its copy (log_copy.py).
 
@@ -48,7 +55,7 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
         if is_damaged and not (is_missing and exists(store, name)):  # there by now: others just made it
             raise DamagedWarehouse(
                 f"the table {name} of {store.uri} is missing, or its log cannot be read ({first_line}). "
-                "Restore its folder from a copy."
+                f"{remedy(name)}"
             ) from error
         raise NotAWarehouse(
             f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "

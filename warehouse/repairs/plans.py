@@ -55,13 +55,15 @@ def find_damage(store: Store, last_run_step: int) -> PlansDamage:
     return PlansDamage(left, tuple(faults), None, tuple(file.path for file in files))
 
 
-def rewrite(store: Store, damage: PlansDamage, grace_us: int) -> None:
+def put_right(store: Store, grace_us: int) -> None:
+    """Makes a table whose log cannot be opened one that can, with the plans that are left."""
+    if opening.exists(store, STEPS):
+        remove_log(store, STEPS)
+    tables.create(store, STEPS, steps.SCHEMA, grace_us=grace_us)
+
+
+def rewrite(store: Store, damage: PlansDamage) -> None:
     """Makes the plans that are left the content of the table."""
-    if damage.log is not None:
-        if opening.exists(store, STEPS):
-            remove_log(store, STEPS)
-        tables.create(store, STEPS, steps.SCHEMA, grace_us=grace_us)
-        return
     table = tables.open_table(store, STEPS)
     files = tables.list_files(table)
     if {file.path for file in files} == set(damage.paths):  # else another writer came: look again

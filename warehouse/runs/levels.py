@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 from tidemark.warehouse.errors import DamagedWarehouse
 
+REMEDY = "Run `tidemark repair` to build them again from events."
+
 _NAME = re.compile(r"L(\d{2})-(\d{10})-(\d{10})")
 
 
@@ -51,10 +53,13 @@ class Layout:
     runs: tuple[Run, ...]
 
     @classmethod
-    def of(cls, runs: Iterable[Run]) -> Layout:
-        """The layout of these runs, in any order; DamagedWarehouse if they break the invariants."""
+    def of(cls, runs: Iterable[Run], table: str = "") -> Layout:
+        """The layout of these runs, in any order; DamagedWarehouse if they break the invariants.
+
+        table   the runs table that has them, for the error
+        """
         layout = cls(tuple(sorted(runs)))
-        layout.check_invariants()
+        layout.check_invariants(table)
         return layout
 
     @property
@@ -69,18 +74,20 @@ class Layout:
             counts[run.level] = counts.get(run.level, 0) + 1
         return counts
 
-    def check_invariants(self) -> None:
+    def check_invariants(self, table: str = "") -> None:
         """The step ranges partition 0..last_step, and levels do not rise towards newer steps."""
-        expected = 0
+        expected, of_table = 0, f" of the table {table}" if table else ""
         for run in self.runs:
             if run.first != expected or run.last < run.first:
                 raise DamagedWarehouse(
-                    f"runs do not partition the steps: expected step {expected}, found {run.name}."
+                    f"runs{of_table} do not partition the steps: expected step {expected}, found {run.name}. "
+                    f"{REMEDY}"
                 )
             expected = run.last + 1
         levels = [run.level for run in self.runs]
         if levels != sorted(levels, reverse=True):
-            raise DamagedWarehouse(f"levels rise towards newer steps: {[run.name for run in self.runs]}.")
+            names = [run.name for run in self.runs]
+            raise DamagedWarehouse(f"levels{of_table} rise towards newer steps: {names}. {REMEDY}")
 
     def add_step(self) -> Run:
         """The run that the next load adds."""

@@ -26,7 +26,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.store import STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -35,7 +35,6 @@ from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
 
 LOAD = "Run a load: it builds the missing steps again from the table events."
-FROM_A_COPY = "Restore its folder from a copy."
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +125,11 @@ def behind_text(behind: Mapping[str, int]) -> str:
     return f"{', '.join(texts)}; run a load" if texts else ""
 
 
-def behind_error(name: str, what: str, remedy: str = FROM_A_COPY) -> DamagedWarehouse:
+def behind_error(name: str, what: str, remedy: str = "") -> DamagedWarehouse:
     """The error for the log of a table that is behind the others; `what` says by what that shows."""
     return DamagedWarehouse(
         f"the log of the table {name} is behind the others: {what}. It was copied while a load ran, cut off, "
-        f"or put back to an earlier version. {remedy}"
+        f"or put back to an earlier version. {remedy or opening.remedy(name)}"
     )
 
 

@@ -46,7 +46,7 @@ class OpenedTable:
     def existing(self) -> DeltaTable:
         """The table; DamagedWarehouse if it does not exist."""
         if self.table is None:
-            raise DamagedWarehouse(f"the table {self.name} is missing. Restore its folder from a copy.")
+            raise DamagedWarehouse(f"the table {self.name} is missing. {opening.remedy(self.name)}")
         return self.table
 
     def update(self) -> bool:

@@ -710,7 +710,7 @@ class SnapshotReader:
         version, layout, files = self._layouts.get(opened.name, (None, Layout.of({}), {}))
         if opened.table is not None and opened.version != version:
             files = run_tables.files_by_run(tables.list_files(opened.table))
-            layout = Layout.of(files)
+            layout = Layout.of(files, opened.name)
             self._layouts[opened.name] = opened.version, layout, files
         return layout, files
 
