@@ -149,6 +149,8 @@ TEXTS: list[tuple[str, pa.DataType, str, Any]] = [
     ("csv", pa.float64(), "1e309", REFUSED),
     ("csv", pa.float32(), "16777217", REFUSED),
     ("csv", pa.float32(), "16777217.5", 16777218.0),
+    ("csv", pa.float64(), "0" * 5000 + "9007199254740993", REFUSED),
+    ("csv", pa.float64(), "0" * 5000 + "9007199254740992", 2.0**53),
     ("csv", pa.int64(), "9223372036854775807", 2**63 - 1),
     ("csv", pa.int64(), "9223372036854775808", REFUSED),
     ("csv", pa.int64(), "1.0", REFUSED),

@@ -145,3 +145,47 @@ def test_a_cast_that_rounds_is_caught(tmp_path: Path, monkeypatch: pytest.Monkey
     table = pa.table({"x": pa.array([2**53 + 1]), "n": pa.array([1]), "k": pa.array(["a"])})
     with pytest.raises(pytest.fail.Exception):
         check_refused(tmp_path / "w", table)
+
+
+class Failing:
+    """Rows whose library fails to make a stream of them."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise RuntimeError("a library's own error")
+
+
+def failing_rows() -> dict[str, tuple[Any, str]]:
+    """Rows that cannot be read, each with what the error says."""
+    mixed, other = pd.DataFrame(COLUMNS).assign(k=["a", 1, "b"]), pa.record_batch({"x": [1], "z": [1]})
+    cast = duckdb.sql("SELECT CAST(t AS DOUBLE) x, 1 n, 'a' k FROM (VALUES ('1'), ('z')) r(t)")
+    return {
+        "a column of mixed types": (mixed, r"rows of the pandas.*Expected bytes, got a 'int' object"),
+        "a relation that fails": (cast, "rows of the .*DuckDBPyRelation: Conversion Error"),
+        "an object that fails": (Failing(), "rows of the .*Failing: a library's own error"),
+        "batches of other columns": (
+            pa.RecordBatchReader.from_batches(SCHEMA, [other]),
+            "a batch has the columns x int64, z int64, its reader x double, n int32, k string",
+        ),
+        "one file twice": ([path := "{folder}/0.csv", path], "is in the input twice"),
+        "an empty path": ("", "an input is an empty text"),
+    }
+
+
+@pytest.mark.parametrize("name", failing_rows())
+def test_rows_that_cannot_be_read_whole_and_once_are_refused(tmp_path: Path, name: str) -> None:
+    given(tmp_path)
+    rows, message = failing_rows()[name]
+    if isinstance(rows, list):
+        rows = [rows[0].format(folder=tmp_path)] * 2  # the very same text twice
+    warehouse.create(None, tmp_path / "w", ["x"], key="k", eps=0.1, schema=SCHEMA)
+    with pytest.raises(InputError, match=message):
+        warehouse.load(None, tmp_path / "w", rows, batch="b")
+    assert query.open(tmp_path / "w").info()["steps"] == 0
+
+
+def test_a_file_that_is_named_twice_unseen_is_the_broken_variant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_files, "_check_distinct", lambda *_: None)
+    with pytest.raises(pytest.fail.Exception):
+        test_rows_that_cannot_be_read_whole_and_once_are_refused(tmp_path, "one file twice")

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.input_files import input_files
-from tidemark.warehouse.os_errors import as_system_refused
+from tidemark.warehouse.os_errors import as_system_refused, one_line
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 _MAX_DETAIL_CHARS = 300  # of the decoder's message, in an error text
@@ -79,14 +79,14 @@ def are_paths(given: Any) -> bool:
 
 def _streamed(given: Any, batch_rows: int) -> ArrowRows:
     """The rows of an object with `__arrow_c_stream__`, which is asked for them anew in each pass."""
-    unread = [pa.RecordBatchReader.from_stream(given)]
+    unread = [_opened(given)]
     schema, counts = unread[0].schema, set()
 
     def read() -> Iterator[pa.RecordBatch]:
-        reader, count = unread.pop() if unread else pa.RecordBatchReader.from_stream(given), 0
-        for batch in reader:
+        count = 0
+        for batch in _bounded(unread.pop() if unread else _opened(given), batch_rows, given):
             count += batch.num_rows
-            yield from (batch.slice(start, batch_rows) for start in range(0, batch.num_rows, batch_rows))
+            yield batch
         counts.add(count)
         if len(counts) > 1:
             raise InputError(
@@ -95,6 +95,40 @@ def _streamed(given: Any, batch_rows: int) -> ArrowRows:
             )
 
     return ArrowRows(schema, read)
+
+
+def _opened(given: Any) -> pa.RecordBatchReader:
+    """The stream of the object's rows; InputError if it cannot make one: a column of mixed types, say."""
+    try:
+        return pa.RecordBatchReader.from_stream(given)
+    except Exception as error:  # pyarrow's, or one of the library that the object is of
+        raise _unreadable_rows(given, error) from error
+
+
+def _bounded(reader: pa.RecordBatchReader, batch_rows: int, given: Any) -> Iterator[pa.RecordBatch]:
+    """The reader's batches, cut to `batch_rows` rows; InputError where one fails, or has other columns."""
+    try:
+        for batch in reader:
+            if batch.schema != reader.schema:  # pyarrow does not compare them
+                raise InputError(
+                    f"a batch has the columns {_shown(batch.schema)}, its reader {_shown(reader.schema)}. "
+                    "Nothing was changed. Give both the same."
+                )
+            yield from (batch.slice(start, batch_rows) for start in range(0, batch.num_rows, batch_rows))
+    except pa.ArrowException as error:
+        raise _unreadable_rows(given, error) from error
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def _unreadable_rows(given: Any, error: Exception) -> InputError:
+    kind, detail = type(given), one_line(str(error))[:_MAX_DETAIL_CHARS]
+    return InputError(
+        f"cannot read the rows of the {kind.__module__}.{kind.__name__}: {detail.rstrip('.')}. Nothing was "
+        "changed. Correct them, or pass a pyarrow Table."
+    )
 
 
 def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:
@@ -166,7 +200,6 @@ def _single_pass(reader: pa.RecordBatchReader, batch_rows: int) -> Callable[[], 
                 "meanwhile, and a reader can be read once. This attempt changed nothing. Run it again with a "
                 "new reader, or pass a Table or a path."
             )
-        for batch in unread.pop():
-            yield from (batch.slice(start, batch_rows) for start in range(0, batch.num_rows, batch_rows))
+        yield from _bounded(unread.pop(), batch_rows, reader)
 
     return read

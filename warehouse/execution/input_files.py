@@ -162,6 +162,8 @@ def local_path(path: str) -> Path:
 
 def _expanded(one: str, places: Places) -> list[tuple[str, bool]]:
     """The path if it exists, otherwise what it matches as a pattern; each with whether it is a folder."""
+    if not one:
+        raise InputError("an input is an empty text. Name a file, a folder or a pattern.")
     is_folder = places.is_folder(one)
     if is_folder is None:
         scheme = _SCHEME.match(one)
@@ -227,9 +229,11 @@ def _check_distinct(files: Sequence[str], places: Places) -> None:
     """InputError if a file is there twice."""
     seen: dict[str, str] = {}
     for file in files:
-        if (other := seen.setdefault(places.real(file), file)) is not file:
-            same = "" if other == file else f", also called {other},"
+        real = places.real(file)
+        if real in seen:
+            same = "" if seen[real] == file else f", also called {seen[real]},"
             raise InputError(f"the file {file}{same} is in the input twice. Name it once.")
+        seen[real] = file
 
 
 def _check_folders(files: Sequence[str], places: Places) -> None:

@@ -87,7 +87,9 @@ def each_text(
         except Refused as error:
             refused[row] = str(error)
         except ValueError as error:  # an integer of thousands of digits
-            refused[row] = f"{malformed}: {error}"
+            refused[row] = (
+                f"{malformed}: {str(error).partition(';')[0]}"  # the rest is about Python's settings
+            )
         parsed.append(None)
     return parsed, refused
 

@@ -88,7 +88,7 @@ def _floats(texts: pa.Array, kind: pa.DataType) -> Converted:
     rows = _rows(pc.and_(endless, pc.invert(pc.match_substring(texts, "inf", ignore_case=True))))
     whole = pc.and_(pc.and_(large, pc.invert(endless)), pc.match_substring_regex(texts, _WHOLE))
     for row in _rows(whole):
-        if int(texts[row].as_py().partition(".")[0]) != int(values[row].as_py()):
+        if Decimal(texts[row].as_py()) != Decimal(values[row].as_py()):  # of any number of digits
             rows.append(row)
     return without(values, rows), sorted(rows)
 
