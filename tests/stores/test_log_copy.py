@@ -19,6 +19,7 @@ from tidemark.warehouse.delta.log_copy import LogCopy
 from tidemark.warehouse.delta.remote_files import in_rounds
 from tidemark.warehouse.delta.retention import RETENTION
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import DamagedWarehouse
 
 LOG = "steps/_delta_log"
 
@@ -219,3 +220,20 @@ def test_a_store_that_fails_is_an_error_and_changes_nothing(place: Place) -> Non
         in_rounds(world.store.files, [world.copy.catch_up()])
     place.server.set()
     world.check()
+
+
+def test_an_entry_nested_too_deep_is_told_however_the_log_is_opened(place: Place) -> None:
+    """delta-rs, which ends the process, does not get it: in a fresh copy, an open one, or opened directly."""
+    world, deep = World(place), b"[" * 100_000
+    world.commit(2)
+    world.check()
+    (entry,) = commits([2])
+    world.write(entry, deep)
+    for copy in (world.copy, LogCopy(world.store, "steps")):
+        with pytest.raises(DamagedWarehouse, match=rf"table steps .*{entry} nests"):
+            in_rounds(world.store.files, [copy.catch_up()])
+    world.delete([entry])
+    world.write("_last_checkpoint", b'{"version":' + deep)
+    world.store.files.forget()
+    with pytest.raises(DamagedWarehouse, match=r"table steps .*_last_checkpoint nests"):
+        in_rounds(world.store.files, [LogCopy(world.store, "steps").catch_up()])

@@ -319,7 +319,7 @@ class _Log:
             text = stream.read()
         try:
             return parse(version, text)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise unreadable_file_error(f"{self.place}/{path}", error) from error
 
 

@@ -48,17 +48,18 @@ def check_links(root: str, path: str) -> None:
             raise _linked(at)
 
 
-def check_log(root: str, table: str) -> None:
-    """DamagedWarehouse if a table's folder, its log, or a file of its log is a symbolic link."""
+def check_log(root: str, table: str) -> list[str]:
+    """The names in a table's log; DamagedWarehouse if its folder, its log or a file there is a link."""
     log = f"{table}/_delta_log"
     check_links(root, log)
     try:
-        with os.scandir(f"{root}/{log}") as entries:
-            linked = next((entry.path for entry in entries if entry.is_symlink()), None)
+        with os.scandir(f"{root}/{log}") as listed:
+            entries = list(listed)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return  # opening the table raises the error
-    if linked:
+        return []  # opening the table raises the error
+    if linked := next((entry.path for entry in entries if entry.is_symlink()), None):
         raise _linked(linked)
+    return [entry.name for entry in entries]
 
 
 def _linked(at: str) -> DamagedWarehouse:

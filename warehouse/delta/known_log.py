@@ -62,5 +62,5 @@ def checkpoint_version(hint: bytes | None) -> int | None:
         content: Any = json.loads(hint)
         is_one_file = "version" in content and not content.get("parts") and "v2Checkpoint" not in content
         return int(content["version"]) if is_one_file else None
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None

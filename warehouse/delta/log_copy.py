@@ -45,6 +45,7 @@ from tidemark.warehouse.delta.known_log import (
     commit_name,
     read_known_log,
 )
+from tidemark.warehouse.delta.log_nesting import check_nesting
 from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.delta.retention import commits_between_checkpoints, retention_us
 from tidemark.warehouse.delta.store import Store
@@ -140,8 +141,8 @@ class LogCopy:
             return
         folder = self._make_folder()
         if checkpoint >= 0:
-            _write(folder, {LAST_CHECKPOINT: hint, names[-1]: contents.pop(names[-1])})
-        newest = _write(folder, contents)
+            self._write(folder, {LAST_CHECKPOINT: hint, names[-1]: contents.pop(names[-1])})
+        newest = self._write(folder, contents)
         if len(newest) == self._ahead:
             newest += yield from self._commits_from(folder, first + self._ahead)
         self.table = DeltaTable(folder)
@@ -156,10 +157,10 @@ class LogCopy:
         table, self._given_back = self._given_back, None
         if self._folder is None or table is None or not self._is_at(known, table):
             folder, table = self._make_folder(), None
-            _write(folder, known.files)
+            self._write(folder, known.files)
         else:
             folder = self._folder
-        if _write(folder, {commit_name(known.version + 1): new}):
+        if self._write(folder, {commit_name(known.version + 1): new}):
             more = yield from self._commits_from(folder, known.version + 2, FOLLOWED)
             if len(more) >= FOLLOWED:
                 return False
@@ -211,12 +212,14 @@ class LogCopy:
         if content is None and _kept_us(table) > TRUST_MARGIN_US:
             return
         if self._folder is not None:
-            _write(self._folder, {commit_name(version): content})
+            self._write(self._folder, {commit_name(version): content})
             more = yield from self._commits_from(self._folder, version + 1, FOLLOWED)
             if len(more) >= FOLLOWED:
                 yield from self._open_anew()
                 return
-        table.update_incremental()
+            table.update_incremental()
+        else:
+            opening.update(self._store, self.name, table)
 
     def _commits_from(self, folder: Path, version: int, most: float = math.inf) -> Rounds[list[bytes]]:
         """Copies all commits from this version on, until there are `most`; returns their contents."""
@@ -225,12 +228,23 @@ class LogCopy:
         while len(found) < most:
             names = [commit_name(version + len(found) + i) for i in range(ahead)]
             contents = yield [self._log(name) for name in names]
-            new = _write(folder, dict(zip(names, contents, strict=True)))
+            new = self._write(folder, dict(zip(names, contents, strict=True)))
             found += new
             if len(new) < ahead:
                 break
             ahead = min(4 * ahead, MORE_AHEAD)
         return found
+
+    def _write(self, folder: Path, contents: Mapping[str, bytes | None]) -> list[bytes]:
+        """Writes log files up to the first that does not exist; returns their contents."""
+        written = []
+        for name, content in contents.items():
+            if content is None:
+                break
+            check_nesting(self.name, name, content)
+            (folder / "_delta_log" / name).write_bytes(content)
+            written.append(content)
+        return written
 
     def _open_directly(self) -> None:
         exists = opening.exists(self._store, self.name)
@@ -287,17 +301,6 @@ def copy_of(table: DeltaTable) -> LogCopy | None:
     """The copy that the table was opened from; None if delta-rs opened it in its place."""
     copy: LogCopy | None = vars(table).get(_COPY)
     return copy
-
-
-def _write(folder: Path, contents: Mapping[str, bytes | None]) -> list[bytes]:
-    """Writes log files up to the first that does not exist; returns their contents."""
-    written = []
-    for name, content in contents.items():
-        if content is None:
-            break
-        (folder / "_delta_log" / name).write_bytes(content)
-        written.append(content)
-    return written
 
 
 def _is_trusted(table: DeltaTable, newest: bytes) -> bool:

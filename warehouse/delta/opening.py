@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow import fs
 
+from tidemark.warehouse.delta.log_nesting import check_nesting, entries_read
+from tidemark.warehouse.delta.remote_files import ByteRange
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, PROPERTY_PREFIX, REJECTED, STEPS, Store
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 from tidemark.warehouse.os_errors import as_system_refused, forked_error
@@ -42,9 +47,8 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
     cannot be read, StoreUnavailable and SystemRefused if the store or the system refuses.
     """
     check_not_forked()
-    store.check_log(name)
     try:
-        return DeltaTable(store.table(name), version=version, storage_options=store.options)
+        return _open(store, name, version)
     except (TableNotFoundError, DeltaError) as error:
         store.check_place()
         if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
@@ -63,6 +67,41 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
         ) from error
 
 
+def update(store: Store, name: str, table: DeltaTable) -> None:
+    """Moves a table to its newest version; raises the errors of delta-rs, and those of `check_entries`."""
+    check_not_forked()
+    check_entries(store, name, after=table.version())
+    table.update_incremental()
+
+
+def check_entries(store: Store, name: str, version: int | None = None, after: int = -1) -> None:
+    """DamagedWarehouse if an entry of the log must not be given to delta-rs, or the log leads elsewhere.
+
+    Looked at are the entries with which a version is opened (log_nesting.py). What cannot be read is left to
+    delta-rs, whose error says more.
+    """
+    names = store.check_log(name)
+    log = f"{name}/_delta_log"
+    if not store.is_local:
+        with suppress(OSError):
+            selector = fs.FileSelector(log, allow_not_found=True)
+            names = [info.base_name for info in store.filesystem().get_file_info(selector)]
+    wanted = entries_read(names, version, after)
+    contents: list[bytes | None] = []
+    if store.is_local:
+        with suppress(OSError):
+            contents += (Path(store.uri, log, one).read_bytes() for one in wanted)
+    else:
+        contents = store.files.get([ByteRange(f"{log}/{one}") for one in wanted])
+    for one, content in zip(wanted, contents, strict=False):
+        check_nesting(name, one, content or b"")
+
+
+def _open(store: Store, name: str, version: int | None = None) -> DeltaTable:
+    check_entries(store, name, version)
+    return DeltaTable(store.table(name), version=version, storage_options=store.options)
+
+
 def _belongs_to_others(store: Store, name: str, *, is_missing: bool) -> bool:
     """Whether the tables beside this one are those of a warehouse, so that it must be there, too.
 
@@ -74,7 +113,7 @@ def _belongs_to_others(store: Store, name: str, *, is_missing: bool) -> bool:
     others = [other for other in (STEPS, LEDGER) if exists(store, other)]
     if not is_missing:
         return bool(others)
-    return any(DeltaTable(store.table(other), storage_options=store.options).version() for other in others)
+    return any(_open(store, other).version() for other in others)
 
 
 def _has_options(store: Store) -> bool:
@@ -82,7 +121,7 @@ def _has_options(store: Store) -> bool:
     if not exists(store, EVENTS):
         return False
     try:
-        events = DeltaTable(store.table(EVENTS), storage_options=store.options)
-    except DeltaError:
+        events = _open(store, EVENTS)
+    except (DeltaError, DamagedWarehouse):
         return True
     return any(name.startswith(PROPERTY_PREFIX) for name in events.metadata().configuration)

@@ -104,10 +104,9 @@ class Store:
         if self.is_local:
             containment.check_links(self.uri, path)
 
-    def check_log(self, name: str) -> None:
-        """DamagedWarehouse if the table's folder, its log or a file of its log is a symbolic link."""
-        if self.is_local:
-            containment.check_log(self.uri, name)
+    def check_log(self, name: str) -> list[str]:
+        """The names in the table's log, on a local disk; DamagedWarehouse if its folder or one is a link."""
+        return containment.check_log(self.uri, name) if self.is_local else []
 
     def filesystem(self) -> fs.FileSystem:
         """A file system whose root is the warehouse's folder; it refuses symbolic links below it."""

@@ -55,9 +55,8 @@ class OpenedTable:
         if self.table is None:
             self.table = tables.open_table(self.store, self.name) if self._exists() else None
         elif self._may_be_newer(before + 1):
-            opening.check_not_forked()
             try:
-                self.table.update_incremental()
+                opening.update(self.store, self.name, self.table)
             except DeltaError:
                 self.table = opening.open_directly(self.store, self.name)  # raises the error, if it is read
             self.listed = self.checked

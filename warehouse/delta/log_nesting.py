@@ -1,0 +1,92 @@
+"""Entries of a log that nest JSON too deep for delta-rs, which ends the process at about 100,000 levels.
+
+delta-rs parses the entries of a log, and the statistics that they have as text, by functions that call
+themselves for each level. Nothing that a table needs is nested more than a few levels deep. So an entry is
+looked at before delta-rs sees it. What stands in other strings is no nesting.
+
+Cost: two counts of bytes for an entry of a few files, and else a few passes of numpy, a millisecond a
+megabyte. Checkpoints are Parquet, where delta-rs has no levels to descend.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from tidemark.warehouse.delta.known_log import LAST_CHECKPOINT
+from tidemark.warehouse.errors import DamagedWarehouse
+
+MOST_LEVELS = 128  # what serde_json, which parses the schema in a log, takes
+_NOT_BLANK = re.compile(r"\S")
+
+
+def check_nesting(table: str, name: str, content: bytes) -> None:
+    """DamagedWarehouse if the JSON of an entry of a table's log nests deeper than MOST_LEVELS.
+
+    name   the name of the entry's file; that of a checkpoint, which is no JSON, is not looked at
+    """
+    if _openings(content) <= MOST_LEVELS or name.endswith(".parquet"):
+        return
+    if _depth(content) > MOST_LEVELS or any(_depth(text) > MOST_LEVELS for text in _statistics(content)):
+        raise DamagedWarehouse(
+            f"the log of the table {table} cannot be read: its entry {name} nests JSON more than "
+            f"{MOST_LEVELS} levels deep. `tidemark repair` makes tables again from events; a log of events "
+            "itself has to come back from a copy."
+        )
+
+
+def _openings(text: bytes) -> int:
+    return text.count(b"{") + text.count(b"[")
+
+
+def _depth(text: bytes) -> int:
+    """The deepest level of the brackets that stand in no string."""
+    codes = np.frombuffer(text.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
+    outside = ~np.bitwise_xor.accumulate(codes == ord('"'))
+    levels = np.zeros(len(codes), np.int32)
+    levels[outside & ((codes == ord("{")) | (codes == ord("[")))] = 1
+    levels[outside & ((codes == ord("}")) | (codes == ord("]")))] = -1
+    return int(levels.cumsum(dtype=np.int32).max(initial=0))
+
+
+def _statistics(entry: bytes) -> Iterator[bytes]:
+    """The texts of statistics in an entry that is not nested too deep itself, up to where it is no JSON."""
+    for action in _values(entry.decode(errors="replace")):
+        for part in action.values() if isinstance(action, dict) else ():
+            stats = part.get("stats") if isinstance(part, dict) else None
+            if isinstance(stats, str) and _openings(stats.encode(errors="replace")) > MOST_LEVELS:
+                yield stats.encode(errors="replace")
+
+
+def _values(text: str) -> Iterator[Any]:
+    decoder, place = json.JSONDecoder(), 0
+    with suppress(ValueError):
+        while match := _NOT_BLANK.search(text, place):
+            value, place = decoder.raw_decode(text, match.start())
+            yield value
+
+
+def entries_read(names: Iterable[str], version: int | None = None, after: int = -1) -> list[str]:
+    """Of the files of a log, those with JSON that delta-rs reads to open a version, None for the newest.
+
+    after   the version at which the table is open already; -1 if it is not
+    """
+    numbers = {name: int(name[:20]) for name in names if name[:20].isdigit()}
+    checkpoints = [
+        number
+        for name, number in numbers.items()
+        if name.endswith(".checkpoint.parquet") and (version is None or number <= version)
+    ]
+    first = max(after + 1, *checkpoints, 0)
+    commits = [
+        name
+        for name, number in numbers.items()
+        if name.endswith(".json") and number >= first and (version is None or number <= version)
+    ]
+    hints = [] if after >= 0 else [name for name in names if name == LAST_CHECKPOINT]
+    return [*hints, *commits]
