@@ -13,6 +13,8 @@ export PYSPARK_DRIVER_PYTHON := $(VENV)/bin/python
 export SPARK_LOCAL_IP := 127.0.0.1
 # Another Spark on this machine is not the one that .venv was set up with.
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
+# The tests start hundreds of processes: without kept byte code each import takes twice as long.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast coverage hooks check types docs notebooks soak matrix bench dist wheels clean
@@ -81,7 +83,8 @@ wheels: $(READY) ## install the wheel alone into an empty environment of each Py
 	@TIDEMARK_WHEELS=all .venv/bin/python -m pytest -v -s tests/jobs/test_wheel.py
 
 $(CLASSES): $(READY) tests/java.py
-	@.venv/bin/python -m tests.java
+	@# Beside it the byte code of the tests is written, which each worker of the first run would do by itself.
+	@.venv/bin/python -m pytest --collect-only -q >/dev/null & .venv/bin/python -m tests.java; code=$$?; wait; exit $$code
 
 clean: ## remove .venv and what tools leave behind
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db

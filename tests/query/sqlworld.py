@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,7 @@ class Rows:
 
     @classmethod
     def of(cls, *months: int) -> Rows:
-        rows = pq.read_table(FLIGHTS).cast(_with_zone()).to_pylist()
-        return cls([row for row in rows if row["time"].month in months])
+        return cls([row for row in _all_rows() if row["time"].month in months])
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -85,6 +85,12 @@ class Rows:
 
     def keys(self) -> Counter[str]:
         return Counter(row["origin"] for row in self.rows if row["origin"] is not None)
+
+
+@cache
+def _all_rows() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(FLIGHTS).cast(_with_zone()).to_pylist()
+    return rows
 
 
 def _with_zone() -> pa.Schema:

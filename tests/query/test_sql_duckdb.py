@@ -31,9 +31,10 @@ from tidemark.warehouse.memory_cache import LRUCache
 
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
 OLD, NEW = set(HISTORY.keys()), set(LIVE.keys())
+WEEK = BOTH.last_days(7)
 DAYS_OF_WEEK = {
-    origin: {row["time"].date() for row in BOTH.last_days(7).rows if row["origin"] == origin}
-    for origin in BOTH.last_days(7).keys()  # noqa: SIM118  not a dict
+    origin: {row["time"].date() for row in WEEK.rows if row["origin"] == origin}
+    for origin in WEEK.keys()  # noqa: SIM118  not a dict
 }
 
 
