@@ -28,7 +28,7 @@ from bench.data import Oracle, Rows, year
 from bench.plots import plot_accuracy
 from bench.report import Section, number, say, table
 from tidemark import query, stream, warehouse
-from tidemark.query.reader import Mode
+from tidemark.query.reading.modes import Mode
 from tidemark.sketches import GK
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import Measure

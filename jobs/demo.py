@@ -17,7 +17,7 @@ import sys
 import tempfile
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow.compute as pc
@@ -30,6 +30,7 @@ from tidemark import query, stream
 from tidemark.jobs.cli import terminal
 from tidemark.jobs.cli.exit_codes import DONE, FAILED
 from tidemark.jobs.spark.session import spark_session
+from tidemark.query.reading.modes import MODES
 from tidemark.sketches import target_rank
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 FLIGHTS = ROOT / "docs" / "data" / "flights-20k.parquet"
 PHIS = (0.5, 0.9, 0.99, 0.999)
-MODES: tuple[Literal["quick", "accurate", "exact"], ...] = ("quick", "accurate", "exact")
 OPTIONS = "--measure delay --measure distance --key origin --time time --eps 0.01 --kappa 3"
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # these jobs end before Java's second compiler would pay off
 WEEK = timedelta(days=7)

@@ -28,9 +28,9 @@ Its calls:
     query.register_views(spark)                     # the warehouses of the settings spark.tidemark.NAME
     query.use("path-or-uri"); query.quantile(0.99)  # the module's warehouse; or TIDEMARK_WAREHOUSE
 
-The functions `quantile`, `rank`, `cdf`, `histogram`, `frequency`, `heavy_hitters`, `top` and `info` query the
+The questions are functions, too: `quantile`, `rank`, `frequency` and the others are the methods of the
 warehouse that was opened with `use`, or else the one at the address in the environment variable
-TIDEMARK_WAREHOUSE. They have the parameters of the methods of `Warehouse`.
+TIDEMARK_WAREHOUSE.
 
 The rooms, from the lowest floor to the highest:
 
@@ -48,10 +48,12 @@ The rooms, from the lowest floor to the highest:
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
@@ -68,6 +70,9 @@ from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
 from tidemark.warehouse.memory_cache import parse_bytes
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 VARIABLE = "TIDEMARK_WAREHOUSE"
 _used: dict[str, Warehouse] = {}  # the warehouse of `use` under "", others by the value of the variable
@@ -120,74 +125,36 @@ def use(
     return _used[""]
 
 
-def quantile(phi: Any, measure: str | None = None, **options: Any) -> Any:
-    """See `Warehouse.quantile`."""
-    return _current().quantile(phi, measure, **options)
+def _asked(method: Callable[Concatenate[Warehouse, P], T]) -> Callable[P, T]:
+    """A method of the warehouse that was chosen, as a function."""
+
+    @wraps(method)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = getattr(_current(), method.__name__)(*args, **kwargs)
+        return found
+
+    own = inspect.signature(method)
+    shown = own.replace(parameters=[*own.parameters.values()][1:])
+    ask.__signature__ = shown  # type: ignore[attr-defined]  # without `self`
+    return ask
 
 
-def rank(x: Any, measure: str | None = None, **options: Any) -> Any:
-    """See `Warehouse.rank`."""
-    return _current().rank(x, measure, **options)
-
-
-def cdf(x: Any, measure: str | None = None, **options: Any) -> Any:
-    """See `Warehouse.cdf`."""
-    return _current().cdf(x, measure, **options)
-
-
-def histogram(bins: Any = 20, measure: str | None = None, **options: Any) -> Any:
-    """See `Warehouse.histogram`."""
-    return _current().histogram(bins, measure, **options)
-
-
-def frequency(value: Any, **options: Any) -> Any:
-    """See `Warehouse.frequency`."""
-    return _current().frequency(value, **options)
-
-
-def heavy_hitters(phi: Any, **options: Any) -> Answers[HitterAnswer]:
-    """See `Warehouse.heavy_hitters`."""
-    return _current().heavy_hitters(phi, **options)
-
-
-def top(k: int = 10, **options: Any) -> Answers[HitterAnswer]:
-    """See `Warehouse.top`."""
-    return _current().top(k, **options)
-
-
-def distinct(**options: Any) -> Any:
-    """See `Warehouse.distinct`."""
-    return _current().distinct(**options)
-
-
-def new_keys(**options: Any) -> Any:
-    """See `Warehouse.new_keys`."""
-    return _current().new_keys(**options)
-
-
-def overlap(a: Any, b: Any, **options: Any) -> OverlapAnswer:
-    """See `Warehouse.overlap`."""
-    return _current().overlap(a, b, **options)
-
-
-def companion(name: str, **options: Any) -> CompanionAnswer:
-    """See `Warehouse.companion`."""
-    return _current().companion(name, **options)
-
-
-def persistent(alpha: Any, **options: Any) -> Answers[PersistentAnswer]:
-    """See `Warehouse.persistent`."""
-    return _current().persistent(alpha, **options)
-
-
-def persistence(value: Any, **options: Any) -> Any:
-    """See `Warehouse.persistence`."""
-    return _current().persistence(value, **options)
-
-
-def info() -> Info:
-    """See `Warehouse.info`."""
-    return _current().info()
+quantile = _asked(Warehouse.quantile)
+rank = _asked(Warehouse.rank)
+cdf = _asked(Warehouse.cdf)
+histogram = _asked(Warehouse.histogram)
+frequency = _asked(Warehouse.frequency)
+heavy_hitters = _asked(Warehouse.heavy_hitters)
+top = _asked(Warehouse.top)
+key_range = _asked(Warehouse.key_range)
+self_join = _asked(Warehouse.self_join)
+distinct = _asked(Warehouse.distinct)
+new_keys = _asked(Warehouse.new_keys)
+overlap = _asked(Warehouse.overlap)
+companion = _asked(Warehouse.companion)
+persistent = _asked(Warehouse.persistent)
+persistence = _asked(Warehouse.persistence)
+info = _asked(Warehouse.info)
 
 
 def _current() -> Warehouse:
@@ -234,6 +201,7 @@ __all__ = [
     "heavy_hitters",
     "histogram",
     "info",
+    "key_range",
     "new_keys",
     "open",
     "overlap",
@@ -243,6 +211,7 @@ __all__ = [
     "rank",
     "register_duckdb",
     "register_views",
+    "self_join",
     "top",
     "use",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Self, Unpack, overload
 
 from numpy.typing import NDArray
 
@@ -21,24 +21,24 @@ from tidemark.query.answers.measure_answers import (
     Answers,
     CdfAnswer,
     Histogram,
-    MeasureScope,
     RankAnswer,
 )
 from tidemark.query.asking.about import about, repr_of
-from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.calls import checks_calls
-from tidemark.query.asking.companion_questions import ask_companion
+from tidemark.query.asking.companion_questions import CompanionRequest
 from tidemark.query.asking.key_reader import KeyReader
-from tidemark.query.asking.measure_questions import MeasureRequest, ask_measure, newest_view
-from tidemark.query.asking.session import Session, understood
-from tidemark.query.groups.group_choice import GroupArguments
-from tidemark.query.quantiles.histograms import check_bins, histogram
-from tidemark.query.quantiles.questions import Question, cdf, check_phis, quantiles, ranks
+from tidemark.query.asking.measure_questions import (
+    GroupOptions,
+    MeasureRequest,
+    QuestionOptions,
+    SpanRequest,
+)
+from tidemark.query.asking.session import Session
+from tidemark.query.quantiles.histograms import Histograms
+from tidemark.query.quantiles.wanted import Quantiles, RanksOf, SharesAt
 from tidemark.query.reading.asked_window import AskedWindow
-from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import is_sequence, plain_all, plain_share
-from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import EmptyWindow
@@ -47,33 +47,10 @@ from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
 
-Mode = Literal["quick", "accurate", "exact"]
-M = TypeVar("M", bound=MeasureScope)
-
 DEFAULT_MEMORY = 2**28
 
 
-class QuestionOptions(TypedDict, total=False):
-    """The keyword parameters of questions about measures, without `by` and `every`."""
-
-    last: Any
-    as_of: Any
-    between: Any
-    mode: Mode
-    where: Any
-    top: int | None
-    groups: Any
-    limit: int | None
-
-
-class GroupOptions(QuestionOptions, total=False):
-    """The keyword parameters of questions about measures."""
-
-    by: Any
-    every: Any
-
-
-@checks_calls
+@checks_calls(MeasureRequest.of)
 class Reader(KeyReader):
     """The questions to an open warehouse. Safe to share between threads.
 
@@ -167,7 +144,6 @@ class Reader(KeyReader):
         tick_us = self._session.options.tick_us
         return None if tick_us is None else timedelta(microseconds=tick_us)
 
-    @understood
     def span(
         self, measure: str | None = None, *, last: Any = None, as_of: Any = None, between: Any = None
     ) -> tuple[Any, Any]:
@@ -177,14 +153,7 @@ class Reader(KeyReader):
         there is, the last microsecond of the year 9999. Raises EmptyWindow if no tick of the data lies
         in the window. Reads no blocks.
         """
-        view, grid = newest_view(self._session, measure), self._session.options.grid
-        ticks = tick_range(view)
-        window = choose_window(view, AskedWindow(last, between, as_of), grid)
-        if ticks is None or window.misses(*ticks):
-            raise empty_window(view, window, 0, grid)
-        covered = Window(max(window.start, ticks[0]), min(window.stop, ticks[1] + 1))
-        start, end = shown_window(covered, grid) or (None, None)
-        return start, end
+        return self._session.ask(SpanRequest(measure, AskedWindow(last, between, as_of)))
 
     def refresh(self) -> bool:
         """Looks for newer data and returns whether there was any. Every question does so by itself."""
@@ -211,7 +180,6 @@ class Reader(KeyReader):
         """The batches, steps and runs as of now, with methods to read their rows."""
         return self._session.newest(lambda snapshot: snapshot.contents())
 
-    @understood
     def companion(
         self, name: str, *, last: Any = None, as_of: Any = None, between: Any = None
     ) -> CompanionAnswer:
@@ -224,7 +192,7 @@ class Reader(KeyReader):
         `events`: `rows_scanned` says how many. Raises InputError for an unknown name, and if its kind is not
         registered in this process; EmptyWindow if the window has no rows with a value.
         """
-        return ask_companion(self._session, name, AskedWindow(last, between, as_of))
+        return self._session.ask(CompanionRequest(name, AskedWindow(last, between, as_of)))
 
     def info(self) -> Info:
         """Facts about the warehouse: columns, grain, span, steps, runs, batches, bytes and table versions.
@@ -256,21 +224,8 @@ class Reader(KeyReader):
     def quantile(
         self, phi: Any, measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> Answers[Answer]: ...
-    def quantile(  # noqa: PLR0913  the parameters of all questions about measures
-        self,
-        phi: Any,
-        measure: str | None = None,
-        *,
-        last: Any = None,
-        as_of: Any = None,
-        between: Any = None,
-        mode: Mode = "accurate",
-        where: Any = None,
-        by: Any = None,
-        top: int | None = None,
-        groups: Any = None,
-        limit: int | None = None,
-        every: Any = None,
+    def quantile(
+        self, phi: Any, measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> Answer | Answers[Answer]:
         """The phi-quantile: the smallest x with at least ceil(phi * N) rows <= x; phi = 0 is the minimum.
 
@@ -284,11 +239,10 @@ class Reader(KeyReader):
         `blocks_read` of the answer is the number of row groups that were read.
         """
         phi = plain_share(phi)
-        phis = check_phis(phi if is_sequence(phi) else [phi])
-        arguments = GroupArguments(where, by, top, groups, limit)
-        request = MeasureRequest(measure, AskedWindow(last, between, as_of), every, mode, arguments)
-        asked = self._ask(request, lambda question: quantiles(question, phis))
-        return asked.answers(Answer, one=not is_sequence(phi))
+        several = is_sequence(phi)
+        wanted = Quantiles.of(phi if several else [phi])
+        asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
+        return asked.answers(Answer, one=not several)
 
     @overload
     def rank(
@@ -308,21 +262,8 @@ class Reader(KeyReader):
     def rank(
         self, x: Any, measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> Answers[RankAnswer]: ...
-    def rank(  # noqa: PLR0913  the parameters of all questions about measures
-        self,
-        x: Any,
-        measure: str | None = None,
-        *,
-        last: Any = None,
-        as_of: Any = None,
-        between: Any = None,
-        mode: Mode = "accurate",
-        where: Any = None,
-        by: Any = None,
-        top: int | None = None,
-        groups: Any = None,
-        limit: int | None = None,
-        every: Any = None,
+    def rank(
+        self, x: Any, measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> RankAnswer | Answers[RankAnswer]:
         """The number of rows <= x.
 
@@ -333,11 +274,10 @@ class Reader(KeyReader):
         of `quantile`: mode accurate reads at most one or two blocks per run and value.
         """
         x = plain_all(x)
-        points = list(x) if is_sequence(x) else [x]
-        arguments = GroupArguments(where, by, top, groups, limit)
-        request = MeasureRequest(measure, AskedWindow(last, between, as_of), every, mode, arguments)
-        asked = self._ask(request, lambda question: ranks(question, points))
-        return asked.answers(RankAnswer, one=not is_sequence(x))
+        several = is_sequence(x)
+        wanted = RanksOf(list(x) if several else [x])
+        asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
+        return asked.answers(RankAnswer, one=not several)
 
     @overload
     def cdf(
@@ -357,21 +297,8 @@ class Reader(KeyReader):
     def cdf(
         self, x: Any, measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> Answers[CdfAnswer]: ...
-    def cdf(  # noqa: PLR0913  the parameters of all questions about measures
-        self,
-        x: Any,
-        measure: str | None = None,
-        *,
-        last: Any = None,
-        as_of: Any = None,
-        between: Any = None,
-        mode: Mode = "accurate",
-        where: Any = None,
-        by: Any = None,
-        top: int | None = None,
-        groups: Any = None,
-        limit: int | None = None,
-        every: Any = None,
+    def cdf(
+        self, x: Any, measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> CdfAnswer | Answers[CdfAnswer]:
         """The share of the N rows that are <= x, from 0 to 1.
 
@@ -381,11 +308,10 @@ class Reader(KeyReader):
         `rank`.
         """
         x = plain_all(x)
-        points = list(x) if is_sequence(x) else [x]
-        arguments = GroupArguments(where, by, top, groups, limit)
-        request = MeasureRequest(measure, AskedWindow(last, between, as_of), every, mode, arguments)
-        asked = self._ask(request, lambda question: cdf(question, points))
-        return asked.answers(CdfAnswer, one=not is_sequence(x))
+        several = is_sequence(x)
+        wanted = SharesAt(list(x) if several else [x])
+        asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
+        return asked.answers(CdfAnswer, one=not several)
 
     @overload
     def histogram(
@@ -399,26 +325,10 @@ class Reader(KeyReader):
     ) -> Histogram: ...
     @overload
     def histogram(
-        self,
-        bins: Any = 20,
-        measure: str | None = None,
-        **options: Unpack[GroupOptions],
+        self, bins: Any = 20, measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> Answers[Histogram]: ...
-    def histogram(  # noqa: PLR0913  the parameters of all questions about measures
-        self,
-        bins: Any = 20,
-        measure: str | None = None,
-        *,
-        last: Any = None,
-        as_of: Any = None,
-        between: Any = None,
-        mode: Mode = "accurate",
-        where: Any = None,
-        by: Any = None,
-        top: int | None = None,
-        groups: Any = None,
-        limit: int | None = None,
-        every: Any = None,
+    def histogram(
+        self, bins: Any = 20, measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> Histogram | Answers[Histogram]:
         """Counts of rows in bins.
 
@@ -428,17 +338,11 @@ class Reader(KeyReader):
         NaN and NULL rows are in no bin. A group or a window without numbers has no bins of equal width; a
         question about one histogram is then an EmptyWindow. The cost is that of `rank` for all edges at once.
         """
-        checked_bins = check_bins(plain_all(bins))
-        arguments = GroupArguments(where, by, top, groups, limit)
-        request = MeasureRequest(measure, AskedWindow(last, between, as_of), every, mode, arguments)
-        asked = self._ask(request, lambda question: [histogram(question, checked_bins)])
+        wanted = Histograms.of(plain_all(bins))
+        asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
         answer: Histogram | Answers[Histogram] = asked.answers(Histogram, one=True)
         if isinstance(answer, Histogram) and not answer.bins:
             raise EmptyWindow(
                 f"the window has no numbers of {answer.measure!r}: its {answer.nans:,} rows are NaN."
             )
         return answer
-
-    @understood
-    def _ask(self, request: MeasureRequest, answer: Callable[[Question], list[M]]) -> Asked[M]:
-        return ask_measure(self._session, request, answer)

@@ -16,40 +16,8 @@ if TYPE_CHECKING:
     from tidemark.query.sql.relations import Database, Relation
 
 
-class Warehouse(Reader):
-    """An open warehouse; `query.open` makes it. Safe to share between threads.
-
-    Parameters of all questions:
-
-    measure: the numeric column; by default the first measure of the warehouse.
-    last: only the newest rows by event time: a duration such as "7d", counted back from the newest tick of
-        the data that is not in the future of the clock. A number of steps if the warehouse has no time
-        column.
-    as_of: the moment, exclusive, that `last` counts back from instead: last=L, as_of=T is the window from
-        T - L to T. Without a time column the number of a step.
-    between: (start, end), the end exclusive, None for an open side. Quantile windows are whole ticks; the
-        `window` of an answer shows which. Windows of keys may start and end inside a tick, but
-        those of `every` are whole ticks.
-    mode: for measures "quick" (error <= eps * N, from memory), "accurate" (error <= eps * m, reads a few
-        blocks of history) or "exact" (error 0, also reads the live rows). For keys "approximate" (error <=
-        key_eps * m with probability 1 - key_delta) or "exact" (also reads the live rows).
-
-    where: only rows with these values: a mapping of columns to a value or a list of values, or a condition
-        as text, in DuckDB's SQL, such as "distance > 500 AND dest LIKE 'S%'".
-    by: one answer for each value of a column, or of several columns; a row with NULL there belongs to none.
-    top, groups, limit: which of the values: those with the most rows, those in a list, or all of them if
-        there are at most `limit` (1000 by default).
-    every: one answer for each part of the window: "1h", "7d". Parts start at multiples of the duration since
-        1970 in UTC, weeks on Mondays. Without a time column it is a number of steps.
-    key: a column, or a list of columns; by default the first key of the warehouse.
-
-    If the columns of `where` and `by` together are those of a declared group, questions read a few blocks.
-    Any other `where` and `by` is answered by a scan of `events`: exact and slow. `rows_scanned` of the answer
-    says how many rows it read, and `declare` which group would answer it without a scan.
-
-    All questions raise InputError for invalid arguments, EmptyWindow if a quantile window has no rows, and
-    DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data.
-    """
+class Warehouse(Reader):  # noqa: D101  described once
+    __doc__ = Reader.__doc__
 
     def __init__(
         self,

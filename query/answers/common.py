@@ -1,8 +1,8 @@
 """What all answers have in common: the rows that they cover (the scope), and their HTML and JSON.
 
-To add a field to all answers: declare it in `Scope`, name it in `Scope.FACTS`, and fill it in at the two
-places that make a scope, query/quantiles/questions.py and query/keys/frequencies.py. Output as JSON and the
-columns of the SQL functions follow.
+To add a field to all answers: declare it in `Scope` and `ScopeFields`, name it in `Scope.FACTS`, and fill it
+in at the two places that make a scope, query/quantiles/questions.py and query/keys/key_question.py. Output as
+JSON and the columns of the SQL functions follow.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from tidemark.query.answers.rendering import html_table, interval_bar, text_of, window_text
 from tidemark.warehouse.columns.json_values import json_text
@@ -38,6 +38,19 @@ class Renderable(ABC):
         names, rows, items, caption = self.table()
         bars = [interval_bar(*field_values(answer, answer.INTERVAL)) for answer in items if answer.INTERVAL]
         return html_table(names, rows, caption, bars)
+
+
+class ScopeFields(TypedDict):
+    """The fields of `Scope` by name, from which each answer of a question is made."""
+
+    n: int
+    m: int
+    nulls: int
+    eps: float
+    mode: str
+    window: tuple[Any, Any] | None
+    as_of: Mapping[str, int]
+    widened: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -11,9 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.query.answers.common import Scope, nonzero_counts
+from tidemark.query.answers.common import Scope, ScopeFields, nonzero_counts
 from tidemark.query.answers.one_value import OneValue
 from tidemark.query.answers.rendering import text_of
+
+
+class KeyFields(ScopeFields):
+    """The fields of `KeyScope` by name."""
+
+    confidence: float
+    key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

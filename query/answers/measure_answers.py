@@ -17,9 +17,28 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 import pyarrow as pa
 
-from tidemark.query.answers.common import Renderable, Scope, field_values, fields_by_name, nonzero_counts
+from tidemark.query.answers.common import (
+    Renderable,
+    Scope,
+    ScopeFields,
+    field_values,
+    fields_by_name,
+    nonzero_counts,
+)
 from tidemark.query.answers.one_value import OneValue, Several
 from tidemark.query.answers.rendering import group_text, text_of, text_table
+
+
+class MeasureFields(ScopeFields):
+    """The fields of `MeasureScope` by name."""
+
+    nans: int
+    measure: str
+    blocks_read: int
+    group: Mapping[str, Any] | None
+    certain: bool | None
+    rows_scanned: int | None
+    declare: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from tidemark.warehouse.errors import InputError
 
@@ -14,38 +14,70 @@ C = TypeVar("C")
 _OF_MEASURES = ("where", "by", "groups", "limit")
 
 
-def checks_calls(kind: type[C]) -> type[C]:
-    """A class whose public methods raise InputError, not TypeError, for arguments that they do not have."""
-    for name, method in list(vars(kind).items()):
-        if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(kind, name, _checked(method))
-    return kind
+def checks_calls(request: Callable[..., Any] | None = None) -> Callable[[type[C]], type[C]]:
+    """A class whose public methods raise InputError, not TypeError, for arguments that they do not have.
+
+    request: has the parameters that the methods take as typed `**options`, with their defaults.
+    """
+
+    def checked(kind: type[C]) -> type[C]:
+        for name, method in list(vars(kind).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                setattr(kind, name, _checked(method, *_signature(method, request)))
+        return kind
+
+    return checked
 
 
-def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+def _signature(
+    method: Callable[..., Any], request: Callable[..., Any] | None
+) -> tuple[inspect.Signature, frozenset[str]]:
+    """The signature of a method, with the parameters of the request in place of `**options`.
+
+    And the parameters of the request that are not among the method's options.
+    """
+    signature = inspect.signature(method)
+    *own, last = signature.parameters.values()
+    if request is None or last.kind is not inspect.Parameter.VAR_KEYWORD:
+        return signature, frozenset()
+    named = last.annotation.removeprefix("Unpack[").removesuffix("]")
+    options = get_type_hints(inspect.unwrap(method).__globals__[named])
+    wanted = inspect.signature(request).parameters
+    taken = [one for name, one in wanted.items() if name in options]
+    shown = signature.replace(parameters=[*own, *taken])
+    return shown, frozenset(wanted.keys() - shown.parameters.keys())
+
+
+def _checked(
+    method: Callable[..., Any], signature: inspect.Signature, refused: frozenset[str]
+) -> Callable[..., Any]:
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
+            if not refused.isdisjoint(kwargs):
+                signature.bind(*args, **kwargs)
             return method(*args, **kwargs)
         except TypeError:
-            problem = _misfit(method, args, kwargs)
+            problem = _misfit(method.__name__, signature, args, kwargs)
             if problem is None:
                 raise
             raise InputError(problem) from None
 
+    call.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect` and `help` show
     return call
 
 
-def _misfit(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """What is wrong with the arguments; None if the method has parameters for all of them."""
-    signature = inspect.signature(method)
+def _misfit(
+    name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str | None:
+    """What is wrong with the arguments; None if there are parameters for all of them."""
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        parameters = [name for name in signature.parameters if name != "self"]
+        parameters = [one for one in signature.parameters if one != "self"]
         hint = ""
-        if "key" in parameters and any(name in kwargs for name in _OF_MEASURES):
+        if "key" in parameters and any(one in kwargs for one in _OF_MEASURES):
             hint = " where and by are for questions about measures: quantile, rank, cdf and histogram."
         takes = f"It takes {', '.join(parameters)}." if parameters else "It takes no arguments."
-        return f"{method.__name__}: {error}. {takes}{hint}"
+        return f"{name}: {error}. {takes}{hint}"
     return None

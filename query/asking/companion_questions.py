@@ -6,7 +6,7 @@ declared.py), so the window may cut it. The rows of the part inside are then rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -57,23 +57,38 @@ class _Found:
 _Scan = Callable[[Sequence[BatchRange], Sequence[Window], int], list[Cell]]
 
 
-def ask_companion(session: Session, name: str, asked: AskedWindow) -> CompanionAnswer:
-    """The companion with this name in a window; see `Reader.companion`."""
-    session.options.companions.named(name)
+@dataclass(frozen=True, slots=True)
+class CompanionRequest:
+    """The question about the companion with this name in a window; see `Reader.companion`."""
 
-    def answers(newest: tuple[View, Contents]) -> CompanionAnswer:
-        view, contents = newest
-        companion = session.options.companions.named(name)
+    name: str
+    window: AskedWindow
+
+    def put(self, session: Session) -> CompanionAnswer:
+        """The answer."""
+        session.options.companions.named(self.name)
+        return session.answer(_InWindow(session, self.name, self.window))
+
+
+@dataclass(frozen=True, slots=True)
+class _InWindow:
+    """The question about a companion; a `Plan`."""
+
+    session: Session
+    name: str
+    asked: AskedWindow
+    topic: Hashable = None
+
+    def newest(self) -> tuple[View, Contents]:
+        return self.session.newest_contents()
+
+    def answer(self, newest: tuple[View, Contents]) -> CompanionAnswer:
+        (view, contents), options = newest, self.session.options
+        companion = options.companions.named(self.name)
         kind_named(companion.kind)  # before anything is read
-        window = choose_window(view, asked, session.options.grid)
-        answer = _answer(session, view, contents, companion, window)
-        return replace(answer, widened=widened_text(view, asked, session.options.grid))
-
-    def newest() -> tuple[View, Contents]:
-        return session.newest(lambda snapshot: (snapshot.view(), snapshot.contents()))
-
-    answer: CompanionAnswer = session.answer_from(newest, answers)
-    return answer
+        window = choose_window(view, self.asked, options.grid)
+        answer = _answer(self.session, view, contents, companion, window)
+        return replace(answer, widened=widened_text(view, self.asked, options.grid))
 
 
 def _answer(

@@ -6,29 +6,31 @@ scan of `events`. A scan answers any condition and any columns, exactly and slow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypedDict, TypeVar, cast
 
 from tidemark.query.answers.measure_answers import MeasureScope
 from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.key_questions import key_question
-from tidemark.query.asking.scanned_questions import ScanChoice, answers_by_scan, choose_scan
+from tidemark.query.asking.scanned_questions import ScanChoice, choose_scan, scanned_questions
 from tidemark.query.asking.session import Session
 from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
-from tidemark.query.groups.group_questions import needs_sizes
+from tidemark.query.groups.group_questions import largest_needed, needs_sizes
 from tidemark.query.groups.group_slices import Group
-from tidemark.query.keys.frequencies import key_counts, top
+from tidemark.query.keys.frequencies import Top, key_counts
 from tidemark.query.keys.key_windows import KeyWindow
-from tidemark.query.quantiles.questions import Question, WindowQuestion, check_mode
-from tidemark.query.quantiles.rank_search import MODES
+from tidemark.query.quantiles.questions import Question, Wanted, WindowQuestion
 from tidemark.query.reading.asked_window import AskedWindow
+from tidemark.query.reading.modes import MODES, Mode, check_mode
 from tidemark.query.reading.windows import (
+    ShownWindow,
     choose_window,
     data_ticks,
     empty_window,
     shown_window,
     split_window,
+    tick_range,
     widened_text,
 )
 from tidemark.warehouse.columns.keys import Name
@@ -36,16 +38,17 @@ from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.errors import NotBuilt
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
-from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
+from tidemark.warehouse.snapshots.system_tables import Contents
 
 M = TypeVar("M", bound=MeasureScope)
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureRequest:
+class MeasureRequest(Generic[M]):
     """The arguments of a question about a measure, as the caller gave them, with scalars as Python values."""
 
+    wanted: Wanted[M]
     measure: str | None
     window: AskedWindow
     every: Any
@@ -55,120 +58,190 @@ class MeasureRequest:
     def __post_init__(self) -> None:
         take_scalars(self)
 
+    @classmethod
+    def of(  # noqa: PLR0913  the parameters of all questions about measures, once
+        cls,
+        wanted: Wanted[M],
+        measure: str | None,
+        *,
+        last: Any = None,
+        as_of: Any = None,
+        between: Any = None,
+        mode: Mode = "accurate",
+        where: Any = None,
+        by: Any = None,
+        top: int | None = None,
+        groups: Any = None,
+        limit: int | None = None,
+        every: Any = None,
+    ) -> MeasureRequest[M]:
+        """The request of a call with these parameters; they are described at `Reader`."""
+        chosen = GroupArguments(where, by, top, groups, limit)
+        return cls(wanted, measure, AskedWindow(last, between, as_of), every, mode, chosen)
 
-def ask_measure(session: Session, request: MeasureRequest, answer: Callable[[Question], list[M]]) -> Asked[M]:
-    """The answers of each group and window; `answer` gives those of one question."""
-    mode = check_mode(request.mode, MODES)
-    if not request.groups.check():
-        return _ask_all_rows(session, request, mode, answer)
-    column = session.options.measure(request.measure)  # checked first: without columns there are no groups
-    choice, scan = choose_group(session.options, request.groups), None
-    if choice is not None:
-        try:
-            return _ask_groups(session, request, mode, choice, SortedGroups(choice.keys, column), answer)
-        except NotBuilt:  # an alter is at work, or was stopped: until its end a scan answers, as before it
-            scan = replace(choose_scan(session.options, request.groups), declare=None)
-    return _ask_scan(session, request, scan or choose_scan(session.options, request.groups), answer)
+    def put(self, session: Session) -> Asked[M]:
+        """The answers about each group and window."""
+        mode = check_mode(self.mode, MODES)
+        if not self.groups.check():
+            return session.answer(_AllRows(session, self, mode))
+        column = session.options.measure(self.measure)  # checked first: without columns there are no groups
+        choice, scan = choose_group(session.options, self.groups), None
+        if choice is not None:
+            try:
+                projection = SortedGroups(choice.keys, column)
+                return session.answer(_Groups(session, self, mode, choice, projection))
+            except (
+                NotBuilt
+            ):  # an alter is at work, or was stopped: until its end a scan answers, as before it
+                scan = replace(choose_scan(session.options, self.groups), declare=None)
+        return session.answer(_Scan(session, self, scan or choose_scan(session.options, self.groups)))
+
+
+class QuestionOptions(TypedDict, total=False):
+    """The keyword parameters of `MeasureRequest.of` for one answer: without `by` and `every`."""
+
+    last: Any
+    as_of: Any
+    between: Any
+    mode: Mode
+    where: Any
+    top: int | None
+    groups: Any
+    limit: int | None
+
+
+class GroupOptions(QuestionOptions, total=False):
+    """The keyword parameters of `MeasureRequest.of`."""
+
+    by: Any
+    every: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SpanRequest:
+    """The question for the ticks of a window that may have rows; see `Reader.span`."""
+
+    measure: str | None
+    window: AskedWindow
+
+    def put(self, session: Session) -> tuple[Any, Any]:
+        """The start and the end, exclusive. EmptyWindow if no tick of the data lies in the window."""
+        view, grid = session.newest_view(self.measure), session.options.grid
+        ticks = tick_range(view)
+        window = choose_window(view, self.window, grid)
+        if ticks is None or window.misses(*ticks):
+            raise empty_window(view, window, 0, grid)
+        covered = Window(max(window.start, ticks[0]), min(window.stop, ticks[1] + 1))
+        return shown_window(covered, grid) or (None, None)
 
 
 def _windows(
-    request: MeasureRequest, view: View | GroupView, grid: TickGrid | None
-) -> tuple[Window, list[Window]]:
+    request: MeasureRequest[Any], view: View | GroupView, grid: TickGrid | None
+) -> tuple[Window, list[ShownWindow]]:
     """The window of a question, and its parts: itself without `every`. EmptyWindow if there is no part."""
     window = choose_window(view, request.window, grid)
-    if request.every is None:
-        return window, [window]
-    parts = split_window(window, data_ticks(view), request.every, grid)
+    parts = [window]
+    if request.every is not None:
+        parts = split_window(window, data_ticks(view), request.every, grid)
     if not parts:
         raise empty_window(view, window, 0, grid)
-    return window, parts
-
-
-def _shown(
-    request: MeasureRequest, view: View | GroupView, window: Window, grid: TickGrid | None
-) -> dict[str, Any]:
-    """The fields of `MeasureScope` about the window, by name."""
     widened = widened_text(view, request.window, grid)
-    return {"window": shown_window(window, grid), "widened": widened}
+    return window, [ShownWindow(part, shown_window(part, grid), widened) for part in parts]
 
 
-def _ask_all_rows(
-    session: Session, request: MeasureRequest, mode: str, answer: Callable[[Question], list[M]]
-) -> Asked[M]:
-    options = session.options
+@dataclass(frozen=True, slots=True)
+class _AllRows(Generic[M]):
+    """A question about all rows of a window; a `Plan`, as the other two."""
 
-    def question(view: View, window: Window) -> Question:
-        get = session.bounds.get if request.every is None else session.bounds.compute
-        bounds = get(view, window)
+    session: Session
+    request: MeasureRequest[M]
+    mode: str
+
+    @property
+    def topic(self) -> Hashable:
+        return None if self.mode == "quick" else f"rows {self.request.measure!r}"  # quick seldom reads blocks
+
+    def newest(self) -> View:
+        return self.session.newest_view(self.request.measure, live_rows=self.mode != "quick")
+
+    def answer(self, view: View) -> Asked[M]:
+        grid = self.session.options.grid
+        window, parts = _windows(self.request, view, grid)
+        questions = [self._question(view, part) for part in parts]
+        _check_rows(questions, view, window, grid)
+        lists = [question.answers(self.request.wanted) for question in questions]
+        return Asked(lists, windows=self.request.every is not None)
+
+    def _question(self, view: View, window: ShownWindow) -> WindowQuestion:
+        known = self.session.bounds
+        get = known.get if self.request.every is None else known.compute
+        bounds = get(view, window.ticks)
         return WindowQuestion(
             counts=bounds,
             bounds=bounds,
-            source=session.source(view, window),
+            source=self.session.source(view, window.ticks),
             measure=view.measure,
             as_of=view.versions,
-            mode=mode,
-            eps=float(options.eps),
-            **_shown(request, view, window, options.grid),
+            mode=self.mode,
+            eps=float(self.session.options.eps),
+            window=window.shown,
+            widened=window.widened,
         )
 
-    def answers(view: View) -> list[list[M]]:
-        window, parts = _windows(request, view, options.grid)
-        questions = [question(view, part) for part in parts]
-        _check_rows(questions, view, window, options.grid)
-        return [answer(question) for question in questions]
 
-    def newest() -> View:
-        return newest_view(session, request.measure, live_rows=mode != "quick")
+@dataclass(frozen=True, slots=True)
+class _Groups(Generic[M]):
+    """A question about rows of a declared group."""
 
-    topic = None if mode == "quick" else f"rows {request.measure!r}"  # a quick answer seldom reads blocks
-    lists = session.answer_from(newest, answers, topic)
-    return Asked(lists, windows=request.every is not None)
+    session: Session
+    request: MeasureRequest[M]
+    mode: str
+    choice: GroupChoice
+    projection: SortedGroups
 
+    @property
+    def topic(self) -> Hashable:
+        return self.projection, needs_sizes(self.choice)
 
-def newest_view(session: Session, measure: str | None, *, live_rows: bool = False) -> View:
-    """The newest view of a measure; `live_rows` for a question that may read live rows."""
-    return session.newest_view(
-        lambda snapshot: snapshot.view(measure),
-        lambda options: SortedValues(options.measure(measure)),
-        live_rows=live_rows,
-    )
+    def newest(self) -> tuple[GroupView, KeysView | None]:
+        return self.session.newest_group_view(self.projection, with_key=needs_sizes(self.choice))
 
-
-def _ask_groups(
-    session: Session,
-    request: MeasureRequest,
-    mode: str,
-    choice: GroupChoice,
-    projection: SortedGroups,
-    answer: Callable[[Question], list[M]],
-) -> Asked[M]:
-    options = session.options
-
-    def answers(newest: tuple[GroupView, KeysView | None]) -> list[list[M]]:
-        view, key = newest
-        window, parts = _windows(request, view, options.grid)
-        whole = Window(parts[0].start, parts[-1].stop)
-        questions = session.groups.questions(
-            session.snapshot,
-            view,
-            choice,
-            parts,
-            lambda k: [] if key is None else _group_sizes(session, choice, key, whole, k),
-            lambda part: {
-                "mode": mode,
-                "eps": float(options.eps),
-                **_shown(request, view, part, options.grid),
-            },
+    def answer(self, newest: tuple[GroupView, KeysView | None]) -> Asked[M]:
+        (view, key), choice, options = newest, self.choice, self.session.options
+        window, parts = _windows(self.request, view, options.grid)
+        whole = Window(parts[0].ticks.start, parts[-1].ticks.stop)
+        sizes = () if key is None else _group_sizes(self.session, choice, key, whole)
+        questions = self.session.groups.questions(
+            self.session.snapshot, view, choice, parts, sizes, self.mode, float(options.eps)
         )
         if not choice.by:
             _check_rows(questions, view, window, options.grid, choice.shown(()))
-        return [answer(question) for question in questions]
+        lists = [question.answers(self.request.wanted) for question in questions]
+        return Asked(lists, tuple(key.name for key in choice.by), self.request.every is not None)
 
-    with_key = needs_sizes(choice)
-    lists = session.answer_from(
-        lambda: session.newest_group_view(projection, with_key=with_key), answers, (projection, with_key)
-    )
-    return Asked(lists, tuple(key.name for key in choice.by), request.every is not None)
+
+@dataclass(frozen=True, slots=True)
+class _Scan(Generic[M]):
+    """A question that a scan of `events` answers."""
+
+    session: Session
+    request: MeasureRequest[M]
+    choice: ScanChoice
+    topic: Hashable = None
+
+    def newest(self) -> tuple[View, Contents]:
+        return self.session.newest_contents(self.request.measure)
+
+    def answer(self, newest: tuple[View, Contents]) -> Asked[M]:
+        (view, contents), options = newest, self.session.options
+        window, parts = _windows(self.request, view, options.grid)
+        with scanned_questions(
+            contents, view, self.choice, parts, float(options.eps), self.session.progress
+        ) as scanned:
+            if not self.choice.by:
+                _check_rows(scanned.questions, view, window, options.grid, self.choice.shown(()))
+            lists = scanned.answers(self.request.wanted)
+        return Asked(lists, self.choice.by, self.request.every is not None)
 
 
 def _check_rows(
@@ -185,9 +258,10 @@ def _check_rows(
 
 
 def _group_sizes(
-    session: Session, choice: GroupChoice, view: KeysView, window: Window, k: int | None
+    session: Session, choice: GroupChoice, view: KeysView, window: Window
 ) -> Sequence[tuple[Group, int]]:
-    """The groups that have rows in the window, with the number of their rows; with k the k largest."""
+    """The groups that have rows in the window, or the largest of them, with the number of their rows."""
+    k = largest_needed(choice)
     shown = shown_window(window, session.options.grid)
     question = key_question(session, view, KeyWindow(window, (), shown), "exact")
 
@@ -195,7 +269,7 @@ def _group_sizes(
         if k is None:
             counts = key_counts(question)
         else:
-            counts = [(hitter.value, hitter.count) for hitter in top(question, k)]
+            counts = [(hitter.value, hitter.count) for hitter in Top(k).answers([question])[0]]
         places = [view.key.columns.index(key.name) for key in choice.keys]
         groups = []
         for value, rows in counts:
@@ -204,34 +278,3 @@ def _group_sizes(
         return groups
 
     return session.sizes.get((window, k), compute, topic=view.root, sources=(view,))
-
-
-def _ask_scan(
-    session: Session, request: MeasureRequest, choice: ScanChoice, answer: Callable[[Question], list[M]]
-) -> Asked[M]:
-    options = session.options
-
-    def answers(newest: tuple[View, Any]) -> list[list[M]]:
-        view, contents = newest
-        window, parts = _windows(request, view, options.grid)
-
-        def check(questions: Sequence[Question]) -> None:
-            if not choice.by:
-                _check_rows(questions, view, window, options.grid, choice.shown(()))
-
-        return answers_by_scan(
-            contents,
-            view,
-            choice,
-            parts,
-            lambda part: {"eps": float(options.eps), **_shown(request, view, part, options.grid)},
-            check,
-            answer,
-            session.progress,
-        )
-
-    lists = session.answer_from(
-        lambda: session.newest(lambda snapshot: (snapshot.view(request.measure), snapshot.contents())),
-        answers,
-    )
-    return Asked(lists, choice.by, request.every is not None)

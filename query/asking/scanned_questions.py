@@ -1,46 +1,48 @@
 """Questions that no declared group answers: one scan of `events` for all groups and windows of a call.
 
-The values of ranks and the ranks of values are found by queries over all groups at once. An answer that
-needs one that is not known yet is given up. When all answers were tried, what they need is fetched in one
-query, and they are tried again. A quantile takes two rounds: its value, then the rank of the value.
+What all questions want is found together: the values of their ranks in one query over all groups, then the
+ranks of these values and of their points, at most POINTS in a query. The answers are made last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.query.asking.scan_progress import shown_progress
 from tidemark.query.groups.group_choice import (
     DEFAULT_LIMIT,
     GroupArguments,
-    Values,
     by_columns,
     given_groups,
     too_many_groups,
     where_values,
 )
+from tidemark.query.groups.group_choice import (
+    Values as GroupValues,
+)
 from tidemark.query.quantiles.choose_candidate import Candidates
-from tidemark.query.quantiles.combined_bounds import Ranks
-from tidemark.query.quantiles.questions import Question
+from tidemark.query.quantiles.combined_bounds import Ranks, Values
+from tidemark.query.quantiles.questions import Found, Question, Wanted
 from tidemark.query.reading.row_counts import RowCounts
+from tidemark.query.reading.windows import ShownWindow
 from tidemark.query.scans.event_scan import EventScan, ScannedGroup
 from tidemark.query.scans.expressions import Expression, checked_expression
 from tidemark.query.scans.row_source import key_of
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import View
 from tidemark.warehouse.snapshots.system_tables import Contents
 
-T = TypeVar("T")
-Progress = Callable[[float], None]
+A = TypeVar("A")
 
-_POINTS = 4096  # of one query for ranks
+POINTS = 4096  # of one query for ranks
+_NO_ROWS = RowCounts(n=0, m=0, nans=0, nulls=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,11 @@ class ScanChoice:
     expression: Expression | None
     by: tuple[str, ...]
     top: int | None
-    groups: tuple[Values, ...] | None
+    groups: tuple[GroupValues, ...] | None
     limit: int
     declare: tuple[str, ...] | None
 
-    def shown(self, values: Values) -> dict[str, Any]:
+    def shown(self, values: GroupValues) -> dict[str, Any]:
         """The group as answers show it: the condition, and the values of the columns."""
         where = {"where": self.expression.text} if self.expression else {}
         equal = {name: given[0] if len(given) == 1 else list(given) for name, given in self.equal.items()}
@@ -89,21 +91,100 @@ def choose_scan(options: Options, arguments: GroupArguments) -> ScanChoice:
     )
 
 
-def answers_by_scan(
+class ScannedQuestions:
+    """One question per group and window, the windows of a group one after the other, and their scan."""
+
+    def __init__(
+        self,
+        scan: EventScan,
+        view: View,
+        choice: ScanChoice,
+        keys: Sequence[Key],
+        windows: Sequence[ShownWindow],
+        eps: float,
+    ) -> None:
+        self._scan, self._groups = scan, scan.groups()
+        places = {(_names(keys, group.values), group.window): i for i, group in enumerate(self._groups)}
+        chosen = _chosen(choice, keys, self._groups)
+        self._codes = [  # the number of the group of each question; None without rows
+            places.get((_names(keys, values), number)) for values in chosen for number in range(len(windows))
+        ]
+        self.questions = [
+            Question(
+                counts=_NO_ROWS if code is None else self._groups[code],
+                measure=view.measure,
+                as_of=view.versions,
+                mode="exact",
+                eps=eps,
+                window=window.shown,
+                widened=window.widened,
+                group=choice.shown(values),
+                certain=True if choice.top is not None else None,
+                rows_scanned=scan.rows_scanned,
+                declare=choice.declare,
+            )
+            for (values, window), code in zip(product(chosen, windows), self._codes, strict=True)
+        ]
+
+    def answers(self, wanted: Wanted[A]) -> list[list[A]]:
+        """The answers of each question; exact."""
+        ranks = [wanted.ranks(question) for question in self.questions]
+        values = self._values_at(
+            [of[of <= question.counts.stored] for of, question in zip(ranks, self.questions, strict=True)]
+        )
+        points = [
+            wanted.points(question, of, of) for question, of in zip(self.questions, values, strict=True)
+        ]
+        stored = [of.places(question.measure) for question, of in zip(self.questions, points, strict=True)]
+        found = self._ranks_at([*values, *(numbers for _, numbers in stored)])
+        answers = []
+        for i, question in enumerate(self.questions):
+            exact = Candidates.exact(values[i], found[i])
+            rank_le = np.zeros(len(points[i].stored), np.int64)
+            rank_le[stored[i][0]] = found[len(values) + i]
+            answers.append(
+                wanted.answers(question, Found(ranks[i], exact, points[i], rank_le, rank_le, blocks_read=0))
+            )
+        return answers
+
+    def _values_at(self, ranks: Sequence[Ranks]) -> list[Values]:
+        """The values of ranks of each question."""
+        by_group: list[Sequence[int]] = [()] * len(self._groups)
+        for code, wanted in zip(self._codes, ranks, strict=True):
+            if code is not None:
+                by_group[code] = wanted.tolist()
+        found = self._scan.values_at(by_group) if any(by_group) else []
+        return [
+            found[code] if code is not None and found else np.empty(0, question.measure.dtype)
+            for code, question in zip(self._codes, self.questions, strict=True)
+        ]
+
+    def _ranks_at(self, points: Sequence[Values]) -> list[Ranks]:
+        """The ranks of stored values: those of each question, and then once more."""
+        ranks = [np.zeros(len(wanted), np.int64) for wanted in points]
+        asked = np.unique(np.concatenate(points)) if points else np.empty(0)
+        for start in range(0, len(asked), POINTS):
+            chunk = asked[start : start + POINTS]
+            found = self._scan.ranks_at(chunk)
+            for code, wanted, known in zip(self._codes * 2, points, ranks, strict=True):
+                if code is not None:
+                    inside = (wanted >= chunk[0]) & (wanted <= chunk[-1])
+                    known[inside] = found[code][chunk.searchsorted(wanted[inside])]
+        return ranks
+
+
+@contextmanager
+def scanned_questions(
     contents: Contents,
     view: View,
     choice: ScanChoice,
-    windows: Sequence[Window],
-    fields: Callable[[Window], dict[str, Any]],
-    check: Callable[[Sequence[Question]], None],
-    answer: Callable[[Question], list[T]],
-    progress: Progress | None,
-) -> list[list[T]]:
-    """The answers of each group and window, the windows of a group one after the other; exact.
+    windows: Sequence[ShownWindow],
+    eps: float,
+    progress: Callable[[float], None] | None,
+) -> Iterator[ScannedQuestions]:
+    """The questions of each group and window, answered by a scan until the end of the context.
 
     contents, view: the visible batches and the versions of one moment.
-    fields: the fields `eps` and `window` of the questions about a window.
-    check: raises an error for questions that have no answer.
 
     Raises InputError for an unknown column and for too many groups, and the errors of `EventScan`.
     """
@@ -119,52 +200,28 @@ def answers_by_scan(
         EventScan(
             contents,
             view.measure,
-            windows,
+            [window.ticks for window in windows],
             equal=equal,
             expression=choice.expression,
             by=choice.by,
             progress=shown,
         ) as scan,
     ):
-        scanned = scan.groups()
-        places = {(_names(keys, group.values), group.window): code for code, group in enumerate(scanned)}
-        batch = _Batch(scan, len(scanned))
-        template = _ScannedQuestion(
-            counts=RowCounts(n=0, m=0, nans=0, nulls=0),
-            measure=view.measure,
-            as_of=view.versions,
-            mode="exact",
-            eps=0,
-            window=None,
-            certain=True if choice.top is not None else None,
-            rows_scanned=scan.rows_scanned,
-            declare=choice.declare,
-            batch=batch,
-        )
-        questions = []
-        shown_windows = [fields(window) for window in windows]
-        for values in _chosen(choice, keys, scanned):
-            names, group = _names(keys, values), choice.shown(values)
-            for number, window_fields in enumerate(shown_windows):
-                code = places.get((names, number))
-                counts: dict[str, Any] = {} if code is None else {"counts": scanned[code], "code": code}
-                questions.append(replace(template, group=group, **window_fields, **counts))
-        check(questions)
-        return batch.answers(questions, answer)
+        yield ScannedQuestions(scan, view, choice, keys, windows, eps)
 
 
-def _names(keys: Sequence[Key], values: Values) -> tuple[Any, ...]:
+def _names(keys: Sequence[Key], values: GroupValues) -> tuple[Any, ...]:
     return tuple(key.name_of(value) for key, value in zip(keys, values, strict=True))
 
 
-def _chosen(choice: ScanChoice, keys: Sequence[Key], scanned: Sequence[ScannedGroup]) -> list[Values]:
+def _chosen(choice: ScanChoice, keys: Sequence[Key], scanned: Sequence[ScannedGroup]) -> list[GroupValues]:
     """The values of the `by` columns that are answered, in the order of the answers."""
     if not choice.by:
         return [()]
     if choice.groups is not None:
         return list(choice.groups)
     rows: dict[tuple[Any, ...], int] = {}
-    values: dict[tuple[Any, ...], Values] = {}
+    values: dict[tuple[Any, ...], GroupValues] = {}
     for group in scanned:  # they ascend
         names = _names(keys, group.values)
         rows[names] = rows.get(names, 0) + group.rows + group.nulls
@@ -175,89 +232,3 @@ def _chosen(choice: ScanChoice, keys: Sequence[Key], scanned: Sequence[ScannedGr
     elif len(order) > choice.limit:
         raise too_many_groups(len(order), choice.by, choice.limit)
     return [values[names] for names in order]
-
-
-class _NotKnownYetError(Exception):
-    """A value or a rank has to be fetched before the answer can be made."""
-
-
-class _Batch:
-    """The values of ranks, and the ranks of values, that are known; and those that are wanted."""
-
-    def __init__(self, scan: EventScan, groups: int) -> None:
-        self._scan, self._groups = scan, groups
-        self._values: dict[tuple[int, int], Any] = {}
-        self._ranks: dict[tuple[int, Any], int] = {}
-        self._wanted_values: set[tuple[int, int]] = set()
-        self._wanted_ranks: set[tuple[int, Any]] = set()
-
-    def values(self, code: int, ranks: Sequence[int]) -> list[Any]:
-        """The values of ranks of a group, if they are known."""
-        return self._known(self._values, self._wanted_values, [(code, rank) for rank in ranks])
-
-    def ranks(self, code: int, points: Sequence[Any]) -> list[int]:
-        """The ranks of values in a group, if they are known."""
-        return self._known(self._ranks, self._wanted_ranks, [(code, point) for point in points])
-
-    def answers(self, questions: Sequence[Question], answer: Callable[[Question], list[T]]) -> list[list[T]]:
-        """The answers of each question."""
-        while True:
-            found = [self._tried(question, answer) for question in questions]
-            if not self._wanted_values and not self._wanted_ranks:
-                return [answers for answers in found if answers is not None]
-            self._fetch()
-
-    def _tried(self, question: Question, answer: Callable[[Question], list[T]]) -> list[T] | None:
-        try:
-            return answer(question)
-        except _NotKnownYetError:
-            return None
-
-    def _known(self, known: dict[Any, T], wanted: set[Any], places: Sequence[Any]) -> list[T]:
-        missing = [place for place in places if place not in known]
-        if missing:
-            wanted.update(missing)
-            raise _NotKnownYetError
-        return [known[place] for place in places]
-
-    def _fetch(self) -> None:
-        if self._wanted_values:
-            ranks: list[list[int]] = [[] for _ in range(self._groups)]
-            for code, rank in self._wanted_values:
-                ranks[code].append(rank)
-            for code, values in enumerate(self._scan.values_at(ranks)):
-                self._values |= {
-                    (code, rank): value for rank, value in zip(ranks[code], values.tolist(), strict=True)
-                }
-        points = sorted({point for _, point in self._wanted_ranks})
-        for start in range(0, len(points), _POINTS):
-            chunk = points[start : start + _POINTS]
-            places = {point: place for place, point in enumerate(chunk)}
-            found = self._scan.ranks_at(chunk)
-            self._ranks |= {
-                (code, point): int(found[code, places[point]])
-                for code, point in self._wanted_ranks
-                if point in places
-            }
-        self._wanted_values, self._wanted_ranks = set(), set()
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _ScannedQuestion(Question):
-    """A group of a scan in a window. `code` is its number, -1 for a group without rows."""
-
-    batch: _Batch
-    code: int = -1
-
-    def values_at(self, ranks: Ranks) -> tuple[Candidates, int]:
-        """See `Question.values_at`."""
-        values = np.array(self.batch.values(self.code, ranks.tolist()), dtype=self.measure.dtype)
-        return Candidates.exact(values, self.ranks_at(values)[0]), 0
-
-    def ranks_at(self, points: NDArray[Any]) -> tuple[Ranks, Ranks, int]:
-        """See `Question.ranks_at`."""
-        if self.code < 0:
-            ranks = np.zeros(len(points), dtype=np.int64)
-        else:
-            ranks = np.array(self.batch.ranks(self.code, points.tolist()), dtype=np.int64)
-        return ranks, ranks, 0

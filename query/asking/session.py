@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -32,14 +31,37 @@ from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
 from tidemark.warehouse.snapshots.snapshot_reader import Needed, SnapshotReader
+from tidemark.warehouse.snapshots.system_tables import Contents
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 V = TypeVar("V", View, KeysView, GroupView)
+W = TypeVar("W")
+A_co = TypeVar("A_co", covariant=True)
 
 CACHED_SIZES = 2**18  # groups whose numbers of rows are cached
 _GUESSES = 8  # at once in a process; further questions do without
 ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
+
+
+class Asks(Protocol[A_co]):
+    """A question as the caller gave it."""
+
+    def put(self, session: Session, /) -> A_co:
+        """The answer; InputError if the question does not fit the options of the session."""
+
+
+class Plan(Protocol[W, A_co]):
+    """A question that is understood: which view answers it, and how."""
+
+    @property
+    def topic(self) -> Hashable:
+        """Names its view among those of other questions; None for a question that reads little or all."""
+
+    def newest(self) -> W:
+        """The newest view."""
+
+    def answer(self, view: W, /) -> A_co:
+        """The answer from a view. DamagedWarehouse if a file of the view is missing or damaged."""
 
 
 class _OptionsChangedError(Exception):
@@ -85,32 +107,29 @@ class Session:
             self.snapshot.refresh_options(max_age=self._max_staleness)
             return self.options
 
-    def understood(self, ask: Callable[[], T]) -> T:
-        """The result of a question that is understood by the newest options.
+    def ask(self, request: Asks[T]) -> T:
+        """The answer to a request that is understood by the newest options.
 
-        `ask` starts from `options`, as they are known; the look for newer data finds whether these are the
+        It is understood by `options`, as they are known; the look for newer data finds whether these are the
         newest, so that takes no further round of requests. If they are not, it is asked again. So it is
         before it is refused: a column, key or group may have come since. A refusal of the system is told.
         """
         with report_os_errors("a question"):
-            return self._understood(ask)
-
-    def _understood(self, ask: Callable[[], T]) -> T:
-        while True:
-            options, began = self.options, time.monotonic()
-            try:
-                answer = ask()
-            except InputError:
-                with self._lock:
-                    age = time.monotonic() - began
-                    self.snapshot.refresh_options(max_age=max(age, self._max_staleness))
-                if self.options is options:
-                    raise
-            except _OptionsChangedError:
-                continue
-            else:
-                if self.options is options:
-                    return answer
+            while True:
+                options, began = self.options, time.monotonic()
+                try:
+                    answer = request.put(self)
+                except InputError:
+                    with self._lock:
+                        age = time.monotonic() - began
+                        self.snapshot.refresh_options(max_age=max(age, self._max_staleness))
+                    if self.options is options:
+                        raise
+                except _OptionsChangedError:
+                    continue
+                else:
+                    if self.options is options:
+                        return answer
 
     def refresh(self) -> bool:
         """Looks for newer data and returns whether there was any."""
@@ -132,19 +151,36 @@ class Session:
     def _refresh(self, needed: Needed | None = None, *, live_rows: bool = False) -> None:
         self.snapshot.refresh(needed, live_rows=live_rows, max_age=self._max_staleness)
 
-    def newest_view(
-        self,
-        view_of: Callable[[SnapshotReader | Snapshot], V],
-        needed: Callable[[Options], Projection[Any]],
-        *,
-        live_rows: bool = False,
-    ) -> V:
-        """A view of a projection after a refresh; files of older table versions are closed."""
+    def newest_contents(self, measure: str | None = None) -> tuple[View, Contents]:
+        """The view of a measure, and the visible batches and steps, of one moment after a refresh."""
         with self._lock:
-            self._refresh(lambda options: [needed(options)], live_rows=live_rows)
-            view = view_of(self.snapshot)
-            self.blocks.use_version(view.root, view.versions["runs"])
-            return view
+            self._refresh()
+            return self.snapshot.view(measure), self.snapshot.contents()
+
+    def newest_view(self, measure: str | None, *, live_rows: bool = False) -> View:
+        """The view of a measure after a refresh; `live_rows` for a question that may read live rows."""
+
+        def needed(options: Options) -> list[Projection[Any]]:
+            return [SortedValues(options.measure(measure))]
+
+        with self._lock:
+            self._refresh(needed, live_rows=live_rows)
+            return self._use(self.snapshot.view(measure))
+
+    def newest_keys_view(self, key: Any = None) -> KeysView:
+        """The view of a key after a refresh."""
+
+        def needed(options: Options) -> list[Projection[Any]]:
+            return [options.key_count(key)]
+
+        with self._lock:
+            self._refresh(needed)
+            return self._use(self.snapshot.keys_view(key))
+
+    def _use(self, view: V) -> V:
+        """The view; files of older versions of its table are closed."""
+        self.blocks.use_version(view.root, view.versions["runs"])
+        return view
 
     def newest_group_view(
         self, projection: SortedGroups, *, with_key: bool
@@ -157,25 +193,21 @@ class Session:
 
         with self._lock:
             self._refresh(needed, live_rows=True)
-            view, key = self.snapshot.group_view(projection), None
-            if with_key:
-                key = self.snapshot.keys_view(columns, last_step=view.last_step)
-            for one in (view, key):
-                if one is not None:
-                    self.blocks.use_version(one.root, one.versions["runs"])
-            return view, key
+            view = self._use(self.snapshot.group_view(projection))
+            key = self.snapshot.keys_view(columns, last_step=view.last_step) if with_key else None
+            return view, key and self._use(key)
 
-    def answer_from(self, newest: Callable[[], T], answer: Callable[[T], Any], topic: Hashable = None) -> Any:
+    def answer(self, plan: Plan[Any, T]) -> T:
         """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all.
 
-        topic   names the view among those of other questions. In an object store the question is then
-                answered from the last view of its topic while a newer one is looked for. If there is none,
-                that was the answer, and what it read took no further round of requests. After a look that
-                found a newer one, the next question waits for its look: more may come
+        In an object store the question is answered from the last view of its topic while a newer one is
+        looked for. If there is none, that was the answer, and what it read took no further round of requests.
+        After a look that found a newer one, the next question waits for its look: more may come.
         """
+        topic = plan.topic
         known, is_settled = self._views.get(topic, (None, False))
-        guess, options = _guesses().submit(answer, known) if is_settled else None, self.options
-        view = newest()
+        guess, options = _guesses().submit(plan.answer, known) if is_settled else None, self.options
+        view = plan.newest()
         if self.options is not options:
             raise _OptionsChangedError
         is_same = _is_same(view, known)
@@ -188,14 +220,14 @@ class Session:
                 return guess.result()
         for _ in range(ATTEMPTS - 1):
             try:
-                return answer(view)
+                return plan.answer(view)
             except DamagedWarehouse:
                 found = self._look_everywhere()
-                newer = newest()
+                newer = plan.newest()
                 if newer is view and not found:
                     raise
                 view = newer
-        return answer(view)
+        return plan.answer(view)
 
     @property
     def _looks_take_a_round(self) -> bool:
@@ -218,17 +250,6 @@ class Session:
             self.snapshot.refresh()
             other.snapshot = self.snapshot.pinned()
         return other
-
-
-def understood(method: F) -> F:
-    """A method of a reader that is a question: see `Session.understood`."""
-
-    @wraps(method)
-    def ask(reader: Any, *args: Any, **kwargs: Any) -> Any:
-        session: Session = reader._session  # noqa: SLF001
-        return session.understood(lambda: method(reader, *args, **kwargs))
-
-    return cast("F", ask)
 
 
 def _is_same(view: Any, other: Any) -> bool:

@@ -39,19 +39,18 @@ class GroupArguments:
 
     def check(self) -> bool:
         """Whether the question is about groups. InputError for arguments that do not go together."""
+        limits = {"top": self.top, "groups": self.groups, "limit": self.limit}
+        given = {name: value for name, value in limits.items() if value is not None}
         if self.by is None:
-            for name in ("top", "groups", "limit"):
-                if getattr(self, name) is not None:
-                    raise InputError(
-                        f"{name}={getattr(self, name)!r} was given without by. Name the columns whose values "
-                        "are asked one by one, for example by='dest'."
-                    )
-        given = [name for name in ("top", "groups", "limit") if getattr(self, name) is not None]
+            for name, value in given.items():
+                raise InputError(
+                    f"{name}={value!r} was given without by. Name the columns whose values are asked one by "
+                    "one, for example by='dest'."
+                )
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} exclude each other. Give one of them.")
-        for name in ("top", "limit"):
-            value = getattr(self, name)
-            if value is not None:
+        for name, value in given.items():
+            if name != "groups":
                 whole_number(name, value, 1)
         return self.where is not None or self.by is not None
 

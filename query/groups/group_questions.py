@@ -5,28 +5,26 @@ The rows of all of them are found in one round of reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from tidemark.query.groups.group_bounds import GroupBounds, Selection
 from tidemark.query.groups.group_choice import GroupChoice, Values, too_many_groups
 from tidemark.query.groups.group_slices import Group, SliceReader
-from tidemark.query.quantiles.questions import Question, SortedQuestion, WindowQuestion
+from tidemark.query.quantiles.questions import ReadQuestion, SortedQuestion, WindowQuestion
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.row_counts import SortedNumbers
+from tidemark.query.reading.windows import ShownWindow
 from tidemark.warehouse.columns.keys import Name
-from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.snapshots.snapshot import GroupView, Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
-# The groups that have rows in the window, each with its number of rows. If a number k is given, the k groups
-# with the most rows are enough.
-Sizes = Callable[[int | None], Sequence[tuple[Group, int]]]
+Sizes = Sequence[tuple[Group, int]]  # groups that have rows in the window, each with their number
 
 MANY_COMBINATIONS = 1000  # of values of `where`: of more only those that have rows are looked up
 _ALL_MARKS = 2**62  # rows a run: the footers of runs by group have no finer marks
@@ -51,46 +49,45 @@ class GroupReader:
         snapshot: SnapshotReader | Snapshot,
         view: GroupView,
         choice: GroupChoice,
-        windows: Sequence[Window],
+        windows: Sequence[ShownWindow],
         sizes: Sizes,
-        asked: Callable[[Window], dict[str, Any]],
-    ) -> list[Question]:
+        mode: str,
+        eps: float,
+    ) -> list[ReadQuestion]:
         """One question per value of the `by` columns and window, the windows of a value one after the other.
 
         Without `by` there is one per window.
 
         windows: one window, or windows that ascend and do not overlap.
-        asked: the fields `mode`, `eps` and `window` of the questions about a window.
+        sizes: of all groups, or of the largest ones, see `needs_sizes` and `largest_needed`.
 
         Raises InputError if there are more groups than the limit.
         """
         groups = chosen_groups(choice, sizes) if choice.by else [()]
         selections = chosen_selections(choice, groups, sizes)
-        bounds, blocks_read = self._bounds.get(snapshot, view, selections, windows)
+        bounds, blocks_read = self._bounds.get(
+            snapshot, view, selections, [window.ticks for window in windows]
+        )
         source = Source(self._blocks, tuple, rows_a_run=_ALL_MARKS)
         common: dict[str, Any] = {
             "measure": view.measure,
             "as_of": view.versions,
             "certain": True if choice.top is not None else None,
             "blocks_read": blocks_read,
+            "mode": mode,
+            "eps": eps,
         }
-        shown = [(window, asked(window)) for window in windows]
-        questions: list[Question] = []
+        questions: list[ReadQuestion] = []
         for values, selection in zip(groups, selections, strict=True):
             group = choice.shown(values)
-            for window, fields in shown:
-                of_group = bounds[selection, window]
+            for window in windows:
+                of_group = bounds[selection, window.ticks]
+                fields = {**common, "group": group, "window": window.shown, "widened": window.widened}
                 if isinstance(of_group, SortedNumbers):
-                    questions.append(
-                        SortedQuestion(
-                            counts=of_group, numbers=of_group.numbers, group=group, **common, **fields
-                        )
-                    )
+                    questions.append(SortedQuestion(counts=of_group, numbers=of_group.numbers, **fields))
                 else:
                     questions.append(
-                        WindowQuestion(
-                            counts=of_group, bounds=of_group, source=source, group=group, **common, **fields
-                        )
+                        WindowQuestion(counts=of_group, bounds=of_group, source=source, **fields)
                     )
         return questions
 
@@ -104,9 +101,9 @@ def chosen_groups(choice: GroupChoice, sizes: Sizes) -> list[Values]:
     if choice.groups is not None:
         return list(choice.groups)
     if choice.top is not None and not choice.where:
-        return [choice.by_values(group) for group, _ in sizes(choice.top)]
+        return [choice.by_values(group) for group, _ in sizes]
     rows: dict[Group, int] = {}
-    for group, count in sizes(None):
+    for group, count in sizes:
         if choice.admits(group):
             names = choice.by_names(group)
             rows[names] = rows.get(names, 0) + count
@@ -124,6 +121,11 @@ def needs_sizes(choice: GroupChoice) -> bool:
     return (bool(choice.by) and choice.groups is None) or _are_many(choice, len(choice.groups or [()]))
 
 
+def largest_needed(choice: GroupChoice) -> int | None:
+    """How many of the largest groups are enough to choose from; None for all."""
+    return None if choice.where else choice.top
+
+
 def _are_many(choice: GroupChoice, groups: int) -> bool:
     """Whether `groups` values of the `by` columns are about too many combinations of values of `where`."""
     of_where = prod(len(choice.where[key.name]) for key in choice.keys if key not in choice.by)
@@ -139,7 +141,7 @@ def chosen_selections(choice: GroupChoice, groups: Sequence[Values], sizes: Size
     if not _are_many(choice, len(groups)):
         return [choice.selection(values) for values in groups]
     found: dict[tuple[Name | None, ...], list[Group]] = {}
-    for group, _ in sizes(None):
+    for group, _ in sizes:
         if choice.admits(group):
             found.setdefault(choice.by_names(group), []).append(group)
     names = (tuple(key.name_of(v) for key, v in zip(choice.by, values, strict=True)) for values in groups)

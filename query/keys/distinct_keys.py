@@ -13,20 +13,68 @@ sqrt(d / p) keys. Without such a part, 16,384 sampled keys give 0.8 %.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
+from tidemark.query.answers.key_answers import KeyFields
 from tidemark.query.keys import key_scan
-from tidemark.query.keys.key_question import KeyQuestion, scope_fields
+from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
 from tidemark.query.keys.key_samples import WindowKeys, union
+from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.sketches.sampling import ALL, trials_interval
 from tidemark.sketches.sampling.key_sample import Hashes, below
+from tidemark.warehouse.columns.ticks import TickGrid
+from tidemark.warehouse.snapshots.snapshot import KeysView
 
 
-def distinct(question: KeyQuestion) -> DistinctAnswer:
+@dataclass(frozen=True, slots=True)
+class Distinct(WantedKeys[DistinctAnswer]):
     """The number of keys that have rows in the window."""
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> DistinctAnswer:
+        """The number."""
+        (question,) = questions
+        return _distinct(question)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap(WantedKeys[OverlapAnswer]):
+    """The numbers of keys with rows in the window and in another, only in the one, and only in the other."""
+
+    other: AskedWindow
+
+    def windows(self, window: KeyWindow, view: KeysView, grid: TickGrid | None) -> list[KeyWindow]:
+        """The two windows."""
+        return [window, key_window(view, self.other, grid)]
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> OverlapAnswer:
+        """The three numbers, and those of each window."""
+        return _overlap(*questions)
+
+
+@dataclass(frozen=True, slots=True)
+class NewKeys(WantedKeys[DistinctAnswer]):
+    """The number of keys with rows in the window and none before it. InputError if it has no start."""
+
+    def windows(self, window: KeyWindow, view: KeysView, grid: TickGrid | None) -> list[KeyWindow]:  # noqa: ARG002
+        """The window, and all that is before it."""
+        return [window, window_before(window, grid)]
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> DistinctAnswer:
+        """The number."""
+        question, before = questions
+        if question.mode == "exact" and question.scanned is not None:
+            return _answer(question, _known(question.scanned.new_keys))
+        found = _overlap(question, before)
+        return _answer(question, found.only_a, found.rows_scanned or 0)
+
+
+def _distinct(question: KeyQuestion) -> DistinctAnswer:
     if question.mode == "exact" and question.scanned is not None:
         return _answer(question, _known(question.scanned.keys))
     if question.mode == "exact":
@@ -35,8 +83,7 @@ def distinct(question: KeyQuestion) -> DistinctAnswer:
     return _answer(question, estimate_distinct(keys, question.promise.delta), keys.rows_read)
 
 
-def overlap(a: KeyQuestion, b: KeyQuestion) -> OverlapAnswer:
-    """The numbers of keys with rows in both windows, only in that of `a`, and only in that of `b`."""
+def _overlap(a: KeyQuestion, b: KeyQuestion) -> OverlapAnswer:
     if a.mode == "exact":
         found = key_scan.overlap(a.rows(), b.rows())
         parts, rows_read = [_counted(bounds) for bounds in found], 0
@@ -44,20 +91,12 @@ def overlap(a: KeyQuestion, b: KeyQuestion) -> OverlapAnswer:
         in_a, in_b = a.sampled_keys(), b.sampled_keys()
         parts, rows_read = estimate_overlap(in_a, in_b, a.promise.delta), in_a.rows_read + in_b.rows_read
     both, only_a, only_b = parts
-    return OverlapAnswer(distinct(a), distinct(b), both, only_a, only_b, rows_read or None)
-
-
-def new_keys(question: KeyQuestion, before: KeyQuestion) -> DistinctAnswer:
-    """The number of keys with rows in the window of `question` and none in that of `before`."""
-    if question.mode == "exact" and question.scanned is not None:
-        return _answer(question, _known(question.scanned.new_keys))
-    found = overlap(question, before)
-    return _answer(question, found.only_a, found.rows_scanned or 0)
+    return OverlapAnswer(_distinct(a), _distinct(b), both, only_a, only_b, rows_read or None)
 
 
 def _answer(question: KeyQuestion, number: KeyNumber, rows_read: int = 0) -> DistinctAnswer:
     is_exact = question.mode == "exact" or number.least == number.most
-    fields = {
+    fields: KeyFields = {
         **scope_fields(question),
         "eps": 0.0,
         "confidence": 1.0 if is_exact else 1 - question.promise.delta,

@@ -16,18 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
 from tidemark.query.keys import key_scan
 from tidemark.query.keys.key_blocks import count_between, count_names, count_rows_between
-from tidemark.query.keys.key_question import KeyQuestion, scope_fields
+from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, key_scope, scope_fields
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.keys.live_keys import LiveCounts
 from tidemark.warehouse.columns.keys import (
+    Key,
     Names,
     find_names,
     name_at,
@@ -35,12 +36,13 @@ from tidemark.warehouse.columns.keys import (
     take_names,
     unify_names,
 )
+from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.errors import InputError, whole_number
 from tidemark.warehouse.projections.key_rows import KeyRows
 
-MODES = ("approximate", "exact")
 Ints = NDArray[np.int64]
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,54 +79,89 @@ class _NameCounts:
         return self.whole + self.partial_most + self.live.most
 
 
-def frequencies(question: KeyQuestion, keys: Sequence[Any]) -> list[FrequencyAnswer]:
-    """One answer per key: how many rows have it. One round of reads; one or two blocks per key and run.
+Given = tuple[list[A], bool]  # the answers, and whether several values were given
 
-    keys: of the key column's type, in any order, with repetitions. A key that no row can have counts 0.
+
+def values_of(key: Key, given: Any) -> tuple[list[Any], bool]:
+    """The values of a key that were given, and whether it is a sequence of them, maybe of one.
+
+    A tuple is one value of a key of several columns.
     """
-    key = question.key
-    names = [key.name_of(value) for value in keys]
-    unique_names = sorted({name for name in names if name is not None})
-    counts = _count_candidates(question, names_from(key, unique_names))
-    index = {name: i for i, name in enumerate(unique_names)}
-    scope, answers = scope_fields(question), []
-    for value, name in zip(keys, names, strict=True):
-        i = None if name is None else index.get(name)
-        columns = (counts.estimate, counts.likely, counts.most, counts.whole)
-        count, lo, hi, in_history = (0, 0, 0, 0) if i is None else (int(column[i]) for column in columns)
-        count = min(max(count, lo), hi)
-        answers.append(
-            FrequencyAnswer(**scope, value=value, count=count, lo=lo, hi=hi, in_history=in_history)
-        )
-    return answers
+    several = is_sequence(given) and not (isinstance(given, tuple) and len(key.parts) > 1)
+    return (list(given) if several else [given]), several
 
 
-def heavy_hitters(question: KeyQuestion, phi: Any) -> list[HitterAnswer]:
+@dataclass(frozen=True, slots=True)
+class Frequencies(WantedKeys[Given[FrequencyAnswer]]):
+    """How many rows have each key. One round of reads; one or two blocks per key and run.
+
+    value: see `values_of`; in any order, with repetitions. A key that no row can have counts 0.
+    """
+
+    value: Any
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> Given[FrequencyAnswer]:
+        """One answer per key, in their order."""
+        (question,) = questions
+        key, (values, several) = question.key, values_of(question.key, self.value)
+        names = [key.name_of(value) for value in values]
+        unique_names = sorted({name for name in names if name is not None})
+        counts = _count_candidates(question, names_from(key, unique_names))
+        index = {name: i for i, name in enumerate(unique_names)}
+        scope, answers = scope_fields(question), []
+        for value, name in zip(values, names, strict=True):
+            i = None if name is None else index.get(name)
+            columns = (counts.estimate, counts.likely, counts.most, counts.whole)
+            count, lo, hi, in_history = (0, 0, 0, 0) if i is None else (int(column[i]) for column in columns)
+            count = min(max(count, lo), hi)
+            answers.append(
+                FrequencyAnswer(**scope, value=value, count=count, lo=lo, hi=hi, in_history=in_history)
+            )
+        return answers, several
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyHitters(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
     """All keys that have at least phi of the window's rows with a key, and keys that may have that many.
 
     Reads the blocks of candidates whose bounds differ. Scans all blocks if the marks' lists do not reach down
     to phi of the rows. Raises InputError unless 0 < phi <= 1.
     """
-    example = "0.01 for keys with 1 % of the rows"
-    least, certain_least = (least_of_share(phi, rows, "phi", example) for rows in _row_bounds(question))
-    names, counts = _candidate_counts(question, least)
-    kept = np.flatnonzero(counts.most >= least)
-    return _hitter_answers(question, names, counts, kept, counts.least >= certain_least)
+
+    phi: Any
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> tuple[list[HitterAnswer], KeyScope]:
+        """The keys, most rows first, and the scope of the question, as there may be none."""
+        (question,) = questions
+        example = "0.01 for keys with 1 % of the rows"
+        least, certain_least = (
+            least_of_share(self.phi, rows, "phi", example) for rows in _row_bounds(question)
+        )
+        names, counts = _candidate_counts(question, least)
+        kept = np.flatnonzero(counts.most >= least)
+        return _hitter_answers(question, names, counts, kept, counts.least >= certain_least), key_scope(
+            question
+        )
 
 
-def top(question: KeyQuestion, k: Any) -> list[HitterAnswer]:
+@dataclass(frozen=True, slots=True)
+class Top(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
     """The k keys with the most rows; `certain` means that no omitted key can have more rows.
 
-    The cost is that of `heavy_hitters`. Raises InputError unless k is a whole number of at least 1.
+    The cost is that of `HeavyHitters`. Raises InputError unless k is a whole number of at least 1.
     """
-    whole_number("k", k, 1)
-    names, counts = _candidate_counts(question, None, k)
-    if not len(names):
-        return []
-    order = np.lexsort([np.arange(len(names)), -counts.estimate])
-    kept, omitted = order[:k], order[k:]
-    omitted_most = int(counts.most[omitted].max(initial=0))
-    return _hitter_answers(question, names, counts, kept, counts.least >= omitted_most)
+
+    k: Any
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> tuple[list[HitterAnswer], KeyScope]:
+        """The keys, most rows first, and the scope of the question."""
+        (question,) = questions
+        whole_number("k", self.k, 1)
+        names, counts = _candidate_counts(question, None, self.k)
+        order = np.lexsort([np.arange(len(names)), -counts.estimate])
+        kept, omitted = order[: self.k], order[self.k :]
+        certain = counts.least >= int(counts.most[omitted].max(initial=0))
+        return _hitter_answers(question, names, counts, kept, certain), key_scope(question)
 
 
 def key_counts(question: KeyQuestion) -> list[tuple[Any, int]]:
@@ -133,34 +170,56 @@ def key_counts(question: KeyQuestion) -> list[tuple[Any, int]]:
     return [(question.key.value_of(name), rows) for name, rows in counts]
 
 
-def key_range(question: KeyQuestion, low: Any, high: Any) -> CountAnswer:
+@dataclass(frozen=True, slots=True)
+class KeyRange(WantedKeys[CountAnswer]):
     """The rows with low <= key < high, None for an open side; live rows are counted in `events`."""
-    ends = [None if end is None else question.key.bound_of(end) for end in (low, high)]
-    counts = [(share, count_between(history, *ends)) for history, share in question.histories]
-    live = sum(count_rows_between(rows, ALL_TIME, *ends) for rows in question.live_rows())
-    least = live + sum(rows for share, rows in counts if share == 1)
-    most = live + sum(rows for _, rows in counts)
-    estimate = least + round(sum(share * rows for share, rows in counts if share < 1))
-    return CountAnswer(**scope_fields(question, exact=True), count=estimate, lo=least, hi=most)
+
+    low: Any
+    high: Any
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> CountAnswer:
+        """The number of rows."""
+        (question,) = questions
+        ends = [None if end is None else question.key.bound_of(end) for end in (self.low, self.high)]
+        counts = [(share, count_between(history, *ends)) for history, share in question.histories]
+        live = sum(count_rows_between(rows, ALL_TIME, *ends) for rows in question.live_rows())
+        least = live + sum(rows for share, rows in counts if share == 1)
+        most = live + sum(rows for _, rows in counts)
+        estimate = least + round(sum(share * rows for share, rows in counts if share < 1))
+        return CountAnswer(**scope_fields(question, exact=True), count=estimate, lo=least, hi=most)
 
 
-def self_join(question: KeyQuestion) -> CountAnswer:
+@dataclass(frozen=True, slots=True)
+class SelfJoin(WantedKeys[CountAnswer]):
     """The sum over all keys of the square of their rows; a scan of all keys, for all windows together."""
-    if question.scanned is not None:
-        count = question.scanned.second_moment
-        return _bounded_answer(question, (count, count, count))
-    return _bounded_answer(question, key_scan.second_moment(question.rows()))
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> CountAnswer:
+        """The number of pairs."""
+        (question,) = questions
+        if question.scanned is not None:
+            count = question.scanned.second_moment
+            return _bounded_answer(question, (count, count, count))
+        return _bounded_answer(question, key_scan.second_moment(question.rows()))
 
 
-def inner_product(question: KeyQuestion, other: KeyQuestion) -> CountAnswer:
+@dataclass(frozen=True, slots=True)
+class InnerProduct(WantedKeys[CountAnswer]):
     """The size of the join of two warehouses on their keys; a scan of all keys of both.
+
+    question: about one of them, whose scope the answer has.
 
     Raises InputError if the keys have different types.
     """
-    type_, other_type = question.view.key.type, other.view.key.type
-    if type_ != other_type:
-        raise InputError(f"keys of types {type_} and {other_type} do not join. Cast one of them.")
-    return _bounded_answer(question, key_scan.inner_product(question.rows(), other.rows()))
+
+    question: KeyQuestion
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> CountAnswer:
+        """The number of pairs with the other one."""
+        (other,), question = questions, self.question
+        type_, other_type = question.view.key.type, other.view.key.type
+        if type_ != other_type:
+            raise InputError(f"keys of types {type_} and {other_type} do not join. Cast one of them.")
+        return _bounded_answer(question, key_scan.inner_product(question.rows(), other.rows()))
 
 
 def _bounded_answer(question: KeyQuestion, result: key_scan.BoundedEstimate) -> CountAnswer:

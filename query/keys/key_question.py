@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
-from tidemark.query.answers.key_answers import KeyScope
+from tidemark.query.answers.key_answers import KeyFields, KeyScope
 from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.key_samples import WindowKeys
 from tidemark.query.keys.key_scan import WindowRows
@@ -15,11 +16,13 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.live_keys import LiveSide, LiveTotals
 from tidemark.query.keys.window_scan import ScannedWindow
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, sum_counts
 from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +32,7 @@ class KeyQuestion:
     source: where rows are read from; live rows from the `events` of the snapshot.
     key: the key of the view, with its columns in the order in which values have them.
     promise: key_eps and key_delta of the warehouse, and the sketches' hash functions.
+    grid: how time is cut into ticks; None without a time column.
     scanned: the window in a scan that it shares with others; None if it is alone.
     """
 
@@ -39,6 +43,7 @@ class KeyQuestion:
     window: KeyWindow
     mode: str
     promise: KeyPromise
+    grid: TickGrid | None
     scanned: ScannedWindow | None = None
 
     def history(self, ticks: Window) -> KeyHistory:
@@ -83,12 +88,24 @@ class KeyQuestion:
         return self.source.sampled_keys(self.snapshot, self.view, self.window)
 
 
+class WantedKeys(ABC, Generic[A]):
+    """What is asked of the keys of a window."""
+
+    def windows(self, window: KeyWindow, view: KeysView, grid: TickGrid | None) -> list[KeyWindow]:  # noqa: ARG002
+        """The windows that are asked together: the window of the question, alone."""
+        return [window]
+
+    @abstractmethod
+    def answers(self, questions: Sequence[KeyQuestion]) -> A:
+        """The answers, from one question for each of `windows`."""
+
+
 def key_scope(question: KeyQuestion) -> KeyScope:
     """The scope of the question's answers, for a question that may have none."""
     return KeyScope(**scope_fields(question))
 
 
-def scope_fields(question: KeyQuestion, *, exact: bool = False) -> dict[str, Any]:
+def scope_fields(question: KeyQuestion, *, exact: bool = False) -> KeyFields:
     """The fields of `KeyScope`, by name."""
     window, live = question.window, question.live_totals
     history = question.history(window.whole) if window.whole else None

@@ -22,71 +22,113 @@ these pairs sorted, so history needs no sample and has no error.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.key_answers import KeyScope
-from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
-from tidemark.query.keys.frequencies import least_of_share
-from tidemark.query.keys.key_question import KeyQuestion, scope_fields
+from tidemark.query.answers.key_answers import KeyFields, KeyScope
+from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer, SlotFields
+from tidemark.query.keys.frequencies import least_of_share, values_of
+from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
 from tidemark.query.keys.key_scan import rows_of_frequent_slots
 from tidemark.query.keys.listed_slots import Source
 from tidemark.query.keys.live_slots import MAYBE, PRESENT
 from tidemark.query.keys.slot_presence import UNLIMITED, Evidence, Presence, live_source
-from tidemark.query.keys.slots import Slots
+from tidemark.query.keys.slots import Slots, slots_of
+from tidemark.query.reading.windows import tick_range
 from tidemark.warehouse.columns.keys import Names, name_at, names_from, take_names
 from tidemark.warehouse.errors import whole_number
+
+A = TypeVar("A")
 
 CELLS = 2**24  # of names and slots that are in memory at once
 
 
-def persistent(question: KeyQuestion, slots: Slots, alpha: Any, most: Any) -> list[PersistentAnswer]:
+Answered = tuple[list[A], KeyScope]  # the answers, and the scope of the question, as there may be none
+
+
+@dataclass(frozen=True, slots=True)
+class Persistent(WantedKeys[Answered[PersistentAnswer]]):
     """The keys with rows in at least alpha of the slots, and at most `most` rows; most slots first.
+
+    slot: see `slots_of`.
 
     Raises InputError unless 0 < alpha <= 1 and `most` is None or a whole number of at least 1.
     """
-    least = least_of_share(alpha, slots.count, "alpha", "0.8 for keys in 80 % of the slots")
-    if most is not None:
-        whole_number("most", most, 1)
-    if not slots.count:
-        return []
-    most_rows = UNLIMITED if most is None else most
-    evidence = Evidence.of(question, slots)
-    names, unlisted = evidence.candidates(least)
-    if unlisted >= least:
-        evidence = _scanned(evidence, least)
-        names, _ = evidence.candidates(least)
-    answers: list[PersistentAnswer] = []
-    for part in _in_parts(names, len(evidence.columns)):
-        found = evidence.presence(part, least, most_rows)
-        certain = (found.least >= least) & (found.rows_most <= most_rows)
-        answers += [
-            PersistentAnswer(**fields, certain=bool(known))
-            for fields, known in zip(_fields(evidence, found), certain, strict=True)
+
+    slot: Any
+    alpha: Any
+    most: Any
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> Answered[PersistentAnswer]:
+        """The keys."""
+        question, slots = _in_slots(questions, self.slot)
+        least = least_of_share(self.alpha, slots.count, "alpha", "0.8 for keys in 80 % of the slots")
+        if self.most is not None:
+            whole_number("most", self.most, 1)
+        scope = KeyScope(**_scope(question))
+        if not slots.count:
+            return [], scope
+        most_rows = UNLIMITED if self.most is None else self.most
+        evidence = Evidence.of(question, slots)
+        names, unlisted = evidence.candidates(least)
+        if unlisted >= least:
+            evidence = _scanned(evidence, least)
+            names, _ = evidence.candidates(least)
+        answers: list[PersistentAnswer] = []
+        for part in _in_parts(names, len(evidence.columns)):
+            found = evidence.presence(part, least, most_rows)
+            certain = (found.least >= least) & (found.rows_most <= most_rows)
+            answers += [
+                PersistentAnswer(**fields, certain=bool(known))
+                for fields, known in zip(_fields(evidence, found), certain, strict=True)
+            ]
+        return sorted(answers, key=lambda answer: -answer.slots), scope
+
+
+@dataclass(frozen=True, slots=True)
+class Persistence(WantedKeys[tuple[Answered[PersistenceAnswer], bool]]):
+    """For each value how many slots have rows with it, and which ones.
+
+    slot: see `slots_of`. value: see `values_of`.
+    """
+
+    slot: Any
+    value: Any
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> tuple[Answered[PersistenceAnswer], bool]:
+        """One per value, in their order, and whether several values were given."""
+        question, slots = _in_slots(questions, self.slot)
+        key, scope = question.key, _scope(question)
+        values, several = values_of(key, self.value)
+        names = [key.name_of(value) for value in values]
+        unique = sorted({name for name in names if name is not None})
+        evidence = Evidence.of(question, slots)
+        answers: dict[Any, PersistenceAnswer] = {}
+        for part in _in_parts(names_from(key, unique), len(evidence.columns)):
+            found = evidence.presence(part)
+            for i, fields in enumerate(_fields(evidence, found)):
+                present, maybe = (_slots(evidence, found.states[i] == state) for state in (PRESENT, MAYBE))
+                answers[name_at(found.names, i)] = PersistenceAnswer(**fields, present=present, maybe=maybe)
+        absent = SlotFields(
+            **scope, value=None, slots=0, lo=0, hi=0, window_slots=slots.count, rows_scanned=None
+        )
+        given = [
+            answers[name]
+            if name is not None
+            else PersistenceAnswer(**{**absent, "value": value}, present=(), maybe=())
+            for name, value in zip(names, values, strict=True)
         ]
-    return sorted(answers, key=lambda answer: -answer.slots)
+        return (given, KeyScope(**scope)), several
 
 
-def persistence(question: KeyQuestion, slots: Slots, values: Sequence[Any]) -> list[PersistenceAnswer]:
-    """For each value how many slots have rows with it, and which ones."""
-    key = question.key
-    names = [key.name_of(value) for value in values]
-    unique = sorted({name for name in names if name is not None})
-    evidence = Evidence.of(question, slots)
-    answers: dict[Any, PersistenceAnswer] = {}
-    for part in _in_parts(names_from(key, unique), len(evidence.columns)):
-        found = evidence.presence(part)
-        for i, fields in enumerate(_fields(evidence, found)):
-            present, maybe = (_slots(evidence, found.states[i] == state) for state in (PRESENT, MAYBE))
-            answers[name_at(found.names, i)] = PersistenceAnswer(**fields, present=present, maybe=maybe)
-    absent = {"slots": 0, "lo": 0, "hi": 0, "window_slots": slots.count}
-    scope = {**_scope(question), **absent, "rows_scanned": None}
-    return [
-        answers[name] if name is not None else PersistenceAnswer(**scope, value=value, present=(), maybe=())
-        for name, value in zip(names, values, strict=True)
-    ]
+def _in_slots(questions: Sequence[KeyQuestion], slot: Any) -> tuple[KeyQuestion, Slots]:
+    """The question about its window without open sides, and the slots of the window."""
+    (question,) = questions
+    window, slots = slots_of(question.window, tick_range(question.view), slot, question.grid)
+    return replace(question, window=window), slots
 
 
 def _scanned(evidence: Evidence, least: int) -> Evidence:
@@ -106,31 +148,27 @@ def _in_parts(names: Names, columns: int) -> Iterator[Names]:
         yield take_names(names, np.arange(first, min(first + size, len(names))))
 
 
-def _fields(evidence: Evidence, found: Presence) -> Iterator[dict[str, Any]]:
+def _fields(evidence: Evidence, found: Presence) -> Iterator[SlotFields]:
     """The fields of the answer about each name."""
     key, count = evidence.question.key, evidence.slots.count
     least, most = found.least, found.most
     # In a slot that is maybe, the key is taken to be as often as in the slots that are certain.
     known = np.maximum(1, count - (most - least))
     estimate = np.clip(least + np.rint((most - least) * least / known), least, most).astype(np.int64)
-    scope = {**_scope(evidence.question), "rows_scanned": evidence.rows_read or None}
+    scope = _scope(evidence.question)
     for i in range(len(found.names)):
-        yield {
+        yield SlotFields(
             **scope,
-            "value": key.value_of(name_at(found.names, i)),
-            "slots": int(estimate[i]),
-            "lo": int(least[i]),
-            "hi": int(most[i]),
-            "window_slots": count,
-        }
+            value=key.value_of(name_at(found.names, i)),
+            slots=int(estimate[i]),
+            lo=int(least[i]),
+            hi=int(most[i]),
+            window_slots=count,
+            rows_scanned=evidence.rows_read or None,
+        )
 
 
-def slot_scope(question: KeyQuestion) -> KeyScope:
-    """The scope of the question's answers, for a question that may have none."""
-    return KeyScope(**_scope(question))
-
-
-def _scope(question: KeyQuestion) -> dict[str, Any]:
+def _scope(question: KeyQuestion) -> KeyFields:
     """The bounds are certain, so there is no error to promise."""
     return {**scope_fields(question), "eps": 0.0, "confidence": 1.0}
 

@@ -59,7 +59,7 @@ _DAYS = tuple(float((day - date(1970, 1, 1)).days) for day in (date.min, date.ma
 WIDTH, HEIGHT, BAR_HEIGHT = 8, 4.5, 0.2  # inches
 
 
-@checks_calls
+@checks_calls()
 @dataclass(frozen=True, slots=True, eq=False)
 class Plots:
     """The figures of a warehouse, as `wh.plot`.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -19,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from tidemark.query.answers.measure_answers import Answers, Bin, Histogram
-from tidemark.query.quantiles.questions import Question, ranks_le
+from tidemark.query.quantiles.combined_bounds import Ranks, Values
+from tidemark.query.quantiles.questions import NO_POINTS, Found, Points, Question, Wanted
 from tidemark.warehouse.columns.given_values import Standing, standing
 from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -28,58 +30,63 @@ from tidemark.warehouse.errors import InputError, whole_number
 MOST_BINS = 100_000  # so that a mistyped number of bins does not exhaust the memory
 
 
-def check_bins(bins: Any) -> int | list[Any]:
-    """The number of bins, or their edges as a list. Raises InputError for no bins or more than MOST_BINS."""
-    if is_sequence(bins):
+@dataclass(frozen=True, slots=True)
+class Histograms(Wanted[Histogram]):
+    """The counts in bins: a number of bins of equal width, or their edges; `of` checks them."""
+
+    bins: int | Sequence[Any]
+
+    @classmethod
+    def of(cls, bins: Any) -> Histograms:
+        """Raises InputError for no bins or more than MOST_BINS."""
+        if not is_sequence(bins):
+            return cls(whole_number("bins", bins, 1, MOST_BINS, hint="A list gives the edges."))
         edges = list(bins)
         if len(edges) < 2:
             raise InputError(f"bins given by edges need at least two edges, got {edges!r}.")
-        return edges
-    return whole_number("bins", bins, 1, MOST_BINS, hint="A list gives the edges.")
+        return cls(edges)
 
+    def ranks(self, question: Question) -> Ranks:
+        """The ends of bins of equal width; without numbers there are none."""
+        stored = question.counts.stored
+        return np.array([1, stored] if isinstance(self.bins, int) and stored else [], dtype=np.int64)
 
-def histogram(question: Question, bins: int | list[Any]) -> Histogram:
-    """The counts in bins; `check_bins` has checked `bins`. A number of bins gives none if all rows are NaN.
+    def points(self, question: Question, low: Values, high: Values) -> Points:
+        """The edges. Raises InputError if they descend, and for bins of equal width that reach to infinity.
 
-    Raises InputError for edges that descend, and for bins of equal width that would reach to infinity.
-    """
-    blocks_read = 0
-    if isinstance(bins, int) and not question.counts.stored:  # without numbers there are no ends of bins
-        return Histogram(bins=Answers((), Bin, question.measure.name), **question.scope(0))
-    if isinstance(bins, int):
-        bins, blocks_read = _equal_edges(question, bins)
-    measure = question.measure
-    places = _ascending(measure, bins)
-    # One rank per edge: the rows below it, and for the last edge, which is inclusive, the rows up to it.
-    points = [*(place.below for place in places[:-1]), places[-1].at]
-    lo, hi, rank_blocks_read = ranks_le(question, points)
-    midpoint = (lo + hi) // 2
-    counted = tuple(
-        Bin(
-            left=bins[i],
-            right=bins[i + 1],
-            count=int(midpoint[i + 1] - midpoint[i]),
-            lo=max(0, int(lo[i + 1] - hi[i])),
-            hi=int(hi[i + 1] - lo[i]),
+        Bins of equal width hold every number of the window.
+        """
+        measure, edges = question.measure, self.bins
+        if isinstance(edges, int):
+            if not len(low):
+                return NO_POINTS
+            # They are certified, so every number lies between them even where the ends are estimates.
+            least, most = low[0].item(), high[1].item()
+            if math.isinf(least) or math.isinf(most):
+                raise InputError(
+                    f"{measure.name!r} reaches from {least} to {most}: bins of equal width are impossible. "
+                    "Give their edges: bins=[...]."
+                )
+            edges = _edges(measure, least, most, edges)
+        places = _ascending(measure, edges)
+        # One rank per edge: the rows below it, and for the last edge, which is inclusive, the rows up to it.
+        return Points(edges, [*(place.below for place in places[:-1]), places[-1].at])
+
+    def answers(self, question: Question, found: Found) -> list[Histogram]:
+        """One histogram; without bins if all rows are NaN and the edges were not given."""
+        lo, hi, midpoint = found.lo, found.hi, (found.lo + found.hi) // 2
+        counted = tuple(
+            Bin(
+                left=left,
+                right=right,
+                count=int(midpoint[i + 1] - midpoint[i]),
+                lo=max(0, int(lo[i + 1] - hi[i])),
+                hi=int(hi[i + 1] - lo[i]),
+            )
+            for i, (left, right) in enumerate(pairwise(found.points.given))
         )
-        for i in range(len(bins) - 1)
-    )
-    scope = question.scope(blocks_read + rank_blocks_read)
-    return Histogram(bins=Answers(counted, Bin, measure.name), **scope)
-
-
-def _equal_edges(question: Question, bins: int) -> tuple[list[Any], int]:
-    """Edges of bins of equal width that hold every number of the window, and the number of blocks read."""
-    counts, measure = question.counts, question.measure
-    ends, blocks_read = question.values_at(np.array([1, counts.stored], dtype=np.int64))
-    # `low` and `high` are certified, so every number lies between them even where the ends are estimates.
-    least, most = ends.low[0].item(), ends.high[1].item()
-    if math.isinf(least) or math.isinf(most):
-        raise InputError(
-            f"{measure.name!r} reaches from {least} to {most}: bins of equal width are impossible. "
-            "Give their edges: bins=[...]."
-        )
-    return _edges(measure, least, most, bins), blocks_read
+        bins = Answers(counted, Bin, question.measure.name)
+        return [Histogram(bins=bins, **question.scope(found.blocks_read))]
 
 
 def _edges(measure: Measure, least: Any, most: Any, bins: int) -> list[Any]:

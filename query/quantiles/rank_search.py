@@ -48,8 +48,6 @@ from tidemark.sketches import RankBounds
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.sizes import DEFAULT
 
-MODES = ("quick", "accurate", "exact")
-
 LiveValues = Callable[[], Iterable[NDArray[Any]]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +33,15 @@ from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
 
 MOST_WINDOWS = 100_000  # of one question with `every`
 MOST_EMPTY = 1_000  # windows in a row without rows; a longer stretch, which a wrong clock makes, is left out
+
+
+@dataclass(frozen=True, slots=True)
+class ShownWindow:
+    """A window of whole ticks, and how answers show it: see `Scope`."""
+
+    ticks: Window
+    shown: tuple[Any, Any] | None
+    widened: str | None
 
 
 def choose_window(view: View | GroupView | KeysView, asked: AskedWindow, grid: TickGrid | None) -> Window:

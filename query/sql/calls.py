@@ -18,8 +18,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from tidemark.query.keys.frequencies import MODES as KEY_MODES
-from tidemark.query.quantiles.rank_search import MODES
+from tidemark.query.reading.modes import KEY_MODES, MODES
 from tidemark.warehouse.columns.text_values import parse_columns
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import InputError

@@ -29,8 +29,8 @@ from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnsw
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.groups.where_text import typed_groups, typed_key, typed_where
-from tidemark.query.quantiles.questions import check_mode
 from tidemark.query.reader import Reader
+from tidemark.query.reading.modes import check_mode
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
 from tidemark.query.sql.shown_types import EXACT_IN_DOUBLE, NOT_GIVEN, Given, edge_type, point_type
 from tidemark.query.sql.sql_types import common_type, converter

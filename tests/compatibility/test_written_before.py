@@ -23,7 +23,7 @@ from tests.compatibility.kept import FOLDER, unpack
 from tests.query.answers import several
 from tests.query.worlds import Oracle, is_nan
 from tidemark import query, stream, warehouse
-from tidemark.query.reader import Mode
+from tidemark.query.reading.modes import Mode
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.runs import levels

@@ -16,7 +16,7 @@ from tests.query.answers import several
 from tests.warehouse.disk import files_of
 from tidemark import query
 from tidemark.jobs.cli import command_options
-from tidemark.query.quantiles.rank_search import MODES
+from tidemark.query.reading.modes import MODES
 from tidemark.warehouse.columns.json_values import json_value
 
 ASKED: dict[str, tuple[list[str], dict[str, Any]]] = {

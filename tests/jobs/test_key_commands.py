@@ -18,7 +18,7 @@ from tests.warehouse.test_keys import VALUES
 from tidemark import query
 from tidemark.jobs.cli import command_options
 from tidemark.query.answers.rendering import text_of
-from tidemark.query.keys.frequencies import MODES
+from tidemark.query.reading.modes import KEY_MODES
 from tidemark.warehouse.columns.json_values import json_text, json_value
 
 ASKED: dict[str, tuple[list[str], dict[str, Any]]] = {
@@ -83,7 +83,7 @@ def test_numbers_of_distinct_keys_are_what_python_answers(
 
 def test_an_overlap_is_what_python_answers(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edges, wh = ["--between", "2001-02-01", "2001-02-08", "--and", "2001-02-08", "-"], query.open(flights)
-    modes: list[Any] = list(MODES)
+    modes: list[Any] = list(KEY_MODES)
     for mode in modes:
         answer = wh.overlap(("2001-02-01", "2001-02-08"), ("2001-02-08", None), mode=mode)
         said = tidemark(capsys, "overlap", "-w", flights, "--mode", mode, *edges)
@@ -95,7 +95,7 @@ def test_an_overlap_is_what_python_answers(flights: Path, capsys: pytest.Capture
 
 
 def test_modes_are_those_of_the_reader() -> None:
-    assert command_options.KEY_MODES == MODES
+    assert command_options.KEY_MODES == KEY_MODES
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from tests.query.answers import several
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tidemark import query
-from tidemark.query.asking.key_reader import KeyMode
+from tidemark.query.reading.modes import KeyMode
 from tidemark.warehouse.sizes import Tuning
 
 FLIGHTS = Path(__file__).resolve().parents[2] / "docs" / "data" / "flights-20k.parquet"

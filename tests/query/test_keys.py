@@ -23,7 +23,6 @@ from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld, Row, plain
 from tests.warehouse.test_damage import HARM
 from tests.warehouse.test_keys import VALUES
 from tidemark import query
-from tidemark.query.asking.key_questions import newest_keys_view
 from tidemark.query.keys import key_scan, key_source, listed_keys
 from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.listed_keys import ListedKeys
@@ -245,7 +244,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, harm: str, ask
     folder = "key_marks" if ask == "marks" else "keys"
     (path,) = (world.uri / folder).glob("run=*/*.parquet")
     wh = query.open(world.uri)
-    newest_keys_view(wh._session)  # the marks are in memory, their lists of frequent keys are not
+    wh._session.newest_keys_view()  # the marks are in memory, their lists of frequent keys are not
     HARM[harm](path)
     asks: dict[str, Callable[[], Any]] = {
         "counts": lambda: wh.frequency([f"key-{i}" for i in range(5000)]),

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.query.worlds import ROOT, World, open_world
-from tidemark.query.asking.measure_questions import newest_view
 from tidemark.query.quantiles.window_bounds import WindowBoundsCache
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -29,7 +28,7 @@ def test_measures_without_runs_do_not_share_what_is_known() -> None:
 
 def test_windows_are_known_apart_and_a_newer_view_replaces_the_older(tmp_path: Path) -> None:
     wh = open_world(tmp_path, World((ROWS[:30],), (ROWS[30:],)))
-    view = newest_view(wh._session, None)
+    view = wh._session.newest_view(None)
     cache = WindowBoundsCache()
     assert cache.get(view, ALL_TIME).rows == 40
     assert cache.get(view, Window(2, 4)).rows == 20

@@ -63,7 +63,7 @@ def test_pythons_own_errors_are_caught(wh: Warehouse, monkeypatch: pytest.Monkey
 
 
 def test_a_type_error_inside_a_question_is_not_taken_for_one_of_its_arguments() -> None:
-    @calls.checks_calls
+    @calls.checks_calls()
     class Asker:
         def ask(self, number: int) -> int:
             return number + len(number)  # type: ignore[arg-type]

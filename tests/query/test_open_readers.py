@@ -116,7 +116,7 @@ def test_readers_that_do_not_look_for_options_are_caught(
     if broken == "watch":
         monkeypatch.setattr(MetadataWatch, "may_have_changed", lambda _: False)
     else:
-        monkeypatch.setattr(Session, "understood", lambda _, ask: ask())
+        monkeypatch.setattr(Session, "ask", lambda session, request: request.put(session))
     path = tmp_path / "w"
     warehouse.create(None, path, "v", key="k", schema=ROWS.schema)
     CHANGES["load"](path)

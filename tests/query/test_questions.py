@@ -16,7 +16,6 @@ import pytest
 from tests.query.answers import several, single
 from tests.query.worlds import FakeSnapshot, HandMade, World, open_world
 from tidemark import query
-from tidemark.query.asking.measure_questions import newest_view
 from tidemark.query.quantiles.histograms import _edges
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.windows import choose_window, shown_window
@@ -108,7 +107,7 @@ def test_an_open_window_shows_its_open_side(wh: HandMade) -> None:
 
 
 def test_windows_of_time_are_whole_ticks(wh: HandMade) -> None:
-    view = newest_view(wh._session, None)
+    view = wh._session.newest_view(None)
     window = choose_window(view, AskedWindow(between=("1970-01-02 05:00", date(1970, 1, 4))), DAY)
     assert shown_window(window, DAY) == (datetime(1970, 1, 2, tzinfo=UTC), datetime(1970, 1, 4, tzinfo=UTC))
     newest = choose_window(view, AskedWindow("36 hours"), DAY)
@@ -227,7 +226,7 @@ def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path
     old, new = open_world(tmp_path, world), open_world(tmp_path, world)
     for file in Path(old._session.snapshot.store.uri).rglob("*.parquet"):
         file.unlink()
-    views = iter([newest_view(old._session, None), newest_view(new._session, None)])
+    views = iter([old._session.newest_view(None), new._session.newest_view(None)])
 
     class Overtaken(FakeSnapshot):
         def view(self, measure: str | None) -> Any:
@@ -235,10 +234,10 @@ def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path
             return next(views)
 
     snapshot = Overtaken(Path(new._session.snapshot.store.uri), new._session.snapshot.options, [])
-    old_path = newest_view(old._session, None).runs[0].files[0]
+    old_path = old._session.newest_view(None).runs[0].files[0]
     assert old_path.path  # both have the same names, so the old one's root is made another
-    moved = replace(newest_view(old._session, None), root="runs/gone")
-    views = iter([moved, newest_view(new._session, None)])
+    moved = replace(old._session.newest_view(None), root="runs/gone")
+    views = iter([moved, new._session.newest_view(None)])
     assert single(HandMade(snapshot, world).rank(4.5)).rank == 5
 
 

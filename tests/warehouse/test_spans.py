@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.warehouse.disk import forget_digests
 from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
-from tidemark.query.reader import Mode
+from tidemark.query.reading.modes import Mode
 from tidemark.warehouse.columns.ticks import NO_TICK, Window
 from tidemark.warehouse.projections.spans import Spans
 

@@ -14,7 +14,7 @@ from tests.query.answers import several
 from tests.warehouse.disk import tables_of
 from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, stream, warehouse
-from tidemark.query.reader import Mode
+from tidemark.query.reading.modes import Mode
 from tidemark.warehouse import InputError, Tuning
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import EVENTS, KEYS, LEDGER, Store

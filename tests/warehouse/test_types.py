@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark_settings import in_zone
 from tidemark import query, stream, warehouse
-from tidemark.query.reader import Mode
+from tidemark.query.reading.modes import Mode
 from tidemark.warehouse.delta.store import folder_name
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -37,7 +37,7 @@ VARIANTS: dict[str, tuple[Callable[..., Any], str, str, int]] = {
         3,
     ),
     "a refused question is not understood anew": (
-        Session._understood,
+        Session.ask,
         "self.snapshot.refresh_options(max_age=max(age, self._max_staleness))",
         "pass",
         12,
