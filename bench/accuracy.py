@@ -46,6 +46,7 @@ from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.snapshots.snapshot import View
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
+from tidemark.warehouse.work import Work
 
 KAPPA = 10
 TOTALS = ("ticks", "counts", "nans", "nulls")
@@ -265,7 +266,7 @@ def _merge(store: Store, values: SortedValues, options: Options) -> None:
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return
-        new = merge_runs(LocalExecutor(), store, options.eps, values, merge, found)
+        new = merge_runs(Work(LocalExecutor(), store, options), values, merge, found)
         run_tables.append_marks(store, values, new)
         assert run_tables.commit_merge(store, values, merge, new)
 

@@ -12,17 +12,18 @@ only I/O can fail.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
-from tidemark.warehouse.errors import InputError, NotAWarehouse, name_text, whole_number
+from tidemark.warehouse.errors import InputError, NotAWarehouse, TooManyRejected, name_text, whole_number
 from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
 from tidemark.warehouse.execution.executors import Executor, Input, executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers, same_rows
-from tidemark.warehouse.ingest.append_rows import Appended
+from tidemark.warehouse.ingest.append_rows import Appended, GivenBatch
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
 from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, DEFAULT_FILTER, RowFilter, latest_time
 from tidemark.warehouse.ledger import ledger_table
@@ -31,10 +32,12 @@ from tidemark.warehouse.loads.missing_summaries import summarise
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from tidemark.warehouse.execution.arrow_inputs import LocalRows
@@ -93,12 +96,12 @@ def append_batch(
     batch: BatchRange,
     *,
     row_filter: RowFilter = DEFAULT_FILTER,
-    check: Callable[[Appended], None] = lambda _: None,
+    max_rejected_fraction: float | None = None,
     same_records: bool = False,
 ) -> Appended | None:
     """Appends the batch; None if the warehouse has it already.
 
-    `row_filter` selects the rows to reject. `check` is called before the first commit and may raise.
+    `row_filter` selects the rows to reject. TooManyRejected if their share is above `max_rejected_fraction`.
     `same_records` says that a batch which comes again has the records of the first time: a checkpoint has
     their offsets. Otherwise its rows are compared, and BatchMismatch is raised where they differ.
     """
@@ -109,61 +112,82 @@ def append_batch(
         raise
     options = read_options(store, events)
     options.companions.check_kinds(executor.check_sendable)
-    append_rows.check_rows(options, rows, row_filter)
-    place = batch_numbers.state_of(store, events, ledger, batch)
-    if place != "new":
-        if place == "unproved" or not same_records:
-            different = same_rows.difference(executor, store, options, rows, batch, row_filter)
-            if different:
-                raise batch_numbers.other_rows_error(store, batch, place, different)
-        return _finish(executor, store, batch) if place == "unfinished" else None
-    previous = tables.newest_transaction(events, batch.source)
-    if previous > tables.newest_transaction(ledger, batch.source):
-        _finish(executor, store, BatchRange(batch.source, previous, previous))
+    work = Work(executor, store, options)
+    given = GivenBatch(rows, batch, row_filter, ledger_table.level_eps(options.eps, 0))
+    given.check_columns(options)
+    state = batch_numbers.state_of(store, events, ledger, batch)
+    if state == "new":
+        done = _append_new(work, given, events, ledger, max_rejected_fraction)
+        if done is None or done.outcome != "known":
+            return done
+        events, ledger = tables.open_tables(store, EVENTS, LEDGER)
+        work = replace(work, options=read_options(store, events))
+        state = batch_numbers.state_of(store, events, ledger, batch)
+    if state == "unproved" or not same_records:
+        different = same_rows.difference(work, given)
+        if different:
+            raise batch_numbers.other_rows_error(store, batch, state, different)
+    return _finish(work, batch) if state == "unfinished" else None
+
+
+def _append_new(
+    work: Work,
+    given: GivenBatch,
+    events: DeltaTable,
+    ledger: DeltaTable,
+    max_rejected_fraction: float | None,
+) -> Appended | None:
+    """Appends a batch that neither `events` nor `ledger`, both opened, have.
+
+    The outcome is 'known' if another process has appended it, or a later one, in the meantime. None if it
+    took it for an unfinished batch, and wrote its ledger rows.
+    """
+    store, eps = work.store, work.options.eps
+    source, number = given.batch.source, given.batch.last
+    previous = tables.newest_transaction(events, source)
+    if previous > tables.newest_transaction(ledger, source):
+        _finish(work, BatchRange(source, previous, previous))
         ledger = tables.open_table(store, LEDGER)
-    prepared: list[ledger_table.Prepared] = []
+    race, tick, done = Race(store, EVENTS, events), step_tick(work), None
+    while done is None:
+        written = append_rows.write(store, given, tick, race.table)
+        _check_fraction(written.result, max_rejected_fraction, source, number)
+        prepared = ledger_table.prepare(store, ledger, eps, source, number, written.result.summaries)
+        done = append_rows.commit(store, race, written)
+    if done.outcome == "known":
+        return done
+    if done.after > tables.newest_transaction(ledger, source):
+        _finish(work, BatchRange(source, done.after, done.after))
+    is_first = ledger_table.append_batch(store, eps, source, number, done.summaries, prepared, first=ledger)
+    tables.give_back(race.table, ledger)
+    return done if is_first else None
 
-    def prepare(done: Appended) -> None:
-        check(done)
-        summaries = done.summaries
-        prepared[:] = [ledger_table.prepare(store, ledger, options.eps, batch.source, batch.last, summaries)]
 
-    eps = ledger_table.level_eps(options.eps, 0)
-    done = append_rows.append_rows(
-        store,
-        rows,
-        batch,
-        step_tick(store, options),
-        eps=eps,
-        row_filter=row_filter,
-        check=prepare,
-        first=events,
-    )
-    if done.outcome == "known":  # another process has appended it, or a later one, in the meantime
-        return append_batch(
-            executor, store, rows, batch, row_filter=row_filter, check=check, same_records=same_records
+def _check_fraction(done: Appended, limit: float | None, source: str, batch: int) -> None:
+    """TooManyRejected if the share of rejected rows is above the limit; None allows any share."""
+    total = done.rows + done.rejected
+    if limit is not None and total and done.rejected > limit * total:
+        raise TooManyRejected(
+            f"batch {batch} of {source!r}: {done.rejected} of {total} records cannot be taken, more than the "
+            f"fraction {limit} that is allowed. Nothing of the batch was committed. Mend the source or the "
+            "format and start again, or allow more (max_rejected_fraction)."
         )
-    if done.after > tables.newest_transaction(ledger, batch.source):
-        _finish(executor, store, BatchRange(batch.source, done.after, done.after))
-    is_first = ledger_table.append_batch(
-        store, options.eps, batch.source, batch.last, done.summaries, *prepared, first=ledger
-    )
-    tables.give_back(events, ledger)
-    return done if is_first else None  # another process took the batch for an unfinished one
 
 
-def _finish(executor: Executor, store: Store, batch: BatchRange) -> Appended | None:
+def _finish(work: Work, batch: BatchRange) -> Appended | None:
     """Writes the missing ledger rows of the batch and of earlier batches whose rows are in `events`.
 
     They are missing after a crash, or while another process is about to write them. Returns None if the other
     process was faster.
     """
+    store = work.store
     events, ledger = (tables.open_table(store, name) for name in (EVENTS, LEDGER))
     options = read_options(store, events)  # the batches before may have brought the columns
+    work = replace(work, options=options)
     first = min(batch.first, tables.newest_transaction(ledger, batch.source) + 1)
     row_counts = rows_by_batch(store.filesystem(), events, BatchRange(batch.source, first, batch.last))
     written = False
     for number in sorted({*row_counts, batch.last}):
-        summaries = summarise(executor, store, options, BatchRange(batch.source, number, number))
+        summaries = summarise(work, BatchRange(batch.source, number, number))
         written = ledger_table.append_batch(store, options.eps, batch.source, number, summaries)
     return Appended("known", rows=row_counts[batch.last], summaries=summaries) if written else None

@@ -14,12 +14,13 @@ from tidemark.stream.append import append_batch, checked_source
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import InputError, TooManyRejected
+from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.execution.hadoop import check_checkpoint
-from tidemark.warehouse.ingest import append_rows, batch_numbers
+from tidemark.warehouse.ingest import batch_numbers
 from tidemark.warehouse.ingest.append_rows import Appended
+from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS
 from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, RowFilter, latest_time
 from tidemark.warehouse.os_errors import report_os_errors
@@ -111,7 +112,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     executor = executor_for(spark)
     options = read_options(store)
     options.companions.check_kinds(executor.check_sendable)
-    append_rows.check_rows(options, executor.input(streaming_df), RowFilter(reasons=parsed))
+    check_columns(options, executor.input(streaming_df).fields(*(RECORD_COLUMNS if parsed else ())))
     check_numbering(spark, store, name, os.fspath(checkpoint))
     lock = busy or threading.Lock()
 
@@ -124,7 +125,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 executor.input(rows),
                 BatchRange(name, number, number),
                 row_filter=RowFilter(latest_time(ahead), parsed),
-                check=lambda done: _check_fraction(done, max_rejected_fraction, name, number),
+                max_rejected_fraction=max_rejected_fraction,
                 same_records=True,  # `check_numbering` found the batch's offsets in the checkpoint
             )
             if progress is not None:
@@ -145,17 +146,6 @@ def _spark_trigger(trigger: str | Mapping[str, Any] | None) -> dict[str, Any]:
     if trigger == AVAILABLE_NOW:
         return {"availableNow": True}
     return {"processingTime": f"{parse_duration(trigger) // 1000} milliseconds"}
-
-
-def _check_fraction(done: Appended, limit: float | None, source: str, batch: int) -> None:
-    """TooManyRejected if the share of rejected rows is above the limit; None allows any share."""
-    total = done.rows + done.rejected
-    if limit is not None and total and done.rejected > limit * total:
-        raise TooManyRejected(
-            f"batch {batch} of {source!r}: {done.rejected} of {total} records cannot be taken, more than the "
-            f"fraction {limit} that is allowed. Nothing of the batch was committed. Mend the source or the "
-            "format and start again, or allow more (max_rejected_fraction)."
-        )
 
 
 def check_numbering(spark: SparkSession, store: Store, source: str, checkpoint: str) -> None:

@@ -30,7 +30,7 @@ FLOORS = {
         "events runs",
         "projections",
         "settings",
-        "ledger",
+        "ledger work",
         "ingest loads snapshots",
         "create load maintain verification",
         "repairs",

@@ -41,6 +41,7 @@ from tidemark.warehouse.loads.missing_summaries import summarise
 from tidemark.warehouse.projections import key_counts, key_rows, span_marks, spans
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.work import Work
 
 pytestmark = pytest.mark.slow
 
@@ -197,7 +198,7 @@ class Whole(RuleBasedStateMachine):
         once = CommitProperties(app_transactions=[Transaction("s", batch)])
         write_deltalake(self.store.table("events"), table, mode="append", commit_properties=once)
         options = read_options(self.store)
-        summaries = summarise(LocalExecutor(), self.store, options, BatchRange("s", batch, batch))
+        summaries = summarise(Work(LocalExecutor(), self.store, options), BatchRange("s", batch, batch))
         assert ledger_table.append_batch(self.store, options.eps, "s", batch, summaries)
 
     def _check(self, window: tuple[int, int] | None) -> None:

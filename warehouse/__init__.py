@@ -32,14 +32,17 @@ The rooms, from the lowest floor to the highest:
     events, runs      reads of `events`, and the plans of loads; layout, merges, files and marks of runs
     projections       what is stored sorted: values, values by group, keys
     settings          the options of a warehouse, and the features of its format
-    ledger            summaries of batches that are not loaded, in ranges (the cascade)
+    ledger, work      summaries of batches that are not loaded, in ranges (the cascade); what a call that
+                      writes works with
     ingest, loads, snapshots
-                      rows of a batch into `events`; tasks that build runs; what a reader sees at one moment.
+                      rows of a batch into `events`; runs, built in tasks and committed step by step; what a
+                      reader sees at one moment.
                       snapshots is hard: tables are looked at one after the other while others commit, and
                       no row may be missed or counted twice
     create, load, maintain, verification
                       a new warehouse; a load from end to end; old files; the checks of verify. load.py is
-                      the hardest file: it must go on from any crash, and beside other loaders
+                      the hardest file, with loads/history.py: it must go on from any crash, and beside
+                      other loaders
     repairs           how damaged tables are made again
     alter, repair, verify
                       further keys and groups; what is damaged, made again; every invariant, checked
@@ -69,7 +72,8 @@ from tidemark.warehouse.errors import (
     TidemarkError,
     TooManyRejected,
 )
-from tidemark.warehouse.load import LoadReport, load
+from tidemark.warehouse.load import load
+from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.maintain import MaintenanceReport, maintain
 from tidemark.warehouse.repair import RepairReport, repair
 from tidemark.warehouse.settings.options import read_options

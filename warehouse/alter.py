@@ -16,22 +16,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import retry_lost_races
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.errors import InputError, without_secrets
+from tidemark.warehouse.events.steps import newest_step
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.load import LoadReport, catch_up, newest_planned_step
+from tidemark.warehouse.load import catch_up
+from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.option_checks import check_folders
 from tidemark.warehouse.settings.options import Columns, Options, columns_of_key, read_options
 from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
     import os
 
     from pyspark.sql import SparkSession
+
+    from tidemark.warehouse.execution.executors import Executor
 
 _LOG = logging.getLogger("tidemark.alter")
 
@@ -67,37 +71,30 @@ def alter(
     keys, groups = _additions(add_key, add_group)
     store.check_place(writing=True)
     executor = executor_for(spark, store.tuning)
-
-    def commit_options() -> Options:
-        table = tables.open_table(store, EVENTS)
-        options = read_options(store, table)
-        options.companions.check_kinds(executor.check_sendable)
-        wanted = _with_keys(options, keys, groups)
-        if wanted is None:
-            return options
-        ledger_table.add_columns(store, wanted.more_key_fields)
-        wanted = replace(
-            wanted,
-            built_from={
-                **options.built_from,
-                **{
-                    projection.runs_table: newest_planned_step(store)
-                    for projection in wanted.projections
-                    if projection not in options.projections
-                },
-            },
-        )
-        tables.set_properties(table, wanted.properties())
-        return read_options(store)
-
-    options = retry_lost_races(EVENTS, commit_options)
-    report = catch_up(executor, store, options, progress)
+    options = _commit_options(executor, store, keys, groups)
+    report = catch_up(Work(executor, store, options, progress))
     _LOG.info(
         "%s: has %s",
         without_secrets(store.uri),
         ", ".join(" and ".join(columns) for columns in options.key_names),
     )
     return report
+
+
+def _commit_options(executor: Executor, store: Store, keys: list[Columns], groups: list[Columns]) -> Options:
+    """Adds the keys and groups to the options, unless they have them; returns the options."""
+    race = Race(store, EVENTS)
+    while True:
+        options = read_options(store, race.table)
+        options.companions.check_kinds(executor.check_sendable)
+        wanted = _with_keys(options, keys, groups)
+        if wanted is None:
+            return options
+        ledger_table.add_columns(store, wanted.more_key_fields)
+        new = [one.runs_table for one in wanted.projections if one not in options.projections]
+        built_from = {**options.built_from, **dict.fromkeys(new, newest_step(store))}
+        if race.set_properties(replace(wanted, built_from=built_from).properties()):
+            return read_options(store)
 
 
 def check_additions(

@@ -27,44 +27,42 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from tidemark.warehouse.columns.scalars import plain
-from tidemark.warehouse.delta import own_files, tables
-from tidemark.warehouse.delta.remote_files import at_once
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
-from tidemark.warehouse.delta.tables import DataFile
-from tidemark.warehouse.errors import BatchMismatch, InputError, NotAWarehouse, name_text, without_secrets
+from tidemark.warehouse.errors import BatchMismatch, InputError, name_text, without_secrets
 from tidemark.warehouse.events.reader import BULK, BatchRange, files_of_batches, rows_by_batch
 from tidemark.warehouse.events.steps import (
     StepPlan,
+    commit_plan,
     newest_plan,
+    newest_step,
     planned_batches,
     read_step_plans,
-    write_step_plan,
 )
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, same_rows
-from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, RowFilter, latest_time
+from tidemark.warehouse.ingest.append_rows import GivenBatch
+from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, latest_time
 from tidemark.warehouse.ledger import batch_counts, ledger_table, unaccounted
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
-from tidemark.warehouse.loads import missing_summaries, run_builder
+from tidemark.warehouse.loads import history, missing_summaries
+from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
-from tidemark.warehouse.runs.projection import Projection
-from tidemark.warehouse.runs.run_tables import NewRun
-from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.snapshots.behind import behind_error, check_planned
 from tidemark.warehouse.text.given import with_text_read
+from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
     import os
@@ -74,52 +72,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidemark.warehouse.execution.arrow_inputs import LocalRows
-    from tidemark.warehouse.execution.executors import Executor, Input
 
 _LOG = logging.getLogger("tidemark.load")
-
-_Files = Mapping[Run, Sequence[DataFile]]
-
-
-@dataclass(slots=True)
-class LoadReport:
-    """What a load did.
-
-    outcome        'loaded', 'known' (the batch was in history already) or 'empty' (there were no rows)
-    step           the newest step that it moved into history; None if it moved none
-    rows           rows of the steps that it moved
-    nans, nulls    how many of these are NaN and NULL, by title of the projection (measures and key)
-    runs_by_level  by title of the projection, the number of runs of each level after the load
-    bytes_written  bytes of the files of new runs, merges included
-    seconds        time spent, by phase
-    """
-
-    outcome: str = "loaded"
-    step: int | None = None
-    rows: int = 0
-    nans: dict[str, int] = field(default_factory=dict)
-    nulls: dict[str, int] = field(default_factory=dict)
-    runs_by_level: dict[str, dict[int, int]] = field(default_factory=dict)
-    bytes_written: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
-class _Progress:
-    """Tells the caller each point that the load reaches, and adds up the seconds of each phase."""
-
-    def __init__(self, report: LoadReport, callback: Callable[[str], None] | None) -> None:
-        self.report, self.callback = report, callback
-
-    def reached(self, point: str) -> None:
-        if self.callback:
-            self.callback(point)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        self.reached(name)
-        began = time.perf_counter()
-        yield
-        self.report.seconds[name] = self.report.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
 @report_os_errors("load")
@@ -171,37 +125,30 @@ def load(
     events, steps = tables.open_tables(store, EVENTS, STEPS)
     options = read_options(store, events)
     options.companions.check_kinds(executor.check_sendable)
+    work = Work(executor, store, options, progress)
     if rows is None or store.is_local:  # a bulk load does without: the requests of a store take time
         lost = unaccounted.find(store, events, tables.open_table(store, LEDGER), _plans(store)).lost
-        missing_summaries.write_missing(executor, store, options, lost)
-    report = LoadReport()
-    load_progress = _Progress(report, progress)
+        missing_summaries.write_missing(work, lost)
+    report = LoadReport(seconds=work.seconds)
     if rows is not None and batch is not None:
         if executor.in_process:
             keys = {*options.key_columns} - {*options.measure_names, options.time}
             rows = with_text_read(rows, pa.schema(events.schema()), dict(options.columns), keys)
-        given = _Given(executor.input(rows), bulk_batch(batch), row_filter)
-        step, options = _plan_bulk(executor, store, events, steps, options, given, load_progress)
+        given = GivenBatch(executor.input(rows), bulk_batch(batch), row_filter)
+        step, work = _plan_bulk(work, events, steps, given, report)
     else:
-        step = _plan_live(store, options, steps, load_progress)
-    _finish_steps(executor, store, options, step, load_progress)
+        step = _plan_live(work, steps, report)
+    _finish_steps(work, step, report)
     _LOG.info("%s: load %s, %d rows", without_secrets(store.uri), report.outcome, report.rows)
     return report
 
 
-def catch_up(
-    executor: Executor, store: Store, options: Options, progress: Callable[[str], None] | None
-) -> LoadReport:
+def catch_up(work: Work) -> LoadReport:
     """Loads every planned step into the projections that lack it; for keys and groups that were added."""
-    options.companions.check_kinds(executor.check_sendable)
-    report = LoadReport()
-    _finish_steps(executor, store, options, newest_planned_step(store), _Progress(report, progress))
+    work.options.companions.check_kinds(work.executor.check_sendable)
+    report = LoadReport(seconds=work.seconds)
+    _finish_steps(work, newest_step(work.store), report)
     return report
-
-
-def newest_planned_step(store: Store) -> int:
-    """The number of the newest planned step, -1 if there is none."""
-    return next_step(store) - 1
 
 
 def bulk_batch(name: str) -> BatchRange:
@@ -215,52 +162,33 @@ def bulk_batch(name: str) -> BatchRange:
     return BatchRange(source, number, number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A bulk batch as it came: its rows, its name, and the filter that all of them have to pass."""
-
-    rows: Input
-    batch: BatchRange
-    row_filter: RowFilter
-
-
 def _plan_bulk(
-    executor: Executor,
-    store: Store,
-    events: DeltaTable,
-    steps: DeltaTable,
-    options: Options,
-    given: _Given,
-    progress: _Progress,
-) -> tuple[int | None, Options]:
+    work: Work, events: DeltaTable, steps: DeltaTable, given: GivenBatch, report: LoadReport
+) -> tuple[int | None, Work]:
     """Appends the batch to `events` and plans its step; the tables are opened, the options those in `events`.
 
-    Returns the step, None if the batch has no rows; and the options after the append, which adds the columns
-    to a warehouse without any.
+    Returns the step, None if the batch has no rows; and the work with the options after the append, which
+    adds the columns to a warehouse without any.
     """
-    rows, batch, row_filter = given.rows, given.batch, given.row_filter
-    loaded = None
-    with progress.phase("check"):
-        append_rows.check_rows(options, rows)
-        known = append_rows.has_batch(events, batch)
-        if not known:
+    store, batch, loaded = work.store, given.batch, None
+    with work.phase("check"):
+        given.check_columns(work.options)
+        is_known = append_rows.has_batch(events, batch)
+        if not is_known:
             _check_not_planned(store, steps, batch)
-    if not known:
-        with progress.phase("append"):
-            tick = step_tick(store, options)
-            outcome = append_rows.append_rows(
-                store, rows, batch, tick, row_filter=row_filter, first=events
-            ).outcome
+    if not is_known:
+        with work.phase("append"):
+            outcome = _append(work, events, given)
         if outcome == "empty":
-            progress.report.outcome = "empty"
-            return None, options
-        known = outcome == "known"  # another load appended this batch first
-        progress.reached("appended")
-        loaded, (events,) = _loaded(store, options, EVENTS)
-        options = read_options(store, events)
-    if known:
-        with progress.phase("check"):
-            different = same_rows.difference(executor, store, options, rows, batch, row_filter)
+            report.outcome = "empty"
+            return None, work
+        is_known = outcome == "known"  # another load appended this batch first
+        work.reached("appended")
+        loaded, (events,) = _loaded(work, EVENTS)
+        work = replace(work, options=read_options(store, events))
+    if is_known:
+        with work.phase("check"):
+            different = same_rows.difference(work, given)
         if different:
             _check_rows_of_plan(store, events, batch)
             raise BatchMismatch(
@@ -268,19 +196,21 @@ def _plan_bulk(
                 "Nothing was changed. Load new rows under a new batch name."
             )
     if loaded is None:
-        loaded, _ = _loaded(store, options)
-    with progress.phase("plan"):
-
-        def parts(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
-            if batch in planned:
-                return []
-            return [(batch, rows_by_batch(store.filesystem(), events, batch).total())]
-
-        step = _plan(store, parts, steps, loaded)
+        loaded, _ = _loaded(work)
+    with work.phase("plan"):
+        step = _plan(store, _BulkBatch(store, events, batch), steps, loaded)
         if step is None:
             step = next(plan.step for plan in _plans(store) if batch in plan.batches)
-    progress.reached("planned")
-    return step, options
+    work.reached("planned")
+    return step, work
+
+
+def _append(work: Work, events: DeltaTable, given: GivenBatch) -> str:
+    """Appends the batch; returns the outcome."""
+    race, tick, done = Race(work.store, EVENTS, events), step_tick(work), None
+    while done is None:
+        done = append_rows.commit(work.store, race, append_rows.write(work.store, given, tick, race.table))
+    return done.outcome
 
 
 def _check_not_planned(store: Store, steps: DeltaTable, batch: BatchRange) -> None:
@@ -297,14 +227,60 @@ def _check_rows_of_plan(store: Store, events: DeltaTable, batch: BatchRange) -> 
     batch_counts.check_complete(store, files_of_batches(events, list(expected)), expected)
 
 
-def _plan_live(store: Store, options: Options, steps: DeltaTable, progress: _Progress) -> int | None:
+def _plan_live(work: Work, steps: DeltaTable, report: LoadReport) -> int | None:
     """Plans one step with all batches of the ledger that no plan covers; returns the last planned step.
 
     None if nothing was ever planned. The outcome is 'empty' if plans cover all batches of the ledger. `steps`
     is the table, opened before, for the first try.
     """
+    with work.phase("plan"):
+        step = _plan(work.store, _LiveBatches(work.store), steps, _loaded(work)[0])
+    work.reached("planned")
+    if step is None:
+        plans = _plans(work.store)
+        report.outcome = "empty"
+        return plans[-1].step if plans else None
+    return step
 
-    def choose(planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
+
+def step_tick(work: Work) -> int:
+    """The tick of new rows in a warehouse without a time column: the step planned next; 0 for others."""
+    return 0 if work.options.time is not None else newest_step(work.store) + 1
+
+
+def _plans(store: Store) -> list[StepPlan]:
+    return read_step_plans(store, tables.open_table(store, STEPS))
+
+
+class _Batches(Protocol):
+    """What a step is planned from."""
+
+    def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
+        """The parts of the next step, each with its number of rows; `planned` are the ranges of all plans."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BulkBatch:
+    """A batch of a bulk load, in `events`."""
+
+    store: Store
+    events: DeltaTable
+    batch: BatchRange
+
+    def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
+        if self.batch in planned:
+            return []
+        return [(self.batch, rows_by_batch(self.store.filesystem(), self.events, self.batch).total())]
+
+
+@dataclass(frozen=True, slots=True)
+class _LiveBatches:
+    """All batches of the ledger."""
+
+    store: Store
+
+    def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
+        store = self.store
         files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
         live = ledger_table.live_ranges(chain.from_iterable(files.values()), planned)
         counts = ledger_table.row_counts(ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows"]))
@@ -316,53 +292,23 @@ def _plan_live(store: Store, options: Options, steps: DeltaTable, progress: _Pro
             for source, ranges in by_source.items()
         ]
 
-    with progress.phase("plan"):
-        step = _plan(store, choose, steps, _loaded(store, options)[0])
-    progress.reached("planned")
-    if step is None:
-        plans = _plans(store)
-        progress.report.outcome = "empty"
-        return plans[-1].step if plans else None
-    return step
-
-
-def step_tick(store: Store, options: Options) -> int:
-    """The tick of new rows in a warehouse without a time column: the step planned next; 0 for others."""
-    return 0 if options.time is not None else next_step(store)
-
-
-def next_step(store: Store) -> int:
-    """The number that the next planned step will have."""
-    return newest_plan(_plans(store)) + 1
-
-
-def _plans(store: Store) -> list[StepPlan]:
-    return read_step_plans(store, tables.open_table(store, STEPS))
-
 
 def _plan(
-    store: Store,
-    choose: Callable[[list[BatchRange]], list[tuple[BatchRange, int]]],
-    first: DeltaTable,
-    loaded: Sequence[tuple[str, int]] = (),
+    store: Store, batches: _Batches, first: DeltaTable, loaded: Sequence[tuple[str, int]] = ()
 ) -> int | None:
-    """Commits a plan and returns its step; None if there is nothing to plan.
+    """Commits a plan of the batches and returns its step; None if there is nothing to plan.
 
-    `choose` gets the ranges that are planned already and returns the parts of the new plan, each with its
-    number of rows. It is called again after a lost commit race. `first` is `steps`, opened before, for the
-    first try. `loaded` are runs tables with their newest steps. DamagedWarehouse if one has no plan.
+    `first` is `steps`, opened before, for the first try. `loaded` are runs tables with their newest steps.
+    DamagedWarehouse if one has no plan.
     """
-
-    def attempt(table: DeltaTable) -> int | None:
-        table, plans = _plans_since(store, table, loaded)
-        step = newest_plan(plans) + 1
-        parts = choose(planned_batches(plans, step))
-        if not parts:
-            return None
-        write_step_plan(store, table, StepPlan(step, tuple(parts)))
-        return step
-
-    return tables.retry_lost_races(store, STEPS, attempt, first)
+    first, plans = _plans_since(store, first, loaded)
+    race = Race(store, STEPS, first)
+    while parts := batches.unplanned(planned_batches(plans)):
+        plan = StepPlan(newest_plan(plans) + 1, tuple(parts))
+        if commit_plan(store, race, plan):
+            return plan.step
+        plans = read_step_plans(store, race.table)
+    return None
 
 
 def _plans_since(
@@ -380,201 +326,46 @@ def _plans_since(
     return table, plans
 
 
-def _loaded(store: Store, options: Options, *others: str) -> tuple[list[tuple[str, int]], list[DeltaTable]]:
+def _loaded(work: Work, *others: str) -> tuple[list[tuple[str, int]], list[DeltaTable]]:
     """The first runs table with its newest step, nothing if it does not exist; and other tables, opened."""
-    names = [projection.runs_table for projection in options.projections[:1]]
-    try:
-        opened = tables.open_tables(store, *others, *names)
-    except NotAWarehouse:
-        return [], tables.open_tables(store, *others)
-    runs = opened[len(others) :]
-    loaded = [
-        (name, run_tables.read_layout(table).last_step) for name, table in zip(names, runs, strict=True)
-    ]
-    return loaded, opened[: len(others)]
+    names = [projection.runs_table for projection in work.options.projections[:1]]
+    opened = tables.find_tables(work.store, *others, *names)
+    runs = zip(names, opened[len(others) :], strict=True)
+    rest = zip(others, opened[: len(others)], strict=True)
+    found = [table or tables.open_table(work.store, name) for name, table in rest]
+    return [(name, run_tables.read_layout(one).last_step) for name, one in runs if one is not None], found
 
 
-def _finish_steps(
-    executor: Executor, store: Store, options: Options, last_step: int | None, progress: _Progress
-) -> None:
-    """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs."""
-    report = progress.report
-    opened = _open_history(store, options)
-    names = [projection.runs_table for projection in options.projections]
+def _finish_steps(work: Work, last_step: int | None, report: LoadReport) -> None:
+    """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs.
+
+    Goes on with the keys and groups that were added meanwhile, until there are none.
+    """
+    while True:
+        _load_steps(work, last_step, report)
+        projections = work.options.projections
+        names = [projection.runs_table for projection in projections]
+        events, *runs = tables.open_tables(work.store, EVENTS, *names)
+        for projection, table in zip(projections, runs, strict=True):
+            layout = history.merge_levels(work, projection, table, report)
+            report.runs_by_level[projection.title] = layout.levels()
+        work = replace(work, options=read_options(work.store, events))
+        if work.options.projections == projections:
+            return
+
+
+def _load_steps(work: Work, last_step: int | None, report: LoadReport) -> None:
+    """Loads every planned step up to `last_step` into each projection that lacks it."""
+    opened = history.open_history(work)
+    names = [projection.runs_table for projection in work.options.projections]
     has = [run_tables.read_layout(runs).last_step for _, runs in opened.projections]
     loaded = min(has, default=-1)
-    _, plans = _plans_since(store, opened.steps, list(zip(names, has, strict=True)))
+    _, plans = _plans_since(work.store, opened.steps, list(zip(names, has, strict=True)))
     pending = [plan for plan in plans if last_step is not None and loaded < plan.step <= last_step]
     for number, plan in enumerate(pending):
-        opened = _open_history(store, options) if number else opened
-        _load_step(executor, store, options, plan, opened, progress)
+        opened = history.open_history(work) if number else opened
+        history.load_step(work, plan, opened, report)
         report.step, report.rows = plan.step, report.rows + plan.rows
         report.outcome = "loaded"
     if report.outcome == "loaded" and report.step is None:
         report.outcome = "known"
-    events, *runs = tables.open_tables(store, EVENTS, *names)
-    for projection, table in zip(options.projections, runs, strict=True):
-        layout = _merge_levels(executor, store, options, projection, table, progress)
-        report.runs_by_level[projection.title] = layout.levels()
-    newer = read_options(store, events)
-    if newer.projections != options.projections:  # a key or group was added meanwhile
-        _finish_steps(executor, store, newer, last_step, progress)
-
-
-@dataclass(frozen=True, slots=True)
-class _History:
-    """Opened tables: `events`, `steps`, and the marks table and the runs table of each projection."""
-
-    events: DeltaTable
-    steps: DeltaTable
-    projections: Sequence[tuple[DeltaTable, DeltaTable]]
-
-
-def _open_history(store: Store, options: Options) -> _History:
-    """Opens the tables at their newest versions; creates missing ones of projections."""
-    names = [
-        name for projection in options.projections for name in (projection.marks_table, projection.runs_table)
-    ]
-
-    def open_all() -> _History:
-        events, steps, *others = tables.open_tables(store, EVENTS, STEPS, *names)
-        return _History(events, steps, list(zip(others[::2], others[1::2], strict=True)))
-
-    def create(projection: Projection[Any]) -> None:
-        run_tables.create_tables(store, projection, options.grace_us)
-
-    try:
-        return open_all()
-    except NotAWarehouse:
-        at_once(create, options.projections)
-        return open_all()
-
-
-def _load_step(
-    executor: Executor,
-    store: Store,
-    options: Options,
-    plan: StepPlan,
-    opened: _History,
-    progress: _Progress,
-) -> None:
-    """Loads one step into every projection that does not have it, one commit per projection."""
-    behind = [
-        (projection, *pair)
-        for projection, pair in zip(options.projections, opened.projections, strict=True)
-        if run_tables.read_layout(pair[1]).last_step < plan.step
-    ]
-
-    def sort(projections: Sequence[Projection[Any]], events: DeltaTable | None = None) -> list[NewRun]:
-        events = events or tables.open_table(store, EVENTS)  # maintenance may have joined its files
-        run = Run(plan.step, plan.step, 0)
-        return run_builder.sort_run(executor, store, options.eps, projections, run, [plan], events)
-
-    with progress.phase("sort"):
-        projections = [projection for projection, *_ in behind]
-        runs = sort(projections, opened.events)
-    progress.reached("sorted")
-    runs = _kept(store, projections, runs, sort)
-    committed = []
-    for (projection, marks_table, runs_table), run in zip(behind, runs, strict=True):
-        rows = run.totals.rows
-        if rows != plan.rows:
-            reason = (
-                f"step {plan.step} was not loaded: its plan has {plan.rows} rows, "
-                f"but the table events has {rows}"
-            )
-            raise batch_counts.changed_rows_error(store, dict(plan.parts), reason)
-        with progress.phase("commit"):
-            run_tables.append_marks(store, projection, run, marks_table)
-            progress.reached("marked")
-            if run_tables.commit_run(store, projection, run, runs_table):
-                committed.append((projection, run))
-        progress.reached("committed")
-        report = progress.report
-        report.bytes_written += sum(file.size for file in run.files)
-        title = projection.title
-        report.nans[title] = report.nans.get(title, 0) + int(run.totals.nans.sum())
-        report.nulls[title] = report.nulls.get(title, 0) + int(run.totals.nulls.sum())
-        _LOG.info("%s: step %d is in history, %d rows", projection.runs_table, plan.step, plan.rows)
-    _keep_committed(store, committed, sort)
-
-
-def _kept(
-    store: Store,
-    projections: Sequence[Projection[Any]],
-    runs: list[NewRun],
-    write: Callable[[Sequence[Projection[Any]]], list[NewRun]],
-    *,
-    with_marks: bool = False,
-) -> list[NewRun]:
-    """The runs of the projections, not committed; those of which a file is gone are written again."""
-
-    def paths_of(written: list[NewRun]) -> list[str]:
-        pairs = zip(projections, written, strict=True)
-        return [path for one in pairs for path in run_tables.written_files(*one, with_marks=with_marks)]
-
-    def write_again(written: list[NewRun]) -> list[NewRun]:
-        lost = set(own_files.lost_files(store, paths_of(written)))
-        gone = [
-            place
-            for place, one in enumerate(zip(projections, written, strict=True))
-            if not lost.isdisjoint(run_tables.written_files(*one, with_marks=with_marks))
-        ]
-        again = dict(zip(gone, write([projections[place] for place in gone]), strict=True))
-        return [again.get(place, run) for place, run in enumerate(written)]
-
-    return own_files.until_kept(store, runs, paths_of, write_again, before_commit=not with_marks)
-
-
-def _keep_committed(
-    store: Store,
-    committed: Sequence[tuple[Projection[Any], NewRun]],
-    write: Callable[[Sequence[Projection[Any]]], list[NewRun]],
-) -> None:
-    """Replaces the files of committed runs, and their marks, that were gone before the commit."""
-    newest = {projection.runs_table: run for projection, run in committed}
-
-    def replace_lost(projections: Sequence[Projection[Any]]) -> list[NewRun]:
-        again = write(projections)
-        for projection, run in zip(projections, again, strict=True):
-            old, newest[projection.runs_table] = newest[projection.runs_table], run
-            run_tables.append_marks(store, projection, run)
-            run_tables.replace_run(store, projection, old, run)
-        return again
-
-    _kept(store, [p for p, _ in committed], [run for _, run in committed], replace_lost, with_marks=True)
-
-
-def _merge_levels(
-    executor: Executor,
-    store: Store,
-    options: Options,
-    projection: Projection[Any],
-    table: DeltaTable,
-    progress: _Progress,
-) -> Layout:
-    """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table."""
-    while True:
-        runs = run_tables.files_by_run(tables.list_files(table))
-        layout = Layout.of(runs, projection.runs_table)
-        merge = plan_merge(layout, options.kappa)
-        if merge is None:
-            return layout
-        with progress.phase("merge"):
-
-            def write(_: object, merge: Merge = merge, runs: _Files = runs) -> list[NewRun]:
-                return [run_builder.merge_runs(executor, store, options.eps, projection, merge, runs)]
-
-            written = write(None)
-            progress.reached("merge sorted")
-            (merged,) = _kept(store, [projection], written, write)
-            run_tables.append_marks(store, projection, merged)
-            progress.reached("merge marked")
-            if run_tables.commit_merge(store, projection, merge, merged):
-                _keep_committed(store, [(projection, merged)], write)
-                progress.report.bytes_written += sum(file.size for file in merged.files)
-                _LOG.info(
-                    "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), merged.run.name
-                )
-        progress.reached("merged")
-        table = tables.open_table(store, projection.runs_table)

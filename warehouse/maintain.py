@@ -24,7 +24,7 @@ import pyarrow as pa
 from tidemark.warehouse.columns.ticks import parse_grace
 from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.clock import check_clock
-from tidemark.warehouse.delta.commits import retry_lost_races
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
@@ -201,11 +201,10 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
     is in progress, or crashed and will run again.
     """
     current = {attempt for committed in runs for attempt in committed.attempts}
-
-    def attempt() -> int:
-        table = tables.open_table(store, projection.marks_table)
+    race = Race(store, projection.marks_table)
+    while True:
         removals = []
-        for file in tables.list_files(table):
+        for file in tables.list_files(race.table):
             run = Run.parse(file.partition["run"])
             covered_since = [
                 committed.since
@@ -218,11 +217,8 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
                 and expired(max(file.modified, *covered_since), grace_us)
             ):
                 removals.append(tables.remove_action(file))
-        if removals:
-            tables.commit(table, removals, blind=True)
-        return len(removals)
-
-    return retry_lost_races(projection.marks_table, attempt)
+        if not removals or race.commit(removals, blind=True):
+            return len(removals)
 
 
 def _sweep(store: Store, name: str, grace_us: int, report: MaintenanceReport) -> None:
@@ -242,18 +238,15 @@ def _compact_ledger(
     all_tables_exist = len(runs) == len(options.projections)
     loaded_plans = [plan for plan in plans if all_tables_exist and _loaded(plan, runs, grace_us)]
     loaded = [batches for plan in loaded_plans for batches in plan.batches]
-
-    def attempt() -> int:
-        table = tables.open_table(store, LEDGER)
-        before = len(tables.list_files(table))
-        compaction = write_compaction(store, table, loaded, planned_batches(plans), grace_us)
+    race = Race(store, LEDGER)
+    while True:
+        before = len(tables.list_files(race.table))
+        compaction = write_compaction(store, race.table, loaded, planned_batches(plans), grace_us)
         if compaction is None:
             return 0
-        tables.commit(table, compaction.actions)
-        report.compacted[LEDGER] = (before, len(tables.list_files(tables.open_table(store, LEDGER))))
-        return compaction.rows_removed
-
-    return retry_lost_races(LEDGER, attempt)
+        if race.commit(compaction.actions):
+            report.compacted[LEDGER] = (before, len(tables.list_files(tables.open_table(store, LEDGER))))
+            return compaction.rows_removed
 
 
 def _loaded(plan: StepPlan, runs: _RunsByTable, grace_us: int) -> bool:
@@ -277,10 +270,9 @@ def _compact_events(executor: Executor, store: Store, report: MaintenanceReport)
     schema = pa.schema(table.schema())
     join_tasks = [JoinFiles(store, schema, tuple(file.path for file in group)) for group in groups]
     joined = executor.run(join_tasks)
-
-    def attempt() -> None:
-        table = tables.open_table(store, EVENTS)
-        current = {file.path for file in tables.list_files(table)}
+    race = Race(store, EVENTS)
+    while True:
+        current = {file.path for file in tables.list_files(race.table)}
         actions: list[Any] = []
         for group, file in zip(groups, joined, strict=True):
             if current.issuperset(old.path for old in group):  # unless another maintenance has joined them
@@ -288,11 +280,10 @@ def _compact_events(executor: Executor, store: Store, report: MaintenanceReport)
                 actions.append(file.action(new_rows=False))
         if not actions:
             return
-        tables.commit(table, actions)
-        after = len(tables.list_files(tables.open_table(store, EVENTS)))
-        report.compacted[EVENTS] = (len(before), after)
-
-    retry_lost_races(EVENTS, attempt)
+        if race.commit(actions):
+            after = len(tables.list_files(tables.open_table(store, EVENTS)))
+            report.compacted[EVENTS] = (len(before), after)
+            return
 
 
 def joinable_bytes(store: Store) -> int:

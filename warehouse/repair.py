@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.new_log import unreadable
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import EVENTS, REJECTED, STEPS, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
@@ -38,14 +39,12 @@ from tidemark.warehouse.repairs import ledger, plans, runs
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.verification import file_checks
+from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
     import os
 
-    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
-
-    from tidemark.warehouse.execution.executors import Executor
 
 _LOG = logging.getLogger("tidemark.repair")
 
@@ -104,9 +103,9 @@ def repair(
     executor = executor_for(spark, store.tuning)
     options = _options(store)
     options.companions.check_kinds(executor.check_sendable)
-    work = _Repair(executor, store, options, progress or (lambda _: None), dry_run)
-    work.run()
-    report = work.report
+    call = _Repair(Work(executor, store, options, progress), dry_run)
+    call.run()
+    report = call.report
     if report.only_a_copy:
         report.outcome = "damaged"
     elif report.actions:
@@ -138,10 +137,7 @@ def _options(store: Store) -> Options:
 class _Repair:
     """One call: finds and mends table by table, and keeps the report."""
 
-    executor: Executor
-    store: Store
-    options: Options
-    progress: Callable[[str], None]
+    work: Work
     dry_run: bool
     report: RepairReport = field(default_factory=RepairReport)
 
@@ -151,7 +147,7 @@ class _Repair:
         left, lost = self._plans()
         self._runs(left)
         if lost and not self.dry_run and not self.report.only_a_copy:
-            plans.write_plan(self.store, lost, len(left))
+            plans.write_plan(self.work.store, lost, len(left))
         if lost:
             left = [*left, StepPlan(len(left), tuple(lost.items()))]
         self._ledger(left)
@@ -163,7 +159,7 @@ class _Repair:
     def _act(self, *actions: str) -> None:
         self.report.actions += actions
         for action in actions:
-            self.progress(action)
+            self.work.reached(action)
 
     def _guarded(self, what: str, mend: Callable[[], object]) -> None:
         """Mends, or says what is missing for it."""
@@ -173,43 +169,43 @@ class _Repair:
             self.report.only_a_copy.append(f"{what} cannot be built: {error}")
 
     def _check_sizes(self) -> None:
-        self.progress("events")
+        self.work.reached("events")
         for file in self._event_files():
-            if (fault := file_checks.size_fault(self.store, EVENTS, file)) is not None:
+            if (fault := file_checks.size_fault(self.work.store, EVENTS, file)) is not None:
                 self.report.only_a_copy.append(f"{EVENTS}/{fault}. {_EVENTS_REMEDY}")
 
     def _check_rows(self, left: list[StepPlan]) -> None:
         """Tells the batches whose rows `events` lost, or has more of, by what plans and ledger say."""
-        expected = ledger.expected_rows(self.store, left)
-        files = files_of_batches(tables.open_table(self.store, EVENTS), list(expected))
+        expected = ledger.expected_rows(self.work.store, left)
+        files = files_of_batches(tables.open_table(self.work.store, EVENTS), list(expected))
         with suppress(DamagedWarehouse, FileNotFoundError):  # of a file, which is told
-            if not batch_counts.is_complete(self.store, files, expected):
-                changes = batch_counts.changed_ranges(self.store, expected)
-                self.report.only_a_copy.append(batch_counts.describe_changes(self.store, changes))
+            if not batch_counts.is_complete(self.work.store, files, expected):
+                changes = batch_counts.changed_ranges(self.work.store, expected)
+                self.report.only_a_copy.append(batch_counts.describe_changes(self.work.store, changes))
 
     def _check_contents(self) -> None:
         """Tells the files of `events` whose rows are not those that were written."""
-        self.progress("events: look")
+        self.work.reached("events: look")
         for file in self._event_files():
-            if file_checks.size_fault(self.store, EVENTS, file) is None:
-                fault = file_checks.content_fault(self.store, EVENTS, file)
+            if file_checks.size_fault(self.work.store, EVENTS, file) is None:
+                fault = file_checks.content_fault(self.work.store, EVENTS, file)
                 if fault is not None:
                     self.report.only_a_copy.append(f"{fault} {_EVENTS_REMEDY}")
 
     def _event_files(self) -> list[DataFile]:
-        return tables.list_files(tables.open_table(self.store, EVENTS))
+        return tables.list_files(tables.open_table(self.work.store, EVENTS))
 
     def _rejected(self) -> None:
         """A table that is gone is made again, without its records; a damaged one is told."""
-        if not opening.exists(self.store, REJECTED):
+        if not opening.exists(self.work.store, REJECTED):
             self._act(f"{REJECTED}: the table is made again; the records that it had are lost")
             if not self.dry_run:
-                tables.create(self.store, REJECTED, rejected.SCHEMA, grace_us=self.options.grace_us)
+                tables.create(self.work.store, REJECTED, rejected.SCHEMA, grace_us=self.work.options.grace_us)
             return
-        reason = unreadable(self.store, REJECTED)
+        reason = unreadable(self.work.store, REJECTED)
         if reason is None:
             try:
-                tables.read(self.store, REJECTED, tables.open_table(self.store, REJECTED))
+                tables.read(self.work.store, REJECTED, tables.open_table(self.work.store, REJECTED))
             except DamagedWarehouse as error:
                 reason = str(error)
         if reason is not None:
@@ -220,19 +216,19 @@ class _Repair:
 
     def _plans(self) -> tuple[list[StepPlan], dict[BatchRange, int]]:
         """The plans that are left, and the batches that lost theirs, with their rows."""
-        self.progress("steps")
-        present = [runs.present_runs(self.store, one) for one in self.options.projections]
+        self.work.reached("steps")
+        present = [runs.present_runs(self.work.store, one) for one in self.work.options.projections]
         newest = max((run.last for of_one in present for run in of_one), default=-1)
-        damage = plans.find_damage(self.store, newest)
+        damage = plans.find_damage(self.work.store, newest)
         if damage.log is not None:
             self._act(f"steps: its log is put right ({damage.log})")
             if not self.dry_run:
-                plans.put_right(self.store, self.options.grace_us)
-                damage = plans.find_damage(self.store, newest)
+                plans.put_right(self.work.store, self.work.options.grace_us)
+                damage = plans.find_damage(self.work.store, newest)
         left, lost = list(damage.plans), dict[BatchRange, int]()
-        is_promised = self.options.built_from.get(STEPS, -1) == len(left)  # by a repair that did not end
+        is_promised = self.work.options.built_from.get(STEPS, -1) == len(left)  # by a repair that did not end
         if damage or is_promised:
-            missing = ledger.find_missing(self.store, ledger.find_damage(self.store), left)
+            missing = ledger.find_missing(self.work.store, ledger.find_damage(self.work.store), left)
             others = [batches for plan in left for batches in plan.batches]
             lost = plans.joined(missing.lost | missing.bulk, others)
             reason = "; ".join([*([damage.log] if damage.log else []), *damage.faults])
@@ -242,34 +238,32 @@ class _Repair:
             if not self.dry_run:
                 if lost:
                     self._refuse_questions(len(left))
-                plans.rewrite(self.store, damage)
+                plans.rewrite(self.work.store, damage)
         return left, lost
 
     def _refuse_questions(self, step: int) -> None:
         """Until the step is planned, its rows are in no table but `events`: readers refuse to answer."""
-
-        def attempt(table: DeltaTable) -> None:
-            options = read_options(self.store, table)
+        race = Race(self.work.store, EVENTS)
+        while True:
+            options = read_options(self.work.store, race.table)
             marked = replace(options, built_from={**options.built_from, STEPS: step})
-            if marked != options:
-                tables.set_properties(table, marked.properties())
-
-        tables.retry_lost_races(self.store, EVENTS, attempt)
+            if marked == options or race.set_properties(marked.properties()):
+                return
 
     def _runs(self, left: list[StepPlan]) -> None:
-        for projection in self.options.projections:
-            self.progress(f"{projection.name}: look")
-            damage = runs.find_damage(self.store, self.options, projection, left)
+        for projection in self.work.options.projections:
+            self.work.reached(f"{projection.name}: look")
+            damage = runs.find_damage(self.work.store, self.work.options, projection, left)
             if damage:
                 self._act(*damage.texts())
                 if not self.dry_run:
-                    mend = partial(runs.mend, self.executor, self.store, self.options, damage, left)
+                    mend = partial(runs.mend, self.work, damage, left)
                     self._guarded(projection.name, mend)
 
     def _ledger(self, left: list[StepPlan]) -> None:
-        self.progress("ledger")
-        damage = ledger.find_damage(self.store)
-        missing = ledger.find_missing(self.store, damage, left).streamed
+        self.work.reached("ledger")
+        damage = ledger.find_damage(self.work.store)
+        missing = ledger.find_missing(self.work.store, damage, left).streamed
         if damage.log is not None:
             self._act(f"ledger: its log is put right ({damage.log})")
         self._act(*(f"ledger: {path} leaves ({fault})" for path, fault in damage.faults.items()))
@@ -279,10 +273,10 @@ class _Repair:
         if (damage or missing) and not self.dry_run:
             self._guarded(
                 "the ledger",
-                lambda: ledger.mend(self.executor, self.store, self.options, damage, left),
+                lambda: ledger.mend(self.work, damage, left),
             )
 
     def _catch_up(self) -> None:
-        report = catch_up(self.executor, self.store, self.options, self.progress)
+        report = catch_up(self.work)
         if report.bytes_written and not self.report.actions:
             self._act("history: levels were merged")

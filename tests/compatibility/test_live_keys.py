@@ -16,6 +16,7 @@ from tidemark import query
 from tidemark.sketches import ECM
 from tidemark.warehouse import verify
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
@@ -40,7 +41,7 @@ def append(store: Store, number: int, given: list[tuple[Any, ...]]) -> None:
     given_rows = pa.RecordBatch.from_arrays(columns, [field.name for field in fields])
     made = [one for one in work(iter([given_rows])) if isinstance(one, WrittenFile)]
     files = [one.file.action() for one in made]
-    assert tables.commit_once(store, EVENTS, "web", number, lambda _: files)
+    assert Race(store, EVENTS).commit_numbered("web", number, files)
     found = by_tick([part for one in made for part in one.summaries], eps)
     assert ledger_table.append_batch(store, options.eps, "web", number, found)
 

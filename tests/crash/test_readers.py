@@ -191,12 +191,13 @@ def test_a_load_that_plans_anew_after_a_crash_is_caught(
     one = small(spark, stage)
     written: dict[int, steps.StepPlan] = {}
 
-    def in_memory(store: Any, table: Any, plan: steps.StepPlan) -> None:  # noqa: ARG001
+    def in_memory(store: Any, race: Any, plan: steps.StepPlan) -> bool:  # noqa: ARG001
         written[plan.step] = plan
+        return True
 
     read = steps.read_step_plans
     with monkeypatch.context() as patch:
-        patch.setattr(LOAD, "write_step_plan", in_memory)
+        patch.setattr(LOAD, "commit_plan", in_memory)
         patch.setattr(LOAD, "read_step_plans", lambda *given: [*read(*given), *written.values()])
         with pytest.raises(Crash):
             warehouse.load(one.spark, one.uri, progress=crash_at("committed"))

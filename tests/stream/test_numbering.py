@@ -19,6 +19,7 @@ from tests.warehouse.disk import rows_of, tables_of
 from tidemark import query, warehouse
 from tidemark.warehouse import BatchMismatch, DamagedWarehouse, InputError
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest import append_rows, batch_numbers, same_rows
@@ -37,14 +38,14 @@ def uri(tmp_path: Path) -> Path:
 
 def crashing_before(point: str) -> pytest.MonkeyPatch:
     """The process dies before that commit."""
-    patch, commit_once = pytest.MonkeyPatch(), tables.commit_once
+    patch, commit = pytest.MonkeyPatch(), Race.commit_numbered
 
-    def dying(store: Store, name: str, *rest: Any, **more: Any) -> bool:
-        if name == point:
+    def dying(race: Race, *given: Any) -> bool:
+        if race.name == point:
             crash()
-        return commit_once(store, name, *rest, **more)
+        return commit(race, *given)
 
-    patch.setattr(tables, "commit_once", dying)
+    patch.setattr(Race, "commit_numbered", dying)
     return patch
 
 
@@ -279,18 +280,18 @@ def test_batches_at_once_in_the_wrong_order_are_counted_or_refused(uri: Path) ->
 @pytest.mark.parametrize("point", ["rejected", "events", "ledger"])
 def test_another_process_comes_between_two_commits(uri: Path, point: str, first: int, second: int) -> None:
     """Batch `first` is about to commit; `second` of the same source comes, whole, before it does."""
-    commit_once = tables.commit_once
+    commit = Race.commit_numbered
     came: list[Any] = []
 
-    def interrupted(store: Store, name: str, *rest: Any, **more: Any) -> bool:
-        if name == point and not came:
+    def interrupted(race: Race, *given: Any) -> bool:
+        if race.name == point and not came:
             came.append(None)
             came[0] = append(uri, second, [row(second)])
-        return commit_once(store, name, *rest, **more)
+        return commit(race, *given)
 
     append(uri, 1, [row(1)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "commit_once", interrupted)
+        patch.setattr(Race, "commit_numbered", interrupted)
         if first < second and point != "ledger":
             with pytest.raises(InputError, match="batch 3 of 's' was never appended"):
                 append(uri, first, [row(first)], ["bad"])

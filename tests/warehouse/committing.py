@@ -94,10 +94,16 @@ def a_plan(step: int) -> StepPlan:
     return StepPlan(step, ((BatchRange("load:b", step, step), 1),))
 
 
+class OneBatch:
+    """What `plan_step` plans."""
+
+    def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
+        mine = BatchRange("load:a", 0, 0)
+        return [] if mine in planned else [(mine, 1)]
+
+
 def plan_step(store: Store) -> int | None:
-    mine = BatchRange("load:a", 0, 0)
-    table = tables.open_table(store, STEPS)
-    return _plan(store, lambda planned: [] if mine in planned else [(mine, 1)], table)
+    return _plan(store, OneBatch(), tables.open_table(store, STEPS))
 
 
 def add_column(store: Store) -> None:

@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,9 @@ from tests.warehouse.committing import (
     add_step,
     new_run,
 )
-from tidemark.warehouse.delta import commits, tables
+from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import Patience
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.errors import Contended
 from tidemark.warehouse.ledger import ledger_table
@@ -95,9 +97,9 @@ def test_a_race_that_is_always_lost_ends_and_says_who_won(
         true()
 
     broken.commits(act)
+    race = Race(store, RUNS)
     with pytest.raises(Contended) as raised:
-        # It may follow on nothing that the rival does, so it looks at a step that the rival never has.
-        commits.retry_lost_races(RUNS, lambda: tables.commit(tables.open_table(store, RUNS), []))
+        deque(iter(lambda: race.commit([]), True))
     broken.patch.undo()
     said = str(raised.value)
     assert "20 tries" in said
@@ -127,6 +129,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _BATCHES = 6
 _WRITER = """
 import sys
+from collections import deque
 from tests.warehouse.committing import add_batch
 from tidemark.warehouse.errors import Contended
 from tidemark.warehouse.delta.store import Store

@@ -22,6 +22,7 @@ from tests.warehouse.hereloader import SCHEMA, rows_of
 from tidemark import query, stream, warehouse
 from tidemark.warehouse import BatchMismatch, InputError
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.execution import arrow_inputs
 from tidemark.warehouse.execution.executors import SparkExecutor
 from tidemark.warehouse.ingest import same_rows
@@ -242,14 +243,14 @@ def test_a_reader_that_is_needed_twice_is_told(uri: Path, monkeypatch: pytest.Mo
     def other(point: str) -> None:
         if point == "append" and not first:
             first.append(point)
-            monkeypatch.setattr(tables, "commit_once", after_another)
+            monkeypatch.setattr(Race, "commit_numbered", after_another)
 
-    true = tables.commit_once
+    true = Race.commit_numbered
 
-    def after_another(*args: Any, **more: Any) -> bool:
-        monkeypatch.setattr(tables, "commit_once", true)
+    def after_another(race: Race, *given: Any) -> bool:
+        monkeypatch.setattr(Race, "commit_numbered", true)
         warehouse.load(None, uri, rows_of(0), "a")
-        return true(*args, **more)
+        return true(race, *given)
 
     with pytest.raises(InputError, match=r"can be read once.*Run it again"):
         warehouse.load(None, uri, reader, "a", progress=other)

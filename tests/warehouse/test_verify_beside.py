@@ -33,7 +33,7 @@ from tidemark.warehouse.verification.pinned_tables import PinnedTables
 pytestmark = pytest.mark.slow
 
 module = importlib.import_module("tidemark.warehouse.verify")  # the package has the function by this name
-load = importlib.import_module("tidemark.warehouse.load")
+history = importlib.import_module("tidemark.warehouse.loads.history")
 maintenance = importlib.import_module("tidemark.warehouse.maintain")
 Act = Callable[[], object]
 FIVES = Tuning(fan=5)
@@ -146,7 +146,7 @@ def test_every_point_of_a_load_up_to_its_merge_is_no_damage(loader: Loader) -> N
 def overfull(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that never came to its merges."""
     with monkeypatch.context() as patch:
-        patch.setattr(load, "plan_merge", lambda *_: None)
+        patch.setattr(history, "plan_merge", lambda *_: None)
         for _ in range(3):
             loader.load()
         loader.load_live()
@@ -155,7 +155,7 @@ def overfull(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_level_that_waits_for_its_merge_is_waited_for(
     loader: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "plan_merge", lambda *_: None)
+    monkeypatch.setattr(history, "plan_merge", lambda *_: None)
     for _ in range(3):
         loader.load()
     loader.load_live()

@@ -14,8 +14,8 @@ If entries of the log were cleaned meanwhile, the paths of the new files decide.
 If an object store did not answer, the same commit is made again, with the same id and for the same version.
 If the first one arrives late, one of the two fails, because the version exists; the log then shows the id.
 
-A lost race is retried after a pause that grows exponentially and is partly random (backoff with jitter).
-Whenever one writer loses a race, another one has committed, so the table always makes progress.
+A lost race is run again after a pause that grows exponentially and is partly random (backoff with jitter):
+see races.py.
 """
 
 from __future__ import annotations
@@ -27,14 +27,12 @@ import random
 import socket
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache, cached_property
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -42,10 +40,9 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta.log_copy import copy_of
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import CommitFailed, Contended, DamagedWarehouse, without_secrets
+from tidemark.warehouse.errors import CommitFailed, DamagedWarehouse, without_secrets
 from tidemark.warehouse.os_errors import as_system_refused, is_store_failure, one_line, unreadable_file_error
 
-T = TypeVar("T")
 Write = Callable[[DeltaTable, dict[str, str]], object]  # commits to a table with the custom metadata
 
 _LOG = logging.getLogger("tidemark.commits")
@@ -54,7 +51,6 @@ _MAY_ARRIVE = (
     "It is not there so far, but a request that was sent may still arrive. Run the same again: nothing is "
     "done twice."
 )
-_MAX_WRITERS = 5  # that an error lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,50 +344,6 @@ def _all_in(added: Collection[str], files: Collection[str]) -> bool:
     """Whether all added paths, at least one, are among the files of the table."""
     names = {uri.rsplit("/", 1)[-1] for uri in files}
     return bool(added) and all(path.rsplit("/", 1)[-1] in names for path in added)
-
-
-def retry_lost_races(name: str, attempt: Callable[[], T]) -> T:
-    """Calls `attempt` until it does not raise LostRace; Contended after the last try of PATIENCE.
-
-    name      the table, for errors and the log
-    attempt   plans on a fresh snapshot each time, and commits
-    """
-    started, pauses = time.monotonic(), PATIENCE.pauses()
-    winners: list[Commit] = []
-    tries = 0
-    while True:
-        tries += 1
-        try:
-            return attempt()
-        except LostRace as race:
-            winners += race.winners
-            pause = next(pauses, None)
-            if pause is None:
-                seconds = time.monotonic() - started
-                raise Contended(_contended(name, tries, seconds, winners, race)) from race
-            winner = race.winners[-1].description if race.winners else "others"
-            _LOG.warning("%s: try %d lost the race to %s; again in %.2f s", name, tries, winner, pause)
-            PATIENCE.pause(pause)
-
-
-def _contended(name: str, tries: int, seconds: float, winners: list[Commit], race: LostRace) -> str:
-    newest = {commit.description: commit for commit in winners}
-    counts = Counter(commit.description for commit in winners).most_common(_MAX_WRITERS)
-    writers = "; ".join(
-        f"{writer}: {count} commits, the last {_when(newest[writer])}" for writer, count in counts
-    )
-    return (
-        f"{tries} tries in {seconds:.0f} s to commit to {name} lost the race to others: "
-        f"{writers or 'not known'}. The last error: {race}. Nothing was lost, and nothing was done twice: "
-        "run the same again when they are done, or let fewer processes write at once."
-    )
-
-
-def _when(commit: Commit) -> str:
-    if commit.at_ms is None:
-        return f"version {commit.version}"
-    at = datetime.fromtimestamp(commit.at_ms / 1000, UTC).isoformat(" ", "seconds")
-    return f"version {commit.version} at {at}"
 
 
 def first_line(error: Exception) -> str:

@@ -8,8 +8,7 @@ again, and what is gone after it is replaced. So no commit names a file that was
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from pyarrow import fs
 
@@ -19,8 +18,6 @@ from tidemark.warehouse.errors import Contended
 
 _LOG = logging.getLogger("tidemark.commits")
 TRIES = 5
-
-T = TypeVar("T")
 
 
 def lost_files(store: Store, paths: Sequence[str]) -> list[str]:
@@ -32,33 +29,28 @@ def lost_files(store: Store, paths: Sequence[str]) -> list[str]:
     return [path for path in paths if filesystem.get_file_info(path).type == fs.FileType.NotFound]
 
 
-def until_kept(
-    store: Store,
-    written: T,
-    paths_of: Callable[[T], Sequence[str]],
-    write_again: Callable[[T], T],
-    *,
-    before_commit: bool = False,
-) -> T:
-    """What was written, once all its files are there.
-
-    write_again    is called while files are gone, with what was written, and returns what it wrote instead
+class Looks:
+    """The looks of a writer at its files; each time that some are gone, it writes them again and looks again.
 
     before_commit  whether no commit names the files yet. In an object store they are then not looked at: the
                    look after the commit finds what is gone, and a round of requests is saved
-
-    Contended if files are gone TRIES times in a row.
     """
-    if before_commit and not store.is_local:
-        return written
-    for _ in range(TRIES):
-        lost = lost_files(store, paths_of(written))
+
+    def __init__(self, store: Store, *, before_commit: bool = False) -> None:
+        self._store, self._passes = store, before_commit and not store.is_local
+        self._lost = 0
+
+    def lost(self, paths: Sequence[str]) -> set[str]:
+        """Which of the files, in the warehouse, are gone; Contended if some are for the TRIES-th time."""
+        lost = [] if self._passes else lost_files(self._store, paths)
         if not lost:
-            return written
+            return set()
+        self._lost += 1
+        if self._lost == TRIES:
+            raise Contended(
+                f"files that were just written were deleted {TRIES} times in a row, such as {lost[0]}. "
+                "Maintenance with a grace of 0, or on a machine whose clock is ahead, deletes the files of "
+                "writers. Nothing that was committed is lost: end it, and run the same call again."
+            )
         _LOG.warning("%s was deleted before its commit, and %d more; written again", lost[0], len(lost) - 1)
-        written = write_again(written)
-    raise Contended(
-        f"files that were just written were deleted {TRIES} times in a row, such as {lost[0]}. Maintenance "
-        "with a grace of 0, or on a machine whose clock is ahead, deletes the files of writers. Nothing that "
-        "was committed is lost: end it, and run the same call again."
-    )
+        return set(lost)

@@ -1,8 +1,8 @@
 """Delta tables through delta-rs: opened without a JVM, committed by compare-and-swap.
 
 A commit names the version that it was planned on and succeeds only as the next version. A writer that loses
-the race gets `LostRace`, re-reads the table and plans again (optimistic concurrency control); there are no
-locks. commits.py decides whether a commit that raised an error succeeded, and how often it is retried.
+the race gets `LostRace`, re-reads the table and plans again (optimistic concurrency control, races.py); there
+are no locks. commits.py decides whether a commit that raised an error succeeded.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema, write_deltalake
@@ -38,10 +39,9 @@ from tidemark.warehouse.delta.retention import (
     retention_interval,
 )
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import NotAWarehouse
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 from tidemark.warehouse.os_errors import report_os_errors
-
-T = TypeVar("T")
 
 _BLIND_RETRIES = 10  # by delta-rs, without a pause
 _NEWEST = "tidemark_newest_transactions"  # the attribute of a table: (version, newest by application)
@@ -108,12 +108,28 @@ def open_tables(store: Store, *names: str) -> list[DeltaTable]:
 
     Raises the errors of `opening.open_directly`.
     """
+    opened = zip(names, _open_copies(store, *names), strict=True)
+    return [table or open_directly(store, name) for name, table in opened]
+
+
+def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
+    """As `open_tables`; None for a table that does not exist."""
+    found = _open_copies(store, *names)
+    for place, name in enumerate(names):
+        if found[place] is None:
+            with suppress(NotAWarehouse):
+                found[place] = open_directly(store, name)
+    return found
+
+
+def _open_copies(store: Store, *names: str) -> list[DeltaTable | None]:
+    """The tables whose logs can be copied from an object store; None for others."""
     if store.is_local:
-        return [open_directly(store, name) for name in names]
+        return [None] * len(names)
     copies = [store.files.idle.pop(name, None) or LogCopy(store, name) for name in names]
     with report_os_errors(f"opening the tables {', '.join(names)}"):
         in_rounds(store.files, [copy.catch_up() for copy in copies])
-    return [copy.hand_over() or open_directly(store, copy.name) for copy in copies]
+    return [copy.hand_over() for copy in copies]
 
 
 def give_back(*given: DeltaTable) -> None:
@@ -257,45 +273,6 @@ def _cleanup_at_checkpoints(table: DeltaTable) -> PostCommitHookProperties:
     )
 
 
-def commit_once(
-    store: Store,
-    name: str,
-    application: str,
-    version: int,
-    actions: Callable[[DeltaTable], Sequence[AddAction]],
-    *,
-    known: Callable[[DeltaTable], bool] = lambda _: True,
-    first: DeltaTable | None = None,
-) -> bool:
-    """Commits and returns True, unless the table has this version of the application: then returns False.
-
-    actions   makes the actions for a snapshot; called again for each retry
-    known     whether the table has this version if it has a later one
-    first     the opened table for the first try
-    """
-
-    def attempt(table: DeltaTable) -> bool:
-        if has_transaction(table, application, version) and known(table):
-            return False
-        newest = max(version, newest_transaction(table, application))
-        commit(table, actions(table), transactions=[Transaction(application, newest)])
-        return True
-
-    return retry_lost_races(store, name, attempt, first)
-
-
-def retry_lost_races(
-    store: Store, name: str, attempt: Callable[[DeltaTable], T], first: DeltaTable | None = None
-) -> T:
-    """Calls `attempt` with the opened table until it does not raise LostRace.
-
-    first   the table for the first try, opened before; each further try opens the newest version. A commit on
-            top of an old version loses the race, so an old snapshot costs a try and changes nothing else
-    """
-    opened = iter(() if first is None else (first,))
-    return commits.retry_lost_races(name, lambda: attempt(next(opened, None) or open_table(store, name)))
-
-
 def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
     """Whether the table has this version of the application, or a later one."""
     return newest_transaction(table, application) >= version
@@ -370,8 +347,15 @@ def append(
 
     replaces   files whose rows are among these; the same commit removes them
     """
+    commit(table, append_actions(store, name, rows, replaces))
+
+
+def append_actions(
+    store: Store, name: str, rows: pa.Table, replaces: Sequence[DataFile] = ()
+) -> list[AddAction | RemoveAction]:
+    """Writes rows as one file; the actions that `append` commits."""
     added = write_file(store, name, rows, f"{unique_name()}.parquet")
-    commit(table, [*map(remove_action, replaces), added])
+    return [*map(remove_action, replaces), added]
 
 
 def unique_name() -> str:

@@ -16,9 +16,9 @@ from typing import Any
 from pyarrow import fs
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import retry_lost_races
 from tidemark.warehouse.delta.deletes import delete_file
 from tidemark.warehouse.delta.opening import open_directly
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import RETENTION, expired, retention_interval, retention_us
 from tidemark.warehouse.delta.store import Store
 
@@ -34,15 +34,11 @@ class VacuumResult:
 
 def extend_log_retention(store: Store, name: str, grace_us: int) -> str | None:
     """Sets the log retention above the grace if it is shorter; returns the new retention, else None."""
-
-    def attempt() -> str | None:
-        table = tables.open_table(store, name)
-        if retention_us(table.metadata().configuration) >= grace_us:
-            return None
-        tables.set_properties(table, {RETENTION: retention_interval(grace_us)})
-        return retention_interval(grace_us)
-
-    return retry_lost_races(name, attempt)
+    race = Race(store, name)
+    while retention_us(race.table.metadata().configuration) < grace_us:
+        if race.set_properties({RETENTION: retention_interval(grace_us)}):
+            return retention_interval(grace_us)
+    return None
 
 
 def vacuum_table(store: Store, name: str, grace_us: int) -> VacuumResult:

@@ -13,8 +13,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
 
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import STEPS, Store
 from tidemark.warehouse.events.reader import BatchRange
 
@@ -67,16 +69,31 @@ def plans_of_rows(rows: pa.Table) -> list[StepPlan]:
     return [StepPlan(step, tuple(step_parts)) for step, step_parts in parts.items()]
 
 
+def newest_step(store: Store) -> int:
+    """The number of the newest planned step; -1 if there is none."""
+    return newest_plan(read_step_plans(store, tables.open_table(store, STEPS)))
+
+
 def newest_plan(plans: Sequence[StepPlan]) -> int:
     """The newest planned step; -1 if there is none."""
     return plans[-1].step if plans else -1
 
 
 def write_step_plan(store: Store, table: DeltaTable, plan: StepPlan) -> None:
-    """Commits the plan on top of the table's version; raises `tables.LostRace` if another commit was first.
+    """Commits the plan on top of the table's version; `tables.LostRace` if another commit was first."""
+    tables.commit(table, _actions(store, table, plan))
 
-    The plan becomes a new file. If the table already has `_MAX_FILES` files, one file with all plans replaces
-    them, so that readers open few files.
+
+def commit_plan(store: Store, race: Race, plan: StepPlan) -> bool:
+    """Commits the plan on top of the version of the race; whether it won."""
+    return race.commit(_actions(store, race.table, plan))
+
+
+def _actions(store: Store, table: DeltaTable, plan: StepPlan) -> list[AddAction | RemoveAction]:
+    """Writes the plan as a new file.
+
+    If the table already has `_MAX_FILES` files, one file with all plans replaces them, so that readers open
+    few files.
     """
     rows = rows_of_plans([plan])
     replaced = tables.list_files(table)
@@ -84,7 +101,7 @@ def write_step_plan(store: Store, table: DeltaTable, plan: StepPlan) -> None:
         replaced = []
     else:
         rows = pa.concat_tables([tables.read(store, STEPS, table), rows])
-    tables.append(store, STEPS, rows, table=table, replaces=replaced)
+    return tables.append_actions(store, STEPS, rows, replaces=replaced)
 
 
 def rows_of_plans(plans: Iterable[StepPlan]) -> pa.Table:

@@ -30,12 +30,13 @@ from tidemark.warehouse.events.reader import (
     read_event_rows,
     split_row_groups,
 )
-from tidemark.warehouse.execution.executors import Executor, Input
+from tidemark.warehouse.ingest.append_rows import GivenBatch
 from tidemark.warehouse.ingest.column_casts import cast_rows
-from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS, rejected_texts
+from tidemark.warehouse.ingest.rejected import rejected_texts
 from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.work import Work
 
 Digests = tuple[Fingerprint, Fingerprint, Fingerprint]  # of all rows, of those taken, of the records refused
 
@@ -88,31 +89,29 @@ class DigestTask:
         return total, latest
 
 
-def difference(
-    executor: Executor, store: Store, options: Options, rows: Input, batch: BatchRange, row_filter: RowFilter
-) -> str | None:
+def difference(work: Work, given: GivenBatch) -> str | None:
     """How the rows that came differ from those of the batch, in words; None if they are the same.
 
-    Both are read once. `row_filter` is the one that the rows would pass now.
+    Both are read once. The filter is the one that the rows would pass now.
     """
+    store, options, row_filter, batch = work.store, work.options, given.row_filter, given.batch
     events = tables.open_table(store, EVENTS)
-    reasons = RECORD_COLUMNS if row_filter.reasons else ()
     fields = events.schema().fields
     if not options.columns:  # no row was ever taken
-        fields = rows.fields(*reasons)
+        fields = given.fields
         options = replace(options, columns=tuple(column_types(fields).items()))
     stored_schema = pa.schema(Schema(fields))
     schema = pa.schema([stored_schema.field(name) for name, _ in options.columns])
     shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), store.tuning.digest_rows)
     time = options.time_column
-    digested = executor.run([DigestTask(store, schema, time, batch, tuple(share)) for share in shares])
+    digested = work.executor.run([DigestTask(store, schema, time, batch, tuple(share)) for share in shares])
     stored = sum((found for found, _ in digested), Fingerprint())
     records = [] if row_filter.all_or_nothing else rejected_texts(store, batch)
     latest = max((last for _, last in digested), default=NO_TICK) if records else None
     digest = DigestRows(schema, options, replace(row_filter, latest=latest))
-    given: list[Digests] = rows.each([*schema.names, *reasons], digest)
+    came: list[Digests] = given.rows.each([*schema.names, *given.record_columns], digest)
     nothing = (Fingerprint(),) * 3  # Spark may have no partition
-    whole, taken, refused = (sum(parts, Fingerprint()) for parts in zip(nothing, *given, strict=True))
+    whole, taken, refused = (sum(parts, Fingerprint()) for parts in zip(nothing, *came, strict=True))
     if whole == stored or (records and taken == stored and refused == _fingerprint_of_texts(records)):
         return None
     detail = f"{stored.rows + len(records)} rows are stored, {whole.rows} came"

@@ -31,7 +31,7 @@ from deltalake.transaction import AddAction
 from tidemark.warehouse.cascade import LEVELS
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import retry_lost_races
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.delta.write_behind import uploading
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
@@ -119,15 +119,12 @@ def has_all_columns(table: DeltaTable) -> bool:
 
 def add_columns(store: Store, more_keys: Sequence[str] = ()) -> None:
     """Adds the columns, and the fields of further keys, that the ledger does not have yet."""
-
-    def attempt() -> None:
-        table = tables.open_table(store, LEDGER)
-        known = more_keys_of(table)
+    race = Race(store, LEDGER)
+    while True:
+        known = more_keys_of(race.table)
         fields = [*known, *(name for name in more_keys if name not in known)]
-        if fields != known or not has_all_columns(table):
-            tables.widen(table, schema(fields))
-
-    retry_lost_races(LEDGER, attempt)
+        if (fields == known and has_all_columns(race.table)) or race.widen(schema(fields)):
+            return
 
 
 def append_batch(
@@ -147,19 +144,17 @@ def append_batch(
     Returns False if the ledger or a plan has the batch already.
     """
     batches = BatchRange(source, batch, batch)
-
-    def actions(table: DeltaTable) -> list[AddAction]:
-        ready = prepared
-        if ready is None or not ready.fits(store, table, source):
-            ready = prepare(store, table, eps, source, batch, summaries)
-        for upload in ready.uploads:
+    race = Race(store, LEDGER, first)
+    while not tables.has_transaction(race.table, source, batch) or not ranges_containing(
+        store, race.table, batches
+    ):
+        if prepared is None or not prepared.fits(store, race.table, source):
+            prepared = prepare(store, race.table, eps, source, batch, summaries)
+        for upload in prepared.uploads:
             upload.result()
-        return [ready.action, *ready.wide]
-
-    def known(table: DeltaTable) -> bool:
-        return bool(ranges_containing(store, table, batches))
-
-    return tables.commit_once(store, LEDGER, source, batch, actions, known=known, first=first)
+        if race.commit_numbered(source, batch, [prepared.action, *prepared.wide]):
+            return True
+    return False
 
 
 def ranges_containing(store: Store, table: DeltaTable, batches: BatchRange) -> list[BatchRange]:

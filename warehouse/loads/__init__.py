@@ -1,1 +1,1 @@
-"""Builds runs: sorts batches and merges runs, in tasks. Nothing is committed here."""
+"""Builds runs: sorts batches and merges runs, in tasks, and commits them to history step by step."""

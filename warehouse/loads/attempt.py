@@ -14,25 +14,22 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.runs.run_tables import run_path
+from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tidemark.warehouse.execution.executors import Executor
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt to write `run`; `name` is unique, `eps` is the warehouse's.
+    """One attempt to write `run`; `name` is unique.
 
     `chunk_store` is where sorted chunks are written; a merge of runs writes none.
     """
 
-    executor: Executor
-    store: Store
-    eps: float
+    work: Work
     run: Run
     name: str
     chunk_store: Store
@@ -52,15 +49,15 @@ class Attempt:
     @property
     def slice_rows(self) -> int:
         """Rows of a merge that a task holds at a time."""
-        return self.store.tuning.slice_rows
+        return self.work.store.tuning.slice_rows
 
     def group_by_file(self, slices: Sequence[T], rows: int) -> list[tuple[T, ...]]:
         """Groups the slices of a merge of `rows` rows: each group is one file, written by one task.
 
         A file gets an equal share of the rows per core, within the limits of `Tuning.file_rows`.
         """
-        least, most = self.store.tuning.file_rows
-        file_rows = min(most, max(least, rows // self.executor.cores))
+        least, most = self.work.store.tuning.file_rows
+        file_rows = min(most, max(least, rows // self.work.executor.cores))
         per_file = max(1, file_rows // self.slice_rows)
         return [tuple(slices[start : start + per_file]) for start in range(0, len(slices), per_file)]
 

@@ -8,36 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import EVENTS
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, split_row_groups
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.loads import tasks
-from tidemark.warehouse.settings.options import Options
-
-if TYPE_CHECKING:
-    from tidemark.warehouse.execution.executors import Executor
+from tidemark.warehouse.work import Work
 
 
-def write_missing(executor: Executor, store: Store, options: Options, batches: Iterable[BatchRange]) -> int:
+def write_missing(work: Work, batches: Iterable[BatchRange]) -> int:
     """Writes the ledger rows of single batches, one commit a batch; returns how many were missing."""
     written = 0
     for batch in batches:
-        summaries = summarise(executor, store, options, batch)
-        written += ledger_table.append_batch(store, options.eps, batch.source, batch.last, summaries)
+        summaries = summarise(work, batch)
+        written += ledger_table.append_batch(
+            work.store, work.options.eps, batch.source, batch.last, summaries
+        )
     return written
 
 
-def summarise(executor: Executor, store: Store, options: Options, batch: BatchRange) -> list[TickSummary]:
+def summarise(work: Work, batch: BatchRange) -> list[TickSummary]:
     """The summaries of the batch by tick, computed from its rows in `events`."""
+    store, options = work.store, work.options
     eps = ledger_table.level_eps(options.eps, 0)
     files = files_of_batches(tables.open_table(store, EVENTS), [batch])
     share_rows = store.tuning.sort_rows // max(1, len(options.measures))  # none: no rows came yet, no files
-    work = [
-        tasks.SummariseTask(store, options, (batch,), tuple(shares), eps, options.companions)
-        for shares in split_row_groups(store.filesystem(), files, share_rows)
+    shares = [
+        tasks.SummariseTask(store, options, (batch,), tuple(share), eps, options.companions)
+        for share in split_row_groups(store.filesystem(), files, share_rows)
     ]
-    return by_tick(chain.from_iterable(executor.run(work)), eps)
+    return by_tick(chain.from_iterable(work.executor.run(shares)), eps)

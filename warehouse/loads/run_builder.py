@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -29,18 +30,17 @@ from tidemark.warehouse.runs.levels import Merge, Run
 from tidemark.warehouse.runs.marks import COMPANIONS_GROUP
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
 from tidemark.warehouse.runs.run_tables import NewRun
+from tidemark.warehouse.temporary_folders import process_folder
+from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from tidemark.warehouse.execution.executors import Executor
-from tidemark.warehouse.temporary_folders import process_folder
 
 
 def sort_run(
-    executor: Executor,
-    store: Store,
-    eps: float,
+    work: Work,
     projections: Sequence[Projection[Any]],
     run: Run,
     plans: Sequence[StepPlan],
@@ -52,8 +52,8 @@ def sort_run(
     """
     batches = tuple(planned_batches(plans))
     event_files = files_of_batches(events, batches)
-    with _chunk_store(executor, store) as chunk_store:
-        attempt = Attempt(executor, store, eps, run, tables.unique_name(), chunk_store)
+    with _chunk_store(work.executor, work.store) as chunk_store:
+        attempt = Attempt(work, run, tables.unique_name(), chunk_store)
         return _sort_run(attempt, projections, batches, event_files)
 
 
@@ -76,7 +76,7 @@ def _sort_run(
     """As `sort_run`, in this attempt, from the files of `events` that have the rows of the batches."""
     groups = _task_groups(projections)
     tasks_by_group = [_sort_tasks(attempt, group, batches, event_files) for group in groups]
-    results = iter(attempt.executor.run([task for group_tasks in tasks_by_group for task in group_tasks]))
+    results = iter(attempt.work.executor.run(list(chain.from_iterable(tasks_by_group))))
     runs: dict[str, NewRun] = {}
     for group, group_tasks in zip(groups, tasks_by_group, strict=True):
         group_results = [next(results) for _ in group_tasks]
@@ -87,15 +87,11 @@ def _sort_run(
 
 
 def merge_runs(
-    executor: Executor,
-    store: Store,
-    eps: float,
-    projection: Projection[Any],
-    merge: Merge,
-    files: Mapping[Run, Sequence[DataFile]],
+    work: Work, projection: Projection[Any], merge: Merge, files: Mapping[Run, Sequence[DataFile]]
 ) -> NewRun:
     """Writes the output run of the merge and commits nothing; `files` are the files of each input run."""
-    attempt = Attempt(executor, store, eps, merge.output, tables.unique_name(), store)
+    store = work.store
+    attempt = Attempt(work, merge.output, tables.unique_name(), store)
     marks_of_inputs = [run_tables.read_marks(store, projection, run, files[run]) for run in merge.inputs]
     inputs = [SortedInput.of_run(projection.runs_table, marks) for marks in marks_of_inputs]
     totals = sum_tick_counts([marks.totals for marks in marks_of_inputs])
@@ -121,8 +117,8 @@ def _sort_tasks(
     event_files: Sequence[DataFile],
 ) -> list[tasks.SortTask]:
     """One task for each share of the row groups of `events`; at least one task."""
-    share_rows = attempt.store.tuning.sort_rows // len(projections)
-    shares = split_row_groups(attempt.store.filesystem(), event_files, share_rows)
+    share_rows = attempt.work.store.tuning.sort_rows // len(projections)
+    shares = split_row_groups(attempt.work.store.filesystem(), event_files, share_rows)
     one_task = len(shares) <= 1
 
     def output(projection: Projection[Any], number: int) -> tasks.SortOutput:
@@ -131,11 +127,11 @@ def _sort_tasks(
 
     return [
         tasks.SortTask(
-            attempt.store,
+            attempt.work.store,
             batches,
             tuple(share),
             tuple(output(projection, number) for projection in projections),
-            attempt.eps,
+            attempt.work.options.eps,
             attempt.chunk_store,
         )
         for number, share in enumerate(shares or [[]])
@@ -186,10 +182,10 @@ def _merge(
         min_block_cost=min_block_cost,
         split=not projection.merges_equal,
     )
-    spec = RunSpec(rows, totals, attempt.eps)
+    spec = RunSpec(rows, totals, attempt.work.options.eps)
     merge_tasks = [
         tasks.MergeTask(
-            attempt.store,
+            attempt.work.store,
             input_store,
             projection,
             tuple(inputs),
@@ -199,7 +195,7 @@ def _merge(
         )
         for number, file_slices in enumerate(attempt.group_by_file(slices, rows))
     ]
-    results: list[tasks.MergeResult] = attempt.executor.run(merge_tasks)
+    results: list[tasks.MergeResult] = attempt.work.executor.run(merge_tasks)
     files = [result.file for result in results]
     written, expected = sum(file.count for file in files), int(totals.counts.sum())
     if written != expected:

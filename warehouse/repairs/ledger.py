@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from deltalake import DeltaTable
 from deltalake.transaction import AddAction, Transaction
 
 from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.new_log import remove_log, unreadable
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
@@ -26,9 +25,7 @@ from tidemark.warehouse.ledger.ledger_rows import to_arrow
 from tidemark.warehouse.ledger.unaccounted import Unaccounted
 from tidemark.warehouse.loads.missing_summaries import summarise
 from tidemark.warehouse.settings.options import Options
-
-if TYPE_CHECKING:
-    from tidemark.warehouse.execution.executors import Executor
+from tidemark.warehouse.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +66,14 @@ def expected_rows(store: Store, plans: Sequence[StepPlan]) -> dict[BatchRange, i
     return batch_counts.expected_rows(store, plans, ledger, set(damage.faults))
 
 
-def mend(
-    executor: Executor, store: Store, options: Options, damage: LedgerDamage, plans: Sequence[StepPlan]
-) -> None:
+def mend(work: Work, damage: LedgerDamage, plans: Sequence[StepPlan]) -> None:
     """Writes the rows of what is missing and removes damaged files, in one commit."""
+    store, options = work.store, work.options
     if damage.log is not None and opening.exists(store, LEDGER) and remove_log(store, LEDGER):
         damage = find_damage(store)  # of the version before the newest one
     parts = _lost_parts(store, damage) if damage.faults else set[BatchRange]()
     missing = sorted({*find_missing(store, damage, plans).streamed, *parts})
-    adds = {
-        batch: _write(store, options, batch, summarise(executor, store, options, batch)) for batch in missing
-    }
+    adds = {batch: _write(store, options, batch, summarise(work, batch)) for batch in missing}
     newest = _newest_numbers(store, [*(one for plan in plans for one in plan.batches), *missing])
     if damage.log is not None:
         schema = ledger_rows.schema(options.more_key_fields)
@@ -88,25 +82,25 @@ def mend(
         adds |= {batch: _write(store, options, batch, []) for batch in _empty_batches(newest, known)}
     elif not ledger_table.has_all_columns(tables.open_table(store, LEDGER)):
         ledger_table.add_columns(store, options.more_key_fields)
-
-    def attempt(table: DeltaTable) -> None:
-        bad = [file for file in tables.list_files(table) if file.path in damage.faults]
+    race = Race(store, LEDGER)
+    while True:
+        bad = [file for file in tables.list_files(race.table) if file.path in damage.faults]
         numbers = [
             Transaction(source, number)
             for source, number in newest.items()
-            if number > tables.newest_transaction(table, source)
+            if number > tables.newest_transaction(race.table, source)
         ]
-        found = ledger_table.ranges_by_file(store, table, without=set(damage.faults))
+        found = ledger_table.ranges_by_file(store, race.table, without=set(damage.faults))
         ranges = list(chain.from_iterable(found.values()))  # an append may have written its own meanwhile
         new = [
             action
             for batch, action in adds.items()
             if batch not in ranges and (batch in parts or not any(map(batch.within, ranges)))
         ]
-        if bad or new or numbers:
-            tables.commit(table, [*map(tables.remove_action, bad), *new], transactions=numbers)
-
-    tables.retry_lost_races(store, LEDGER, attempt)
+        if not (bad or new or numbers):
+            return
+        if race.commit([*map(tables.remove_action, bad), *new], transactions=numbers):
+            return
 
 
 def _lost_parts(store: Store, damage: LedgerDamage) -> set[BatchRange]:

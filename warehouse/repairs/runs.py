@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.new_log import remove_log, unreadable
+from tidemark.warehouse.delta.races import Race, replace_files
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -30,11 +31,10 @@ from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.verification.file_checks import size_fault
 from tidemark.warehouse.verification.run_checks import check_run
+from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from tidemark.warehouse.execution.executors import Executor
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +146,9 @@ def _fault(
     return None if marks.totals.rows == rows else f"it has {marks.totals.rows} rows, its plans {rows}"
 
 
-def mend(
-    executor: Executor, store: Store, options: Options, damage: RunsDamage, plans: Sequence[StepPlan]
-) -> None:
+def mend(work: Work, damage: RunsDamage, plans: Sequence[StepPlan]) -> None:
     """Does what the damage needs."""
-    projection = damage.projection
+    projection, store, options = damage.projection, work.store, work.options
     if damage.logs:
         for name in damage.logs:
             if opening.exists(store, name):
@@ -162,33 +160,21 @@ def mend(
     leaves = set(damage.plan.leaves)
     for run in damage.plan.built:
         replaced = {one for one in leaves if one.first <= run.last and run.first <= one.last}
-        _build(executor, store, options, projection, run, plans, replaced)
+        _build(work, projection, run, plans, replaced)
         leaves -= replaced
     if leaves:
         run_tables.replace_runs(store, projection, leaves)
     if damage.lost:
-        gone = {file.path for file in damage.lost}
-
-        def remove(table: DeltaTable) -> None:
-            files = [file for file in tables.list_files(table) if file.path in gone]
-            tables.commit(table, map(tables.remove_action, files))
-
-        tables.retry_lost_races(store, projection.marks_table, remove)
+        replace_files(store, projection.marks_table, {file.path for file in damage.lost})
 
 
 def _build(
-    executor: Executor,
-    store: Store,
-    options: Options,
-    projection: Projection[Any],
-    run: Run,
-    plans: Sequence[StepPlan],
-    replaced: set[Run],
+    work: Work, projection: Projection[Any], run: Run, plans: Sequence[StepPlan], replaced: set[Run]
 ) -> None:
     """Builds the run from `events`, and puts it in the place of the runs `replaced`."""
-    of_run = plans[run.first : run.last + 1]
+    store, of_run = work.store, plans[run.first : run.last + 1]
     events = tables.open_table(store, EVENTS)
-    (new,) = run_builder.sort_run(executor, store, options.eps, [projection], run, of_run, events)
+    (new,) = run_builder.sort_run(work, [projection], run, of_run, events)
     expected = sum(plan.rows for plan in of_run)
     if new.totals.rows != expected:
         reason = (
@@ -210,6 +196,6 @@ def _list_marks(store: Store, projection: Projection[Any], paths: Sequence[str])
             rows = sealed.metadata.num_rows
         size = filesystem.get_file_info(whole).size
         actions.append(tables.add_action(path, size, rows))
-    tables.retry_lost_races(
-        store, projection.marks_table, lambda table: tables.commit(table, actions, blind=True)
-    )
+    race = Race(store, projection.marks_table)
+    while not race.commit(actions, blind=True):
+        continue

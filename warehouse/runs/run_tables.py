@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.races import Race, replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -62,8 +63,13 @@ def create_tables(store: Store, projection: Projection[Any], grace_us: int = 0) 
 
 def written_files(projection: Projection[Any], new: NewRun, *, with_marks: bool) -> list[str]:
     """The files of a run, and with `with_marks` those of its marks, relative to the warehouse."""
-    marks = [f"{projection.marks_table}/run={new.run.name}/{new.attempt}.parquet"] if with_marks else []
+    marks = [f"{projection.marks_table}/{_marks_in_table(new)}"] if with_marks else []
     return [*(file.path for file in new.files), *marks]
+
+
+def _marks_in_table(new: NewRun) -> str:
+    """The path of the run's marks relative to their table."""
+    return f"run={new.run.name}/{new.attempt}.parquet"
 
 
 def run_path(projection: Projection[Any], run: Run, attempt: str, number: int) -> str:
@@ -158,48 +164,33 @@ def commit_run(
 
     `first` is the runs table, opened before, for the first try.
     """
-
-    def attempt(table: DeltaTable) -> bool:
-        layout = read_layout(table)
-        if layout.last_step >= new.run.last:
-            return False
+    race = Race(store, projection.runs_table, first)
+    while (layout := read_layout(race.table)).last_step < new.run.last:
         if layout.add_step() != new.run:
             raise DamagedWarehouse(
                 f"step {new.run.first} cannot follow step {layout.last_step}: a step is missing."
             )
-        tables.commit(table, _add_actions(new))
-        return True
-
-    return tables.retry_lost_races(store, projection.runs_table, attempt, first)
+        if race.commit(_add_actions(new)):
+            return True
+    return False
 
 
 def replace_run(store: Store, projection: Projection[Any], old: NewRun, new: NewRun) -> None:
     """Replaces a run by another attempt to write it, whose marks are appended, if history has the old one."""
-
-    def replace(name: str, added: Sequence[Any]) -> None:
-        def attempt(table: DeltaTable) -> None:
-            gone = [file for file in tables.list_files(table) if attempt_name(file.path) == old.attempt]
-            if gone:
-                tables.commit(table, [*map(tables.remove_action, gone), *added])
-
-        tables.retry_lost_races(store, name, attempt)
-
-    replace(projection.runs_table, _add_actions(new))
-    replace(projection.marks_table, [])
+    replace_files(
+        store, projection.runs_table, {path_in_table(file.path) for file in old.files}, _add_actions(new)
+    )
+    replace_files(store, projection.marks_table, {_marks_in_table(old)})
 
 
 def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: NewRun) -> bool:
     """Replaces the merge's inputs by its output in one commit; False if an input has gone from the layout."""
-
-    def attempt(table: DeltaTable) -> bool:
-        runs = files_by_run(tables.list_files(table))
-        if not Layout.of(runs).allows(merge):
-            return False
+    race = Race(store, projection.runs_table)
+    while Layout.of(runs := files_by_run(tables.list_files(race.table))).allows(merge):
         removed = [tables.remove_action(file) for run in merge.inputs for file in runs[run]]
-        tables.commit(table, [*removed, *_add_actions(new)])
-        return True
-
-    return tables.retry_lost_races(store, projection.runs_table, attempt)
+        if race.commit([*removed, *_add_actions(new)]):
+            return True
+    return False
 
 
 def replace_runs(
@@ -210,16 +201,15 @@ def replace_runs(
     Runs that left meanwhile are passed over. Nothing is changed if another run has steps of the new one by
     then: a load or a merge was faster.
     """
-
-    def attempt(table: DeltaTable) -> None:
-        runs = files_by_run(tables.list_files(table))
+    race = Race(store, projection.runs_table)
+    while True:
+        runs = files_by_run(tables.list_files(race.table))
         others = [run for run in runs if run not in gone]
         if new and any(run.first <= new.run.last and new.run.first <= run.last for run in others):
             return
         removed = [tables.remove_action(file) for run in gone for file in runs.get(run, ())]
-        tables.commit(table, [*removed, *(_add_actions(new) if new else ())])
-
-    tables.retry_lost_races(store, projection.runs_table, attempt)
+        if race.commit([*removed, *(_add_actions(new) if new else ())]):
+            return
 
 
 def append_marks(
@@ -229,8 +219,6 @@ def append_marks(
 
     `first` is the marks table, opened before, for the first try.
     """
-    name = projection.marks_table
-    path = f"run={new.run.name}/{new.attempt}.parquet"
     files = [file for file in new.files if file.rows]
     paths = pa.array([path_in_table(file.path) for file in files], pa.string())
 
@@ -244,8 +232,10 @@ def append_marks(
     }
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT_FIELD])
     row_groups = {group: _with_all_columns(schema, rows) for group, rows in groups.items()}
-    action = tables.write_file(store, name, row_groups, path)
-    tables.retry_lost_races(store, name, lambda table: tables.commit(table, [action], blind=True), first)
+    action = tables.write_file(store, projection.marks_table, row_groups, _marks_in_table(new))
+    race = Race(store, projection.marks_table, first)
+    while not race.commit([action], blind=True):
+        continue
 
 
 def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:

@@ -1,0 +1,134 @@
+"""A commit that other writers may win: planned on the newest version, and planned anew after each lost race.
+
+    race = Race(store, name)
+    while is_wanted(race.table):
+        if race.commit(actions_for(race.table)):
+            break
+
+Each commit names the version that it was planned on, so whoever loses a race has changed nothing. If a writer
+loses, another one has committed: a table always makes progress.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, Field
+from deltalake.transaction import AddAction, RemoveAction, Transaction
+
+from tidemark.warehouse.delta import commits, tables
+from tidemark.warehouse.delta.commits import Commit, LostRace
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import Contended
+
+_LOG = logging.getLogger("tidemark.commits")
+_MAX_WRITERS = 5  # that an error lists
+
+
+class Race:
+    """The tries to change one table; each ends with a commit, or with that of another writer.
+
+    first   the table for the first try, opened before; each further try opens the newest version. A commit on
+            top of an old version loses the race, so an old snapshot costs a try and changes nothing else
+
+    The methods that commit return whether they did. After a lost race they pause first, and raise Contended
+    after the last try of PATIENCE; CommitFailed as `tables.commit`.
+    """
+
+    def __init__(self, store: Store, name: str, first: DeltaTable | None = None) -> None:
+        self._store, self.name, self._table = store, name, first
+        self._started, self._pauses = time.monotonic(), commits.PATIENCE.pauses()
+        self._winners: list[Commit] = []
+        self._tries = 0
+
+    @property
+    def table(self) -> DeltaTable:
+        """What the next commit is planned on."""
+        if self._table is None:
+            self._table = tables.open_table(self._store, self.name)
+        return self._table
+
+    def commit(
+        self,
+        actions: Iterable[AddAction | RemoveAction],
+        *,
+        blind: bool = False,
+        transactions: Sequence[Transaction] = (),
+    ) -> bool:
+        """As `tables.commit`."""
+        return self._is_won(tables.commit, actions, blind=blind, transactions=transactions)
+
+    def commit_numbered(self, source: str, number: int, actions: Sequence[AddAction]) -> bool:
+        """Commits, and records the number as one that the table has of the source.
+
+        `tables.has_transaction` then finds it, and all below it.
+        """
+        newest = max(number, tables.newest_transaction(self.table, source))
+        return self.commit(actions, transactions=[Transaction(source, newest)])
+
+    def add_columns(self, fields: Sequence[Field]) -> bool:
+        """As `tables.add_columns`; `table` is opened again, with the columns."""
+        is_won = self._is_won(tables.add_columns, fields)
+        self._table = None
+        return is_won
+
+    def widen(self, schema: pa.Schema) -> bool:
+        """As `tables.widen`."""
+        return self._is_won(tables.widen, schema)
+
+    def set_properties(self, properties: Mapping[str, str]) -> bool:
+        """As `tables.set_properties`."""
+        return self._is_won(tables.set_properties, properties)
+
+    def _is_won(self, commit: Callable[..., None], *what: Any, **how: Any) -> bool:
+        self._tries += 1
+        try:
+            commit(self.table, *what, **how)
+        except LostRace as lost:
+            self._table = None
+            self._wait(lost)
+            return False
+        return True
+
+    def _wait(self, lost: LostRace) -> None:
+        self._winners += lost.winners
+        pause = next(self._pauses, None)
+        if pause is None:
+            raise Contended(self._contended(lost)) from lost
+        winner = lost.winners[-1].description if lost.winners else "others"
+        _LOG.warning("%s: try %d lost the race to %s; again in %.2f s", self.name, self._tries, winner, pause)
+        commits.PATIENCE.pause(pause)
+
+    def _contended(self, lost: LostRace) -> str:
+        newest = {commit.description: commit for commit in self._winners}
+        counts = Counter(commit.description for commit in self._winners).most_common(_MAX_WRITERS)
+        writers = "; ".join(
+            f"{writer}: {count} commits, the last {_when(newest[writer])}" for writer, count in counts
+        )
+        seconds = time.monotonic() - self._started
+        return (
+            f"{self._tries} tries in {seconds:.0f} s to commit to {self.name} lost the race to others: "
+            f"{writers or 'not known'}. The last error: {lost}. Nothing was lost, and nothing was done "
+            "twice: run the same again when they are done, or let fewer processes write at once."
+        )
+
+
+def _when(commit: Commit) -> str:
+    if commit.at_ms is None:
+        return f"version {commit.version}"
+    at = datetime.fromtimestamp(commit.at_ms / 1000, UTC).isoformat(" ", "seconds")
+    return f"version {commit.version} at {at}"
+
+
+def replace_files(store: Store, name: str, gone: Collection[str], added: Sequence[AddAction] = ()) -> None:
+    """Removes the files with these paths, and adds others, in one commit; nothing if the table has none."""
+    race = Race(store, name)
+    while removed := [file for file in tables.list_files(race.table) if file.path in gone]:
+        if race.commit([*map(tables.remove_action, removed), *added]):
+            return

@@ -1,0 +1,202 @@
+"""History of a load: one step into every projection, and the merges that follow.
+
+Each commit takes what was written and looked at. A file that maintenance deleted is written again before the
+commit, and replaced after it (own_files.py); the source of a run writes it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidemark.warehouse.delta import own_files, tables
+from tidemark.warehouse.delta.remote_files import at_once
+from tidemark.warehouse.delta.store import EVENTS, STEPS
+from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.ledger import batch_counts
+from tidemark.warehouse.loads import run_builder
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.runs.run_tables import NewRun
+from tidemark.warehouse.work import Work
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_LOG = logging.getLogger("tidemark.load")
+
+_Written = Sequence[tuple[Projection[Any], NewRun]]
+
+
+@dataclass(slots=True)
+class LoadReport:
+    """What a load did.
+
+    outcome        'loaded', 'known' (the batch was in history already) or 'empty' (there were no rows)
+    step           the newest step that it moved into history; None if it moved none
+    rows           rows of the steps that it moved
+    nans, nulls    how many of these are NaN and NULL, by title of the projection (measures and key)
+    runs_by_level  by title of the projection, the number of runs of each level after the load
+    bytes_written  bytes of the files of new runs, merges included
+    seconds        time spent, by phase
+    """
+
+    outcome: str = "loaded"
+    step: int | None = None
+    rows: int = 0
+    nans: dict[str, int] = field(default_factory=dict)
+    nulls: dict[str, int] = field(default_factory=dict)
+    runs_by_level: dict[str, dict[int, int]] = field(default_factory=dict)
+    bytes_written: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add_run(self, projection: Projection[Any], run: NewRun) -> None:
+        """Counts a run of a step."""
+        title = projection.title
+        self.bytes_written += sum(file.size for file in run.files)
+        self.nans[title] = self.nans.get(title, 0) + int(run.totals.nans.sum())
+        self.nulls[title] = self.nulls.get(title, 0) + int(run.totals.nulls.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Opened tables: `events`, `steps`, and the marks table and the runs table of each projection."""
+
+    events: DeltaTable
+    steps: DeltaTable
+    projections: Sequence[tuple[DeltaTable, DeltaTable]]
+
+
+def open_history(work: Work) -> History:
+    """Opens the tables at their newest versions; creates missing ones of projections."""
+    projections, store = work.options.projections, work.store
+    names = [EVENTS, STEPS]
+    names += [name for projection in projections for name in (projection.marks_table, projection.runs_table)]
+    found = tables.find_tables(store, *names)
+    if any(table is None for table in found):
+        at_once(partial(run_tables.create_tables, store, grace_us=work.options.grace_us), projections)
+        found = [*tables.open_tables(store, *names)]
+    events, steps, *others = (table for table in found if table is not None)
+    return History(events, steps, list(zip(others[::2], others[1::2], strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What the runs of a step are written from: its rows in `events`."""
+
+    work: Work
+    plan: StepPlan
+
+    def write(self, projections: Sequence[Projection[Any]], events: DeltaTable | None = None) -> list[NewRun]:
+        """Writes the step's run of each projection; `events`, opened before, is read if it is given."""
+        events = events or tables.open_table(self.work.store, EVENTS)  # maintenance may have joined its files
+        run = Run(self.plan.step, self.plan.step, 0)
+        return run_builder.sort_run(self.work, projections, run, [self.plan], events)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """What the output run of a merge is written from: the files of its input runs."""
+
+    work: Work
+    merge: Merge
+    files: Mapping[Run, Sequence[DataFile]]
+
+    def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
+        """Writes the run of the projection that is merged."""
+        return [run_builder.merge_runs(self.work, one, self.merge, self.files) for one in projections]
+
+
+def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -> None:
+    """Loads one step into every projection that does not have it, one commit per projection."""
+    behind = [
+        (projection, *pair)
+        for projection, pair in zip(work.options.projections, opened.projections, strict=True)
+        if run_tables.read_layout(pair[1]).last_step < plan.step
+    ]
+    source, projections = _Step(work, plan), [projection for projection, *_ in behind]
+    with work.phase("sort"):
+        runs = source.write(projections, opened.events)
+    work.reached("sorted")
+    written = _kept(source, list(zip(projections, runs, strict=True)))
+    committed = []
+    for (_, marks_table, runs_table), (projection, run) in zip(behind, written, strict=True):
+        rows = run.totals.rows
+        if rows != plan.rows:
+            reason = (
+                f"step {plan.step} was not loaded: its plan has {plan.rows} rows, "
+                f"but the table events has {rows}"
+            )
+            raise batch_counts.changed_rows_error(work.store, dict(plan.parts), reason)
+        with work.phase("commit"):
+            run_tables.append_marks(work.store, projection, run, marks_table)
+            work.reached("marked")
+            if run_tables.commit_run(work.store, projection, run, runs_table):
+                committed.append((projection, run))
+        work.reached("committed")
+        report.add_run(projection, run)
+        _LOG.info("%s: step %d is in history, %d rows", projection.runs_table, plan.step, plan.rows)
+    _replace_lost(source, committed)
+
+
+def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, report: LoadReport) -> Layout:
+    """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table."""
+    while True:
+        runs = run_tables.files_by_run(tables.list_files(table))
+        layout = Layout.of(runs, projection.runs_table)
+        merge = plan_merge(layout, work.options.kappa)
+        if merge is None:
+            return layout
+        with work.phase("merge"):
+            source = _Merge(work, merge, runs)
+            (merged,) = source.write([projection])
+            work.reached("merge sorted")
+            ((_, merged),) = _kept(source, [(projection, merged)])
+            run_tables.append_marks(work.store, projection, merged)
+            work.reached("merge marked")
+            if run_tables.commit_merge(work.store, projection, merge, merged):
+                _replace_lost(source, [(projection, merged)])
+                report.bytes_written += sum(file.size for file in merged.files)
+                _LOG.info(
+                    "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), merged.run.name
+                )
+        work.reached("merged")
+        table = tables.open_table(work.store, projection.runs_table)
+
+
+def _kept(source: _Step | _Merge, written: _Written) -> _Written:
+    """The runs, not committed; those of which a file is gone are written again."""
+    looks = own_files.Looks(source.work.store, before_commit=True)
+    while lost := looks.lost(_paths(written, with_marks=False)):
+        written = _written_again(source, written, lost)
+    return written
+
+
+def _replace_lost(source: _Step | _Merge, committed: _Written) -> None:
+    """Replaces the files of committed runs, and their marks, that were gone before the commit."""
+    store = source.work.store
+    looks = own_files.Looks(store)
+    while lost := looks.lost(_paths(committed, with_marks=True)):
+        again = _written_again(source, committed, lost)
+        for (projection, old), (_, new) in zip(committed, again, strict=True):
+            if new is not old:
+                run_tables.append_marks(store, projection, new)
+                run_tables.replace_run(store, projection, old, new)
+        committed = again
+
+
+def _written_again(source: _Step | _Merge, written: _Written, lost: Set[str]) -> _Written:
+    """What was written, with new runs in the place of those of which a file is lost."""
+    gone = [one for one in written if not lost.isdisjoint(_paths([one], with_marks=True))]
+    projections = [projection for projection, _ in gone]
+    new = {one.runs_table: run for one, run in zip(projections, source.write(projections), strict=True)}
+    return [(projection, new.get(projection.runs_table, run)) for projection, run in written]
+
+
+def _paths(written: _Written, *, with_marks: bool) -> list[str]:
+    return [path for one in written for path in run_tables.written_files(*one, with_marks=with_marks)]

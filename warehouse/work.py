@@ -1,0 +1,45 @@
+"""What a call that writes works with: an engine for its tasks, the warehouse, and who follows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.settings.options import Options
+
+if TYPE_CHECKING:
+    from tidemark.warehouse.execution.executors import Executor
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One call that writes to a warehouse.
+
+    executor   runs its tasks
+    options    those of the warehouse, as they were read last
+    progress   the caller's: it is told each point that the call reaches
+    seconds    the time spent so far, by phase
+    """
+
+    executor: Executor
+    store: Store
+    options: Options
+    progress: Callable[[str], None] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def reached(self, point: str) -> None:
+        """Tells the caller that the point is reached."""
+        if self.progress:
+            self.progress(point)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """A phase: its beginning is told, and its seconds are added up."""
+        self.reached(name)
+        began = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
