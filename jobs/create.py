@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.options import OPTIONS, Option
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.delta.store import UNFINISHED_UPLOADS, Store
@@ -27,9 +28,6 @@ def run(given: argparse.Namespace) -> int:
         _session(given.schema),
         given.warehouse,
         **command_options.creation_options(given),
-        grace=given.grace,
-        key_eps=given.key_eps,
-        key_delta=given.key_delta,
         schema=given.schema,
         storage_options=given.storage_options,
     )
@@ -62,16 +60,17 @@ def _session(schema: str | None) -> SparkSession | None:
 
 
 def _facts(options: Options) -> dict[str, object]:
-    second = parse_duration("1 s")
+    stored = {option: options.stored(option) for option in OPTIONS.values() if option.is_told}
+    facts = dict(map(_in_seconds, stored, stored.values()))
     return {
-        "measures": list(options.measure_names),
-        "key": options.key,
+        **facts,
         "keys": [list(columns) for columns in options.key_names],
-        "groups": [list(columns) for columns in options.group_names],
-        "time": options.time,
-        "tick_seconds": None if options.tick_us is None else options.tick_us / second,
-        "eps": options.eps,
-        "kappa": options.kappa,
-        "grace_seconds": options.grace_us / second,
         "columns": dict(options.columns),
     }
+
+
+def _in_seconds(option: Option, stored: Any) -> tuple[str, Any]:
+    """The name and the stored form of an option; a duration in seconds."""
+    if not option.property.endswith("_us"):
+        return option.name, stored
+    return f"{option.name}_seconds", None if stored is None else stored / parse_duration("1 s")

@@ -105,7 +105,7 @@ def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
 
 def _check_options(given: argparse.Namespace) -> None:
     """InputError for bad options; all checks that are possible before Spark starts, which takes seconds."""
-    chosen = parse_options(**command_options.creation_options(given), key=None, grace=None)
+    chosen = parse_options(**command_options.creation_options(given))
     span = given.batch_every and parse_duration(given.batch_every)
     if given.from_stream:
         options: Options | None = warehouse.open_snapshot(given.warehouse, given.storage_options).options

@@ -7,7 +7,9 @@ succeed; with other options, the later one raises OptionsMismatch.
 
 from __future__ import annotations
 
+import inspect
 import logging
+import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,11 +18,11 @@ from deltalake import Field, Schema
 from deltalake.schema import PrimitiveType
 from pyarrow import fs
 
+from tidemark.options import OPTIONS, GivenOptions
 from tidemark.warehouse.columns.schema import column_types, delta_fields
-from tidemark.warehouse.columns.ticks import MONDAY_US, WEEK_US, parse_duration
+from tidemark.warehouse.columns.ticks import MONDAY_US, WEEK_US
 from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.probe import check_conditional_puts
-from tidemark.warehouse.delta.retention import DEFAULT_GRACE
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, PARENTS, REJECTED, STEPS, Store
 from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events import steps
@@ -29,25 +31,12 @@ from tidemark.warehouse.ledger import ledger_rows
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.settings.option_checks import (
-    DEFAULT_EPS,
-    DEFAULT_KAPPA,
-    DEFAULT_KEY_DELTA,
-    DEFAULT_KEY_EPS,
-    SYSTEM_COLUMNS,
-    check_folders,
-)
-from tidemark.warehouse.settings.options import (
-    DEFAULT_TICK,
-    Options,
-    companions_of,
-    parse_options,
-    read_options,
-)
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS, check_folders
+from tidemark.warehouse.settings.options import Options, default_of, fields_of, parse_options, read_options
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from typing import Unpack
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -56,46 +45,20 @@ _LOG = logging.getLogger("tidemark.create")
 
 
 @report_os_errors("create")
-def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
+def create(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
     measures: str | list[str] | None = None,
     *,
-    key: str | None = None,
-    keys: Sequence[str | Sequence[str]] | None = None,
-    groups: Sequence[str | Sequence[str]] | None = None,
-    companions: Mapping[str, tuple[str, str]] | None = None,
-    time: str | None = None,
-    tick: str | None = None,
-    eps: float | None = None,
-    kappa: int | None = None,
-    grace: str | None = None,
-    key_eps: float | None = None,
-    key_delta: float | None = None,
     schema: StructType | DataFrame | pa.Schema | str | None = None,
     storage_options: dict[str, str] | None = None,
+    **given: Unpack[GivenOptions],
 ) -> Options:
     """Creates a warehouse and returns its options; if it exists, checks that it has the given options.
 
     spark     a Spark session; only needed for a schema as DDL text
     uri       the folder of the warehouse: new, or a warehouse
-    measures  the numeric columns to answer quantile queries on; at least one
-    key       the column to answer frequency queries on; None: no frequencies
-    keys      further keys: each a column, or a list of columns whose values together are the key
-    groups    keys by which the measures are sorted, too: quantiles of one value of such a key, or of each
-              value, take milliseconds. Each group adds a sorted copy of every measure
-    companions
-              mergeable summaries of columns, by name: the name of a registered kind, and the column, such as
-              {"users": ("hll", "user_id")}; `wh.companion` asks them
-    time      the column of event times, a timestamp or a date; None: the tick of a row is a step number
-    tick      the grain of windows, default '1 day'
-    eps       an answer's rank error is at most eps * m, m being the live rows; in (0, 0.5), default 0.001
-    kappa     the merge threshold: the most runs that a level keeps; at least 2, default 10
-    grace     how long files are kept after they leave a table, so that readers can finish; default
-              DEFAULT_GRACE of delta/retention.py
-    key_eps, key_delta
-              the error of a live count of a key is at most key_eps * m with probability 1 - key_delta;
-              default 0.01 each; at least 7e-6 and 1e-12
+    OPTIONS
     schema    the user's columns: a StructType, DDL text, a DataFrame, or a pyarrow schema; None: the first
               batch fixes them
     storage_options
@@ -104,25 +67,15 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     Raises InputError for an invalid option and for an object store that does not refuse a second put of the
     same object, OptionsMismatch if the warehouse exists with other options.
     """
-    given = parse_options(
-        measures=measures,
-        key=key,
-        keys=keys,
-        groups=groups,
-        companions=companions,
-        time=time,
-        tick=tick,
-        eps=eps,
-        kappa=kappa,
-        grace=grace,
-        key_eps=key_eps,
-        key_delta=key_delta,
-    )
+    unknown = given.keys() - OPTIONS.keys()
+    if unknown:
+        raise TypeError(f"create() got an unexpected keyword argument {min(unknown)!r}")
+    asked = parse_options(measures=measures, **given)
     store = Store.from_uri(uri, storage_options)
     store.check_place()
     if opening.exists(store, EVENTS):
         options = read_options(store)
-        options.check_same(given)
+        options.check_same(asked)
         return options
     if opening.exists(store, "."):
         raise InputError(
@@ -133,7 +86,7 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     for name in (EVENTS, STEPS, LEDGER, REJECTED, *PARENTS):
         store.check_log(name)
     _check_no_other_files(store)
-    options = _with_defaults(given)
+    options = _with_defaults(asked)
     options.companions.check_kinds()
     KeyPromise.of(options).check()
     check_conditional_puts(store)
@@ -153,13 +106,33 @@ def create(  # noqa: PLR0913  the options of a warehouse, all keyword-only
     events_schema = Schema([*system_fields, *fields])
     tables.create(store, EVENTS, events_schema, properties=options.properties(), grace_us=options.grace_us)
     options = read_options(store)
-    options.check_same(given)  # another process may have created it meanwhile
+    options.check_same(asked)  # another process may have created it meanwhile
     _LOG.info(
         "%s: created for %s",
         without_secrets(store.uri),
         ", ".join([*options.measure_names, *(" and ".join(columns) for columns in options.key_names)]),
     )
     return options
+
+
+def _describe_options() -> None:
+    """Gives `create` the documentation and the keywords of the table of options."""
+    about = [
+        f"{option.name:<9} {option.about}{option.default_text('; default {}')}" for option in OPTIONS.values()
+    ]
+    lines = [textwrap.fill(text, 110, initial_indent=" " * 4, subsequent_indent=" " * 14) for text in about]
+    create.__doc__ = (create.__doc__ or "").replace("    OPTIONS", "\n".join(lines))
+    signature = inspect.signature(create)
+    *fixed, _ = signature.parameters.values()
+    keywords = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint.__forward_arg__)
+        for name, hint in GivenOptions.__annotations__.items()
+    ]
+    parameters = [*fixed[:3], *keywords, *fixed[3:]]
+    vars(create)["__signature__"] = signature.replace(parameters=parameters)
+
+
+_describe_options()
 
 
 def _check_no_other_files(store: Store) -> None:
@@ -184,22 +157,11 @@ def _with_defaults(given: dict[str, Any]) -> Options:
         raise InputError(
             "tick was given without a time column. Name one, or leave tick out: ticks are then step numbers."
         )
-    tick_us = (given["tick"] or parse_duration(DEFAULT_TICK)) if given["time"] else None
-    return Options(
-        measure_names=tuple(given["measures"]),
-        key=given["key"],
-        more_keys=tuple(map(tuple, given["keys"] or ())),
-        group_names=tuple(map(tuple, given["groups"] or ())),
-        companion_names=companions_of(given["companions"] or {}),
-        time=given["time"],
-        tick_us=tick_us,
-        tick_origin_us=MONDAY_US if tick_us is not None and tick_us % WEEK_US == 0 else 0,
-        eps=DEFAULT_EPS if given["eps"] is None else given["eps"],
-        kappa=DEFAULT_KAPPA if given["kappa"] is None else given["kappa"],
-        grace_us=parse_duration(DEFAULT_GRACE) if given["grace"] is None else given["grace"],
-        key_eps=DEFAULT_KEY_EPS if given["key_eps"] is None else given["key_eps"],
-        key_delta=DEFAULT_KEY_DELTA if given["key_delta"] is None else given["key_delta"],
-    )
+    stored = {name: default_of(name) if value is None else value for name, value in given.items()}
+    if given["time"] is None:
+        stored["tick"] = None
+    is_weekly = stored["tick"] is not None and stored["tick"] % WEEK_US == 0
+    return Options(**fields_of(stored), tick_origin_us=MONDAY_US if is_weekly else 0)
 
 
 def _parsed_schema(

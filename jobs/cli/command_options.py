@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from tidemark.options import OPTIONS, Option
 
 VARIABLE = "TIDEMARK_WAREHOUSE"
 FORMATS = ("parquet", "csv", "tsv", "json", "delta")
@@ -90,30 +93,23 @@ def common(args: argparse.ArgumentParser) -> None:
 
 def creation(args: Any) -> None:
     """The options that are fixed when a warehouse is created."""
-    args.add_argument(
-        "--measure",
-        action="append",
-        metavar="COLUMN",
-        help="a numeric column, date or timestamp; may be repeated",
-    )
-    args.add_argument(
-        "--key",
-        action="append",
-        metavar="COLUMN",
-        help="a column whose values are counted, or several: origin,dest; may be repeated",
-    )
-    args.add_argument(
-        "--group",
-        action="append",
-        metavar="COLUMN",
-        help="a key by which measures are asked, such as origin or origin,dest; may be repeated",
-    )
-    args.add_argument("--time", metavar="COLUMN", help="the event time column, a timestamp or date")
-    args.add_argument(
-        "--tick", metavar="SPAN", help="the width of a tick, the unit of windows (default 1 day)"
-    )
-    args.add_argument("--eps", type=float, help="the error bound, in (0, 0.5) (default 0.001)")
-    args.add_argument("--kappa", type=int, help="how many runs a level may hold, at least 2 (default 10)")
+    _add_options(args, [option for option in OPTIONS.values() if option.at_load])
+
+
+_TYPES: dict[str, Any] = {
+    "names": {"action": "append"},
+    "keys": {"action": "append"},
+    "share": {"type": float},
+    "number": {"type": int},
+}
+
+
+def _add_options(args: Any, options: Iterable[Option]) -> None:
+    """The options that the command line has, with the help and the default of their rows."""
+    for option in options:
+        if option.flag is not None:
+            text = option.help + option.default_text(" (default {})")
+            args.add_argument(option.flag, metavar=option.metavar, help=text, **_TYPES.get(option.kind, {}))
 
 
 def types(args: Any) -> None:
@@ -139,10 +135,14 @@ def types_of(given: argparse.Namespace) -> dict[str, str]:
 
 
 def creation_options(given: argparse.Namespace) -> dict[str, Any]:
-    """The values of the options of `creation`, as keywords of `warehouse.create`; None if not given."""
-    names = {"measures": "measure", **{name: name for name in ("time", "tick", "eps", "kappa")}}
-    options = {name: getattr(given, option) for name, option in names.items()}
-    return {**options, "keys": _columns(given.key), "groups": _columns(given.group)}
+    """The values of the options of the command, as keywords of `warehouse.create`; None if not given."""
+    options = {}
+    for option in OPTIONS.values():
+        attribute = (option.flag or "").removeprefix("--").replace("-", "_")
+        if hasattr(given, attribute):
+            value = getattr(given, attribute)
+            options[option.name] = _columns(value) if option.kind == "keys" else value
+    return options
 
 
 def key_columns(given: argparse.Namespace) -> list[str]:
@@ -159,19 +159,7 @@ def _columns(keys: list[str] | None) -> list[list[str]] | None:
 def create(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark create`."""
     common(args)
-    creation(args)
-    args.add_argument(
-        "--grace", metavar="SPAN", help="how long old files are kept for readers (default 7 days)"
-    )
-    args.add_argument(
-        "--key-eps",
-        type=float,
-        metavar="E",
-        help="a live count of a key errs by at most E * m (default 0.01) ...",
-    )
-    args.add_argument(
-        "--key-delta", type=float, metavar="D", help="... with probability 1 - D (default 0.01)"
-    )
+    _add_options(args, OPTIONS.values())
     args.add_argument(
         "--schema",
         metavar="DDL",

@@ -13,7 +13,7 @@ from tests.docs.pages import jq
 from tests.jobs.said import ROOT, tidemark
 from tidemark.jobs.cli import main
 from tidemark.jobs.cli.commands import COMMANDS
-from tidemark.warehouse.delta.retention import DEFAULT_GRACE
+from tidemark.options import OPTIONS
 
 
 @pytest.mark.parametrize("page", [one.name for one in COMMANDS])
@@ -56,4 +56,4 @@ def test_every_command_is_reached_by_its_module(capsys: pytest.CaptureFixture[st
 
 def test_the_help_of_create_gives_the_default_grace(capsys: pytest.CaptureFixture[str]) -> None:
     help_text = " ".join(tidemark(capsys, "create", "--help").out.split())
-    assert f"how long old files are kept for readers (default {DEFAULT_GRACE})" in help_text
+    assert f"how long old files are kept for readers (default {OPTIONS['grace'].default})" in help_text

@@ -13,6 +13,7 @@ import pytest
 from tests.query.answers import several, single
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tidemark import query
+from tidemark.options import OPTIONS
 from tidemark.query.answers.key_answers import FrequencyAnswer
 from tidemark.sketches import ECM
 from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs
@@ -25,10 +26,10 @@ from tidemark.warehouse.delta.store import LEDGER
 from tidemark.warehouse.ledger import batch_summaries
 from tidemark.warehouse.ledger.batch_summaries import TickSummary
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, digests, join, summarise
-from tidemark.warehouse.settings.option_checks import DEFAULT_KEY_EPS
 from tidemark.warehouse.sizes import Tuning
 
 DELTA = 0.01
+KEY_EPS = OPTIONS["key_eps"].default
 OLD_MERGES = 5  # what warehouses of version 0.1.0 left room for
 SINCE = 5 * DAY_US + DAY_US // 2  # cuts the tick that all rows have
 Event = tuple[Any, int | None]
@@ -57,7 +58,7 @@ def stacked(rows: Rows, first: KeySummary, merges: int) -> KeySummary:
     return first
 
 
-@pytest.mark.parametrize("eps", [0.499999, 0.1, DEFAULT_KEY_EPS, 0.001])
+@pytest.mark.parametrize("eps", [0.499999, 0.1, KEY_EPS, 0.001])
 def test_the_deepest_summary_keeps_key_eps_and_says_so(eps: float) -> None:
     rows = Rows(KeyPromise(eps, DELTA))
     sketch = stacked(rows, rows.more(2000), MERGES).sketch
@@ -72,7 +73,7 @@ def test_the_deepest_summary_keeps_key_eps_and_says_so(eps: float) -> None:
 def test_room_for_fewer_merges_would_not_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.warehouse.ledger.key_summaries.MERGES", MERGES - 1)
     with pytest.raises(AssertionError):
-        test_the_deepest_summary_keeps_key_eps_and_says_so(DEFAULT_KEY_EPS)
+        test_the_deepest_summary_keeps_key_eps_and_says_so(KEY_EPS)
 
 
 def stream(world: KeyWorld, batches: int) -> list[Event]:

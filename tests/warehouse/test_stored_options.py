@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.compatibility.kept import unpacked
 from tests.warehouse.disk import edit_properties, files_of
 from tidemark import query, warehouse
 from tidemark.warehouse import InputError, NotAWarehouse
-from tidemark.warehouse.settings import option_checks
+from tidemark.warehouse.settings import option_kinds, options
 from tidemark.warehouse.settings.options import Options, parse_options
 
 SCHEMA = t.StructType([
@@ -163,10 +163,10 @@ def test_a_key_may_have_any_column_s_name(tmp_path: Path) -> None:
         assert warehouse.verify(tmp_path / str(number)).ok
 
 
-BROKEN: dict[str, Callable[[Any], None]] = dict.fromkeys(option_checks.CHECKS, lambda _: None)
+BROKEN = {name: replace(kind, check=lambda *_: None) for name, kind in option_kinds.KINDS.items()}
 
 
 def test_options_that_are_taken_unchecked_are_caught(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(option_checks, "CHECKS", BROKEN)
+    monkeypatch.setattr(options, "KINDS", BROKEN)
     with pytest.raises(pytest.fail.Exception):
         test_an_edited_option_is_told_with_its_property_its_value_and_the_remedy(made, "eps")

@@ -1,6 +1,6 @@
 """Retention: how long files are kept after they left a table, and how long a table keeps its log.
 
-The grace is an option of the warehouse, DEFAULT_GRACE unless it is given at creation. vacuum.py deletes the
+The grace is an option of the warehouse. vacuum.py deletes the
 files that are past it. The log (the property `delta.logRetentionDuration`) is kept for longer than the grace.
 So a reader with a snapshot that is younger than the grace can still apply all newer commits, and the vacuum
 finds in the log which files were removed within the grace.
@@ -14,8 +14,6 @@ from collections.abc import Mapping
 
 from tidemark.warehouse.columns.ticks import DAY_US, width_us
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED
-
-DEFAULT_GRACE = "7 days"
 
 RETENTION = "delta.logRetentionDuration"
 # Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100. In an

@@ -1,1 +1,1 @@
-"""The options that a warehouse was created with, their checks, and the features of its stored format."""
+"""The options that a warehouse was created with, their kinds and checks, and the features of its format."""

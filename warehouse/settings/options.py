@@ -1,5 +1,7 @@
 """The options of a warehouse. They are fixed at creation and stored as properties of the table `events`.
 
+`tidemark/options.py` has a row for each, and option_kinds.py what their values are.
+
 The types of the measures are the types of the columns of `events` in the same version of the table. A
 warehouse that was created without a schema has no columns until its first batch adds them.
 """
@@ -7,19 +9,19 @@ warehouse that was created without a schema has no columns until its first batch
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from deltalake import DeltaTable
 
+from tidemark.options import OPTIONS, Option
 from tidemark.warehouse.columns.column_types import is_time_type, time_type_names, type_text
 from tidemark.warehouse.columns.composite_keys import CompositeKey, ReorderedKey
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.scalars import plain, plain_share
 from tidemark.warehouse.columns.schema import column_types
-from tidemark.warehouse.columns.ticks import TickGrid, parse_duration, parse_grace
+from tidemark.warehouse.columns.ticks import TickGrid
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
@@ -30,26 +32,14 @@ from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import NO_COMPANIONS, Projection
 from tidemark.warehouse.settings import features, option_checks
-from tidemark.warehouse.settings.option_checks import DEFAULT_KEY_DELTA, DEFAULT_KEY_EPS, SYSTEM_COLUMNS
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.option_kinds import KINDS, as_lists
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 FORMAT = 1
 
-DEFAULT_TICK = "1 day"
-
-# The property of each option, without the prefix. Durations are stored in microseconds.
-_PROPERTIES = {name: name for name in option_checks.CHECKS} | {"tick": "tick_us", "grace": "grace_us"}
-# The properties that a warehouse may lack: it was created before live counts of keys existed, or it has no
-# features (features.py).
-_DEFAULT_PROPERTIES = {
-    "key_eps": repr(DEFAULT_KEY_EPS),
-    "key_delta": repr(DEFAULT_KEY_DELTA),
-    "keys": "[]",
-    "groups": "[]",
-    "companions": "{}",
-    "built_from": "{}",
-    "tick_origin_us": "0",
-}
+# The properties that a warehouse may lack and that are no options.
+_DEFAULT_PROPERTIES = {"built_from": "{}", "tick_origin_us": "0"}
 
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
@@ -83,8 +73,8 @@ class Options:
     kappa: int
     grace_us: int
     columns: tuple[tuple[str, str], ...] = ()
-    key_eps: float = DEFAULT_KEY_EPS
-    key_delta: float = DEFAULT_KEY_DELTA
+    key_eps: float = OPTIONS["key_eps"].default
+    key_delta: float = OPTIONS["key_delta"].default
     more_keys: tuple[Columns, ...] = ()
     group_names: tuple[Columns, ...] = ()
     companion_names: tuple[Companion, ...] = ()
@@ -222,34 +212,23 @@ class Options:
 
     def properties(self) -> dict[str, str]:
         """The table properties that hold the options."""
-        values = {
-            "format": str(FORMAT),
-            "measures": json.dumps(list(self.measure_names)),
-            "key": json.dumps(self.key),
-            "time": json.dumps(self.time),
-            "tick_us": json.dumps(self.tick_us),
-            "eps": repr(self.eps),
-            "kappa": str(self.kappa),
-            "grace_us": str(self.grace_us),
-            "key_eps": repr(self.key_eps),
-            "key_delta": repr(self.key_delta),
-        }
-        needed = {}
-        companions = {item.name: (item.kind, item.column) for item in self.companion_names}
-        for name, feature, stored in (
-            ("keys", features.KEYS, self.more_keys),
-            ("groups", features.GROUPS, self.group_names),
-            ("companions", features.COMPANIONS, companions),
-            ("tick_origin_us", features.MONDAYS, self.tick_origin_us),
-        ):
-            if stored:
-                values[name] = json.dumps(stored)
-                needed[feature] = features.KNOWN[feature]
+        values = {"format": str(FORMAT)}
+        needed = [option.feature for option in OPTIONS.values() if option.feature and self.stored(option)]
+        for option in OPTIONS.values():
+            if option.feature is None or option.feature in needed:
+                values[option.property] = json.dumps(self.stored(option))
+        if self.tick_origin_us:
+            values["tick_origin_us"] = json.dumps(self.tick_origin_us)
+            needed.append(features.MONDAYS)
         if self.built_from:
             values["built_from"] = json.dumps(dict(self.built_from))
         if needed:
-            values["features"] = json.dumps(needed)
+            values["features"] = json.dumps({name: features.KNOWN[name] for name in needed})
         return {PROPERTY_PREFIX + name: value for name, value in values.items()}
+
+    def stored(self, option: Option) -> Any:
+        """The stored form of the option."""
+        return KINDS[option.kind].as_stored(getattr(self, option.field))
 
     @classmethod
     def from_properties(cls, uri: str, properties: Mapping[str, Any], columns: Mapping[str, str]) -> Options:
@@ -280,28 +259,14 @@ class Options:
                 "Nothing was changed."
             )
         stored = {**_DEFAULT_PROPERTIES, **stored}
-        values = {
-            name: _read_property(uri, stored, _PROPERTIES[name], check)
-            for name, check in option_checks.CHECKS.items()
-        }
+        values = {name: _read_option(uri, stored, option) for name, option in OPTIONS.items()}
         if (values["time"] is None) != (values["tick"] is None):
             reason = f"the time column is {values['time']!r}, expected both or neither"
             raise _damaged_property(uri, "tick_us", stored["tick_us"], reason)
         return cls(
-            measure_names=tuple(values["measures"]),
-            key=values["key"],
-            time=values["time"],
-            tick_us=values["tick"],
-            eps=float(values["eps"]),
-            kappa=values["kappa"],
-            grace_us=values["grace"],
-            key_eps=float(values["key_eps"]),
-            key_delta=float(values["key_delta"]),
+            **fields_of(values),
             built_from=_read_property(uri, stored, "built_from", option_checks.check_built_from),
             tick_origin_us=_read_property(uri, stored, "tick_origin_us", option_checks.check_tick_origin),
-            more_keys=_as_tuples(values["keys"]),
-            group_names=_as_tuples(values["groups"]),
-            companion_names=companions_of(values["companions"]),
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
@@ -329,12 +294,8 @@ class Options:
     def _roles(self) -> dict[str, list[str]]:
         """The columns that have each role; a role is the name of an option."""
         return {
-            "measures": list(self.measure_names),
-            "key": [self.key] if self.key else [],
-            "keys": [name for columns in self.more_keys for name in columns],
-            "groups": [name for columns in self.group_names for name in columns],
-            "companions": [companion.column for companion in self.companion_names],
-            "time": [self.time] if self.time else [],
+            option.name: KINDS[option.kind].columns(getattr(self, option.field))
+            for option in OPTIONS.values()
         }
 
     def _check_role(self, role: str, columns: Mapping[str, str]) -> None:
@@ -358,36 +319,23 @@ class Options:
 
     def check_same(self, given: Mapping[str, Any]) -> None:
         """OptionsMismatch if a given option differs from the stored one; None means not given."""
-        stored: dict[str, Any] = {
-            "measures": list(self.measure_names),
-            "key": self.key,
-            "keys": [list(columns) for columns in self.more_keys],
-            "groups": [list(columns) for columns in self.group_names],
-            "companions": {item.name: [item.kind, item.column] for item in self.companion_names},
-            "time": self.time,
-            "tick": self.tick_us,
-            "eps": self.eps,
-            "kappa": self.kappa,
-            "grace": self.grace_us,
-            "key_eps": self.key_eps,
-            "key_delta": self.key_delta,
-        }
         for name, value in given.items():
-            if name in ("keys", "groups") and value is not None:
+            stored = self.stored(OPTIONS[name])
+            if value is not None and OPTIONS[name].kind == "keys":
                 # One that was added later is no difference: the job that created the warehouse goes on.
-                is_same = all(columns in stored[name] for columns in value)
+                is_same = all(columns in stored for columns in value)
             else:
-                is_same = value is None or value == stored[name]
+                is_same = value is None or value == stored
             if not is_same:
                 raise OptionsMismatch(
-                    f"{name} was given as {value!r}, the warehouse was created with {stored[name]!r}. "
+                    f"{name} was given as {value!r}, the warehouse was created with {stored!r}. "
                     "Options are fixed at creation: leave it out, or create another warehouse."
                 )
 
 
 def columns_of_key(columns: Any) -> Columns:
     """The columns of a key that is named by one column or by a list of them; InputError for others."""
-    names = _as_lists([columns])
+    names = as_lists([columns])
     if names is None or not option_checks.is_list_of_names(names[0]):
         raise InputError(f"a key is named by its column or a list of its columns, got {columns!r}.")
     if len(set(names[0])) < len(names[0]):
@@ -395,21 +343,7 @@ def columns_of_key(columns: Any) -> Columns:
     return tuple(names[0])
 
 
-def parse_options(  # noqa: PLR0913  every option
-    *,
-    measures: Any,
-    key: Any,
-    time: Any,
-    tick: Any,
-    eps: Any,
-    kappa: Any,
-    grace: Any,
-    key_eps: Any = None,
-    key_delta: Any = None,
-    keys: Any = None,
-    groups: Any = None,
-    companions: Any = None,
-) -> dict[str, Any]:
+def parse_options(**given: Any) -> dict[str, Any]:
     """The caller's options in stored form, by name; None means not given and stays None.
 
     `measures` is a name or an iterable of names; an item of `keys` and `groups` is a name, or a list of names
@@ -418,65 +352,30 @@ def parse_options(  # noqa: PLR0913  every option
 
     Raises InputError for an invalid value.
     """
-    if isinstance(measures, str):
-        measures = [measures]
-    if measures is not None:
-        measures = list(measures) if isinstance(measures, Iterable) else [measures]
-    keys, groups = _as_lists(keys), _as_lists(groups)
+    parsed = {
+        name: None if value is None else KINDS[OPTIONS[name].kind].parse(value)
+        for name, value in {**dict.fromkeys(OPTIONS), **given}.items()
+    }
+    key, keys = parsed["key"], parsed["keys"]
     if key is not None and keys:
-        keys = [columns for columns in keys if columns != [key]]
+        parsed["keys"] = [columns for columns in keys if columns != [key]]
     elif keys and isinstance(keys[0], list) and len(keys[0]) == 1:
-        (key,), *keys = keys
-    given = {
-        "measures": measures,
-        "key": key,
-        "keys": keys,
-        "groups": groups,
-        "companions": _as_dict(companions),
-        "time": time,
-        "tick": None if tick is None else parse_duration(tick),
-        "eps": plain_share(eps),
-        "kappa": plain(kappa),
-        "grace": None if grace is None else parse_grace(grace),
-        "key_eps": plain_share(key_eps),
-        "key_delta": plain_share(key_delta),
-    }
-    for name, value in given.items():
+        (parsed["key"],), *parsed["keys"] = keys
+    for name, value in parsed.items():
         if value is not None:
-            option_checks.CHECKS[name](value)
-    fractions = ("eps", "key_eps", "key_delta")
-    return given | {name: float(given[name]) for name in fractions if given[name] is not None}
+            KINDS[OPTIONS[name].kind].check(OPTIONS[name], value)
+    return parsed
 
 
-def _as_lists(keys: Any) -> Any:
-    """Lists of columns from a name, or from names and lists of names; anything else stays as it is."""
-    if isinstance(keys, str):
-        return [[keys]]
-    if not isinstance(keys, Iterable):
-        return None if keys is None else [keys]
-    return [
-        [item] if isinstance(item, str) else list(item) if isinstance(item, Iterable) else item
-        for item in keys
-    ]
+def default_of(name: str) -> Any:
+    """The default of an option in stored form, None if it has none."""
+    option = OPTIONS[name]
+    return None if option.default is None else KINDS[option.kind].parse(option.default)
 
 
-def _as_dict(companions: Any) -> Any:
-    """A dict of lists from a mapping of names to (kind, column); anything else stays as it is."""
-    if not isinstance(companions, Mapping):
-        return companions
-    return {
-        name: list(declared) if isinstance(declared, (tuple, list)) else declared
-        for name, declared in companions.items()
-    }
-
-
-def companions_of(stored: Mapping[str, Sequence[str]]) -> tuple[Companion, ...]:
-    """The companions of the stored form of the option."""
-    return tuple(Companion(name, kind, column) for name, (kind, column) in stored.items())
-
-
-def _as_tuples(lists: Iterable[Iterable[str]]) -> tuple[Columns, ...]:
-    return tuple(tuple(columns) for columns in lists)
+def fields_of(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of Options from the stored forms of all options, by name."""
+    return {OPTIONS[name].field: KINDS[OPTIONS[name].kind].as_field(value) for name, value in stored.items()}
 
 
 def read_options(store: Store, events: DeltaTable | None = None) -> Options:
@@ -486,6 +385,14 @@ def read_options(store: Store, events: DeltaTable | None = None) -> Options:
     options = Options.from_properties(store.uri, table.metadata().configuration, columns)
     options.check_stored(store.uri)
     return replace(options, tuning=store.tuning)
+
+
+def _read_option(uri: str, stored: Mapping[str, Any], option: Option) -> Any:
+    """The stored form of an option; its default if a warehouse may lack it."""
+    if option.property not in stored and (option.is_later or option.feature):
+        return default_of(option.name)
+    check = partial(KINDS[option.kind].check, option)
+    return _read_property(uri, stored, option.property, check)
 
 
 def _read_property(uri: str, stored: Mapping[str, Any], name: str, check: Callable[[Any], None]) -> Any:

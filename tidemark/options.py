@@ -1,0 +1,213 @@
+"""The table of options that are fixed when a warehouse is created: a row each.
+
+From a row follow the keyword of `create`, its check, the property of the table `events`, the comparison with
+what a caller gives later, and the option and the help of the command line. A new option is a row here, with
+its line in `GivenOptions`, and a field of `warehouse.settings.options.Options`, for the code that uses it.
+
+Nothing is imported here: the help of the command line is fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+
+class GivenOptions(TypedDict, total=False):
+    """The options as a caller gives them to `create`; None is as if it was not given."""
+
+    key: str | None
+    keys: Sequence[str | Sequence[str]] | None
+    groups: Sequence[str | Sequence[str]] | None
+    companions: Mapping[str, tuple[str, str]] | None
+    time: str | None
+    tick: str | None
+    eps: float | None
+    kappa: int | None
+    grace: str | None
+    key_eps: float | None
+    key_delta: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A row.
+
+    name      the keyword of `create`
+    kind      what its values are, a name of `warehouse/settings/option_kinds.py`
+    about     what it is, for Python: lines of the documentation of `create`
+    field     the field of Options
+    property  the property of `events`, without the prefix; durations are stored in microseconds
+    default   as a caller writes it; None: it may be left out
+    least     the least number, of a kind that counts
+    feature   the named feature of a warehouse that has it: its property is there only then
+    is_later  whether a warehouse may lack the property: it is from before the option was there
+    flag      the option of the command line; None: it has none
+    help      one line for the command line, without the default
+    metavar   what stands for its value there
+    at_load   whether `tidemark load` takes it, too, which creates a warehouse at first use
+    is_told   whether `tidemark create` prints it
+    """
+
+    name: str
+    kind: str
+    about: str
+    field: str
+    property: str
+    default: Any = None
+    least: int = 0
+    feature: str | None = None
+    is_later: bool = False
+    flag: str | None = None
+    help: str = ""
+    metavar: str | None = None
+    at_load: bool = False
+    is_told: bool = True
+
+    def default_text(self, words: str) -> str:
+        """The words about the default, such as ' (default {})'; nothing if there is none."""
+        return "" if self.default is None else words.format(self.default)
+
+
+OPTIONS = {
+    option.name: option
+    for option in (
+        Option(
+            "measures",
+            "names",
+            "the numeric columns to answer quantile queries on; at least one",
+            field="measure_names",
+            property="measures",
+            flag="--measure",
+            help="a numeric column, date or timestamp; may be repeated",
+            metavar="COLUMN",
+            at_load=True,
+        ),
+        Option(
+            "key",
+            "column",
+            "the column to answer frequency queries on; None: no frequencies",
+            field="key",
+            property="key",
+        ),
+        Option(
+            "keys",
+            "keys",
+            "further keys: each a column, or a list of columns whose values together are the key",
+            field="more_keys",
+            property="keys",
+            feature="keys",
+            flag="--key",
+            help="a column whose values are counted, or several: origin,dest; may be repeated",
+            metavar="COLUMN",
+            at_load=True,
+        ),
+        Option(
+            "groups",
+            "keys",
+            "keys by which the measures are sorted, too: quantiles of one value of such a key, or of each "
+            "value, take milliseconds. Each group adds a sorted copy of every measure",
+            field="group_names",
+            property="groups",
+            feature="groups",
+            flag="--group",
+            help="a key by which measures are asked, such as origin or origin,dest; may be repeated",
+            metavar="COLUMN",
+            at_load=True,
+        ),
+        Option(
+            "companions",
+            "companions",
+            "mergeable summaries of columns, by name: the name of a registered kind, and the column, such as "
+            '{"users": ("hll", "user_id")}; `wh.companion` asks them',
+            field="companion_names",
+            property="companions",
+            feature="companions",
+            is_told=False,
+        ),
+        Option(
+            "time",
+            "column",
+            "the column of event times, a timestamp or a date; None: the tick of a row is a step number",
+            field="time",
+            property="time",
+            flag="--time",
+            help="the event time column, a timestamp or date",
+            metavar="COLUMN",
+            at_load=True,
+        ),
+        Option(
+            "tick",
+            "span",
+            "the grain of windows",
+            field="tick_us",
+            property="tick_us",
+            default="1 day",
+            flag="--tick",
+            help="the width of a tick, the unit of windows",
+            metavar="SPAN",
+            at_load=True,
+        ),
+        Option(
+            "eps",
+            "share",
+            "an answer's rank error is at most eps * m, m being the live rows; in (0, 0.5)",
+            field="eps",
+            property="eps",
+            default=0.001,
+            flag="--eps",
+            help="the error bound, in (0, 0.5)",
+            at_load=True,
+        ),
+        Option(
+            "kappa",
+            "number",
+            "the merge threshold: the most runs that a level keeps; at least 2",
+            field="kappa",
+            property="kappa",
+            default=10,
+            least=2,
+            flag="--kappa",
+            help="how many runs a level may hold, at least 2",
+            at_load=True,
+        ),
+        Option(
+            "grace",
+            "grace",
+            "how long files are kept after they leave a table, so that readers can finish",
+            field="grace_us",
+            property="grace_us",
+            default="7 days",
+            flag="--grace",
+            help="how long old files are kept for readers",
+            metavar="SPAN",
+        ),
+        Option(
+            "key_eps",
+            "share",
+            "a live count of a key errs by at most key_eps * m with probability 1 - key_delta; at least 7e-6",
+            field="key_eps",
+            property="key_eps",
+            default=0.01,
+            is_later=True,
+            flag="--key-eps",
+            help="a live count of a key errs by at most E * m",
+            metavar="E",
+            is_told=False,
+        ),
+        Option(
+            "key_delta",
+            "share",
+            "the probability of a larger error than key_eps * m; at least 1e-12",
+            field="key_delta",
+            property="key_delta",
+            default=0.01,
+            is_later=True,
+            flag="--key-delta",
+            help="the probability that it errs by more",
+            metavar="D",
+            is_told=False,
+        ),
+    )
+}
