@@ -25,10 +25,12 @@ from tidemark import query
 from tidemark.warehouse import open_snapshot
 from tidemark.warehouse.errors import StoreUnavailable
 
-# After a round it rests for so many times as long as the round took, at most two seconds: the processes that
-# it watches have more to do. Niceness would not do, as a session of its own has a share of the processors of
-# its own. A soak asks without pause.
-_REST = 0 if int(os.environ.get("TIDEMARK_SOAK_KILLS", "0")) else 12
+# After a round it rests for so many times as long as the round took, at most so many seconds: the processes
+# that it watches have more to do. It rests less beside a store, where its own requests are among those that
+# go wrong. Niceness would not do, as a session of its own has a share of the processors of its own. A soak
+# asks without pause.
+_REST, _REST_BESIDE_STORE = (12, 2), (4, 1)
+_SOAKS = int(os.environ.get("TIDEMARK_SOAK_KILLS", "0")) > 0
 _OPEN_EVERY = 16  # rounds after which a reader that knows nothing of the past looks, too
 
 
@@ -108,7 +110,8 @@ def main(address: str) -> None:
             for one in list(watched.values()):
                 one.look()
             ended = time.monotonic()
-            due = ended + min(_REST * (ended - began), 2)
+            times, most = _REST_BESIDE_STORE if any("://" in uri for uri in watched) else _REST
+            due = ended + (0 if _SOAKS else min(times * (ended - began), most))
 
 
 if __name__ == "__main__":
