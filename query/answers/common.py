@@ -46,11 +46,16 @@ class ScopeFields(TypedDict):
     n: int
     m: int
     nulls: int
-    eps: float
-    mode: str
     window: tuple[Any, Any] | None
     as_of: Mapping[str, int]
     widened: str | None
+
+
+class PromisedFields(ScopeFields):
+    """The fields of `PromisedScope` by name."""
+
+    eps: float
+    mode: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -58,9 +63,7 @@ class Scope(Renderable):
     """The rows that an answer covers; a part of every answer.
 
     n, m: rows of history and of the live side in the window, without the NULL rows.
-    nulls: rows whose measure or key is NULL.
-    eps: the promised error as a fraction of the rows.
-    mode: the mode of the answer.
+    nulls: rows whose column is NULL.
     window: (start, end) as times or step numbers, the end exclusive, None for an open side. None for all
         rows.
     as_of: the versions of the tables that were read.
@@ -69,8 +72,10 @@ class Scope(Renderable):
     """
 
     SUBJECT: ClassVar[str]  # the field with the column's name
-    FACTS: ClassVar[tuple[str, ...]] = ("n", "m", "nulls", "eps", "mode")  # fields of every answer
-    OWN_FACTS: ClassVar[Mapping[str, str]]  # further fields of a kind of answers, each with the one before it
+    FACTS: ClassVar[tuple[str, ...]] = ("n", "m", "nulls")  # fields of every answer
+    OWN_FACTS: ClassVar[
+        Mapping[str, str]
+    ] = {}  # further fields of a kind of answers, each with the one before it
     COLUMNS: ClassVar[tuple[str, ...]] = ()  # the answer's own fields
     READ_FACTS: ClassVar[tuple[str, ...]] = ("as_of",)  # what was read for the answer
     # The fields of the certified lower bound, the answer and the certified upper bound.
@@ -79,8 +84,6 @@ class Scope(Renderable):
     n: int
     m: int
     nulls: int
-    eps: float
-    mode: str
     window: tuple[Any, Any] | None
     as_of: Mapping[str, int]
     widened: str | None = None
@@ -100,7 +103,7 @@ class Scope(Renderable):
         """The scope in one line."""
         rows = "; ".join([f"{self.n:,} history + {self.m:,} live", *self._scope_notes()[0]])
         subject = f"{text_of(self.column)}{self._restriction}, {self.shown_window}"
-        return f"{subject}: N = {self.N:,} ({rows}), {self.method_text}"
+        return ", ".join([f"{subject}: N = {self.N:,} ({rows})", *self._scope_notes()[1]])
 
     @property
     def shown_window(self) -> str:
@@ -153,6 +156,20 @@ class Scope(Renderable):
 
     def _document(self) -> Mapping[str, Any]:
         return {**fields_by_name(self, self.COLUMNS), **self.scope_facts}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PromisedScope(Scope):
+    """The rows that an answer covers, and what it promises.
+
+    eps: the promised error as a fraction of the rows.
+    mode: the mode of the answer.
+    """
+
+    FACTS: ClassVar[tuple[str, ...]] = (*Scope.FACTS, "eps", "mode")
+
+    eps: float
+    mode: str
 
 
 def field_values(answer: Any, names: Sequence[str]) -> list[Any]:

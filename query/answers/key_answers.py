@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.query.answers.common import Scope, ScopeFields, nonzero_counts
+from tidemark.query.answers.common import PromisedFields, PromisedScope, nonzero_counts
 from tidemark.query.answers.one_value import OneValue
 from tidemark.query.answers.rendering import text_of
 
 
-class KeyFields(ScopeFields):
+class KeyFields(PromisedFields):
     """The fields of `KeyScope` by name."""
 
     confidence: float
@@ -24,14 +24,14 @@ class KeyFields(ScopeFields):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class KeyScope(Scope):
+class KeyScope(PromisedScope):
     """The rows that an answer about keys covers.
 
     key: the name of the key column.
     eps, confidence: an approximate answer has |count - true count| <= eps * m on the live side with
         probability `confidence`. Exact answers have 0 and 1.
 
-    The other fields are those of `Scope`.
+    The other fields are those of `PromisedScope`.
     """
 
     SUBJECT: ClassVar = "key"

@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 import pyarrow as pa
 
 from tidemark.query.answers.common import (
+    PromisedFields,
+    PromisedScope,
     Renderable,
     Scope,
-    ScopeFields,
     field_values,
     fields_by_name,
     nonzero_counts,
@@ -29,7 +30,7 @@ from tidemark.query.answers.one_value import OneValue, Several
 from tidemark.query.answers.rendering import group_text, text_of, text_table
 
 
-class MeasureFields(ScopeFields):
+class MeasureFields(PromisedFields):
     """The fields of `MeasureScope` by name."""
 
     nans: int
@@ -42,7 +43,7 @@ class MeasureFields(ScopeFields):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class MeasureScope(Scope):
+class MeasureScope(PromisedScope):
     """The rows that an answer about a measure covers.
 
     nans: how many of the n + m rows are NaN.
@@ -56,7 +57,7 @@ class MeasureScope(Scope):
     declare: of an answer by a scan: the columns of the group that would answer it without a scan; None if no
         group would, because `where` is a condition as text.
 
-    The other fields are those of `Scope`.
+    The other fields are those of `PromisedScope`.
     """
 
     SUBJECT: ClassVar = "measure"

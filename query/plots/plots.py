@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from tidemark.query.answers.common import Scope
+from tidemark.query.answers.common import PromisedScope
 from tidemark.query.answers.distinct_answers import DistinctAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer
@@ -349,7 +349,7 @@ def size_for(bars: int = 0) -> tuple[float, float]:
     return WIDTH, max(HEIGHT, 1.6 + BAR_HEIGHT * bars)
 
 
-def _add_title(axes: Axes, scope: Scope, grid: Literal["both", "x"] = "both") -> Axes:
+def _add_title(axes: Axes, scope: PromisedScope, grid: Literal["both", "x"] = "both") -> Axes:
     """Adds a grid and a title with the scope, wrapped to the width of the figure.
 
     Names in the texts are data: dollar signs in them do not begin a formula.
