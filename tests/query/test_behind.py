@@ -17,11 +17,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from tidemark import query, stream, warehouse
 from tidemark.query.reader import Reader
 from tidemark.warehouse.ledger import batch_counts
+from tidemark.warehouse.repairs import ledger
 from tidemark.warehouse.snapshots import snapshot_reader
 from tidemark.warehouse.snapshots.behind import StepsTold
 
@@ -193,6 +194,42 @@ def test_a_merge_that_lost_a_line_is_told_with_the_table(whole: Path, tmp_path: 
     lose_one_remove(folder, table)
     assert list(wrong(folder, table)) == []
     assert "do not partition the steps" in str(warehouse.verify(folder))
+
+
+def append_again(folder: Path, table: str) -> None:
+    """Another tool appends the rows that the table has."""
+    write_deltalake(folder / table, DeltaTable(folder / table).to_pyarrow_table(), mode="append")
+
+
+def check_added(whole: Path, folder: Path, table: str) -> None:
+    shutil.copytree(whole, folder)
+    append_again(folder, table)
+    assert list(wrong(folder, table)) == []
+    assert not warehouse.verify(folder).ok
+    report = warehouse.repair(None, folder)
+    if table == "events":
+        assert "has 40 more rows" in str(report.only_a_copy)
+    else:
+        assert report.outcome == "repaired"
+        assert list(wrong(folder)) == []
+        assert warehouse.verify(folder).ok
+
+
+@pytest.mark.parametrize("table", ["events", "ledger", "steps"])
+def test_rows_that_another_tool_added_count_once_or_are_told(whole: Path, tmp_path: Path, table: str) -> None:
+    check_added(whole, tmp_path / "w", table)
+
+
+@pytest.mark.parametrize(
+    ("table", "broken"),
+    [("events", (batch_counts, "_counted", lambda *_: True)), ("ledger", (ledger, "_copied", lambda *_: {}))],
+)
+def test_rows_that_were_added_and_not_looked_for_are_caught(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, broken: tuple[Any, str, Any]
+) -> None:
+    monkeypatch.setattr(*broken)
+    with pytest.raises((AssertionError, warehouse.DamagedWarehouse)):
+        check_added(whole, tmp_path / "w", table)
 
 
 def test_random_pairs_of_tables_behind_the_others(whole: Path, tmp_path: Path) -> None:

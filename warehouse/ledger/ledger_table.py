@@ -18,6 +18,7 @@ that file do not tell its ranges, so readers get them from its columns.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -31,9 +32,11 @@ from deltalake.transaction import AddAction
 from tidemark.warehouse.cascade import LEVELS
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.opening import remedy
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
 from tidemark.warehouse.delta.write_behind import uploading
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import planned_batches, read_step_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
@@ -289,7 +292,8 @@ def ranges_by_file(
     """The ranges of each file of the ledger, by path, but for the files `without`.
 
     They come from the file's statistics, or from its columns if it has several ranges. `cache` keeps the
-    ranges that were read from columns; entries of files that left the table are removed.
+    ranges that were read from columns; entries of files that left the table are removed. DamagedWarehouse if
+    two files have the same range, whose rows would count twice: only another tool writes that.
     """
     cached = cache if cache is not None else {}
     ranges = {}
@@ -302,10 +306,16 @@ def ranges_by_file(
         else:
             if file.path not in cached:
                 rows = tables.read_file(store, LEDGER, file.path, RANGE_COLUMNS)
-                cached[file.path] = sorted(set(_range_of_each(rows)))
+                cached[file.path] = sorted(set(range_of_each(rows)))
             ranges[file.path] = cached[file.path]
     for path in set(cached) - set(ranges):
         del cached[path]
+    for twice, count in Counter(chain.from_iterable(ranges.values())).items():
+        if count > 1:
+            raise DamagedWarehouse(
+                f"the table {LEDGER} has {twice.text} in {count} files, so its rows would count {count} "
+                f"times. {remedy(LEDGER)}"
+            )
     return ranges
 
 
@@ -352,7 +362,7 @@ def read_rows(
 def row_counts(rows: pa.Table) -> dict[BatchRange, int]:
     """How many rows of `events` the ledger rows of each range stand for."""
     counts: dict[BatchRange, int] = {}
-    for batches, count in zip(_range_of_each(rows), rows.column("rows").to_pylist(), strict=True):
+    for batches, count in zip(range_of_each(rows), rows.column("rows").to_pylist(), strict=True):
         counts[batches] = counts.get(batches, 0) + count
     return counts
 
@@ -360,17 +370,18 @@ def row_counts(rows: pa.Table) -> dict[BatchRange, int]:
 def rows_of_ranges(rows: pa.Table, *ranges: BatchRange) -> pa.Table:
     """The ledger rows whose range is among the given ranges."""
     wanted = set(ranges)
-    kept = [i for i, batches in enumerate(_range_of_each(rows)) if batches in wanted]
+    kept = [i for i, batches in enumerate(range_of_each(rows)) if batches in wanted]
     return rows.take(arrow_array(np.array(kept, dtype=np.int64)))
 
 
 def rows_outside(rows: pa.Table, ranges: Set[BatchRange]) -> pa.Table:
     """The ledger rows whose range is not among the given ranges."""
-    kept = [i for i, batches in enumerate(_range_of_each(rows)) if batches not in ranges]
+    kept = [i for i, batches in enumerate(range_of_each(rows)) if batches not in ranges]
     return rows.take(pa.array(kept, pa.int64()))
 
 
-def _range_of_each(rows: pa.Table) -> list[BatchRange]:
+def range_of_each(rows: pa.Table) -> list[BatchRange]:
+    """The range of each row."""
     columns = [rows.column(name).to_pylist() for name in RANGE_COLUMNS]
     return [BatchRange(*row) for row in zip(*columns, strict=True)]
 

@@ -5,7 +5,8 @@ All is written first and committed at once, so no reader sees a ledger that lack
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -44,13 +45,30 @@ def find_damage(store: Store) -> LedgerDamage:
     reason = unreadable(store, LEDGER)
     if reason is not None:
         return LedgerDamage(reason, {})
-    faults = {}
+    faults, ranges = {}, {}
     for file in tables.list_files(tables.open_table(store, LEDGER)):
         try:
-            tables.read_file(store, LEDGER, file.path)
+            rows = tables.read_file(store, LEDGER, file.path)
+            ranges[file.path] = set(ledger_table.range_of_each(rows))
         except (DamagedWarehouse, FileNotFoundError) as error:
             faults[file.path] = first_line(error)
-    return LedgerDamage(None, faults)
+    return LedgerDamage(None, faults | _copied(ranges))
+
+
+def _copied(ranges: Mapping[str, Collection[BatchRange]]) -> dict[str, str]:
+    """Files whose ranges other files have, too, so that without them each range is there once, or not at all.
+
+    A file that has others' ranges alone goes, the longest first. What is still there twice goes altogether.
+    """
+    counts, copied = Counter(chain.from_iterable(ranges.values())), dict[str, str]()
+    for is_last in (False, True):
+        for path in sorted(ranges.keys() - copied.keys(), key=lambda path: (-len(ranges[path]), path)):
+            again = [one for one in ranges[path] if counts[one] > 1]
+            if again and (is_last or len(again) == len(ranges[path])):
+                copied[path] = f"another file has {unaccounted.named(sorted(again))}, too"
+                if not is_last:
+                    counts.subtract(ranges[path])
+    return copied
 
 
 def find_missing(store: Store, damage: LedgerDamage, plans: Sequence[StepPlan]) -> Unaccounted:

@@ -46,7 +46,11 @@ def find_damage(store: Store, last_run_step: int) -> PlansDamage:
             read.append(tables.read_file(store, STEPS, file.path))
         except (DamagedWarehouse, FileNotFoundError) as error:
             faults.append(first_line(error))
-    found = plans_of_rows(pa.concat_tables(read, promote_options="default"))
+    rows = pa.concat_tables(read, promote_options="default")
+    once = rows.group_by([name for name in rows.column_names if name != "planned_at"]).aggregate([])
+    if once.num_rows < rows.num_rows:
+        faults.append("a plan is there twice")
+    found = plans_of_rows(once)
     left = tuple(plan for number, plan in enumerate(found) if plan.step == number)
     if len(left) < len(found) and not faults:
         faults.append(f"the plan of step {len(left)} is missing")
