@@ -17,7 +17,8 @@ from tidemark.warehouse.settings.options import Options
 def parse_where(options: Options, texts: Sequence[str]) -> str | dict[str, Any]:
     """The `where` of texts: each is COLUMN=VALUE, without quotes, or the only one is a condition in SQL.
 
-    A column that is given several times has a list of values. InputError for values that do not parse, and
+    A column that is given several times has a list of values. A space on both sides of `=` is no part of the
+    value. InputError for values that do not parse, and
     for a condition beside others.
     """
     columns = dict(options.columns)
@@ -31,7 +32,8 @@ def parse_where(options: Options, texts: Sequence[str]) -> str | dict[str, Any]:
                     "condition that has all of it, with AND."
                 )
             return text
-        found.setdefault(name.strip(), []).append(value)
+        spaced = name.endswith(" ") and value.startswith(" ")  # zip = 501
+        found.setdefault(name.strip(), []).append(value[1:] if spaced else value)
     return typed_where(options, found)
 
 

@@ -7,7 +7,8 @@ beside integers and decimals. What DuckDB has no type for is refused: a time bet
 number of more than 38 digits, a whole number beside a DOUBLE that cannot hold it. So is text that its own
 cast would cut: DATE '2024-01-01 12:00'.
 
-A fraction beside a FLOAT or DOUBLE becomes the nearest one, as in loads of text. Text beside text stays.
+A fraction beside a FLOAT or DOUBLE becomes the nearest one, as in loads of text. Text beside text stays. Text
+of the rows beside anything else is refused: DuckDB would read '00501' as 501.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ _WHOLE = {f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL",
 _NUMBERS = re.compile(rf"{'|'.join(sorted(_WHOLE))}|[U]?INTEGER|DECIMAL\(.*\)")
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 _TIMES = {"DATE", "TIMESTAMP", _ZONED}
+_TEXTS = {"VARCHAR", "BLOB", '"NULL"'}
+_MIXED = (
+    "it compares text with a value of another type, as which DuckDB would read the text: '00501' and '501' "
+    "would both be 501. Quote the value, as '501', or cast the text: CAST(zip AS BIGINT) = 501."
+)
 _FLOATS = {"FLOAT", "DOUBLE"}
 _IS_WHOLE = re.compile(r"\s*[+-]?[0-9]+(\.0*)?\s*").fullmatch
 _SHORT = 7  # characters of a number that each type holds, if it has no exponent
@@ -53,10 +59,13 @@ def with_exact_constants(
     if problem is not None:
         raise refusal(problem)
     fields = _compared(copy)
-    others = [value for value in fields if not _is_constant(value)]
-    if not others or not any(map(_may_be_rounded, fields)):
+    constants, others = list(filter(_is_constant, fields)), [one for one in fields if not _is_constant(one)]
+    kinds = [type_of(value) for value in others] if len(others) > 1 or any(map(_has_type, constants)) else []
+    if "VARCHAR" in kinds and not (_TEXTS.issuperset(kinds) and all(map(_is_text, constants))):
+        raise refusal(_MIXED)
+    if not kinds or not any(map(_may_be_rounded, fields)):
         return copy
-    kind = type_of(others[0])
+    kind = kinds[0]
     try:
         replaced = {json.dumps(value): _exact(value, kind) for value in fields if _may_be_rounded(value)}
     except InputError as error:  # of a text that is no time, or a number that no type holds
@@ -84,6 +93,14 @@ def _replaced(node: Node, by: dict[str, Node]) -> Node:
 
 def _is_constant(node: Node) -> bool:
     return node.get("class") == "CONSTANT"
+
+
+def _has_type(constant: Node) -> bool:
+    return bool(constant["literal"]["kind"] != "NULL_LITERAL")
+
+
+def _is_text(constant: Node) -> bool:
+    return constant["literal"]["kind"] in {"STRING", "NULL_LITERAL"}
 
 
 def _may_be_rounded(node: Node) -> bool:

@@ -322,9 +322,12 @@ def _with_exact_constants(connection: DuckDBPyConnection, scope: _Scope, tree: N
 
     fields = [f"{quoted(name)} {duckdb_name(kind)}" for name, kind in scope.used.items()]
     connection.execute(f"CREATE TEMP TABLE t ({', '.join(fields or ['x INTEGER'])})")
+    columns: dict[str, str] = {row[0]: row[1] for row in connection.execute("DESCRIBE t").fetchall()}
     known: dict[str, str] = {}
 
     def type_of(node: Node) -> str:
+        if node["class"] == "COLUMN_REF":
+            return columns[node["column_names"][0]]
         sql = _written(connection, node)
         try:
             if sql not in known:

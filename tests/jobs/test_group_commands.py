@@ -11,6 +11,7 @@ import pytest
 from tests.jobs.said import tidemark
 from tests.query.sqlworld import FLIGHTS
 from tidemark import query, stream, warehouse
+from tidemark.query.groups.where_text import parse_where
 from tidemark.warehouse.columns.json_values import json_value
 
 
@@ -120,3 +121,10 @@ def test_what_cannot_be_is_refused(
     said = tidemark(capsys, *line.split(), "-w", grouped)
     assert said.code == 2
     assert words in said.err
+
+
+def test_spaces_around_the_sign_are_no_part_of_a_value(grouped: Path) -> None:
+    options = query.open(grouped).options
+    meant = {"origin=ATL": "ATL", "origin = ATL": "ATL", "origin= ATL": " ATL", "origin =  ATL": " ATL"}
+    for text, value in meant.items():
+        assert parse_where(options, [text]) == {"origin": [value]}, text
