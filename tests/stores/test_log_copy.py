@@ -237,3 +237,20 @@ def test_an_entry_nested_too_deep_is_told_however_the_log_is_opened(place: Place
     world.store.files.forget()
     with pytest.raises(DamagedWarehouse, match=r"table steps .*_last_checkpoint nests"):
         in_rounds(world.store.files, [LogCopy(world.store, "steps").catch_up()])
+
+
+def test_a_log_that_was_begun_anew_is_followed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An open copy compares its newest entry; the broken variant never does, and stays with the old log."""
+    world = World(place)
+    world.commit(3)
+    world.check()
+    world.delete(commits(range(3)))
+    world.written = None
+    world.commit(2)
+    with pytest.raises(AssertionError):
+        world.check()
+    monkeypatch.setattr(log_copy, "PROVED_SECONDS", 0)
+    assert in_rounds(world.store.files, [world.copy.catch_up()]) == [True]
+    world.check()
+    world.commit()
+    world.check()

@@ -26,6 +26,7 @@ from tidemark.warehouse.loads import missing_summaries, run_builder
 from tidemark.warehouse.repairs import layouts, plans, runs
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout
+from tidemark.warehouse.snapshots.opened_table import OpenedTable
 from tidemark.warehouse.verification import file_checks
 
 ROWS = [rows_of(seed, 120) for seed in range(4)] + [rows_of(seed, 40) for seed in range(4, 9)]
@@ -366,3 +367,40 @@ def test_a_repair_that_summarises_nothing_is_caught(loader: Loader, monkeypatch:
     assert missing_summaries.summarise is not None
     with pytest.raises(AssertionError):
         test_what_is_damaged_is_made_again(loader, "runs torn")
+
+
+@pytest.mark.parametrize("tables", [["ledger"], ["steps", "runs/n", "keys", "key_marks"], ["group_runs/k/n"]])
+def test_an_open_reader_follows_a_table_that_was_made_again(loader: Loader, tables: list[str]) -> None:
+    """Its log is another one, whose versions count from 0: what comes later is seen, too."""
+    wh, more = query.open(loader.uri), rows_of(77, 30)
+    before = counts(wh)
+    for table in tables:
+        remove_folder(table)(Path(loader.uri))
+    assert warehouse.repair(None, loader.uri).outcome == "repaired"
+    assert counts(wh) == before
+    loader.stream(more)
+    assert counts(wh) == before + counts_of(more)
+    loader.load_live()
+    assert counts(wh) == before + counts_of(more)
+
+
+def test_a_reader_that_does_not_look_at_its_newest_entry_is_caught(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant: it stays with the log of before."""
+    monkeypatch.setattr(OpenedTable, "_newest_entry", lambda _: None)
+    with pytest.raises(AssertionError):
+        test_an_open_reader_follows_a_table_that_was_made_again(loader, ["ledger"])
+
+
+def counts(wh: query.Warehouse) -> Counter[str]:
+    """The rows of each key, and of all as a measure has them."""
+    by_group = {one.group["k"]: one.N for one in wh.quantile(0.5, "n", by="k", top=9) if one.group}
+    found = Counter({one.value: one.count for one in wh.top(9, mode="exact")})
+    assert by_group == found
+    found["all"] = wh.quantile(0.5, "n", mode="exact").N
+    return found
+
+
+def counts_of(rows: pa.Table) -> Counter[str]:
+    return Counter([*rows.column("k").to_pylist(), *["all"] * len(rows)])

@@ -6,7 +6,8 @@ delta-rs needs about twelve rounds of requests to open a table with a checkpoint
     2. the checkpoint, the commit of its version, and the next few commits, whether they exist or not
     3. the commits after these, if all of them exist
 
-Once open, a copy asks for the next commit: one request. The process remembers the logs that it opened and
+Once open, a copy asks for the next commit: one request, and once a minute also for its newest entry, in case
+`repair` began the log anew. The process remembers the logs that it opened and
 committed to (known_log.py). So a further copy asks for the newest commit that is known and for the next one:
 one round. The known one must still be there, because a warehouse may have been made anew at the address.
 
@@ -59,6 +60,7 @@ FOLLOWED = 40  # commits after a known one; where more came, the newest checkpoi
 EXPECTED_COMMITS = 64
 MOST_KNOWN = 64  # files of a log that a process remembers
 TRUST_MARGIN_US = DAY_US
+PROVED_SECONDS = 60.0  # `repair` may begin a log anew: an open copy compares its newest entry this often
 CHECKPOINTS_BETWEEN_CLEANINGS = 5
 _COPY = "tidemark_copy"  # the attribute of a table with the copy that it is of
 
@@ -78,6 +80,7 @@ class LogCopy:
         self._ahead = min(commits_between_checkpoints(name) + 1, ahead)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
         self.checked = float("-inf")
+        self._proved = time.monotonic()  # when its newest entry was known to be that of the log
         self._hint: bytes | None = None
         self._expected = 0  # the requests for the commits before this version are prepared
         self.table: DeltaTable | None = None
@@ -85,16 +88,16 @@ class LogCopy:
 
     def catch_up(self) -> Rounds[bool]:
         """Moves to the newest version; returns whether the version changed."""
-        before, began = self._version, time.monotonic()
+        before, began, is_another = self._version, time.monotonic(), False
         if self.table is not None and _is_recent(self.checked):
-            yield from self._follow(self.table)
+            is_another = yield from self._follow(self.table)
             self.checked = began
         else:
             yield from self._open()
             self.checked = began
             if self.table is not None:
                 self._remember(self.table)
-        return self._version != before
+        return is_another or self._version != before
 
     @property
     def _version(self) -> int:
@@ -202,24 +205,35 @@ class LogCopy:
             return False
         return _continues(known, (self._folder / "_delta_log" / commit_name(known.version)).read_bytes())
 
-    def _follow(self, table: DeltaTable) -> Rounds[None]:
+    def _follow(self, table: DeltaTable) -> Rounds[bool]:
+        """Copies the commits after the table's version; returns whether the log is another one by now."""
         version = table.version() + 1
         if version >= self._expected:
             self._expected = version + EXPECTED_COMMITS
-            names = map(commit_name, range(version, self._expected))
-            self._store.files.expect(self._log(name).path for name in names)
-        (content,) = yield [self._log(commit_name(version))]
+            expected = map(commit_name, range(version, self._expected))
+            self._store.files.expect(self._log(name).path for name in expected)
+        names = [commit_name(version)]
+        if self._folder is not None and time.monotonic() - self._proved > PROVED_SECONDS:
+            names.append(commit_name(version - 1))
+        content, *newest = yield [self._log(name) for name in names]
+        if newest and self._folder is not None:
+            self._proved = time.monotonic()
+            if newest != [(self._folder / "_delta_log" / names[1]).read_bytes()]:
+                self._store.files.logs.drop(self.name)
+                yield from self._open_anew()
+                return True
         if content is None and _kept_us(table) > TRUST_MARGIN_US:
-            return
+            return False
         if self._folder is not None:
             self._write(self._folder, {commit_name(version): content})
             more = yield from self._commits_from(self._folder, version + 1, FOLLOWED)
             if len(more) >= FOLLOWED:
                 yield from self._open_anew()
-                return
+                return False
             table.update_incremental()
         else:
             opening.update(self._store, self.name, table)
+        return False
 
     def _commits_from(self, folder: Path, version: int, most: float = math.inf) -> Rounds[list[bytes]]:
         """Copies all commits from this version on, until there are `most`; returns their contents."""

@@ -45,7 +45,7 @@ class RunsDamage:
     faults    of runs that are not as they were written, why
     plan      which runs leave and which are built
     unlisted  marks of runs that stay, of which the table of marks does not know
-    lost      marks that their table names, of runs of any time, and that are missing or cut
+    lost      marks that their table names, of runs of any time, that are missing or cut, or of no plan's step
     behind    the planned steps after the last run; a load adds them
     """
 
@@ -77,7 +77,8 @@ class RunsDamage:
                 f"{self.projection.marks_table}: the marks of {len(self.unlisted)} runs are listed again"
             )
         lines += [
-            f"{self.projection.marks_table}: {file.path} leaves, it is missing or cut" for file in self.lost
+            f"{self.projection.marks_table}: {file.path} leaves, it is missing or cut, or no plan has it"
+            for file in self.lost
         ]
         if self.behind:
             steps = f"{self.behind[0]} to {self.behind[-1]}"
@@ -105,7 +106,12 @@ def find_damage(
     if projection.marks_table not in logs:
         marks = tables.list_files(tables.open_table(store, projection.marks_table))
     listed = {file.path for file in marks}
-    lost = tuple(file for file in marks if size_fault(store, projection.marks_table, file))
+    lost = tuple(
+        file
+        for file in marks
+        if Run.parse(file.partition["run"]).last >= len(plans)
+        or size_fault(store, projection.marks_table, file)
+    )
     wanted = [
         run_tables.marks_path(projection, run, runs[run]).removeprefix(f"{projection.marks_table}/")
         for run in runs

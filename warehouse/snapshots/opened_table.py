@@ -36,6 +36,7 @@ class OpenedTable:
     checked: float = float("-inf")
     ahead: int = AHEAD
     _copy: LogCopy | None = None
+    _entry: tuple[int, int, int] | None = None
 
     @property
     def version(self) -> int:
@@ -51,8 +52,8 @@ class OpenedTable:
 
     def update(self) -> bool:
         """Moves to the newest version, on a local disk; returns whether the version changed."""
-        self.checked, before = time.monotonic(), self.version
-        if self.table is None:
+        self.checked, before, known = time.monotonic(), self.version, self.table
+        if self.table is None or self._entry != self._newest_entry():  # none, or its log was begun anew
             self.table = tables.open_table(self.store, self.name) if self._exists() else None
         elif self._may_be_newer(before + 1):
             try:
@@ -60,7 +61,18 @@ class OpenedTable:
             except DeltaError:
                 self.table = opening.open_directly(self.store, self.name)  # raises the error, if it is read
             self.listed = self.checked
-        return self.version != before
+        changed = self.table is not known or self.version != before
+        if changed:
+            self._entry = self._newest_entry()
+        return changed
+
+    def _newest_entry(self) -> tuple[int, int, int] | None:
+        """What tells the file of the newest entry from another one of its version; None without a file."""
+        try:
+            found = os.stat(self._commit(self.version))  # noqa: PTH116  pathlib's stat takes longer
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def catch_up(self) -> Rounds[bool]:
         """Moves to the newest version, in an object store; returns whether the version changed."""
@@ -92,8 +104,10 @@ class OpenedTable:
         """
         if self.checked - self.listed > _LISTING_SECONDS:
             return True
-        commit = f"{self.store.table(self.name)}/_delta_log/{version:020d}.json"
-        return os.path.exists(commit)  # noqa: PTH110  pathlib's exists takes longer than the rest of a refresh
+        return os.path.exists(self._commit(version))  # noqa: PTH110  pathlib's takes longer than a refresh
+
+    def _commit(self, version: int) -> str:
+        return f"{self.store.table(self.name)}/_delta_log/{version:020d}.json"
 
 
 _ALWAYS_THERE = (EVENTS, STEPS, LEDGER)

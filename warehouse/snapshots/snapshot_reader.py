@@ -116,7 +116,7 @@ class SnapshotReader:
         self._opened: dict[str, OpenedTable] = {}
         self._prepared: dict[str, OpenedTable] = {}
         self._current, self._reused = _Current(), _Reused()
-        self._layouts: dict[str, tuple[int | None, Layout, dict[Run, list[DataFile]]]] = {}
+        self._layouts: dict[str, tuple[DeltaTable | None, int, Layout, dict[Run, list[DataFile]]]] = {}
         self._prefetched: frozenset[BatchRange] = frozenset()
         self._is_settled = True
         self._told: StepsTold | None = None  # only while a projection lacks planned steps
@@ -707,11 +707,11 @@ class SnapshotReader:
 
     def _runs(self, projection: Projection[Any]) -> tuple[Layout, dict[Run, list[DataFile]]]:
         opened = self._opened[projection.runs_table]
-        version, layout, files = self._layouts.get(opened.name, (None, Layout.of({}), {}))
-        if opened.table is not None and opened.version != version:
+        table, version, layout, files = self._layouts.get(opened.name, (None, -1, Layout.of({}), {}))
+        if opened.table is not None and (opened.table is not table or opened.version != version):
             files = run_tables.files_by_run(tables.list_files(opened.table))
             layout = Layout.of(files, opened.name)
-            self._layouts[opened.name] = opened.version, layout, files
+            self._layouts[opened.name] = opened.table, opened.version, layout, files
         return layout, files
 
     def _versions(self, projection: Projection[Any], pending: Mapping[BatchRange, int]) -> dict[str, int]:
