@@ -117,10 +117,12 @@ def create(
 
 def _describe_options() -> None:
     """Gives `create` the documentation and the keywords of the table of options."""
-    about = [
-        f"{option.name:<9} {option.about}{option.default_text('; default {}')}" for option in OPTIONS.values()
-    ]
-    lines = [textwrap.fill(text, 110, initial_indent=" " * 4, subsequent_indent=" " * 14) for text in about]
+    lines: list[str] = []
+    for option in OPTIONS.values():
+        text = textwrap.fill(option.about + option.default_text("; default {}"), 96)
+        text = textwrap.indent(text, " " * 14)
+        is_short = len(option.name) < 9  # two spaces follow it; a longer name has a line of its own
+        lines.append(f"    {option.name:<9} {text.lstrip()}" if is_short else f"    {option.name}\n{text}")
     create.__doc__ = (create.__doc__ or "").replace("    OPTIONS", "\n".join(lines))
     signature = inspect.signature(create)
     *fixed, _ = signature.parameters.values()
