@@ -127,7 +127,7 @@ def load(
     options.companions.check_kinds(executor.check_sendable)
     work = Work(executor, store, options, progress)
     if rows is None or store.is_local:  # a bulk load does without: the requests of a store take time
-        lost = unaccounted.find(store, events, tables.open_table(store, LEDGER), _plans(store)).lost
+        lost = unaccounted.find(store, events, tables.open_table(store, LEDGER), _plans(work)).lost
         missing_summaries.write_missing(work, lost)
     report = LoadReport(seconds=work.seconds)
     if rows is not None and batch is not None:
@@ -175,7 +175,7 @@ def _plan_bulk(
         given.check_columns(work.options)
         is_known = append_rows.has_batch(events, batch)
         if not is_known:
-            _check_not_planned(store, steps, batch)
+            _check_not_planned(work, steps, batch)
     if not is_known:
         with work.phase("append"):
             outcome = _append(work, events, given)
@@ -190,7 +190,7 @@ def _plan_bulk(
         with work.phase("check"):
             different = same_rows.difference(work, given)
         if different:
-            _check_rows_of_plan(store, events, batch)
+            _check_rows_of_plan(work, events, batch)
             raise BatchMismatch(
                 f"batch {batch.source!r} was loaded before with other rows: {different}. "
                 "Nothing was changed. Load new rows under a new batch name."
@@ -198,9 +198,9 @@ def _plan_bulk(
     if loaded is None:
         loaded, _ = _loaded(work)
     with work.phase("plan"):
-        step = _plan(store, _BulkBatch(store, events, batch), steps, loaded)
+        step = _plan(work, _BulkBatch(store, events, batch), steps, loaded)
         if step is None:
-            step = next(plan.step for plan in _plans(store) if batch in plan.batches)
+            step = next(plan.step for plan in _plans(work) if batch in plan.batches)
     work.reached("planned")
     return step, work
 
@@ -213,18 +213,18 @@ def _append(work: Work, events: DeltaTable, given: GivenBatch) -> str:
     return done.outcome
 
 
-def _check_not_planned(store: Store, steps: DeltaTable, batch: BatchRange) -> None:
+def _check_not_planned(work: Work, steps: DeltaTable, batch: BatchRange) -> None:
     """DamagedWarehouse if a plan has the batch, which `events` does not: its rows came, and are gone."""
-    if batch not in planned_batches(read_step_plans(store, steps)):
+    if batch not in planned_batches(read_step_plans(work.store, steps, work.step_files)):
         return
-    if not append_rows.has_batch(tables.open_table(store, EVENTS), batch):
+    if not append_rows.has_batch(tables.open_table(work.store, EVENTS), batch):
         raise behind_error(EVENTS, f"it does not have {batch.text}, which a step has")
 
 
-def _check_rows_of_plan(store: Store, events: DeltaTable, batch: BatchRange) -> None:
+def _check_rows_of_plan(work: Work, events: DeltaTable, batch: BatchRange) -> None:
     """DamagedWarehouse if `events` has other rows of the batch than its plan."""
-    expected = {part: rows for plan in _plans(store) for part, rows in plan.parts if part == batch}
-    batch_counts.check_complete(store, files_of_batches(events, list(expected)), expected)
+    expected = {part: rows for plan in _plans(work) for part, rows in plan.parts if part == batch}
+    batch_counts.check_complete(work.store, files_of_batches(events, list(expected)), expected)
 
 
 def _plan_live(work: Work, steps: DeltaTable, report: LoadReport) -> int | None:
@@ -234,10 +234,10 @@ def _plan_live(work: Work, steps: DeltaTable, report: LoadReport) -> int | None:
     is the table, opened before, for the first try.
     """
     with work.phase("plan"):
-        step = _plan(work.store, _LiveBatches(work.store), steps, _loaded(work)[0])
+        step = _plan(work, _LiveBatches(work.store), steps, _loaded(work)[0])
     work.reached("planned")
     if step is None:
-        plans = _plans(work.store)
+        plans = _plans(work)
         report.outcome = "empty"
         return plans[-1].step if plans else None
     return step
@@ -248,8 +248,8 @@ def step_tick(work: Work) -> int:
     return 0 if work.options.time is not None else newest_step(work.store) + 1
 
 
-def _plans(store: Store) -> list[StepPlan]:
-    return read_step_plans(store, tables.open_table(store, STEPS))
+def _plans(work: Work) -> list[StepPlan]:
+    return read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
 
 
 class _Batches(Protocol):
@@ -294,34 +294,34 @@ class _LiveBatches:
 
 
 def _plan(
-    store: Store, batches: _Batches, first: DeltaTable, loaded: Sequence[tuple[str, int]] = ()
+    work: Work, batches: _Batches, first: DeltaTable, loaded: Sequence[tuple[str, int]] = ()
 ) -> int | None:
     """Commits a plan of the batches and returns its step; None if there is nothing to plan.
 
     `first` is `steps`, opened before, for the first try. `loaded` are runs tables with their newest steps.
     DamagedWarehouse if one has no plan.
     """
-    first, plans = _plans_since(store, first, loaded)
-    race = Race(store, STEPS, first)
+    first, plans = _plans_since(work, first, loaded)
+    race = Race(work.store, STEPS, first)
     while parts := batches.unplanned(planned_batches(plans)):
         plan = StepPlan(newest_plan(plans) + 1, tuple(parts))
-        if commit_plan(store, race, plan):
+        if commit_plan(work.store, race, plan):
             return plan.step
-        plans = read_step_plans(store, race.table)
+        plans = read_step_plans(work.store, race.table, work.step_files)
     return None
 
 
 def _plans_since(
-    store: Store, table: DeltaTable, loaded: Sequence[tuple[str, int]]
+    work: Work, table: DeltaTable, loaded: Sequence[tuple[str, int]]
 ) -> tuple[DeltaTable, list[StepPlan]]:
     """The table `steps` with its plans, opened again if it is older than the runs.
 
     `loaded` are runs tables with their newest steps. DamagedWarehouse if one has a step without a plan.
     """
-    plans = read_step_plans(store, table)
+    plans = read_step_plans(work.store, table, work.step_files)
     if any(last > newest_plan(plans) for _, last in loaded):
-        table = tables.open_table(store, STEPS)
-        plans = read_step_plans(store, table)
+        table = tables.open_table(work.store, STEPS)
+        plans = read_step_plans(work.store, table, work.step_files)
         check_planned(newest_plan(plans), loaded)
     return table, plans
 
@@ -360,7 +360,7 @@ def _load_steps(work: Work, last_step: int | None, report: LoadReport) -> None:
     names = [projection.runs_table for projection in work.options.projections]
     has = [run_tables.read_layout(runs).last_step for _, runs in opened.projections]
     loaded = min(has, default=-1)
-    _, plans = _plans_since(work.store, opened.steps, list(zip(names, has, strict=True)))
+    _, plans = _plans_since(work, opened.steps, list(zip(names, has, strict=True)))
     pending = [plan for plan in plans if last_step is not None and loaded < plan.step <= last_step]
     for number, plan in enumerate(pending):
         opened = history.open_history(work) if number else opened

@@ -12,6 +12,8 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.settings.options import Options
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tidemark.warehouse.execution.executors import Executor
 
 
@@ -23,6 +25,7 @@ class Work:
     options    those of the warehouse, as they were read last
     progress   the caller's: it is told each point that the call reaches
     seconds    the time spent so far, by phase
+    step_files rows of the files of `steps` that were read: each is read once in a call
     """
 
     executor: Executor
@@ -30,6 +33,7 @@ class Work:
     options: Options
     progress: Callable[[str], None] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    step_files: dict[str, pa.Table] = field(default_factory=dict)
 
     def reached(self, point: str) -> None:
         """Tells the caller that the point is reached."""

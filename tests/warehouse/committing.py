@@ -24,6 +24,7 @@ from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_rows, ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.load import _plan
@@ -33,6 +34,8 @@ from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
 from tidemark.warehouse.runs.projection import RunSpec
 from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.runs.run_tables import NewRun
+from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.work import Work
 
 MEASURE = Measure("x", "double")
 VALUES = SortedValues(MEASURE)
@@ -103,7 +106,8 @@ class OneBatch:
 
 
 def plan_step(store: Store) -> int | None:
-    return _plan(store, OneBatch(), tables.open_table(store, STEPS))
+    work = Work(LocalExecutor(), store, Options(("x",), None, None, None, 0.1, 10, 0))
+    return _plan(work, OneBatch(), tables.open_table(store, STEPS))
 
 
 def add_column(store: Store) -> None:
