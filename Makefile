@@ -28,8 +28,9 @@ demo: $(READY) ## load real flights, stream more, ask questions: Spark in local 
 	@.venv/bin/python -m tidemark.jobs.demo
 
 test: $(CLASSES) ## run all tests
-	@# Many wait for a server, a process or the network: three processes for each of two cores keep these busy.
-	@.venv/bin/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder --durations 10
+	@# Many wait for a server or a process: two workers for each of two cores. With three, requests that the
+	@# tests of stores give a second run out of time.
+	@.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 10
 
 test-fast: $(READY) ## run the tests that need no Spark and take no more than a moment each
 	@.venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not spark and not slow' --hypothesis-profile fast --durations 10

@@ -6,7 +6,8 @@ import fcntl
 import os
 import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,8 +21,7 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Made
     base = factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder, told = shared / name, shared / f"{name}.made"
-    with (shared / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_process(shared / f"{name}.lock"):
         if not told.exists():
             shutil.rmtree(folder, ignore_errors=True)  # of one that failed
             folder.mkdir()
@@ -29,3 +29,11 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Made
             told.write_bytes(pickle.dumps(made))
         found: Made = pickle.loads(told.read_bytes())
     return found
+
+
+@contextmanager
+def one_process(lock: Path) -> Iterator[None]:
+    """What one process does at a time; the others wait."""
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield

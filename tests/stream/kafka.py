@@ -20,6 +20,7 @@ import pyspark
 
 from tests.crash.processes import PATIENCE, kill, start
 from tests.java import SHORT_LIVED, java_home
+from tests.once import one_process
 
 BROKER = ["org.apache.kafka:kafka_2.13:4.1.0", "org.apache.kafka:kafka-tools:4.1.0"]
 PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
@@ -51,19 +52,24 @@ def client_jars() -> list[Path]:
 
 def resolve(name: str, packages: list[str], excluded: list[str]) -> Path:
     """The folder with the jars of the packages and of what they need; fetched where it is not there yet."""
-    folder = HOME / name / "jars"
-    done = HOME / name / "done"
-    if not done.exists():
-        shutil.rmtree(HOME / name, ignore_errors=True)
-        nothing = HOME / name / "nothing.py"
-        nothing.parent.mkdir(parents=True)
-        nothing.write_text("")
-        command = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[1]"]
-        command += ["--packages", ",".join(packages), "--conf", f"spark.jars.ivy={HOME / name}"]
-        command += ["--exclude-packages", ",".join(excluded)] if excluded else []
-        subprocess.run([*command, str(nothing)], check=True, capture_output=True, timeout=PATIENCE)
-        done.touch()
+    folder, done = HOME / name / "jars", HOME / name / "done"
+    HOME.mkdir(exist_ok=True)
+    with one_process(HOME / f"{name}.lock"):
+        if not done.exists():
+            shutil.rmtree(HOME / name, ignore_errors=True)
+            _fetch(HOME / name, packages, excluded)
+            done.touch()
     return folder
+
+
+def _fetch(folder: Path, packages: list[str], excluded: list[str]) -> None:
+    nothing = folder / "nothing.py"
+    folder.mkdir()
+    nothing.write_text("")
+    command = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[1]"]
+    command += ["--packages", ",".join(packages), "--conf", f"spark.jars.ivy={folder}"]
+    command += ["--exclude-packages", ",".join(excluded)] if excluded else []
+    subprocess.run([*command, str(nothing)], check=True, capture_output=True, timeout=PATIENCE)
 
 
 def free_port() -> int:
