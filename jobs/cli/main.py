@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import suppress
 from importlib import import_module
 
 from tidemark.jobs.cli import command_options
@@ -84,11 +83,14 @@ def main(argv: list[str] | None = None) -> int:
             return INTERRUPTED
         raise
     except OSError as error:  # of the output
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left for it at the end
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())  # nothing is left for it at the end
         if isinstance(error, BrokenPipeError):  # the reader of the pipe has closed it
             return DONE
-        with suppress(OSError):
+        try:
             print(f"error: what was printed could not be written: {error}", file=sys.stderr)
+        except OSError:
+            os.dup2(null, sys.stderr.fileno())
         return FAILED
 
 
