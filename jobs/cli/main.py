@@ -67,10 +67,18 @@ def _page_ending(command: Command) -> str:
     return f"examples:\n{examples}\n{ENDING}"
 
 
+def _parsed(argv: list[str] | None) -> argparse.Namespace:
+    try:
+        return parser().parse_args(arguments(argv))
+    except SystemExit:  # after a help or a version, which may not have been written yet
+        sys.stdout.flush()
+        raise
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns its exit code, see jobs/cli/exit_codes.py."""
     try:
-        given = parser().parse_args(arguments(argv))
+        given = _parsed(argv)
         module, name = given.run.split(":")
         run = getattr(import_module(module), name)
         code = run_warehouse_job(run, given) if given.needs_warehouse else int(run(given))
