@@ -124,9 +124,10 @@ def test_one_key_of_any_type_is_drawn(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn_is_refused(wh: query.Warehouse) -> None:
+    open_before = plt.get_fignums()
     with pytest.raises(InputError, match="200 keys at most, got k = 201"):
         wh.plot.top(201)
     with pytest.raises(InputError, match="at least 1, got 0"):
         wh.plot.top(0)
-    assert plt.get_fignums() == []
+    assert plt.get_fignums() == open_before
     assert wh.plot.top(3) is plt.gca()
