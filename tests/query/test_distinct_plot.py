@@ -235,14 +235,16 @@ def test_times_of_any_length_have_labels(tmp_path: Path) -> None:
 
 
 def test_the_callers_axes_are_drawn_into_and_returned(wh: query.Warehouse) -> None:
+    open_before = plt.get_fignums()
     own = Figure(layout="constrained").subplots()
     assert wh.plot.distinct(ax=own) is own
-    assert plt.get_fignums() == []
+    assert plt.get_fignums() == open_before
     assert wh.plot.distinct() is plt.gca()
     plt.close("all")
 
 
 def test_what_cannot_be_drawn_is_refused(wh: query.Warehouse, tmp_path: Path) -> None:
+    open_before = plt.get_fignums()
     for words, how in REFUSED.items():
         with pytest.raises(InputError, match=words):
             wh.plot.distinct(**how)
@@ -252,4 +254,4 @@ def test_what_cannot_be_drawn_is_refused(wh: query.Warehouse, tmp_path: Path) ->
     long.load([("a", 0), ("a", 1200)])
     with pytest.raises(InputError, match=r"1,201 parts of every='1 day.*every='7d'"):
         query.open(long.uri).plot.distinct()
-    assert plt.get_fignums() == []
+    assert plt.get_fignums() == open_before
