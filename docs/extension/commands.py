@@ -11,22 +11,15 @@ from typing import TYPE_CHECKING
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.commands import COMMANDS, Command
 
+from .made_pages import as_cell, make_part
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
-
-PAGE, MARK = "command_line", "<!-- commands -->"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
-    app.connect("source-read", _fill)
-    app.connect("env-get-outdated", lambda *_: [PAGE])  # Sphinx does not see that it depends on modules
-    return {"parallel_read_safe": True}
-
-
-def _fill(_app: Sphinx, page: str, source: list[str]) -> None:
-    if page == PAGE:
-        source[0] = source[0].replace(MARK, commands())
+    return make_part(app, "command_line", "<!-- commands -->", commands)
 
 
 def commands() -> str:
@@ -65,5 +58,5 @@ def _named(action: argparse.Action) -> str:
 
 def _told(action: argparse.Action) -> str:
     needed = " *(needed)*" if action.option_strings and action.required else ""
-    told = (action.help or "").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+    told = as_cell(action.help or "")
     return told.replace(command_options.VARIABLE, f"`{command_options.VARIABLE}`") + needed

@@ -9,24 +9,18 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .made_pages import as_cell, make_part
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-PAGE, MARK = "rooms", "<!-- rooms -->"
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("sketches", "warehouse", "stream", "query", "jobs")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
-    app.connect("source-read", _fill)
-    app.connect("env-get-outdated", lambda *_: [PAGE])  # Sphinx does not see that it depends on modules
-    return {"parallel_read_safe": True}
-
-
-def _fill(_app: Sphinx, page: str, source: list[str]) -> None:
-    if page == PAGE:
-        source[0] = source[0].replace(MARK, "\n".join(map(_package, PACKAGES)))
+    return make_part(app, "rooms", "<!-- rooms -->", lambda: "\n".join(map(_package, PACKAGES)))
 
 
 def _package(name: str) -> str:
@@ -46,5 +40,4 @@ def first_lines(file: Path) -> str:
     told = ast.get_docstring(ast.parse(file.read_text()))
     if not told:
         raise ValueError(f"{file} has no docstring")
-    line = " ".join(told.split("\n\n")[0].split())
-    return line.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+    return as_cell(" ".join(told.split("\n\n")[0].split()))

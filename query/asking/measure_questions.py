@@ -85,16 +85,15 @@ class MeasureRequest(Generic[M]):
         if not self.groups.check():
             return session.answer(_AllRows(session, self, mode))
         column = session.options.measure(self.measure)  # checked first: without columns there are no groups
-        choice, scan = choose_group(session.options, self.groups), None
-        if choice is not None:
-            try:
-                projection = SortedGroups(choice.keys, column)
-                return session.answer(_Groups(session, self, mode, choice, projection))
-            except (
-                NotBuilt
-            ):  # an alter is at work, or was stopped: until its end a scan answers, as before it
-                scan = replace(choose_scan(session.options, self.groups), declare=None)
-        return session.answer(_Scan(session, self, scan or choose_scan(session.options, self.groups)))
+        choice = choose_group(session.options, self.groups)
+        if choice is None:
+            return session.answer(_Scan(session, self, choose_scan(session.options, self.groups)))
+        try:
+            return session.answer(_Groups(session, self, mode, choice, SortedGroups(choice.keys, column)))
+        except NotBuilt:
+            # An alter is at work, or was stopped: until its end a scan answers, as before it.
+            scan = replace(choose_scan(session.options, self.groups), declare=None)
+            return session.answer(_Scan(session, self, scan))
 
 
 class QuestionOptions(TypedDict, total=False):

@@ -259,8 +259,7 @@ def _candidate_counts(question: KeyQuestion, least: int | None, k: int = 0) -> t
         known = _exact_in_history(listed, names)
     elif question.scanned is not None:
         names, known, live = question.scanned.names()
-        exact_live = LiveCounts(live.astype(np.float64), live, live, live)
-        return names, _count_candidates(question, names, known, exact_live)
+        return names, _count_candidates(question, names, known, LiveCounts.exact(live))
     else:
         names = names_from(question.view.key, key_scan.all_names(question.overlapping_rows()))
     return names, _count_candidates(question, names, None if question.window.partial_ticks else known)
@@ -327,8 +326,7 @@ def exact_live_counts(rows: KeyRows, names: Names) -> LiveCounts:
     joined, (summed_places, places) = unify_names([rows.names, names])
     joined_sums = np.zeros(len(joined), np.int64)
     joined_sums[summed_places] = sums
-    exact = joined_sums[places]
-    return LiveCounts(exact.astype(np.float64), exact, exact, exact)
+    return LiveCounts.exact(joined_sums[places])
 
 
 def _hitter_answers(

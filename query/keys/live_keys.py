@@ -46,6 +46,11 @@ class LiveCounts:
     most: Ints
     likely: Ints
 
+    @classmethod
+    def exact(cls, rows: Ints) -> LiveCounts:
+        """Rows that were counted."""
+        return cls(rows.astype(np.float64), rows, rows, rows)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LivePart:
@@ -176,7 +181,7 @@ class LiveSide:
         """
         zero = np.zeros(len(names), np.int64)
         if self.combined is None or not len(names):
-            return LiveCounts(zero.astype(np.float64), zero, zero, zero)
+            return LiveCounts.exact(zero)
         hashed = digests(names)
         least, most = self.by_part(names, hashed)
         low, high = least.sum(axis=0), most.sum(axis=0)

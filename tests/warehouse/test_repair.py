@@ -350,7 +350,7 @@ def test_a_repair_that_does_not_look_at_events_is_caught(
 
 
 def test_a_repair_that_keeps_a_wrong_hint_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(new_log, "_HINT", "nothing")
+    monkeypatch.setattr(new_log, "LAST_CHECKPOINT", "nothing")
     with pytest.raises(AssertionError):
         check_hints(loader)
 

@@ -38,6 +38,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
+from tidemark.warehouse.delta.known_log import commit_name
 from tidemark.warehouse.delta.log_copy import copy_of
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import CommitFailed, DamagedWarehouse, without_secrets
@@ -308,7 +309,7 @@ class _Log:
             version += 1
 
     def _entry(self, version: int) -> Commit | None:
-        path = f"_delta_log/{version:020d}.json"
+        path = f"_delta_log/{commit_name(version)}"
         if self._files.get_file_info(path).type == fs.FileType.NotFound:
             return None
         with self._files.open_input_stream(path) as stream:

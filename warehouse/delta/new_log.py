@@ -15,11 +15,11 @@ from pyarrow import fs
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.deletes import delete_file
+from tidemark.warehouse.delta.known_log import LAST_CHECKPOINT
 from tidemark.warehouse.delta.opening import open_directly
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 
-_HINT = "_last_checkpoint"  # where the newest checkpoint is; without it the log is listed
 _ENTRY = re.compile(r"(\d{20})\.json")
 
 
@@ -37,9 +37,9 @@ def unreadable(store: Store, name: str) -> str | None:
 def remove_log(store: Store, name: str) -> bool:
     """Removes the least that lets the table be opened; whether any of its log is left.
 
-    That is the hint `_last_checkpoint`, or the newest entry beside it, or all.
+    That is the hint `_last_checkpoint`, without which the log is listed; or the newest entry, too; or all.
     """
-    left = _remove(store, name, lambda file: file == _HINT)
+    left = _remove(store, name, lambda file: file == LAST_CHECKPOINT)
     if not left:
         numbers = [int(match[1]) for file in _files(store, name) if (match := _ENTRY.fullmatch(file))]
         if len(numbers) > 1 and _opens(store, name, max(numbers) - 1):

@@ -126,6 +126,13 @@ def _when(commit: Commit) -> str:
     return f"version {commit.version} at {at}"
 
 
+def add_files(store: Store, name: str, added: Sequence[AddAction], first: DeltaTable | None = None) -> None:
+    """Adds files whatever others have committed meanwhile; `first` is the table for the first try."""
+    race = Race(store, name, first)
+    while not race.commit(added, blind=True):
+        continue
+
+
 def replace_files(store: Store, name: str, gone: Collection[str], added: Sequence[AddAction] = ()) -> None:
     """Removes the files with these paths, and adds others, in one commit; nothing if the table has none."""
     race = Race(store, name)

@@ -17,6 +17,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.deletes import delete_file
+from tidemark.warehouse.delta.known_log import commit_name
 from tidemark.warehouse.delta.opening import open_directly
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import RETENTION, expired, retention_interval, retention_us
@@ -77,7 +78,7 @@ def _removed_within(store: Store, name: str, version: int, grace_us: int) -> set
     """The files that commits within the grace removed; None if the log does not reach back so far."""
     filesystem, removed = store.filesystem(), set[str]()
     for number in range(version, -1, -1):
-        path = f"{name}/_delta_log/{number:020d}.json"
+        path = f"{name}/_delta_log/{commit_name(number)}"
         try:
             with filesystem.open_input_file(path) as file:
                 actions = [json.loads(line) for line in file.read().splitlines() if line.strip()]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from tidemark.warehouse.delta import opening, tables
 from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.new_log import remove_log, unreadable
-from tidemark.warehouse.delta.races import Race, replace_files
+from tidemark.warehouse.delta.races import add_files, replace_files
 from tidemark.warehouse.delta.store import EVENTS, Store
 from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -32,9 +32,6 @@ from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.verification.file_checks import size_fault
 from tidemark.warehouse.verification.run_checks import check_run
 from tidemark.warehouse.work import Work
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +199,4 @@ def _list_marks(store: Store, projection: Projection[Any], paths: Sequence[str])
             rows = sealed.metadata.num_rows
         size = filesystem.get_file_info(whole).size
         actions.append(tables.add_action(path, size, rows))
-    race = Race(store, projection.marks_table)
-    while not race.commit(actions, blind=True):
-        continue
+    add_files(store, projection.marks_table, actions)

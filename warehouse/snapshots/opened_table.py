@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta.known_log import commit_name
 from tidemark.warehouse.delta.log_copy import AHEAD, LogCopy
 from tidemark.warehouse.delta.remote_files import Rounds
 from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
@@ -107,7 +108,7 @@ class OpenedTable:
         return os.path.exists(self._commit(version))  # noqa: PTH110  pathlib's takes longer than a refresh
 
     def _commit(self, version: int) -> str:
-        return f"{self.store.table(self.name)}/_delta_log/{version:020d}.json"
+        return f"{self.store.table(self.name)}/_delta_log/{commit_name(version)}"
 
 
 _ALWAYS_THERE = (EVENTS, STEPS, LEDGER)
