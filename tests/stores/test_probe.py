@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 import pytest
+from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from tests.stores.conftest import Place
@@ -62,6 +63,24 @@ def test_a_request_that_fails_does_not_decide(place: Place, kind: str) -> None:
     place.server.set(fault, latency=SLOW, ignores_conditions=True)
     with pytest.raises(InputError, match="ignores the"):
         probe.check_conditional_puts(store)
+
+
+def both_fail_once(monkeypatch: pytest.MonkeyPatch, second: str) -> None:
+    """The table is there, but nobody was told so: the answer to the put was lost. Then one is refused."""
+    outcomes = iter(
+        [[DeltaError(second), DeltaError("timed out")], [DeltaError("Failed to commit transaction")]]
+    )
+    monkeypatch.setattr(probe, "_race", lambda _: next(outcomes))
+    probe.check_conditional_puts(Store("s3://bucket/w"))
+
+
+def test_a_table_whose_writer_had_no_answer_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    both_fail_once(monkeypatch, "Generic error: A Delta Lake table already exists at that location.")
+
+
+def test_another_error_of_both_writers_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DeltaError, match="no such bucket"):
+        both_fail_once(monkeypatch, "no such bucket")
 
 
 def test_credentials_that_may_not_write_are_told_apart(place: Place) -> None:

@@ -6,6 +6,7 @@ exists, and then put version 0 of the log on the condition that it is absent. Th
     both succeeded                      the store ignores the condition: two commits could replace each other
     one was refused by the condition    the store honours it
     one found the table by its look     the threads were not at the same time: they try again
+    both failed, and one by its look    the answer to the other's put was lost: they try again
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _TRIES = 10
 _WRITERS = 2
 # delta-rs' text for a put that the condition refused; the look at the folder has another one.
 _REFUSED = "Failed to commit transaction"
+_FOUND = "already exists at that location"
 
 
 def check_conditional_puts(store: Store) -> None:
@@ -53,11 +55,16 @@ def check_conditional_puts(store: Store) -> None:
             )
         if any(_REFUSED in str(failure) for failure in failures):
             return
-        if len(failures) == _WRITERS and not is_store_failure(failures[0]):
+        if len(failures) == _WRITERS and not any(map(_is_passing, failures)):
             break
     if len(failures) == _WRITERS:
         raise failures[0]
     _LOG.warning("%s: could not see whether it has conditional puts", without_secrets(store.uri))
+
+
+def _is_passing(failure: Exception) -> bool:
+    """Whether another try may end in another way."""
+    return _FOUND in str(failure) or is_store_failure(failure)
 
 
 def _race(store: Store) -> Sequence[Exception]:
