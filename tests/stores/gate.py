@@ -14,13 +14,13 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-Kind = Literal["500", "503", "403", "reset", "timeout", "lost", "meet"]
+Kind = Literal["500", "503", "403", "reset", "timeout", "lost", "stalled", "meet"]
 
 WRITES = "PUT|POST|DELETE"
 _ANSWERS = {
@@ -38,8 +38,9 @@ class Fault:
 
     kind     '500', '503', '403': an answer with that status. 'reset': the connection is reset, and nothing is
              done. 'timeout': nothing is done, and nothing is answered for `seconds`. 'lost': the request is
-             done, and the connection is reset instead of the answer. 'meet': it waits until `times` requests
-             have come, at most `seconds`; then all are done
+             done, and the connection is reset instead of the answer. 'stalled': half of the answer comes, and
+             the rest after `seconds`. 'meet': it waits until `times` requests have come, at most `seconds`;
+             then all are done
     method   a regular expression of the whole method
     path     a regular expression that is searched for in the path with the query
     user     the access key that signed the request; empty: any
@@ -117,7 +118,7 @@ class Gate:
         if fault is not None and fault.kind == "meet":
             with suppress(threading.BrokenBarrierError):  # nobody else came
                 self._meetings[fault].wait(fault.seconds)
-        if fault is None or fault.kind == "meet":
+        if fault is None or fault.kind in ("meet", "stalled"):
             answer = self._forward(settings, environ, start_response)
         elif fault.kind == "lost":
             self._forward(settings, environ, lambda *_: None)
@@ -126,6 +127,8 @@ class Gate:
         with self._state:
             kind = "" if fault is None else fault.kind
             self.requests.append(Request(method, path, began, time.monotonic(), kind))
+        if fault is not None and fault.kind == "stalled":
+            return _stalled(b"".join(answer), fault.seconds)
         if fault is None or fault.kind == "meet":
             return answer
         if fault.kind not in _ANSWERS:
@@ -155,6 +158,13 @@ class Gate:
             return list(self._server(environ, start_response))
         with self._conditional_put:
             return list(self._server(environ, start_response))
+
+
+def _stalled(answer: bytes, seconds: float) -> Iterator[bytes]:
+    half = len(answer) // 2
+    yield answer[:half]
+    time.sleep(seconds)
+    yield answer[half:]
 
 
 def _user(environ: dict[str, Any]) -> str:

@@ -78,7 +78,7 @@ def test_a_store_that_ignores_the_condition_takes_several(place: Place) -> None:
     assert race(place) > 1
 
 
-@pytest.mark.parametrize("kind", ["500", "503", "reset", "timeout"])
+@pytest.mark.parametrize("kind", ["500", "503", "reset", "timeout", "stalled"])
 def test_a_fault_happens_as_often_as_it_was_asked_for_and_is_counted(place: Place, kind: Any) -> None:
     new_table(place)
     place.server.set(Fault(kind, "GET", "_delta_log", times=2, seconds=0.2))

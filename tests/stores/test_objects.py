@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,26 @@ def test_bytes_are_read_as_by_delta_rs(place: Place, monkeypatch: pytest.MonkeyP
     place.server.set(Fault("403", "GET"))
     with pytest.raises(OSError, match="403 Forbidden"):
         files.get([ByteRange("a/b c=1")])
+
+
+@pytest.mark.parametrize("is_tried_again", [True, False])
+def test_an_answer_that_stops_half_way_is_asked_for_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch, is_tried_again: bool
+) -> None:
+    """The library does so for the bytes of an object, and not for the answer that there is none."""
+    if not is_tried_again:
+        monkeypatch.setattr(objects, "_READS", 1)
+    files = RemoteFiles(place.uri, {**place.options, "AWS_TIMEOUT": "0.5s"})
+    assert files.objects is not None
+    files.objects.put("a", b"content")
+    place.server.set(Fault("stalled", "GET", times=1, seconds=1))
+    assert files.get([ByteRange("a")]) == [b"content"]
+    place.server.set(Fault("stalled", "GET", times=1, seconds=1))
+    with nullcontext() if is_tried_again else pytest.raises(OSError, match="body error"):
+        assert files.get([ByteRange("b")]) == [None]
+    place.server.set(Fault("stalled", "GET", seconds=1))
+    with pytest.raises(OSError, match="body error"):
+        files.get([ByteRange("b")])
 
 
 def test_where_only_delta_rs_knows_how_to_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 
 PART_BYTES = 2**23  # of an object that is written in parts
 PARTS_AT_ONCE = 4
+_READS = 3
+_STOPPED = "request or response body error"
 # Options by their names without "aws_", as obstore takes them.
 _NAMES = {
     "access_key_id",
@@ -94,7 +96,19 @@ class Objects:
             self._store: Any = from_url(uri, config=config, client_options=client)  # type: ignore[call-overload]
 
     def get(self, path: str, start: int = 0, stop: int | None = None) -> bytes | None:
-        """The bytes start..stop (stop exclusive, None: to the end) of an object; None if there is none."""
+        """The bytes start..stop (stop exclusive, None: to the end) of an object; None if there is none.
+
+        The library tries a request again, but not where the answer that there is none stops half way.
+        """
+        for _ in range(_READS - 1):
+            try:
+                return self._get(path, start, stop)
+            except OSError as error:
+                if _STOPPED not in str(error):
+                    raise
+        return self._get(path, start, stop)
+
+    def _get(self, path: str, start: int, stop: int | None) -> bytes | None:
         from obstore import get, get_range
 
         with suppress(FileNotFoundError), _as_os_errors():
