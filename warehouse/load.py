@@ -127,8 +127,10 @@ def load(
     options.companions.check_kinds(executor.check_sendable)
     work = Work(executor, store, options, progress)
     if rows is None or store.is_local:  # a bulk load does without: the requests of a store take time
-        lost = unaccounted.find(store, events, tables.open_table(store, LEDGER), _plans(work)).lost
-        missing_summaries.write_missing(work, lost)
+        ledger, plans = tables.open_table(store, LEDGER), read_step_plans(store, steps, work.step_files)
+        if unaccounted.find(store, events, ledger, plans).lost:  # or maintenance took what was planned since
+            lost = unaccounted.find(store, events, ledger, _plans(work)).lost
+            missing_summaries.write_missing(work, lost)
     report = LoadReport(seconds=work.seconds)
     if rows is not None and batch is not None:
         if executor.in_process:
@@ -358,9 +360,8 @@ def _load_steps(work: Work, last_step: int | None, report: LoadReport) -> None:
     """Loads every planned step up to `last_step` into each projection that lacks it."""
     opened = history.open_history(work)
     names = [projection.runs_table for projection in work.options.projections]
-    has = [run_tables.read_layout(runs).last_step for _, runs in opened.projections]
-    loaded = min(has, default=-1)
-    _, plans = _plans_since(work, opened.steps, list(zip(names, has, strict=True)))
+    loaded = min(opened.last_steps, default=-1)
+    _, plans = _plans_since(work, opened.steps, list(zip(names, opened.last_steps, strict=True)))
     pending = [plan for plan in plans if last_step is not None and loaded < plan.step <= last_step]
     for number, plan in enumerate(pending):
         opened = history.open_history(work) if number else opened

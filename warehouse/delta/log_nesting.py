@@ -1,10 +1,10 @@
-"""Entries of a log that nest JSON too deep for delta-rs, which ends the process at about 100,000 levels.
+"""Entries of a log that nest JSON too deep for delta-rs, which ends the process at about 30,000 levels.
 
 delta-rs parses the entries of a log, and the statistics that they have as text, by functions that call
 themselves for each level. Nothing that a table needs is nested more than a few levels deep. So an entry is
 looked at before delta-rs sees it. What stands in other strings is no nesting.
 
-Cost: two counts of bytes for an entry of a few files, and else a few passes of numpy, a millisecond a
+Cost: one look at the size of an entry of a few files, and else a few passes of numpy, a millisecond a
 megabyte. Checkpoints are Parquet, where delta-rs has no levels to descend.
 """
 
@@ -22,7 +22,13 @@ from tidemark.warehouse.delta.known_log import LAST_CHECKPOINT
 from tidemark.warehouse.errors import DamagedWarehouse
 
 MOST_LEVELS = 128  # what serde_json, which parses the schema in a log, takes
+_HARMLESS_BYTES = 2**12  # as many levels are a quarter of what delta-rs takes
 _NOT_BLANK = re.compile(r"\S")
+
+
+def may_nest(size: int) -> bool:
+    """Whether an entry of that many bytes can nest too deep for delta-rs; else it need not be looked at."""
+    return size > _HARMLESS_BYTES
 
 
 def check_nesting(table: str, name: str, content: bytes) -> None:

@@ -65,11 +65,15 @@ class LoadReport:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Opened tables: `events`, `steps`, and the marks table and the runs table of each projection."""
+    """Opened tables: `events`, `steps`, and of each projection the marks table and the runs table.
+
+    `last_steps` are the newest steps that the runs tables have.
+    """
 
     events: DeltaTable
     steps: DeltaTable
     projections: Sequence[tuple[DeltaTable, DeltaTable]]
+    last_steps: Sequence[int]
 
 
 def open_history(work: Work) -> History:
@@ -82,7 +86,8 @@ def open_history(work: Work) -> History:
         at_once(partial(run_tables.create_tables, store, grace_us=work.options.grace_us), projections)
         found = [*tables.open_tables(store, *names)]
     events, steps, *others = (table for table in found if table is not None)
-    return History(events, steps, list(zip(others[::2], others[1::2], strict=True)))
+    last_steps = [run_tables.read_layout(runs).last_step for runs in others[1::2]]
+    return History(events, steps, list(zip(others[::2], others[1::2], strict=True)), last_steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +119,8 @@ class _Merge:
 
 def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -> None:
     """Loads one step into every projection that does not have it, one commit per projection."""
-    behind = [
-        (projection, *pair)
-        for projection, pair in zip(work.options.projections, opened.projections, strict=True)
-        if run_tables.read_layout(pair[1]).last_step < plan.step
-    ]
+    given = zip(work.options.projections, opened.projections, opened.last_steps, strict=True)
+    behind = [(projection, *pair) for projection, pair, last_step in given if last_step < plan.step]
     source, projections = _Step(work, plan), [projection for projection, *_ in behind]
     with work.phase("sort"):
         runs = source.write(projections, opened.events)

@@ -9,7 +9,7 @@ warehouse that was created without a schema has no columns until its first batch
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -277,9 +277,10 @@ class Options:
         """
         if not self.columns:
             return
-        for role in self._roles():
+        columns = dict(self.columns)
+        for role, names in self._roles().items():
             try:
-                self._check_role(role, dict(self.columns))
+                _check_role(role, names, columns)
             except InputError as error:
                 raise _damaged_property(
                     uri, role, self.properties()[PROPERTY_PREFIX + role], str(error)
@@ -288,8 +289,8 @@ class Options:
     def check_columns(self, columns: Mapping[str, str]) -> None:
         """InputError if a measure, a key or the time is missing in the columns or has a wrong type."""
         option_checks.check_names(columns)
-        for role in self._roles():
-            self._check_role(role, columns)
+        for role, names in self._roles().items():
+            _check_role(role, names, columns)
 
     def _roles(self) -> dict[str, list[str]]:
         """The columns that have each role; a role is the name of an option."""
@@ -297,25 +298,6 @@ class Options:
             option.name: KINDS[option.kind].columns(getattr(self, option.field))
             for option in OPTIONS.values()
         }
-
-    def _check_role(self, role: str, columns: Mapping[str, str]) -> None:
-        """InputError if a column of the role is missing or has a wrong type; `role` is an option's name."""
-        for name in self._roles()[role]:
-            if name not in columns:
-                raise InputError(
-                    f"the {role.removesuffix('s')} column {name!r} is missing. "
-                    f"There are: {', '.join(columns) or 'none'}."
-                )
-            if role == "measures":
-                Measure(name, columns[name])
-            elif role == "companions":
-                continue  # a column of any type
-            elif role != "time":
-                Key(name, columns[name])
-            elif not is_time_type(columns[name]):
-                raise InputError(
-                    f"the time column {name!r} is {type_text(columns[name])}. Expected {time_type_names()}."
-                )
 
     def check_same(self, given: Mapping[str, Any]) -> None:
         """OptionsMismatch if a given option differs from the stored one; None means not given."""
@@ -331,6 +313,29 @@ class Options:
                     f"{name} was given as {value!r}, the warehouse was created with {stored!r}. "
                     "Options are fixed at creation: leave it out, or create another warehouse."
                 )
+
+
+def _check_role(role: str, names: Sequence[str], columns: Mapping[str, str]) -> None:
+    """InputError if a column of the role is missing or has a wrong type.
+
+    `role` is an option's name, `names` are its columns.
+    """
+    for name in names:
+        if name not in columns:
+            raise InputError(
+                f"the {role.removesuffix('s')} column {name!r} is missing. "
+                f"There are: {', '.join(columns) or 'none'}."
+            )
+        if role == "measures":
+            Measure(name, columns[name])
+        elif role == "companions":
+            continue  # a column of any type
+        elif role != "time":
+            Key(name, columns[name])
+        elif not is_time_type(columns[name]):
+            raise InputError(
+                f"the time column {name!r} is {type_text(columns[name])}. Expected {time_type_names()}."
+            )
 
 
 def columns_of_key(columns: Any) -> Columns:
