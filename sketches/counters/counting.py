@@ -1,29 +1,41 @@
 """The configuration of sliding-window counters (`Counting`), and the interface of every kind of counter.
 
-Three kinds, by the paper's names: "EH" exponential histograms, "DW" deterministic waves, "RW" randomised
-waves. Each kind has two representations. Updates write into `CounterArrays`, mutable arrays. Queries, merges
-and storage use a `CounterState`, an immutable value: `Buckets` for EH and DW, `SampledWaves` for RW.
+Three kinds keep a relative error, by the paper's names: "EH" exponential histograms, "DW" deterministic
+waves, "RW" randomised waves. Four have certain bounds in a window of fixed length, but no proven error: "PF"
+PERFECT, "SI" SIMPLE, "PR" PROPORTIONAL, "SP" SPLITTER. PERFECT is exact, and as large as the window.
+
+Each kind has two representations. Updates write into `CounterArrays`, which are mutable. Queries, merges and
+storage use a `CounterState`, an immutable value: `Buckets` for EH and DW, `SampledWaves` for RW, `SubCells`
+for PF and SP, `Blocks` for SI and PR.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
 from tidemark.sketches.counters import (
+    blocks,
     buckets,
     deterministic_wave,
     exponential_histogram,
     randomized_wave,
+    sub_cells,
     whole_streams,
 )
+from tidemark.sketches.counters.blocks import BlockCounters, Blocks
 from tidemark.sketches.counters.buckets import Buckets, Ints
 from tidemark.sketches.counters.deterministic_wave import DeterministicWaves
 from tidemark.sketches.counters.exponential_histogram import ExponentialHistograms
 from tidemark.sketches.counters.randomized_wave import RandomizedWaves, SampledWaves
+from tidemark.sketches.counters.sub_cells import SubCellCounters, SubCells
 from tidemark.sketches.errors import InvalidInput
 
-CounterKind = Literal["EH", "DW", "RW"]
+CounterKind = Literal["EH", "DW", "RW", "PF", "SI", "PR", "SP"]
 Clock = Literal["time", "count"]
-CounterState = Buckets | SampledWaves
+CounterState = Buckets | SampledWaves | SubCells | Blocks
+
+BUCKET_KINDS = ("EH", "DW")
+PROVEN_KINDS = (*BUCKET_KINDS, "RW")  # their states are stored and merged
 
 # Times are from -TIME_LIMIT to TIME_LIMIT, so that the difference of two fits int64. In microseconds this is
 # 146,000 years. The number of arrivals is below COUNT_LIMIT.
@@ -37,7 +49,7 @@ MOST_CONSTANT = 1000
 
 
 class CounterArrays(Protocol):
-    """The counters of one kind for all cells, as arrays that updates write in place."""
+    """The counters of one kind for all cells, which updates change."""
 
     def add(self, cells: Ints, times: Ints, counts: Ints) -> None:
         """Adds arrivals in order of time.
@@ -55,13 +67,16 @@ class CounterArrays(Protocol):
 class Counting:
     """The configuration of a counter: its kind, error, window and clock.
 
-    kind: "EH", "DW" or "RW".
-    eps: the relative error of a count, 1e-6 <= eps < 1.
-    window: how far back from the last arrival counts reach, from 1 to 2**62; None keeps everything.
+    kind: see the module docstring.
+    eps: the relative error of a count, 1e-6 <= eps < 1. For SP, the share of `window` that a sub-cell has in
+        arrivals before it may be merged or followed by another; see sub_cells.py. PF, SI, PR do not use it.
+    window: how far back from the last arrival counts reach, from 1 to 2**62; None keeps everything, for
+        EH, DW and RW only.
     clock: "time", or "count" if the time of an arrival is its number in the stream.
     delta, constant: of randomised waves, see randomized_wave.py; delta is 0 for EH and DW.
     site: an integer below 2**64. Randomised waves that will be merged need different sites, so that they draw
         independent random levels.
+    mu: of SP, the factor by which the rates of two sub-cells that become one may differ, at least 1.
 
     Raises InvalidInput for values outside these ranges.
     """
@@ -73,6 +88,7 @@ class Counting:
     delta: float = 0.0
     constant: int = 36
     site: int = 0
+    mu: float = 1.5
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(CounterKind) or self.clock not in get_args(Clock):
@@ -85,6 +101,10 @@ class Counting:
         is_integer = isinstance(self.window, int) and not isinstance(self.window, bool)
         if self.window is not None and not (is_integer and 1 <= self.window <= TIME_LIMIT):
             raise InvalidInput(f"got the window {self.window!r}; expected None or an integer from 1 to 2**62")
+        if self.window is None and self.kind not in PROVEN_KINDS:
+            raise InvalidInput(f"got no window for {self.kind}; expected one, or a kind of {PROVEN_KINDS}")
+        if not 1 <= self.mu < math.inf:
+            raise InvalidInput(f"got mu = {self.mu!r}; expected a factor of at least 1")
         randomised = self.kind == "RW"
         if randomised != (self.delta != 0) or (randomised and not LEAST_DELTA <= self.delta < 1):
             raise InvalidInput(
@@ -102,13 +122,30 @@ class Counting:
             return 8 * cells * (exponential_histogram.most_buckets(self.eps)[0] + 1)
         if self.kind == "DW":
             return 8 * cells * deterministic_wave.slots_per_level(self.eps)
+        if self.kind in ("SI", "PR"):
+            return 8 * cells * (2 if self.kind == "PR" else 1)
+        if self.kind != "RW":
+            return sub_cells.SUB_CELL_BYTES * cells
         waves, most = randomized_wave.sizes(self.eps, self.delta, self.constant)
         return randomized_wave.ENTRY_BYTES * cells * waves * most
 
+    @property
+    def error(self) -> float:
+        """The proven relative error of a count: eps for EH, DW and RW, 0 for PF, infinite for the others."""
+        if self.kind in PROVEN_KINDS:
+            return self.eps
+        return 0.0 if self.kind == "PF" else math.inf
+
     def none(self) -> CounterState:
         """The state of counters without arrivals."""
+        one_a_time = self.clock == "count"
         if self.kind == "RW":
             return randomized_wave.no_samples(self.eps, self.delta, self.constant)
+        if self.kind in ("SI", "PR"):
+            keeps_previous = self.kind == "PR"
+            return blocks.no_blocks(self._length, keeps_previous=keeps_previous, one_a_time=one_a_time)
+        if self.kind in ("PF", "SP"):
+            return sub_cells.no_sub_cells(one_a_time=one_a_time)
         return buckets.no_buckets()
 
     def buckets_of(self, cells: Ints, times: Ints, counts: Ints) -> Buckets:
@@ -127,6 +164,11 @@ class Counting:
         return whole_streams.buckets_in_order(cells, times, counts, all_cells, self.eps, sizes)
 
     @property
+    def _length(self) -> int:
+        """The window of a kind that has one."""
+        return self.window or 0
+
+    @property
     def _kept_sizes(self) -> whole_streams.KeptSizes:
         return deterministic_wave.kept_sizes if self.kind == "DW" else exponential_histogram.kept_sizes
 
@@ -134,6 +176,11 @@ class Counting:
         """Mutable counters of `cells` cells that start from the state `kept`."""
         if isinstance(kept, SampledWaves):
             return RandomizedWaves(kept, self.site, cells)
+        if isinstance(kept, Blocks):
+            return BlockCounters(kept, cells)
+        if isinstance(kept, SubCells):
+            least, mu = (self.eps * self._length, self.mu) if self.kind == "SP" else (0.0, 0.0)
+            return SubCellCounters(kept, cells, self._length, least, mu)
         if self.kind == "DW":
             return DeterministicWaves(kept, self.eps, cells)
         return ExponentialHistograms(kept, self.eps, cells)

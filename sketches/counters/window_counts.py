@@ -11,13 +11,14 @@ arrivals of a cell at t or later,
 
 where skew measures how far merges have moved arrivals in time; it is 0 before the first merge. While nothing
 has expired, the count from the first arrival on is exact. For "RW" (randomised waves), |estimate - x| <=
-eps * x and lo <= x <= hi hold with probability 1 - delta.
+eps * x and lo <= x <= hi hold with probability 1 - delta. For "PF", lo == x == hi. For "SI", "PR" and "SP",
+lo <= x <= hi always, and nothing more is proved.
 
 A count from `since` to `until` is the difference of two such counts, and its bounds are the differences of
 theirs: their width is relative to the number of arrivals since `since`, not to the count itself.
 
-Cost: amortised O(1) an arrival for EH and DW; a query reads the buckets of all cells, O(cells + b) for b
-buckets. With a window, an update also costs O(cells + b). Memory: see the modules of the kinds.
+Cost: amortised O(1) an arrival for each kind but RW; a query reads the buckets of all cells, O(cells + b) for
+b buckets. With a window, an update also costs O(cells + b). Memory: see the modules of the kinds.
 
 Source: Papapetrou et al., VLDB Journal 2015, sections 3, 4.2 and 5.
 """
@@ -29,11 +30,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tidemark.sketches.bounds.count_bounds import Counts, exact, subtract_counts
+from tidemark.sketches.counters.blocks import Blocks, check_blocks
 from tidemark.sketches.counters.buckets import Buckets, Ints, check_buckets
-from tidemark.sketches.counters.counting import COUNT_LIMIT, TIME_LIMIT, CounterArrays, CounterState, Counting
+from tidemark.sketches.counters.counting import (
+    BUCKET_KINDS,
+    COUNT_LIMIT,
+    TIME_LIMIT,
+    CounterArrays,
+    CounterState,
+    Counting,
+)
 from tidemark.sketches.counters.deterministic_wave import check_ranks
 from tidemark.sketches.counters.exponential_histogram import check_levels
 from tidemark.sketches.counters.randomized_wave import SampledWaves, check_samples
+from tidemark.sketches.counters.sub_cells import SubCells, check_sub_cells
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import MOST_CELLS
 from tidemark.sketches.inputs import INT64, as_column, as_contiguous
@@ -122,8 +132,11 @@ class WindowCounts:
 
     @property
     def error(self) -> float:
-        """The largest relative error of a count up to now; for RW with probability 1 - delta."""
-        return self._skew + self.counting.eps * (1 + self._skew)
+        """The largest relative error of a count up to now; for RW with probability 1 - delta.
+
+        Infinite for SI, PR and SP, whose bounds are certain but may be far apart.
+        """
+        return self._skew + self.counting.error * (1 + self._skew)
 
     @property
     def kept(self) -> CounterState:
@@ -149,8 +162,8 @@ class WindowCounts:
         cells: shape (rows, n), the cell of each arrival in every row, where row i owns the i-th equal part of
             the cells; None adds all arrivals to cell 0.
 
-        Raises InvalidInput for other input. Amortised O(1) for each arrival and row for EH and DW; with a
-        window, O(cells + b) more. For RW see randomized_wave.py.
+        Raises InvalidInput for other input. Amortised O(1) for each arrival and row; with a window, O(cells +
+        b) more. For RW see randomized_wave.py.
 
         Example: with 6 cells and 2 rows, row 0 owns cells 0 to 2, row 1 owns 3 to 5. Two arrivals in cells 2
         and 0 of the first row and 3 and 4 of the second are cells [[2, 0], [3, 4]].
@@ -170,7 +183,8 @@ class WindowCounts:
         n = self._n + (int(count_array.sum()) if len(count_array) else len(time_array))
         arrivals = (as_contiguous(cell_array), as_contiguous(time_array), as_contiguous(count_array))
         kept = None
-        if self._n == 0 and self.counting.kind != "RW":  # nothing to add to, so no arrays, which are large
+        # With nothing to add to, no arrays are needed, which are large.
+        if self._n == 0 and self.counting.kind in BUCKET_KINDS:
             kept, self._counters = self.counting.buckets_in_order(*arrivals, self.cells), None
         else:
             # Expired buckets would be merged with others, so they are dropped before anything is added.
@@ -222,6 +236,12 @@ class WindowCounts:
         kept, eps = self.kept, self.counting.eps
         if isinstance(kept, SampledWaves):
             check_samples(kept, self.cells, self._first, self._now)
+            return
+        if isinstance(kept, Blocks):
+            check_blocks(kept)
+            return
+        if isinstance(kept, SubCells):
+            check_sub_cells(kept, self.counting.window or 0)
             return
         check_buckets(kept, eps)
         if self.counting.kind == "EH":

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tidemark.sketches.bounds.count_bounds import Counts, Estimate
 from tidemark.sketches.bounds.target_rank import Phi, target_rank
-from tidemark.sketches.counters.counting import CounterKind, Counting
+from tidemark.sketches.counters.counting import BUCKET_KINDS, CounterKind, Counting
 from tidemark.sketches.ecm.ecm import ECM
 from tidemark.sketches.ecm.ecm_merge import merge_ecm
 from tidemark.sketches.ecm.ecm_sizes import sizes_for_points
@@ -107,7 +107,8 @@ class DyadicECM:
         Raises InvalidInput for other values, and if the counters of all levels together could take more than
         4 GiB.
         """
-        if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= 62 or kind == "RW":
+        is_integer = isinstance(bits, int) and not isinstance(bits, bool)
+        if not is_integer or not 1 <= bits <= 62 or kind not in BUCKET_KINDS:
             raise InvalidInput(f"got bits = {bits!r}, kind {kind!r}; expected 1 to 62 bits and EH or DW")
         sizes = sizes_for_points(eps, delta)
         counting = Counting(kind, sizes.eps_sw, window)
@@ -159,7 +160,7 @@ class DyadicECM:
         kind = top.counts.counting.kind
         states = {(s.counts.counting, s.n, s.counts.first, s.counts.now, s.counts.skew) for s in levels}
         is_top = top.hashes.direct and top.hashes.width == 2 ** (bits - len(lower))
-        if len(states) > 1 or not is_top or any(s.hashes.direct for s in lower) or kind == "RW":
+        if len(states) > 1 or not is_top or any(s.hashes.direct for s in lower) or kind not in BUCKET_KINDS:
             raise InvalidInput("got levels that differ in n, times or counters; expected those of one sketch")
         if sum(s.hashes.cells for s in levels) > MOST_CELLS:
             raise InvalidInput(f"got levels of more than {MOST_CELLS:,} cells together; expected no more")

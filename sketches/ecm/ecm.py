@@ -8,12 +8,16 @@ every query.
 For a window that ends now and lies within the window of the sketch, with n arrivals in it,
 
     |f'(x) - f(x)|  <=  eps * n        with probability at least 1 - delta
-    f(x)            <=  hi             always, with deterministic counters (EH, DW)
+    f(x)            <=  hi             always, with all counters but randomised waves (RW)
     lo <= f(x)                         with probability at least 1 - delta
 
 where f(x) is the true frequency of key x and f'(x) the estimate. A window that ends before now is the
 difference of two windows: its bounds hold, but its error is relative to the larger of the two. A window that
 includes all arrivals is exact in each cell: then hash collisions are the only error.
+
+With counters of the kinds SI, PR and SP, the windowed Count-Min sketches SIMPLE, PROPORTIONAL and SPLITTER of
+Rivetti et al., only the last two lines hold: nothing bounds the error of the estimate, and `point_eps` is
+infinite. With PF, PERFECT, each cell is exact.
 
 Cost: an update takes amortised O(rows) an arrival. The first query of a window reads all counters, O(cells +
 b) for b buckets; further queries of the same window take O(rows) a key. Memory: that of rows x width
@@ -38,6 +42,7 @@ from tidemark.sketches.ecm.ecm_sizes import (
     point_eps,
     sizes_for_inner_products,
     sizes_for_points,
+    split_eps,
 )
 from tidemark.sketches.ecm.frequency_bounds import FrequencyBounds, checked_digests
 from tidemark.sketches.errors import InvalidInput
@@ -87,7 +92,7 @@ class ECM:
         window: how far back from the last arrival queries reach, in the unit of the times, or in arrivals on
             the clock "count"; None keeps everything.
         purpose: "points", or "inner products" for inner products and self joins within eps.
-        kind, clock, site: see `Counting`.
+        kind, clock, site: see `Counting`. PF, SI, PR and SP need a window.
         seed: chooses the row hashes, below 2**64; sketches that will be merged or combined need the same one.
 
         Raises InvalidInput for values out of range, and if the counters could take more than 4 GiB, see
@@ -102,7 +107,8 @@ class ECM:
             sizes = sizes_for_points(eps, delta, randomised=kind == "RW")
         else:
             sizes = sizes_for_inner_products(eps, delta)
-        counting = Counting(kind, sizes.eps_sw, window, clock, sizes.delta_sw, site=site)
+        eps_sw = split_eps(sizes.width) if kind == "SP" else sizes.eps_sw
+        counting = Counting(kind, eps_sw, window, clock, sizes.delta_sw, site=site)
         self.eps, self.delta = float(eps), float(delta)
         hashes = RowHashes(sizes.rows, sizes.width, seed)
         require_memory(counting.room(hashes.cells), f"eps = {eps}, delta = {delta} with {kind}")
@@ -148,7 +154,8 @@ class ECM:
     def to_bytes(self) -> bytes:
         """The stored form, see ecm_bytes.py. Equal batches in equal order give equal bytes.
 
-        O(cells + b) time for b buckets; empty cells take no bytes.
+        Raises InvalidInput for PF, SI, PR and SP, which have none. O(cells + b) time for b buckets; empty
+        cells take no bytes.
         """
         return encode_ecm(StoredECM(self.hashes, self.counts, self.eps, self.delta))
 

@@ -5,7 +5,7 @@
     8       8      seed of the row hashes, unsigned
     16      1      1 if a key is its own column (direct hashes), else 0
     17      8 + 8  eps and delta as requested at construction, float64
-    33      2      kind of counter: b"EH", b"DW" or b"RW"
+    33      2      kind of counter: b"EH", b"DW" or b"RW"; the other kinds have no stored form
     35      1      clock: b"t" time, b"c" count
     36      8 + 8  eps_sw and delta_sw of the counters, float64
     52      4 + 8  constant and site of randomised waves, unsigned
@@ -40,7 +40,7 @@ cell 5 has one bucket of 1 that ends at 100. The lengths are (2, 2, 4), and the 
 
 import struct
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ from numpy.typing import NDArray
 from tidemark.sketches.counters.buckets import Buckets, Ints, check_buckets, no_buckets
 from tidemark.sketches.counters.counting import (
     COUNT_LIMIT,
+    PROVEN_KINDS,
     TIME_LIMIT,
     Clock,
     CounterKind,
@@ -83,7 +84,10 @@ class StoredECM:
 
 
 def encode_ecm(sketch: StoredECM) -> bytes:
-    """The stored form of a sketch; the inverse of `decode_ecm`. O(cells + b) for b buckets."""
+    """The stored form of a sketch; the inverse of `decode_ecm`. O(cells + b) for b buckets.
+
+    Raises InvalidInput for a kind that has none: PF, SI, PR and SP.
+    """
     counts, hashes = sketch.counts, sketch.hashes
     counting, first = counts.counting, counts.first or 0
     lengths, numbers = _state_lists(counts.kept, counting.kind, first)
@@ -132,7 +136,7 @@ def _decode_content(header: tuple[Any, ...], body: bytes) -> StoredECM:
     (rows, width, seed, direct, eps, delta, kind, clock, eps_sw, delta_sw) = header[:10]
     (constant, site, window, n, first, now, skew, *lengths) = header[10:]
     clocks: dict[bytes, Clock] = {b"t": "time", b"c": "count"}
-    kinds: dict[bytes, CounterKind] = {name.encode(): name for name in get_args(CounterKind)}
+    kinds: dict[bytes, CounterKind] = {name.encode(): cast("CounterKind", name) for name in PROVEN_KINDS}
     if kind not in kinds or clock not in clocks or direct not in (0, 1) or (direct and rows != 1):
         raise _corrupt_payload(
             16,
@@ -180,7 +184,7 @@ def _state_lists(
         levels = [wave.levels for wave in kept.waves]
         parts: list[NDArray[np.generic]] = [np.array(entries), *cells, *times, *levels]
         lengths = (len(kept.waves), sum(entries), 0)
-    else:
+    elif isinstance(kept, Buckets):
         sequence_starts = np.flatnonzero(np.diff(kept.sizes, prepend=0))
         parts = [
             np.diff(kept.cells, prepend=-1) - 1,
@@ -191,6 +195,8 @@ def _state_lists(
             *([kept.expired] if kind == "DW" else []),
         ]
         lengths = (len(kept.cells), len(sequence_starts), len(kept))
+    else:
+        raise InvalidInput(f"got counters of the kind {kind}; expected one of {PROVEN_KINDS} to store")
     return lengths, np.concatenate(parts, dtype=np.int64).view(np.uint64)
 
 
@@ -269,6 +275,8 @@ def _check_state(
         if max(len(wave.cells) for wave in kept.waves) > n * hashes.rows:
             raise BrokenInvariant(f"got a wave with more entries than {n} arrivals in each row")
         return
+    if not isinstance(kept, Buckets):
+        raise BrokenInvariant(f"got counters of {counting.kind}; expected one of {PROVEN_KINDS}")
     check_buckets(kept, counting.eps)
     if counting.kind == "EH":
         check_levels(kept, counting.eps)

@@ -39,7 +39,7 @@ import numpy as np
 
 from tidemark.sketches.counters import randomized_wave
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.counting import COUNT_LIMIT, CounterState, Counting
+from tidemark.sketches.counters.counting import COUNT_LIMIT, PROVEN_KINDS, CounterState, Counting
 from tidemark.sketches.counters.randomized_wave import SampledWaves
 from tidemark.sketches.counters.window_counts import WindowCounts
 from tidemark.sketches.disjoint import require_disjoint
@@ -126,6 +126,11 @@ def _merged_counting(parts: Sequence[WindowCounts], eps: float | None) -> Counti
         raise InvalidInput(
             "got counters on the clock 'count'; expected the clock 'time', because counters on the clock "
             "'count' do not record how their arrivals interleave; add their answers instead"
+        )
+    if first.kind not in PROVEN_KINDS:
+        raise InvalidInput(
+            f"got counters of the kind {first.kind}; expected one of {PROVEN_KINDS} to merge; "
+            "add the answers of the others instead, with combine_frequencies"
         )
     require_disjoint(parts)
     sites = [counting.site for counting in countings]

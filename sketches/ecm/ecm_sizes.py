@@ -13,7 +13,8 @@ smallest at
     point queries     eps_cm = eps / (1 + eps)        eps_sw = eps
     inner products    eps_cm = eps / (1 + eps)        eps_sw = sqrt(1 + eps) - 1.
 
-Randomised waves may fail as well, so they and the rows get delta / 2 each.
+Randomised waves may fail as well, so they and the rows get delta / 2 each. Of SPLITTER ("SP") nothing is
+proved; its sub-cells are followed by others from SPLIT_SHARE / width of the window on, as in its paper.
 
 Example. Points with eps = delta = 0.01: eps_cm = 0.0099, so 275 columns, and 5 rows; 1375 counters of
 eps_sw = 0.01.
@@ -27,6 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.sketches.errors import InvalidInput
+
+SPLIT_SHARE = 0.05  # tau of SPLITTER; of the shares that its paper tries, the one with few splits and errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,11 @@ class ECMSizes:
 def sizes_for_points(eps: float, delta: float, *, randomised: bool = False) -> ECMSizes:
     """The smallest sketch for point queries within eps * n with probability 1 - delta."""
     return _sizes(eps, delta, eps, randomised)
+
+
+def split_eps(width: int) -> float:
+    """The eps of SPLITTER's counters in rows of `width` columns, within the range of `Counting`."""
+    return max(SPLIT_SHARE / width, 1e-6)
 
 
 def sizes_for_inner_products(eps: float, delta: float) -> ECMSizes:
