@@ -32,8 +32,9 @@ from tidemark.query.reading.modes import Mode
 from tidemark.sketches import GK
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import STEPS, Store
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
@@ -248,7 +249,7 @@ def _sorted_run(
     store: Store, values: SortedValues, options: Options, column: Any, step: int
 ) -> run_tables.NewRun:
     run = Run(step, step, 0)
-    attempt = tables.unique_name()
+    attempt = data_files.unique_name()
     ticks, none = np.full(len(column), step, dtype=np.int64), np.zeros(1, dtype=np.int64)
     totals = TickCounts(ticks[:1], np.array([len(column)]), none, none)
     rows = values.sort([ValueRows(column, ticks)])
@@ -262,7 +263,7 @@ def _sorted_run(
 def _merge(store: Store, values: SortedValues, options: Options) -> None:
     """What a load does after its step, in this process."""
     while True:
-        found = run_tables.files_by_run(tables.list_files(tables.open_table(store, values.runs_table)))
+        found = run_tables.files_by_run(data_files.list_files(tables.open_table(store, values.runs_table)))
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
 from tidemark.warehouse.errors import InputError, NotAWarehouse, TooManyRejected, name_text, whole_number
 from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
 from tidemark.warehouse.execution.executors import Executor, Input, executor_for

@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events.steps import newest_step
 from tidemark.warehouse.execution.executors import executor_for

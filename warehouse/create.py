@@ -21,9 +21,10 @@ from pyarrow import fs
 from tidemark.options import OPTIONS, GivenOptions
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.columns.ticks import MONDAY_US, WEEK_US
-from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta import table_open, tables
 from tidemark.warehouse.delta.probe import check_conditional_puts
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, PARENTS, REJECTED, STEPS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, PARENTS, REJECTED, STEPS
 from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.ingest import rejected
@@ -73,11 +74,11 @@ def create(
     asked = parse_options(measures=measures, **given)
     store = Store.from_uri(uri, storage_options)
     store.check_place()
-    if opening.exists(store, EVENTS):
+    if table_open.exists(store, EVENTS):
         options = read_options(store)
         options.check_same(asked)
         return options
-    if opening.exists(store, "."):
+    if table_open.exists(store, "."):
         raise InputError(
             f"{store.uri} is itself a Delta table, expected a new folder or a warehouse. "
             "Choose another folder."
@@ -145,7 +146,7 @@ def _check_no_other_files(store: Store) -> None:
     below_events = fs.FileSelector(EVENTS, recursive=True, allow_not_found=True)
     paths = [info.path for info in store.filesystem().get_file_info(below_events) if info.is_file]
     outside_log = [path for path in paths if not path.startswith(f"{EVENTS}/_delta_log/")]
-    if outside_log and not opening.exists(store, EVENTS):
+    if outside_log and not table_open.exists(store, EVENTS):
         raise InputError(
             f"{store.uri} is not a warehouse and holds other files: {outside_log[0]}. Choose another folder."
         )

@@ -37,7 +37,8 @@ import pyarrow as pa
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
 from tidemark.warehouse.errors import BatchMismatch, InputError, name_text, without_secrets
 from tidemark.warehouse.events.reader import BULK, BatchRange, files_of_batches, rows_by_batch
 from tidemark.warehouse.events.steps import (

@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark.warehouse.columns.ticks import parse_grace
-from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.clock import check_clock
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import expired
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
-from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
 from tidemark.warehouse.delta.vacuum import extend_log_retention, vacuum_table
 from tidemark.warehouse.errors import without_secrets
 from tidemark.warehouse.events.reader import files_of_batches
@@ -112,7 +113,7 @@ def maintain(
     report_progress = progress or (lambda _: None)
     report = MaintenanceReport()
     projections = [
-        projection for projection in options.projections if opening.exists(store, projection.runs_table)
+        projection for projection in options.projections if table_open.exists(store, projection.runs_table)
     ]
     runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
     marks_tables = [projection.marks_table for projection in projections]
@@ -155,7 +156,7 @@ def _check_complete(store: Store) -> None:
     snapshot.behind()
     for projection in snapshot.options.projections:
         name = projection.marks_table
-        marks = tables.open_table(store, name) if opening.exists(store, name) else None
+        marks = tables.open_table(store, name) if table_open.exists(store, name) else None
         check_marks(projection, snapshot.table(projection.runs_table), marks)
     steps, ledger, events = tables.open_tables(store, STEPS, LEDGER, EVENTS)
     expected = batch_counts.expected_rows(store, read_step_plans(store, steps), ledger)
@@ -183,7 +184,7 @@ _RunsByTable = dict[str, list[_CommittedRun]]
 
 
 def _committed_runs(store: Store, projection: Projection[Any]) -> list[_CommittedRun]:
-    runs = run_tables.files_by_run(tables.list_files(tables.open_table(store, projection.runs_table)))
+    runs = run_tables.files_by_run(data_files.list_files(tables.open_table(store, projection.runs_table)))
     return [
         _CommittedRun(
             run,
@@ -204,7 +205,7 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
     race = Race(store, projection.marks_table)
     while True:
         removals = []
-        for file in tables.list_files(race.table):
+        for file in data_files.list_files(race.table):
             run = Run.parse(file.partition["run"])
             covered_since = [
                 committed.since
@@ -216,7 +217,7 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
                 and covered_since
                 and expired(max(file.modified, *covered_since), grace_us)
             ):
-                removals.append(tables.remove_action(file))
+                removals.append(data_files.remove_action(file))
         if not removals or race.commit(removals, blind=True):
             return len(removals)
 
@@ -240,12 +241,12 @@ def _compact_ledger(
     loaded = [batches for plan in loaded_plans for batches in plan.batches]
     race = Race(store, LEDGER)
     while True:
-        before = len(tables.list_files(race.table))
+        before = len(data_files.list_files(race.table))
         compaction = write_compaction(store, race.table, loaded, planned_batches(plans), grace_us)
         if compaction is None:
             return 0
         if race.commit(compaction.actions):
-            report.compacted[LEDGER] = (before, len(tables.list_files(tables.open_table(store, LEDGER))))
+            report.compacted[LEDGER] = (before, len(data_files.list_files(tables.open_table(store, LEDGER))))
             return compaction.rows_removed
 
 
@@ -263,7 +264,7 @@ def _loaded(plan: StepPlan, runs: _RunsByTable, grace_us: int) -> bool:
 def _compact_events(executor: Executor, store: Store, report: MaintenanceReport) -> None:
     """Joins small files of `events` that are neighbours by batch, in tasks; one commit replaces them."""
     table = tables.open_table(store, EVENTS)
-    before = tables.list_files(table)
+    before = data_files.list_files(table)
     groups = _joinable(before)
     if not groups:
         return
@@ -272,23 +273,23 @@ def _compact_events(executor: Executor, store: Store, report: MaintenanceReport)
     joined = executor.run(join_tasks)
     race = Race(store, EVENTS)
     while True:
-        current = {file.path for file in tables.list_files(race.table)}
+        current = {file.path for file in data_files.list_files(race.table)}
         actions: list[Any] = []
         for group, file in zip(groups, joined, strict=True):
             if current.issuperset(old.path for old in group):  # unless another maintenance has joined them
-                actions += [tables.remove_action(old, gone_rows=False) for old in group]
+                actions += [data_files.remove_action(old, gone_rows=False) for old in group]
                 actions.append(file.action(new_rows=False))
         if not actions:
             return
         if race.commit(actions):
-            after = len(tables.list_files(tables.open_table(store, EVENTS)))
+            after = len(data_files.list_files(tables.open_table(store, EVENTS)))
             report.compacted[EVENTS] = (len(before), after)
             return
 
 
 def joinable_bytes(store: Store) -> int:
     """The bytes of the small files of `events` that `maintain` would join now: what its engine reads."""
-    groups = _joinable(tables.list_files(tables.open_table(store, EVENTS)))
+    groups = _joinable(data_files.list_files(tables.open_table(store, EVENTS)))
     return sum(file.size for group in groups for file in group)
 
 

@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidemark.warehouse.delta import opening, tables
-from tidemark.warehouse.delta.new_log import unreadable
+from tidemark.warehouse.delta import data_files, table_open, tables
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.log_repair import unreadable
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.store import EVENTS, REJECTED, STEPS, Store
-from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, REJECTED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.events.steps import StepPlan
@@ -117,12 +118,12 @@ def repair(
 def events_rows(store: Store) -> int:
     """The rows of `events`, by its log; the errors of `repair` if it cannot be opened."""
     _options(store)
-    return sum(max(0, file.rows) for file in tables.list_files(tables.open_table(store, EVENTS)))
+    return sum(max(0, file.rows) for file in data_files.list_files(tables.open_table(store, EVENTS)))
 
 
 def _options(store: Store) -> Options:
     """The options; DamagedWarehouse if there is a folder of `events` that cannot be opened."""
-    reason = unreadable(store, EVENTS) if opening.exists(store, EVENTS) else None
+    reason = unreadable(store, EVENTS) if table_open.exists(store, EVENTS) else None
     if reason is not None:
         raise DamagedWarehouse(
             f"the log of {EVENTS} cannot be opened, and all is built from {EVENTS}: {reason} Nothing was "
@@ -193,11 +194,11 @@ class _Repair:
                     self.report.only_a_copy.append(f"{fault} {_EVENTS_REMEDY}")
 
     def _event_files(self) -> list[DataFile]:
-        return tables.list_files(tables.open_table(self.work.store, EVENTS))
+        return data_files.list_files(tables.open_table(self.work.store, EVENTS))
 
     def _rejected(self) -> None:
         """A table that is gone is made again, without its records; a damaged one is told."""
-        if not opening.exists(self.work.store, REJECTED):
+        if not table_open.exists(self.work.store, REJECTED):
             self._act(f"{REJECTED}: the table is made again; the records that it had are lost")
             if not self.dry_run:
                 tables.create(self.work.store, REJECTED, rejected.SCHEMA, grace_us=self.work.options.grace_us)
@@ -205,7 +206,7 @@ class _Repair:
         reason = unreadable(self.work.store, REJECTED)
         if reason is None:
             try:
-                tables.read(self.work.store, REJECTED, tables.open_table(self.work.store, REJECTED))
+                data_files.read(self.work.store, REJECTED, tables.open_table(self.work.store, REJECTED))
             except DamagedWarehouse as error:
                 reason = str(error)
         if reason is not None:

@@ -33,10 +33,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import fs
 
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import Patience
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.retention import retention_us
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
+from tidemark.warehouse.delta.retries import Patience
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, TidemarkError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import read_step_plans
@@ -291,7 +292,7 @@ def _unaccounted(pinned: PinnedTables) -> list[BatchRange]:
 
 def _events_readable(pinned: PinnedTables) -> str:
     """Checks the columns that no projection has, too."""
-    files = tables.list_files(pinned.table(EVENTS))
+    files = data_files.list_files(pinned.table(EVENTS))
     for file in files:
         if (fault := file_checks.content_fault(pinned.store, EVENTS, file)) is not None:
             raise DamagedWarehouse(fault) from OSError(file.path)  # maintenance may have deleted it
@@ -299,7 +300,7 @@ def _events_readable(pinned: PinnedTables) -> str:
 
 
 def _rejected_have_reasons(pinned: PinnedTables) -> str:
-    rows = tables.read(pinned.store, REJECTED, pinned.table(REJECTED))
+    rows = data_files.read(pinned.store, REJECTED, pinned.table(REJECTED))
     without_reason = rows.column("reason").null_count
     if without_reason:
         raise DamagedWarehouse(f"{without_reason} rejected records have no reason")
@@ -336,7 +337,7 @@ def _all_loaded(pinned: PinnedTables, last_planned: int) -> bool:
     """Whether every projection has all planned steps. A load starts its merges only then."""
     for projection in pinned.snapshot.options.projections:
         table = pinned.snapshot.table(projection.runs_table)
-        runs = run_tables.files_by_run(tables.list_files(table)) if table is not None else {}
+        runs = run_tables.files_by_run(data_files.list_files(table)) if table is not None else {}
         if max((run.last for run in runs), default=-1) < last_planned:
             return False
     return True

@@ -19,7 +19,8 @@ from tidemark.jobs.inputs.store_places import StorePlaces
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, parquet_rows
 from tidemark.warehouse.execution.input_files import find_inputs, format_of

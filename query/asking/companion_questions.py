@@ -21,7 +21,7 @@ from tidemark.warehouse.companions.cells import Cell, joined_summary
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.companions.kinds import kind_named
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveCell, live_cells

@@ -28,7 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles
+from tidemark.warehouse.delta.remote_files import RemoteFiles
+from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest, columns_by_name
 from tidemark.warehouse.integrity.read_ahead import PartOfFile

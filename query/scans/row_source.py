@@ -40,8 +40,8 @@ from tidemark.warehouse.columns.tick_counts import window_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS
-from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_event_rows
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS

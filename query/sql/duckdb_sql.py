@@ -28,7 +28,7 @@ from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.pinned_readers import POSITIONAL, PinnedReaders
 from tidemark.query.sql.relations import Database
 from tidemark.query.sql.spark_sql import checked_name
-from tidemark.warehouse.delta.store import EVENTS
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.os_errors import one_line
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot

@@ -22,8 +22,8 @@ from tidemark.query.reading.duckdb_errors import Raised
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.registered import Registered
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import TidemarkError, without_secrets
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
@@ -54,7 +54,7 @@ class PinnedReaders:
         # The first file of each list: it gives the view its columns even if there are no rows.
         self._empty = f"{self._folder}/empty.parquet"
         events = tables.open_table(self._store, EVENTS)
-        pq.write_table(tables.table_without_rows(pa.schema(events.schema())), self._empty)
+        pq.write_table(data_files.table_without_rows(pa.schema(events.schema())), self._empty)
 
     def at(self, moment: int) -> Reader:
         """The warehouse as it was at the first call with this moment. NotAWarehouse if it is another one."""

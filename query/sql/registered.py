@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import NotAWarehouse
 
 

@@ -25,7 +25,8 @@ from tidemark.query.sql import sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.spark_worker import options_of
 from tidemark.warehouse.columns.schema import ddl, quoted
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.execution.hadoop import has_file_system
 from tidemark.warehouse.execution.spark_versions import arrow_table_function, check_version

@@ -17,7 +17,8 @@ from tidemark.sketches import ECM
 from tidemark.warehouse import verify
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
 from tidemark.warehouse.ingest.row_filter import RowFilter

@@ -16,8 +16,9 @@ import pytest
 
 from tests.warehouse.committing import MEASURE, VALUES, new_run, new_store
 from tidemark.sketches import GK
-from tidemark.warehouse.delta import opening, tables
-from tidemark.warehouse.delta.store import LEDGER, STEPS, Store, runs_table
+from tidemark.warehouse.delta import data_files, table_open, tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import LEDGER, STEPS, runs_table
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan
@@ -62,7 +63,7 @@ def store(tmp_path: Path) -> Store:
 def layout(store: Store) -> tuple[Layout, int]:
     """The layout, and the rows that the runs hold."""
     table = tables.open_table(store, runs_table(MEASURE.name))
-    return run_tables.read_layout(table), sum(file.rows for file in tables.list_files(table))
+    return run_tables.read_layout(table), sum(file.rows for file in data_files.list_files(table))
 
 
 def commit(store: Store, new: NewRun) -> bool:
@@ -105,7 +106,7 @@ def test_without_compare_and_swap_two_win_and_the_layout_tells(
     monkeypatch.setattr(tables, "commit", blindly)
     assert race_steps(store, 1) == [RACERS]
     table = tables.open_table(store, runs_table(MEASURE.name))
-    assert sum(file.rows for file in tables.list_files(table)) == RACERS
+    assert sum(file.rows for file in data_files.list_files(table)) == RACERS
 
 
 def test_steps_and_merges_that_race_keep_every_row_once(store: Store) -> None:
@@ -169,4 +170,4 @@ def test_tables_that_are_created_several_times_at_once_are_created_once(tmp_path
         store = Store.from_uri(tmp_path / str(round_))
         assert at_once([partial(run_tables.create_tables, store, VALUES)] * RACERS) == [None] * RACERS
         assert layout(store) == (Layout(()), 0)
-        assert opening.exists(store, VALUES.marks_table)
+        assert table_open.exists(store, VALUES.marks_table)

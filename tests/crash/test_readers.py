@@ -21,7 +21,7 @@ from tests.crash.truth import MEASURES, Seen, Truth, batch_rows, look, problems
 from tests.warehouse.committing import instant
 from tidemark import warehouse
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import LEDGER, STEPS, runs_table
+from tidemark.warehouse.delta.table_names import LEDGER, STEPS, runs_table
 from tidemark.warehouse.errors import DamagedWarehouse, TidemarkError
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.runs import run_tables

@@ -44,7 +44,7 @@ from tests.stores.gate import Fault
 from tests.stores.server import Server, running
 from tidemark import query, stream, warehouse
 from tidemark.jobs.cli.exit_codes import DONE, FAILED
-from tidemark.warehouse.delta.store import EVENTS
+from tidemark.warehouse.delta.table_names import EVENTS
 
 pytestmark = pytest.mark.slow
 

@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 from tests.query.answers import several
 from tidemark import query
 from tidemark.warehouse import SnapshotReader, open_snapshot, verify
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.table_names import EVENTS
 
 MEASURES = ("delay", "size")
 PAIR = ("kind", "page")  # a key and a group
@@ -219,7 +219,7 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
         stored = sum(run.rows for run in view.runs)
         held = sum(
             file.rows
-            for file in tables.list_files(tables.open_table(asked._session.snapshot.store, view.root))
+            for file in data_files.list_files(tables.open_table(asked._session.snapshot.store, view.root))
         )
         if held != stored:
             found.append(f"{measure}: the files of the runs hold {held} rows, their marks say {stored}")
@@ -317,7 +317,7 @@ def _wrong_groups(wh: query.Warehouse, truth: Truth) -> list[str]:
 def _wrong_events(uri: str, truth: Truth) -> list[str]:
     store = open_snapshot(uri).store
     events = tables.open_table(store, EVENTS)
-    rows = tables.read(store, EVENTS, events) if tables.list_files(events) else None
+    rows = data_files.read(store, EVENTS, events) if data_files.list_files(events) else None
     counts: list[int] = []
     if rows is not None:
         grouped = rows.group_by(["_source", "_batch"]).aggregate([([], "count_all")])

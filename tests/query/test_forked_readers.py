@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tidemark import query, stream, warehouse
-from tidemark.warehouse.delta import opening
+from tidemark.warehouse.delta import table_open
 
 ROWS = pa.table({"m": [1.0, 2.0], "k": ["a", "b"]})
 
@@ -73,12 +73,12 @@ def test_a_forked_child_is_told_what_to_do_at_each_door(uri: Path) -> None:
 
 
 def test_a_panic_of_delta_rs_in_a_child_is_told_too(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "check_not_forked", lambda: None)
+    monkeypatch.setattr(table_open, "check_not_forked", lambda: None)
     check_children(uri)
 
 
 def test_a_panic_that_nobody_tells_is_caught(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "check_not_forked", lambda: None)
+    monkeypatch.setattr(table_open, "check_not_forked", lambda: None)
     monkeypatch.setattr("tidemark.warehouse.os_errors._FORKED", "nothing")
     with pytest.raises(AssertionError):
         check_children(uri)
@@ -87,7 +87,7 @@ def test_a_panic_that_nobody_tells_is_caught(uri: Path, monkeypatch: pytest.Monk
 def test_a_child_that_was_forked_before_the_first_use_is_refused_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opening, "_users", set())
-    assert in_child(opening.check_not_forked) == "answered None"
-    opening.check_not_forked()
-    assert in_child(opening.check_not_forked).startswith("SystemRefused: ")
+    monkeypatch.setattr(table_open, "_users", set())
+    assert in_child(table_open.check_not_forked) == "answered None"
+    table_open.check_not_forked()
+    assert in_child(table_open.check_not_forked).startswith("SystemRefused: ")

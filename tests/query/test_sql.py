@@ -18,8 +18,9 @@ from tests.query.sqlworld import FLIGHTS, PROJECTIONS, Rows, in_another_process,
 from tidemark import query, stream, warehouse
 from tidemark.query.sql import spark_sql as registering
 from tidemark.warehouse import EmptyWindow, InputError, NotAWarehouse
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.ledger import ledger_table
 
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
@@ -376,7 +377,7 @@ def test_rows_of_a_crashed_batch_are_in_no_view(
 
 
 def test_live_rows_are_read_from_live_files_alone(spark: SparkSession, own: Path) -> None:
-    for file in tables.list_files(tables.open_table(Store.from_uri(own), EVENTS)):
+    for file in data_files.list_files(tables.open_table(Store.from_uri(own), EVENTS)):
         if file.stats["min._source"] != "web":
             (own / EVENTS / file.path).unlink()
     assert spark.sql("SELECT * FROM own_live").count() == len(LIVE)

@@ -18,11 +18,13 @@ from tests.stores.filled import Filled
 from tests.stores.gate import Fault, rounds
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream
-from tidemark.warehouse.delta import log_copy, tables
-from tidemark.warehouse.delta.deletes import delete_folder
-from tidemark.warehouse.delta.known_log import KnownLog
-from tidemark.warehouse.delta.remote_files import RemoteFiles, in_rounds
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
+from tidemark.warehouse.delta import log_replica, tables
+from tidemark.warehouse.delta.log_files import CachedLog
+from tidemark.warehouse.delta.remote_files import RemoteFiles
+from tidemark.warehouse.delta.retries import delete_folder
+from tidemark.warehouse.delta.round_trips import in_rounds
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
 from tidemark.warehouse.errors import StoreUnavailable
 
 # A change that adds requests has to raise these, with a reason.
@@ -34,7 +36,7 @@ def files_of(place: Place) -> RemoteFiles:
     return Store.from_uri(place.uri, place.options).files
 
 
-def known(place: Place, name: str) -> KnownLog:
+def known(place: Place, name: str) -> CachedLog:
     log = files_of(place).logs.peek(name)
     assert log is not None
     return log
@@ -64,7 +66,7 @@ def test_a_warehouse_that_was_made_anew_gets_no_commit_on_an_old_version(
     for folder in files.get_file_info(fs.FileSelector("")):
         delete_folder(files, folder.path)
     if is_broken:
-        monkeypatch.setattr(log_copy, "_continues", lambda *_: True)
+        monkeypatch.setattr(log_replica, "_continues", lambda *_: True)
     new = Filled(place, kappa=HOW["kappa"])
     assert new.append() != is_broken
     if not is_broken:
@@ -127,7 +129,7 @@ def test_a_log_that_moved_on(place: Place, commits: int) -> None:
     """Commit by commit while they are few; else from its newest checkpoint."""
     filled = Filled(place)
     store = Store.from_uri(place.uri, place.options)
-    warm = log_copy.LogCopy(store, STEPS)
+    warm = log_replica.LogReplica(store, STEPS)
     in_rounds(store.files, [warm.catch_up()])
     before = known(place, STEPS)
     for number in range(commits):
@@ -163,9 +165,9 @@ def test_tables_that_are_done_leave_no_folders(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
     """Also while no cycles are collected: a table that is in one takes memory, and its folder space."""
-    monkeypatch.setattr(log_copy, "make_folder", lambda prefix: mkdtemp(prefix=prefix, dir=tmp_path))
+    monkeypatch.setattr(log_replica, "make_folder", lambda prefix: mkdtemp(prefix=prefix, dir=tmp_path))
     if is_broken:
-        monkeypatch.setattr(log_copy.LogCopy, "hand_over", in_a_cycle)
+        monkeypatch.setattr(log_replica.LogReplica, "hand_over", in_a_cycle)
     gc.collect()
     gc.disable()
     try:
@@ -176,15 +178,15 @@ def test_tables_that_are_done_leave_no_folders(
         gc.enable()
 
 
-def in_a_cycle(copy: log_copy.LogCopy) -> Any:
+def in_a_cycle(copy: log_replica.LogReplica) -> Any:
     """A broken `hand_over`: the copy goes on holding its table."""
     if copy.table is not None:
-        vars(copy.table)[log_copy._COPY] = copy
+        vars(copy.table)[log_replica._COPY] = copy
     return copy.table
 
 
 def test_what_is_remembered_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_copy, "MOST_KNOWN", 0)
+    monkeypatch.setattr(log_replica, "MOST_KNOWN", 0)
     filled = Filled(place, 1, 1)
     assert files_of(place).logs.weight == 0
     filled.check()

@@ -12,8 +12,8 @@ from tests.stores.conftest import Place
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream, warehouse
-from tidemark.warehouse.delta import commits
-from tidemark.warehouse.delta.deletes import delete_folder
+from tidemark.warehouse.delta import commits, retries
+from tidemark.warehouse.delta.retries import delete_folder
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import CommitFailed, StoreUnavailable
 
@@ -58,7 +58,7 @@ def test_a_delete_that_gets_no_answer_is_made_again(
         warehouse.load(None, place.uri, rows(number), f"night-{number}", **how)
     place.server.set(Fault(kind, "POST", r"\?delete", times=3))
     with monkeypatch.context() as patch:
-        patch.setattr(commits, "PATIENCE", replace(commits.PATIENCE, store_tries=1))
+        patch.setattr(retries, "PATIENCE", replace(retries.PATIENCE, store_tries=1))
         with pytest.raises(StoreUnavailable):
             warehouse.maintain(None, place.uri, grace="0 s", **how)
     assert sum(warehouse.maintain(None, place.uri, grace="0 s", **how).swept.values()) > 0

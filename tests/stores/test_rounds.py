@@ -21,7 +21,8 @@ from tidemark import query, warehouse
 from tidemark.query.asking import session
 from tidemark.query.reading import block_reader
 from tidemark.warehouse.delta import remote_files
-from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles, Rounds, in_rounds
+from tidemark.warehouse.delta.remote_files import RemoteFiles
+from tidemark.warehouse.delta.round_trips import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, StoreUnavailable
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader

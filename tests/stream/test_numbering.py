@@ -20,7 +20,8 @@ from tidemark import query, warehouse
 from tidemark.warehouse import BatchMismatch, DamagedWarehouse, InputError
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ingest import append_rows, batch_numbers, same_rows
 from tidemark.warehouse.ledger import ledger_table

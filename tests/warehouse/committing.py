@@ -19,8 +19,9 @@ from deltalake.transaction import CommitProperties
 from tidemark.sketches import GK
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import LEDGER, STEPS
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan
@@ -69,7 +70,7 @@ def new_store(folder: Path) -> Store:
 
 def new_run(store: Store, run: Run, rows: int = 3) -> NewRun:
     """A written run of as many rows, each the run's first step."""
-    attempt, zero = tables.unique_name(), np.zeros(1, np.int64)
+    attempt, zero = data_files.unique_name(), np.zeros(1, np.int64)
     pieces = iter([ValueRows(np.full(rows, float(run.first)), np.full(rows, run.first))])
     totals = TickCounts(np.array([run.first]), np.array([rows]), zero, zero)
     path = run_tables.run_path(VALUES, run, attempt, 0)
@@ -145,7 +146,11 @@ def state(store: Store) -> dict[str, tuple[int, dict[str, int], list[str]]]:
     for name in (RUNS, MARKS, STEPS, LEDGER):
         table = tables.open_table(store, name)
         columns = [field.name for field in table.schema().fields]
-        found[name] = (table.version(), {file.path: file.rows for file in tables.list_files(table)}, columns)
+        found[name] = (
+            table.version(),
+            {file.path: file.rows for file in data_files.list_files(table)},
+            columns,
+        )
     return found
 
 

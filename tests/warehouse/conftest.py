@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.warehouse.committing import Broken, instant, new_store
 from tidemark import stream, warehouse
-from tidemark.warehouse.delta import commits
+from tidemark.warehouse.delta import retries
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.sizes import Tuning
 
@@ -90,7 +90,7 @@ def frame(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that commits made; none takes any time."""
-    return instant(monkeypatch, commits)
+    return instant(monkeypatch, retries)
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from numpy.typing import NDArray
 
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import KEY_MARKS, MORE_KEY_MARKS, Store
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import KEY_MARKS, MORE_KEY_MARKS
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.runs.marks import (
@@ -39,7 +40,7 @@ def tables_of(uri: str | os.PathLike[str]) -> dict[str, tuple[int, dict[str, int
     found = {}
     for name in table_names(uri):
         table = DeltaTable(Path(uri) / name)
-        found[name] = (table.version(), {file.path: file.rows for file in tables.list_files(table)})
+        found[name] = (table.version(), {file.path: file.rows for file in data_files.list_files(table)})
     return found
 
 
@@ -56,12 +57,12 @@ def files_of(uri: str | os.PathLike[str]) -> dict[str, tuple[int, int]]:
 def rows_of(uri: str | os.PathLike[str], name: str) -> pa.Table:
     """The rows of a table that the driver writes."""
     store = Store.from_uri(uri)
-    return tables.read(store, name, tables.open_table(store, name))
+    return data_files.read(store, name, tables.open_table(store, name))
 
 
 def only_file(uri: str | os.PathLike[str], name: str) -> Path:
     """The one file that the table names."""
-    (file,) = tables.list_files(tables.open_table(Store.from_uri(uri), name))
+    (file,) = data_files.list_files(tables.open_table(Store.from_uri(uri), name))
     return Path(uri) / name / file.path
 
 
@@ -77,8 +78,8 @@ def replace_rows(uri: str | os.PathLike[str], name: str, rows: Any) -> None:
     """Rewrites a table that the driver writes as one file of these rows."""
     store = Store.from_uri(uri)
     table = tables.open_table(store, name)
-    added = tables.write_file(store, name, rows, f"{tables.unique_name()}.parquet")
-    tables.commit(table, [*map(tables.remove_action, tables.list_files(table)), added])
+    added = data_files.write_file(store, name, rows, f"{data_files.unique_name()}.parquet")
+    tables.commit(table, [*map(data_files.remove_action, data_files.list_files(table)), added])
 
 
 def rewrite_file(
@@ -103,19 +104,19 @@ def rewrite_file(
     }
     if packed is not None:
         kept[packed] = change(kept[packed])
-        return tables.write_file(store, name, parts | kept, path)
+        return data_files.write_file(store, name, parts | kept, path)
     rows, at = change(pa.concat_tables(parts.values())), 0
     for group, part in parts.items():
         last = group == list(parts)[-1]
         parts[group] = rows.slice(at, None if last else part.num_rows)
         at += part.num_rows
     if file.names:
-        return tables.write_file(store, name, parts | kept, path)
+        return data_files.write_file(store, name, parts | kept, path)
     with pq.ParquetWriter(Path(uri) / name / path, rows.schema) as writer:
         for part in parts.values():
             writer.write_table(part, row_group_size=max(1, part.num_rows))
     forget_digests(uri)
-    return tables.add_action(path, (Path(uri) / name / path).stat().st_size, rows.num_rows)
+    return data_files.add_action(path, (Path(uri) / name / path).stat().st_size, rows.num_rows)
 
 
 def forget_digests(uri: str | os.PathLike[str]) -> None:

@@ -21,7 +21,8 @@ from tidemark import warehouse
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import STEPS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange, decode_rows
 from tidemark.warehouse.events.steps import StepPlan

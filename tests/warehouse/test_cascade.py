@@ -21,8 +21,8 @@ from tidemark.warehouse import verify
 from tidemark.warehouse.cascade import LEVELS, MERGES
 from tidemark.warehouse.columns.keys import KeyColumn
 from tidemark.warehouse.columns.ticks import from_epoch_us
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import LEDGER
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.table_names import LEDGER
 from tidemark.warehouse.ledger import batch_summaries
 from tidemark.warehouse.ledger.batch_summaries import TickSummary
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, digests, join, summarise
@@ -89,7 +89,7 @@ def stream(world: KeyWorld, batches: int) -> list[Event]:
 
 def states(world: KeyWorld) -> list[float]:
     """What each sketch of the ledger says that it keeps."""
-    rows = tables.read(world.store, LEDGER, tables.open_table(world.store, LEDGER))
+    rows = data_files.read(world.store, LEDGER, tables.open_table(world.store, LEDGER))
     return [ECM.from_bytes(one["sketch"]).point_eps for one in rows.column("keys").to_pylist()]
 
 

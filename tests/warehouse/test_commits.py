@@ -35,8 +35,9 @@ from tests.warehouse.committing import (
     shape,
     state,
 )
-from tidemark.warehouse.delta import commits, tables
-from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
+from tidemark.warehouse.delta import commits, data_files, retries, tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import LEDGER, STEPS
 from tidemark.warehouse.errors import CommitFailed, Contended, DamagedWarehouse, without_secrets
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.ledger import ledger_rows
@@ -67,7 +68,7 @@ def test_a_commit_whose_answer_was_lost_is_done_once(
 
 def tries_after(error: Exception) -> int:
     """A commit is made again only if a store did not answer."""
-    return commits.PATIENCE.store_tries if is_store_failure(error) else 1
+    return retries.PATIENCE.store_tries if is_store_failure(error) else 1
 
 
 def told_of(error: Exception) -> str:
@@ -98,7 +99,7 @@ def test_a_commit_that_nobody_made_fails_and_changes_nothing(
     assert raised.value.__cause__ is error
     tries = tries_after(error)
     assert broken.calls == tries
-    looks = list(commits.PATIENCE.log_read_pauses)
+    looks = list(retries.PATIENCE.log_read_pauses)
     assert waits[: len(looks)] == looks, "it looks more than once, and not for long"
     assert len(waits) == len(looks) * tries + tries - 1
     assert state(store) == was
@@ -123,7 +124,7 @@ def test_a_commit_that_shows_late_is_found(store: Store, monkeypatch: pytest.Mon
         raise TimeoutError("no answer in 30 s")
 
     with monkeypatch.context() as patch:
-        patch.setattr(commits, "PATIENCE", replace(commits.PATIENCE, pause=pause))
+        patch.setattr(retries, "PATIENCE", replace(retries.PATIENCE, pause=pause))
         Broken(patch).commits(act)
         assert commit(store) == returned
     assert len(waits) == 2
@@ -137,7 +138,7 @@ def test_an_append_only_table_refuses_what_removes_at_once(store: Store, waits: 
     was = state(store)
     with pytest.raises(CommitFailed, match="append-only"):
         merge_steps(store)
-    assert waits == list(commits.PATIENCE.log_read_pauses)
+    assert waits == list(retries.PATIENCE.log_read_pauses)
     assert state(store) == was
     assert add_step(store, 3) is True
     tables.open_table(store, RUNS).alter.set_table_properties({"delta.appendOnly": "false"})
@@ -150,8 +151,8 @@ def test_a_feature_that_cannot_be_written_is_refused_at_once(store: Store, waits
     first.write_text(first.read_text().replace('"minWriterVersion":2', feature))
     with pytest.raises(CommitFailed, match="notKnown"):
         add_batch(store)
-    assert waits == list(commits.PATIENCE.log_read_pauses)
-    assert tables.list_files(tables.open_table(store, LEDGER)) == []
+    assert waits == list(retries.PATIENCE.log_read_pauses)
+    assert data_files.list_files(tables.open_table(store, LEDGER)) == []
 
 
 def test_a_table_whose_log_is_gone_is_refused(store: Store) -> None:
@@ -169,7 +170,7 @@ def test_a_commit_whose_log_entry_was_cleaned_is_known_by_its_files(
 ) -> None:
     """A checkpoint took the place of the log's entries before the answer was lost."""
     table = tables.open_table(store, MARKS)
-    action = tables.write_file(store, MARKS, marks_rows(), "run=L00-0000000000-0000000000/a.parquet")
+    action = data_files.write_file(store, MARKS, marks_rows(), "run=L00-0000000000-0000000000/a.parquet")
 
     def act(true: Write) -> None:
         if mine:
@@ -186,7 +187,7 @@ def test_a_commit_whose_log_entry_was_cleaned_is_known_by_its_files(
     else:
         with pytest.raises(tables.LostRace):
             tables.commit(table, [action], blind=blind)
-    held = [file.path for file in tables.list_files(tables.open_table(store, MARKS))]
+    held = [file.path for file in data_files.list_files(tables.open_table(store, MARKS))]
     assert held == [action.path] * mine
 
 
@@ -200,7 +201,7 @@ def test_a_log_entry_that_cannot_be_read_is_named(store: Store, waits: list[floa
     (Path(store.table(LEDGER)) / "_delta_log" / f"{1:020d}.json").write_text(text, encoding="latin-1")
     with pytest.raises(DamagedWarehouse, match=r"0001\.json.*`tidemark repair`"):
         tables.commit(table, [])
-    assert waits == list(commits.PATIENCE.log_read_pauses)
+    assert waits == list(retries.PATIENCE.log_read_pauses)
 
 
 def test_a_log_entry_that_is_being_written_is_looked_at_again(
@@ -214,8 +215,8 @@ def test_a_log_entry_that_is_being_written_is_looked_at_again(
     def completes(_: float) -> None:
         entry.write_text(whole)
 
-    finish = replace(commits.PATIENCE, pause=completes)
-    monkeypatch.setattr(commits, "PATIENCE", finish)
+    finish = replace(retries.PATIENCE, pause=completes)
+    monkeypatch.setattr(retries, "PATIENCE", finish)
     with pytest.raises(tables.LostRace) as raised:
         tables.commit(table, [])
     assert raised.value.winners[0].host == "elsewhere"
@@ -235,7 +236,7 @@ def test_a_commit_that_delta_rs_put_on_a_later_version_is_found(store: Store, br
 
     broken.commits(act)
     run_tables.append_marks(store, VALUES, new)
-    held = [file.path for file in tables.list_files(tables.open_table(store, MARKS))]
+    held = [file.path for file in data_files.list_files(tables.open_table(store, MARKS))]
     assert sum(new.attempt in path for path in held) == 1
     assert tables.open_table(store, MARKS).version() == 5
     assert broken.calls == 1
@@ -260,7 +261,7 @@ def test_a_table_whose_creation_raised_is_there_or_is_refused(
     with pytest.raises(CommitFailed, match=refused):
         tables.create(store, STEPS, steps.SCHEMA)
     tries = tries_after(error)
-    assert len(waits) == len(commits.PATIENCE.log_read_pauses) * tries + tries - 1
+    assert len(waits) == len(retries.PATIENCE.log_read_pauses) * tries + tries - 1
     monkeypatch.setattr(DeltaTable, "create", lost)
     tables.create(store, STEPS, steps.SCHEMA)
     assert tables.open_table(store, STEPS).version() == 0

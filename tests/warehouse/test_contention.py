@@ -31,10 +31,11 @@ from tests.warehouse.committing import (
     add_step,
     new_run,
 )
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.commits import Patience
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.store import LEDGER, STEPS, Store
+from tidemark.warehouse.delta.retries import Patience
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import LEDGER, STEPS
 from tidemark.warehouse.errors import Contended
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.runs import run_tables
@@ -91,7 +92,8 @@ def test_a_race_that_is_always_lost_ends_and_says_who_won(
         table = tables.open_table(store, RUNS)
         tables.commit(
             table,
-            [tables.remove_action(file) for file in tables.list_files(table)] or run_tables._add_actions(add),
+            [data_files.remove_action(file) for file in data_files.list_files(table)]
+            or run_tables._add_actions(add),
         )
         broken.commits(act)
         true()

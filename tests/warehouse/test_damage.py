@@ -14,7 +14,7 @@ from tests.warehouse.conftest import Grown, frame
 from tests.warehouse.disk import replace_rows, rows_of, tables_of
 from tidemark import query, warehouse
 from tidemark.warehouse import DamagedWarehouse
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
 
 
@@ -33,7 +33,7 @@ HARM: dict[str, Callable[[Path], None]] = {"missing": Path.unlink, "cut": cut, "
 
 def file_of(uri: Path, table: str, part: str = "", number: int = 0) -> Path:
     found = sorted(
-        f.path for f in tables.list_files(tables.open_table(Store.from_uri(uri), table)) if part in f.path
+        f.path for f in data_files.list_files(tables.open_table(Store.from_uri(uri), table)) if part in f.path
     )
     return uri / table / found[number]
 
@@ -62,7 +62,7 @@ def test_an_answer_from_a_damaged_file_is_an_error_that_names_it(
     if table == "events":  # the live batches' rows: the newest files
         spoilt = [
             copied.uri / table / f.path
-            for f in tables.list_files(tables.open_table(Store.from_uri(copied.uri), table))
+            for f in data_files.list_files(tables.open_table(Store.from_uri(copied.uri), table))
             if f.stats["min._source"] == "s"
         ]
     else:
@@ -112,7 +112,7 @@ def test_a_load_that_meets_a_damaged_file_names_it_and_leaves_history_as_it_was(
     if table == "events":
         spoilt = next(
             copied.uri / table / f.path
-            for f in tables.list_files(tables.open_table(Store.from_uri(copied.uri), table))
+            for f in data_files.list_files(tables.open_table(Store.from_uri(copied.uri), table))
             if f.stats["min._source"] == "s"
         )
     else:

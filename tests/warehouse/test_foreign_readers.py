@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.warehouse.conftest import HISTORY, Grown
 from tests.warehouse.disk import table_names
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
 
 COMPARE = {"=": operator.eq, "<=": operator.le, ">": operator.gt, "<": operator.lt, ">=": operator.ge}
@@ -69,13 +69,13 @@ def test_three_engines_read_the_same_rows(spark: SparkSession, grown: Grown, nam
     frame = spark.read.format("delta").load(str(grown.uri / name))
     assert frame.columns == names
     java = comparable(frame.toArrow().to_pylist(), names)
-    files = [str(grown.uri / name / file.path) for file in tables.list_files(table)]
+    files = [str(grown.uri / name / file.path) for file in data_files.list_files(table)]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone='UTC'")
         found = connection.read_parquet(files, hive_partitioning="run" in names).to_arrow_table()
     assert rust == java
     assert rust == comparable(found.to_pylist(), names)
-    assert len(rust) == sum(file.rows for file in tables.list_files(table)) > 0
+    assert len(rust) == sum(file.rows for file in data_files.list_files(table)) > 0
 
 
 @pytest.mark.parametrize(("measure", "column"), [("x", 2), ("n", 3)])
@@ -83,7 +83,9 @@ def test_runs_hold_the_values_of_their_steps_sorted_within_and_across_files(
     grown: Grown, measure: str, column: int
 ) -> None:
     store = Store.from_uri(grown.uri)
-    found = sorted(tables.list_files(tables.open_table(store, f"runs/{measure}")), key=lambda file: file.path)
+    found = sorted(
+        data_files.list_files(tables.open_table(store, f"runs/{measure}")), key=lambda file: file.path
+    )
     by_run: dict[str, list[Any]] = {}
     for file in found:
         with pq.ParquetFile(grown.uri / f"runs/{measure}" / file.path) as parquet:
@@ -124,7 +126,7 @@ def test_statistics_never_hide_a_row_from_a_filter(spark: SparkSession, grown: G
 def test_statistics_in_the_log_are_exact_where_they_are_given(grown: Grown) -> None:
     for measure in ("x", "n"):
         store = Store.from_uri(grown.uri)
-        for file in tables.list_files(tables.open_table(store, f"runs/{measure}")):
+        for file in data_files.list_files(tables.open_table(store, f"runs/{measure}")):
             rows = pq.read_table(grown.uri / f"runs/{measure}" / file.path, partitioning=None)
             assert file.rows == rows.num_rows
             assert rows.schema.equals(
@@ -140,7 +142,7 @@ def test_statistics_in_the_log_are_exact_where_they_are_given(grown: Grown) -> N
 
 
 def test_the_folder_of_a_run_is_its_partition(grown: Grown) -> None:
-    for file in tables.list_files(tables.open_table(Store.from_uri(grown.uri), "runs/x")):
+    for file in data_files.list_files(tables.open_table(Store.from_uri(grown.uri), "runs/x")):
         assert file.path.split("/")[0] == f"run={file.partition['run']}"
 
 

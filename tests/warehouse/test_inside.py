@@ -19,7 +19,7 @@ from tests.compatibility.kept import unpacked
 from tests.warehouse.disk import files_of, replace_rows, rewrite_file
 from tidemark import query, warehouse
 from tidemark.warehouse import DamagedWarehouse
-from tidemark.warehouse.delta import containment, tables
+from tidemark.warehouse.delta import containment, data_files, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.vacuum import VacuumResult
 
@@ -56,14 +56,14 @@ def answers(uri: Path) -> list[Any]:
 
 def named(uri: Path, name: str) -> str:
     """A file that the table names, with rows where there are such."""
-    found = tables.list_files(tables.open_table(Store.from_uri(uri), name))
+    found = data_files.list_files(tables.open_table(Store.from_uri(uri), name))
     return max(found, key=lambda file: (str(file.stats.get("min._source", "")), file.rows)).path
 
 
 def rename(uri: Path, name: str, old: str, new: str) -> None:
     """A commit by which the table's log names a file otherwise."""
     table = tables.open_table(Store.from_uri(uri), name)
-    (file,) = [file for file in tables.list_files(table) if file.path == old]
+    (file,) = [file for file in data_files.list_files(table) if file.path == old]
     removed = {"path": old, "dataChange": True, "deletionTimestamp": 1, "partitionValues": file.partition}
     least = {k.removeprefix("min."): v for k, v in file.stats.items() if k.startswith("min._source")}
     stats = {"numRecords": file.rows, **({"minValues": least, "maxValues": least} if least else {})}
@@ -145,7 +145,7 @@ def test_every_form_of_a_path_that_is_not_plainly_below_its_table_is_refused(tmp
         changed = whole.replace(json.dumps(path), json.dumps(form))
         (tmp_path / "t/_delta_log/00000000000000000001.json").write_text(changed)
         with pytest.raises(DamagedWarehouse) as found:
-            tables.list_files(tables.open_table(store, "t"))
+            data_files.list_files(tables.open_table(store, "t"))
         assert all(word in str(found.value) for word in ("/t", repr(form), "restore")), form
 
 
@@ -167,7 +167,7 @@ def renamed(rows: pa.Table) -> pa.Table:
 def test_marks_that_name_a_file_outside_are_refused(here: Path) -> None:
     """The marks' names have to be those of the table."""
     for table in ("marks/n", "key_marks"):
-        for file in tables.list_files(tables.open_table(Store.from_uri(here), table)):
+        for file in data_files.list_files(tables.open_table(Store.from_uri(here), table)):
             rewrite_file(here, table, file.path, renamed)
     refused(here, lambda uri: query.open(uri).quantile(0.5), "../../../outside/", "Run repair")
     refused(here, lambda uri: query.open(uri).top(3), "../../../outside/", "Run repair")
@@ -288,7 +288,7 @@ def test_a_sweep_that_follows_links_is_caught(here: Path, monkeypatch: pytest.Mo
 
 
 def test_a_reader_that_takes_any_path_is_caught(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "check_paths", lambda *_: None)
+    monkeypatch.setattr(data_files, "check_paths", lambda *_: None)
     before, old = answers(here), named(here, "steps")
     shutil.copy(here / "steps" / old, here.parent / "it.parquet")
     rename(here, "steps", old, "../../it.parquet")
@@ -314,7 +314,7 @@ def test_a_warehouse_that_is_reached_through_a_link_is_one_like_any_other(here: 
     replace_rows(
         linked,
         "steps",
-        tables.read(Store.from_uri(here), "steps", tables.open_table(Store.from_uri(here), "steps")),
+        data_files.read(Store.from_uri(here), "steps", tables.open_table(Store.from_uri(here), "steps")),
     )
     warehouse.maintain(None, linked, grace="0 s")
     assert warehouse.verify(linked).ok

@@ -21,8 +21,8 @@ from tests.warehouse.keyworld import TINY, TYPES, KeyWorld, Row, plain
 from tidemark import query, warehouse
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
 from tidemark.warehouse.columns.keys import Key, name_at
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import KEYS
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.table_names import KEYS
 from tidemark.warehouse.integrity.digests import columns_by_name
 from tidemark.warehouse.projections import key_counts, key_marks, key_rows
 from tidemark.warehouse.projections.key_counts import KeyCounts
@@ -157,9 +157,9 @@ def test_a_step_with_few_keys_or_none_is_a_run_too(tmp_path: Path, rows: list[Ro
 def test_the_same_load_again_changes_nothing(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path / "w", tuning=TINY)
     world.load(rows_of("string", 1), files=2)
-    before = {file.path for file in tables.list_files(tables.open_table(world.store, KEYS))}
+    before = {file.path for file in data_files.list_files(tables.open_table(world.store, KEYS))}
     warehouse.load(None, world.uri, tuning=TINY)
-    assert {file.path for file in tables.list_files(tables.open_table(world.store, KEYS))} == before
+    assert {file.path for file in data_files.list_files(tables.open_table(world.store, KEYS))} == before
 
 
 @pytest.mark.parametrize("share", [0.9, 1.0])
@@ -286,15 +286,15 @@ def test_a_warehouse_is_not_made_with_such_a_key(tmp_path: Path) -> None:
 def test_the_statistics_of_long_text_are_short_and_bound_it(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path / "w", kappa=4, tuning=TINY)
     world.load([(key, 0) for key in VALUES["string"]])
-    (file,) = tables.list_files(tables.open_table(world.store, KEYS))
+    (file,) = data_files.list_files(tables.open_table(world.store, KEYS))
     assert file.stats["min.key"] == ""
     assert file.stats["max.key"] == "\U0010ffff" * 40  # nothing shorter is as great
     world.load([("\U0010ffff" * 4000, 0), ("a", 0)])
-    files = tables.list_files(tables.open_table(world.store, KEYS))
+    files = data_files.list_files(tables.open_table(world.store, KEYS))
     # One bound alone would mislead readers.
     assert [f.stats["min.key"] for f in files if f.stats["max.key"] is None] == [None]
     world.load([("m" * 50, 0), (LONG, 0)])
-    newest = max(tables.list_files(tables.open_table(world.store, KEYS)), key=lambda file: file.path)
+    newest = max(data_files.list_files(tables.open_table(world.store, KEYS)), key=lambda file: file.path)
     assert newest.stats["min.key"] == "m" * 32
     assert newest.stats["max.key"] > LONG
     assert len(newest.stats["max.key"]) == 33

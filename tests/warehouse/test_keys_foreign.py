@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.warehouse.keyworld import TINY, KeyWorld
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import KEYS
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.table_names import KEYS
 
 # Keys round the places where statistics are cut or cannot be told, by the type of the column.
 KEYS_OF: dict[str, list[Any]] = {
@@ -60,10 +60,10 @@ def test_three_engines_read_the_same_rows(
     path = worlds[kind].uri / KEYS
     rust = triples(DeltaTable(path).to_pyarrow_table())
     assert triples(spark.read.format("delta").load(str(path)).toArrow()) == rust
-    files = [str(path / file.path) for file in tables.list_files(DeltaTable(path))]
+    files = [str(path / file.path) for file in data_files.list_files(DeltaTable(path))]
     with duckdb.connect() as connection:
         assert triples(connection.read_parquet(files).to_arrow_table()) == rust
-    assert len(rust) == sum(file.rows for file in tables.list_files(DeltaTable(path)))
+    assert len(rust) == sum(file.rows for file in data_files.list_files(DeltaTable(path)))
     assert len(files) > 4
 
 
@@ -96,7 +96,7 @@ def test_duckdb_finds_every_key_with_the_statistics_of_parquet(
     worlds: dict[str, KeyWorld], kind: str
 ) -> None:
     path = worlds[kind].uri / KEYS
-    files = [str(path / file.path) for file in tables.list_files(DeltaTable(path))]
+    files = [str(path / file.path) for file in data_files.list_files(DeltaTable(path))]
     counts = worlds[kind].truth()
     with duckdb.connect() as connection:
         for key in KEYS_OF[kind]:
@@ -109,6 +109,6 @@ def test_duckdb_finds_every_key_with_the_statistics_of_parquet(
 
 def test_no_statistic_of_text_is_long(worlds: dict[str, KeyWorld]) -> None:
     for kind in ("string", "binary"):
-        for file in tables.list_files(tables.open_table(worlds[kind].store, KEYS)):
+        for file in data_files.list_files(tables.open_table(worlds[kind].store, KEYS)):
             for end in ("min.key", "max.key"):
                 assert len(file.stats.get(end) or "") <= 4 * 32 + 1

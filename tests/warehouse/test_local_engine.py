@@ -21,7 +21,7 @@ from tests.warehouse.disk import files_of, table_names, tables_of
 from tests.warehouse.hereloader import SCHEMA, rows_of
 from tidemark import query, stream, warehouse
 from tidemark.warehouse import BatchMismatch, InputError
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.execution import arrow_inputs
 from tidemark.warehouse.execution.executors import SparkExecutor
@@ -70,11 +70,11 @@ def contents(uri: Path) -> dict[str, list[str]]:
     found = {}
     for name in table_names(uri):
         table, rows = DeltaTable(uri / name), []
-        for file in tables.list_files(table):
+        for file in data_files.list_files(table):
             with pq.ParquetFile(uri / name / file.path) as parquet:
                 rows += [{**row, **file.partition} for row in parquet.read().to_pylist()]
         kept = [{k: v for k, v in row.items() if k not in WRITTEN_WHEN} for row in rows]
-        stats = [json.dumps(file.stats, default=str, sort_keys=True) for file in tables.list_files(table)]
+        stats = [json.dumps(file.stats, default=str, sort_keys=True) for file in data_files.list_files(table)]
         found[name] = [f"version {table.version()}", *sorted(map(repr, kept)), *sorted(stats)]
     return found
 

@@ -190,8 +190,8 @@ def test_without_the_look_the_process_ends(loader: Loader, kind: str) -> None:
     """The broken variant."""
     KINDS[kind](Path(loader.uri), "steps")
     code = (
-        "import sys; from tidemark import query; from tidemark.warehouse.delta import opening\n"
-        "opening.check_nesting = lambda *_: None\n"
+        "import sys; from tidemark import query; from tidemark.warehouse.delta import table_open\n"
+        "table_open.check_nesting = lambda *_: None\n"
         "query.open(sys.argv[1]).quantile(0.5)"
     )
     command = [sys.executable, "-c", code, loader.uri]

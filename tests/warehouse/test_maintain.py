@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.warehouse.conftest import HISTORY, LIVE, SMALL, Grown, frame, rows_of_batch
 from tests.warehouse.disk import backdate, files_of, rows_of, tables_of
 from tidemark import query, stream, warehouse
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
 
 DAY = 86_400
@@ -26,7 +26,7 @@ def answers(uri: Path) -> list[str]:
     return [repr(a.value) for name in ("x", "n") for a in wh.quantile(PHIS, name, mode="exact")]
 
 
-def data_files(uri: Path, table: str) -> set[str]:
+def files_on_disk(uri: Path, table: str) -> set[str]:
     return {
         str(path.relative_to(uri / table))
         for path in (uri / table).rglob("*.parquet")
@@ -76,13 +76,13 @@ def test_after_the_grace_the_old_is_gone_and_the_current_is_all_there(
     assert report.marks_expired == 9
     assert not [path for path in planted if path.exists()]
     for name, marks in (("runs/x", "marks/x"), ("runs/n", "marks/n"), ("keys", "key_marks")):
-        assert data_files(uri, name) == current(uri, name)
+        assert files_on_disk(uri, name) == current(uri, name)
         assert len(current(uri, marks)) == 2
-    assert data_files(uri, "events") == current(uri, "events")
+    assert files_on_disk(uri, "events") == current(uri, "events")
     assert answers(uri) == before
     warehouse.maintain(spark, uri, grace="0 s")
     for marks in ("marks/x", "marks/n", "key_marks"):
-        assert data_files(uri, marks) == current(uri, marks)
+        assert files_on_disk(uri, marks) == current(uri, marks)
     assert answers(uri) == before
     report_of_checks = warehouse.verify(uri)
     assert report_of_checks.ok, str(report_of_checks)
@@ -131,7 +131,7 @@ def test_ledger_rows_leave_after_the_grace_and_their_batches_stay_known(
     warehouse.maintain(spark, uri, grace="0 s")
     for table in ("ledger", "steps", "runs/x", "marks/n"):
         assert not (uri / table / "_delta_log" / f"{0:020d}.json").exists(), table
-    assert data_files(uri, "ledger") == set()
+    assert files_on_disk(uri, "ledger") == set()
     assert answers(uri) == before
     assert_replays_change_nothing(spark, copied)
     assert_life_goes_on(spark, copied)
@@ -233,6 +233,6 @@ def test_a_plan_in_flight_keeps_its_marks_and_files(spark: SparkSession, copied:
     assert warehouse.verify(copied.uri).ok
     store = Store.from_uri(copied.uri)
     warehouse.maintain(spark, copied.uri, grace="0 s")
-    attempts = {f.path for f in tables.list_files(tables.open_table(store, "marks/x"))}
+    attempts = {f.path for f in data_files.list_files(tables.open_table(store, "marks/x"))}
     assert len(attempts) == len({path.split("/")[0] for path in attempts})
     shutil.rmtree(copied.uri)

@@ -20,7 +20,8 @@ from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.columns.arrow_types import plain_type, with_plain_types
 from tidemark.warehouse.columns.ticks import ALL_TIME
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.snapshots.live_rows import live_values
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader

@@ -9,7 +9,7 @@ import pytest
 from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import STEPS
+from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan

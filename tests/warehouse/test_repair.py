@@ -20,7 +20,7 @@ from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
 from tidemark.jobs.cli import main as cli
 from tidemark.warehouse import DamagedWarehouse, RepairReport
-from tidemark.warehouse.delta import new_log
+from tidemark.warehouse.delta import log_repair
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import missing_summaries, run_builder
 from tidemark.warehouse.repairs import layouts, plans, runs
@@ -350,7 +350,7 @@ def test_a_repair_that_does_not_look_at_events_is_caught(
 
 
 def test_a_repair_that_keeps_a_wrong_hint_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(new_log, "LAST_CHECKPOINT", "nothing")
+    monkeypatch.setattr(log_repair, "LAST_CHECKPOINT", "nothing")
     with pytest.raises(AssertionError):
         check_hints(loader)
 

@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from tests.warehouse.disk import backdate, table_names
 from tidemark import warehouse
 from tidemark.warehouse.columns.ticks import DAY_US
-from tidemark.warehouse.delta import retention, tables, vacuum
+from tidemark.warehouse.delta import data_files, retention, tables, vacuum
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.vacuum import VacuumResult
 
@@ -170,7 +170,7 @@ def left(store: Store, days: float) -> Path:
     """A file that was written long ago and left its table so many days ago, before a checkpoint."""
     tables.create(store, "t", pa.schema([("a", pa.int64())]))
     tables.append(store, "t", pa.table({"a": [1]}), table=tables.open_table(store, "t"))
-    (file,) = tables.list_files(tables.open_table(store, "t"))
+    (file,) = data_files.list_files(tables.open_table(store, "t"))
     at = time.time() - days * DAY
     log = Path(store.uri, "t/_delta_log/00000000000000000002.json")
     removed = {"path": file.path, "dataChange": True, "deletionTimestamp": int(at * 1000)}

@@ -16,8 +16,9 @@ from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, stream, warehouse
 from tidemark.query.reading.modes import Mode
 from tidemark.warehouse import InputError, Tuning
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, KEYS, LEDGER, Store
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, KEYS, LEDGER
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.sizes import DEFAULT
@@ -96,7 +97,7 @@ def widths(found: list[BatchRange]) -> set[int]:
 
 def row_groups(loader: Loader, table: str) -> list[list[int]]:
     """The rows of each row group of each file of a table."""
-    files = tables.list_files(tables.open_table(loader.store, table))
+    files = data_files.list_files(tables.open_table(loader.store, table))
     footers = [pq.read_metadata(Path(loader.uri, table, file.path)) for file in files]
     return [[one.row_group(g).num_rows for g in range(one.num_row_groups)] for one in footers]
 

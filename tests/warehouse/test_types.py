@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark_settings import in_zone
 from tidemark import query, stream, warehouse
 from tidemark.query.reading.modes import Mode
-from tidemark.warehouse.delta.store import folder_name
+from tidemark.warehouse.delta.table_names import folder_name
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -19,7 +19,7 @@ from tests.warehouse.conftest import Grown
 from tests.warehouse.disk import recounted, replace_rows, rewrite_file, rows_of
 from tidemark import warehouse
 from tidemark.warehouse import read_options
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.runs.marks import SPANS_GROUP
 from tidemark.warehouse.snapshots import snapshot_reader
@@ -30,8 +30,8 @@ def failures(uri: Path) -> dict[str, str]:
     return {check.name: check.detail for check in warehouse.verify(uri).checks if not check.ok}
 
 
-def files_of_run(uri: Path, table: str, run: str) -> list[tables.DataFile]:
-    found = tables.list_files(tables.open_table(Store.from_uri(uri), table))
+def files_of_run(uri: Path, table: str, run: str) -> list[data_files.DataFile]:
+    found = data_files.list_files(tables.open_table(Store.from_uri(uri), table))
     return sorted((file for file in found if run in file.path), key=lambda file: file.path)
 
 
@@ -49,7 +49,7 @@ def rewrite(
     path = uri / table / file.path
     added = rewrite_file(uri, table, file.path, change, packed)
     opened = tables.open_table(store, table)
-    tables.commit(opened, [tables.remove_action(file)])
+    tables.commit(opened, [data_files.remove_action(file)])
     tables.commit(tables.open_table(store, table), [added])
     return path
 
@@ -63,7 +63,7 @@ def test_a_sound_warehouse_passes_every_check(grown: Grown) -> None:
 
 @pytest.mark.parametrize("table", ["events", "runs/x", "marks/n", "ledger", "steps"])
 def test_a_missing_file_is_found_whatever_its_table(copied: Grown, table: str) -> None:
-    file = tables.list_files(tables.open_table(Store.from_uri(copied.uri), table))[0]
+    file = data_files.list_files(tables.open_table(Store.from_uri(copied.uri), table))[0]
     (copied.uri / table / file.path).unlink()
     found = failures(copied.uri)
     assert file.path in found["files: every named file is there"]
@@ -80,7 +80,7 @@ def test_a_file_that_left_a_runs_table_is_found(copied: Grown) -> None:
     """A run of several files lacks one in the table's log; its bytes still lie on the disk."""
     store = Store.from_uri(copied.uri)
     file = files_of_run(copied.uri, "runs/x", "L01")[1]
-    tables.commit(tables.open_table(store, "runs/x"), [tables.remove_action(file)])
+    tables.commit(tables.open_table(store, "runs/x"), [data_files.remove_action(file)])
     assert file.path in "".join(failures(copied.uri).values())
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_the_marks_do_not_know_is_found(copied: Grown) -> None:
     file = files_of_run(copied.uri, "runs/x", "L01")[1]
     twin = file.path.rsplit("-", 1)[0] + "-99999.parquet"
     shutil.copy(copied.uri / "runs/x" / file.path, copied.uri / "runs/x" / twin)
-    added = tables.add_action(twin, file.size, file.rows)
+    added = data_files.add_action(twin, file.size, file.rows)
     tables.commit(tables.open_table(store, "runs/x"), [added])
     assert twin in "".join(failures(copied.uri).values())
 
@@ -179,7 +179,7 @@ def test_a_span_that_counts_under_the_wrong_tick_is_found(copied: Grown) -> None
 def test_a_run_that_left_its_table_is_a_gap_in_the_steps(copied: Grown) -> None:
     store = Store.from_uri(copied.uri)
     gone = files_of_run(copied.uri, "runs/n", "L01")
-    tables.commit(tables.open_table(store, "runs/n"), map(tables.remove_action, gone))
+    tables.commit(tables.open_table(store, "runs/n"), map(data_files.remove_action, gone))
     found = failures(copied.uri)
     assert "expected step 0" in found["n: runs partition the steps, at most kappa a level"]
     assert not any(name.startswith("x") for name in found)
@@ -191,7 +191,7 @@ def test_a_run_that_is_there_twice_is_an_overlap_of_steps(copied: Grown) -> None
     path = next((copied.uri / "runs/x/run=L00-0000000001-0000000001").glob("*.parquet"))
     with pq.ParquetFile(path) as file:
         rows = file.metadata.num_rows
-    added = tables.add_action(f"{path.parent.name}/{path.name}", path.stat().st_size, rows)
+    added = data_files.add_action(f"{path.parent.name}/{path.name}", path.stat().st_size, rows)
     tables.commit(tables.open_table(store, "runs/x"), [added])
     assert "do not partition" in failures(copied.uri)["x: runs partition the steps, at most kappa a level"]
 

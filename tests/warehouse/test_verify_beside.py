@@ -24,7 +24,7 @@ from tests.warehouse.hereloader import Loader
 from tidemark import warehouse
 from tidemark.jobs import verify as job
 from tidemark.warehouse import Check, Report
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.sizes import Tuning
@@ -245,7 +245,7 @@ def cut_a_file(uri: Path) -> None:
 def nudge_a_value(uri: Path) -> None:
     """Sorted still, and the file's size is its old one: only the digest can tell."""
     store = Store.from_uri(uri)
-    file = next(one for one in tables.list_files(tables.open_table(store, "runs/n")) if "L01" in one.path)
+    file = next(one for one in data_files.list_files(tables.open_table(store, "runs/n")) if "L01" in one.path)
 
     def nudged(rows: pa.Table) -> pa.Table:
         values = rows.column("value").to_numpy().copy()
@@ -255,7 +255,7 @@ def nudge_a_value(uri: Path) -> None:
 
     added = rewrite_file(uri, "runs/n", file.path, nudged)
     table = tables.open_table(store, "runs/n")
-    tables.commit(table, [tables.remove_action(file)])
+    tables.commit(table, [data_files.remove_action(file)])
     tables.commit(tables.open_table(store, "runs/n"), [added])
 
 
@@ -269,12 +269,12 @@ def count_a_live_row_twice(uri: Path) -> None:
     table = tables.open_table(store, "ledger")
     held = ledger_table.ranges_by_file(store, table)
     path = next(path for path, found in held.items() if found[0].first == 8)
-    rows = tables.read_file(store, "ledger", path)
+    rows = data_files.read_file(store, "ledger", path)
     wrong = [count + 1 for count in rows.column("rows").to_pylist()]
     at = rows.schema.get_field_index("rows")
     action = ledger_table.write_rows(store, held[path][0], rows.set_column(at, "rows", pa.array(wrong)))
-    file = next(one for one in tables.list_files(table) if one.path == path)
-    tables.commit(table, [tables.remove_action(file), action])
+    file = next(one for one in data_files.list_files(table) if one.path == path)
+    tables.commit(table, [data_files.remove_action(file), action])
 
 
 DAMAGES = {

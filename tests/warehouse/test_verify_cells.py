@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tests.warehouse.disk import recounted, rewrite_file
 from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import warehouse
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.projections import spans
 from tidemark.warehouse.projections.spans import Spans
@@ -40,9 +40,9 @@ def swap(uri: Path) -> None:
     """Rows of four spans are counted under the other tick: each span and each tick keeps as many."""
     store = Store.from_uri(uri)
     table = tables.open_table(store, "marks/x")
-    (file,) = tables.list_files(table)
+    (file,) = data_files.list_files(table)
     added = rewrite_file(uri, "marks/x", file.path, swapped, packed=SPANS_GROUP)
-    tables.commit(table, [tables.remove_action(file)])
+    tables.commit(table, [data_files.remove_action(file)])
     tables.commit(tables.open_table(store, "marks/x"), [added])
 
 

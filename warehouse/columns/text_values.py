@@ -19,6 +19,8 @@ from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 
+_BOUND_LENGTH = 32  # characters of a bound, as Delta cuts them
+_LAST = "\U0010ffff"  # the greatest character
 _DIGITS = 40  # of a whole number that some type holds; 1e999999999 has a billion
 
 BOOLEANS = {
@@ -99,3 +101,16 @@ def _as_float32(number: float) -> float:
     with np.errstate(over="ignore"):
         rounded = float(np.float32(number))
     return number if math.isinf(rounded) else rounded
+
+
+def text_bounds(low: str, high: str) -> tuple[str, str | None]:
+    """A short text that is <= `low`, and a short text that is >= `high`, or None if none was found.
+
+    The upper bound of "abc...z" (more than 32 characters) is its first 32 characters and the greatest
+    character after them.
+    """
+    cut = _BOUND_LENGTH
+    while high[cut : cut + 1] == _LAST and cut < 4 * _BOUND_LENGTH:  # a cut here might be below `high`
+        cut += 1
+    bound = high if len(high) <= cut else high[:cut] + _LAST
+    return low[:_BOUND_LENGTH], bound if bound >= high else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 
-from tidemark.warehouse.delta.deletes import delete_file
+from tidemark.warehouse.delta.retries import delete_file
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import SystemRefused, without_secrets
 

@@ -23,23 +23,21 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import socket
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import islice
 from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from tidemark.warehouse.delta.known_log import commit_name
-from tidemark.warehouse.delta.log_copy import copy_of
+from tidemark.warehouse.delta import retries
+from tidemark.warehouse.delta.log_files import commit_name
+from tidemark.warehouse.delta.log_replica import replica_of
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import CommitFailed, DamagedWarehouse, without_secrets
 from tidemark.warehouse.os_errors import as_system_refused, is_store_failure, one_line, unreadable_file_error
@@ -52,47 +50,6 @@ _MAY_ARRIVE = (
     "It is not there so far, but a request that was sent may still arrive. Run the same again: nothing is "
     "done twice."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How often a commit is tried, and how long the pauses between the tries are.
-
-    tries             the number of tries at most
-    seconds           the sum of all pauses at most
-    first             the first pause in seconds; each further one is twice as long, up to `longest`. Up to
-                      half of a pause is left out at random
-    store_tries       the number of tries at most while an object store does not answer
-    log_read_pauses   the pauses in seconds between reads of a log that shows no new commit
-    pause             sleeps for some seconds; a test replaces it
-    jitter            returns a random number from 0 to 1
-    """
-
-    tries: int = 20
-    seconds: float = 60.0
-    first: float = 0.01
-    longest: float = 5.0
-    store_tries: int = 5
-    log_read_pauses: tuple[float, ...] = (0.1, 0.4, 1.5)
-    pause: Callable[[float], None] = time.sleep
-    jitter: Callable[[], float] = random.random
-
-    def pauses(self) -> Iterator[float]:
-        """The pauses between the tries, one fewer than tries; their sum is at most `seconds`."""
-        remaining = self.seconds
-        for number in range(self.tries - 1):
-            pause = min(self.longest, self.first * 2.0**number) * (1 - self.jitter() / 2)
-            if pause > remaining:
-                return
-            remaining -= pause
-            yield pause
-
-    def store_pauses(self) -> Iterator[float]:
-        """The pauses between the tries while an object store does not answer."""
-        return islice(self.pauses(), self.store_tries - 1)
-
-
-PATIENCE = Patience()  # of every commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +114,7 @@ def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] =
     planned, metadata, log = table.version(), commit_metadata(), _Log(table)
 
     def commit() -> None:
-        copy = copy_of(table)
+        copy = replica_of(table)
         if copy is None:
             write(table, metadata)
         else:
@@ -198,7 +155,7 @@ def _write_and_confirm(
 
     A write that is not there is made again a few times while an object store does not answer.
     """
-    pauses = PATIENCE.store_pauses()
+    pauses = retries.PATIENCE.store_pauses()
     while True:
         try:
             write()
@@ -212,7 +169,7 @@ def _write_and_confirm(
                 if is_store_failure(error):
                     failed, remedy = unanswered, _MAY_ARRIVE
                 raise CommitFailed(f"{failed}: {first_line(error)}. {remedy}") from error
-            PATIENCE.pause(pause)
+            retries.PATIENCE.pause(pause)
         else:
             return
 
@@ -222,7 +179,7 @@ def _becomes_true(condition: Callable[[], bool]) -> bool:
 
     Raises the error of the last evaluation.
     """
-    pauses = iter(PATIENCE.log_read_pauses)
+    pauses = iter(retries.PATIENCE.log_read_pauses)
     while True:
         pause = next(pauses, None)
         try:
@@ -233,7 +190,7 @@ def _becomes_true(condition: Callable[[], bool]) -> bool:
             is_true = False
         if is_true or pause is None:
             return is_true
-        PATIENCE.pause(pause)
+        retries.PATIENCE.pause(pause)
 
 
 def create_and_confirm(
@@ -263,7 +220,7 @@ class _Log:
     """The log of a table, read entry by entry."""
 
     def __init__(self, table: DeltaTable) -> None:
-        copy = copy_of(table)
+        copy = replica_of(table)
         self._options = table._storage_options if copy is None else copy.options  # noqa: SLF001  the only way
         self._uri = table.table_uri if copy is None else copy.uri
         self.place = without_secrets(self._uri.rstrip("/"))

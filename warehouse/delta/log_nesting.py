@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.warehouse.delta.known_log import LAST_CHECKPOINT
+from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT
 from tidemark.warehouse.errors import DamagedWarehouse
 
 MOST_LEVELS = 128  # what serde_json, which parses the schema in a log, takes

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tidemark.warehouse.delta.known_log import commit_name
+from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.store import Store
 
 LISTING_SECONDS = 60.0  # log cleanup can delete the commit that is looked for: look anew this often

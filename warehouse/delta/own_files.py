@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pyarrow import fs
 
-from tidemark.warehouse.delta.remote_files import ByteRange
+from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import Contended
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Field
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
-from tidemark.warehouse.delta import commits, tables
+from tidemark.warehouse.delta import data_files, retries, tables
 from tidemark.warehouse.delta.commits import Commit, LostRace
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import Contended
@@ -43,7 +43,7 @@ class Race:
 
     def __init__(self, store: Store, name: str, first: DeltaTable | None = None) -> None:
         self._store, self.name, self._table = store, name, first
-        self._started, self._pauses = time.monotonic(), commits.PATIENCE.pauses()
+        self._started, self._pauses = time.monotonic(), retries.PATIENCE.pauses()
         self._winners: list[Commit] = []
         self._tries = 0
 
@@ -103,7 +103,7 @@ class Race:
             raise Contended(self._contended(lost)) from lost
         winner = lost.winners[-1].description if lost.winners else "others"
         _LOG.warning("%s: try %d lost the race to %s; again in %.2f s", self.name, self._tries, winner, pause)
-        commits.PATIENCE.pause(pause)
+        retries.PATIENCE.pause(pause)
 
     def _contended(self, lost: LostRace) -> str:
         newest = {commit.description: commit for commit in self._winners}
@@ -136,6 +136,6 @@ def add_files(store: Store, name: str, added: Sequence[AddAction], first: DeltaT
 def replace_files(store: Store, name: str, gone: Collection[str], added: Sequence[AddAction] = ()) -> None:
     """Removes the files with these paths, and adds others, in one commit; nothing if the table has none."""
     race = Race(store, name)
-    while removed := [file for file in tables.list_files(race.table) if file.path in gone]:
-        if race.commit([*map(tables.remove_action, removed), *added]):
+    while removed := [file for file in data_files.list_files(race.table) if file.path in gone]:
+        if race.commit([*map(data_files.remove_action, removed), *added]):
             return

@@ -1,15 +1,11 @@
-"""Files of an object store: byte ranges are read in rounds, and kept in a bounded memory.
-
-A store answers a request after tens of milliseconds, however few bytes it asks for, and takes many requests
-at once. So a reader's time is the number of its *rounds*: requests that wait for requests before them. What
-is needed next is collected, and asked for in one round (`in_rounds`).
+"""Files of an object store: byte ranges are read in rounds (round_trips.py), and kept in a bounded memory.
 
 Files of a warehouse never change, and their names are never used again, with the exception of
 `_last_checkpoint`. So `fetch` keeps what it read, and `RemoteFileSystem` opens a file that was fetched as a
 whole from memory: the code that reads files does not know of rounds. A file that was not fetched is read from
 the store as it is used.
 
-Requests are made by objects.py, and where that has no access by delta-rs. delta-rs asks for the size of a
+Requests are made by s3_client.py, and where that has no access by delta-rs. delta-rs asks for the size of a
 file before it reads it, unless it is told the size. So it is told a size that no file has: a store answers a
 range that ends behind the file with the bytes up to its end.
 """
@@ -17,54 +13,27 @@ range that ends behind the file with the bytes up to its end.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from tidemark.warehouse.delta.disk_cache import DiskCache
-from tidemark.warehouse.delta.known_log import KNOWN_BYTES, KnownLog
-from tidemark.warehouse.delta.objects import Objects, objects_at
+from tidemark.warehouse.delta.log_files import KNOWN_BYTES, CachedLog
+from tidemark.warehouse.delta.round_trips import ByteRange, at_once
+from tidemark.warehouse.delta.s3_client import S3Client, s3_client_at
 from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.per_process import per_process
 
-A = TypeVar("A")
-T = TypeVar("T")
-
 CACHED_BYTES = 2**26  # of the files of one warehouse
 KEPT_PUT_BYTES = 2**18
-REQUESTS = 64  # at once
 _NO_FILE_SIZE = 2**40
 _KNOWN_PATHS = 2**14  # of one client of delta-rs
-
-
-@dataclass(frozen=True, slots=True)
-class ByteRange:
-    """Bytes start..stop (stop exclusive) of a file; without `stop` all to its end.
-
-    `path` is relative to the warehouse.
-    """
-
-    path: str
-    start: int = 0
-    stop: int | None = None
-
-    @property
-    def size(self) -> int:
-        """The number of bytes; 0 if that is not known."""
-        return 0 if self.stop is None else self.stop - self.start
-
-
-# A reading that needs several rounds: it yields the ranges that it needs next, and gets their bytes, None for
-# a file that does not exist.
-Rounds = Generator[Sequence[ByteRange], Sequence[bytes | None], T]
 
 
 class RemoteFiles:
@@ -78,14 +47,14 @@ class RemoteFiles:
         self._client: Any = None
         self._disk: DiskCache | None = None
         self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES, len)
-        self.logs: LRUCache[KnownLog] = LRUCache(KNOWN_BYTES, lambda log: log.size)
-        self.idle: dict[str, Any] = {}  # copies of logs by table that were given back (log_copy.py)
+        self.logs: LRUCache[CachedLog] = LRUCache(KNOWN_BYTES, lambda log: log.size)
+        self.idle: dict[str, Any] = {}  # copies of logs by table that were given back (log_replica.py)
         self.filesystem = fs.PyFileSystem(RemoteFileSystem(self))
 
     @cached_property
-    def objects(self) -> Objects | None:
+    def s3(self) -> S3Client | None:
         """The warehouse's objects, each read and put with one request; None if only delta-rs has access."""
-        return objects_at(self._uri, self._options)
+        return s3_client_at(self._uri, self._options)
 
     @property
     def location(self) -> tuple[str, dict[str, str] | None]:
@@ -96,7 +65,7 @@ class RemoteFiles:
         """The bytes of the ranges, None for files that do not exist, in one round; nothing is kept."""
         if not ranges:
             return []
-        objects = self.objects
+        objects = self.s3
         if objects is not None:
             return at_once(lambda wanted: objects.get(wanted.path, wanted.start, wanted.stop), ranges)
         client = self._client_for({wanted.path for wanted in ranges})
@@ -157,7 +126,7 @@ class RemoteFiles:
 
     def expect(self, paths: Iterable[str]) -> None:
         """Tells that these paths will be read, so that the next client of delta-rs serves them, too."""
-        if self.objects is None:
+        if self.s3 is None:
             with self._lock:
                 self._expected.update(paths)
 
@@ -175,7 +144,7 @@ class RemoteFiles:
 class RemoteFileSystem(DeltaStorageHandler):
     """The warehouse's folder as a file system of pyarrow: that of delta-rs, and files that were fetched.
 
-    New files go up in a thread (write_behind.py), small ones with one request (objects.py).
+    New files go up in a thread (write_behind.py), small ones with one request (s3_client.py).
     """
 
     def __init__(self, files: RemoteFiles) -> None:
@@ -199,58 +168,18 @@ class RemoteFileSystem(DeltaStorageHandler):
 
     def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:
         """Opens a new file, which is there once it is closed; its parts go up while more is written."""
-        objects = self._files.objects
+        objects = self._files.s3
         if objects is None:
             file = WriteBehind(partial(self._handler.open_output_stream, path, metadata), None)
         else:
             file = WriteBehind(partial(objects.open_writer, path), partial(self._put_whole, objects, path))
         return pa.PythonFile(file, mode="w")
 
-    def _put_whole(self, objects: Objects, path: str, content: bytes) -> None:
+    def _put_whole(self, objects: S3Client, path: str, content: bytes) -> None:
         """Puts a file; keeps a small one: its writer may read it next."""
         objects.put(path, content)
         if len(content) <= KEPT_PUT_BYTES:
             self._files.keep([ByteRange(path)], [content])
-
-
-def in_rounds(files: RemoteFiles, readings: Iterable[Rounds[T]]) -> list[T]:
-    """The results of readings that run side by side: what all of them need next is one round."""
-    running = dict(enumerate(readings))
-    answers: dict[int, Sequence[bytes | None] | None] = dict.fromkeys(running)
-    results: dict[int, T] = {}
-    try:
-        while running:
-            wanted: dict[int, Sequence[ByteRange]] = {}
-            for number, reading in list(running.items()):
-                try:
-                    wanted[number] = reading.send(answers[number])  # type: ignore[arg-type]  # None starts it
-                except StopIteration as finished:
-                    results[number] = finished.value
-                    del running[number]
-            contents = iter(files.get([one for ranges in wanted.values() for one in ranges]))
-            answers = {number: [next(contents) for _ in ranges] for number, ranges in wanted.items()}
-    finally:  # where a round fails, readings let go of what they hold now, not when the error is forgotten
-        for reading in running.values():
-            reading.close()
-    return [results[number] for number in sorted(results)]
-
-
-def fetching(files: RemoteFiles, ranges: Iterable[ByteRange]) -> Rounds[None]:
-    """A reading that keeps the ranges in memory: of one round, or none if they are there."""
-    if missing := files.missing(ranges):
-        files.keep(missing, (yield missing))
-
-
-def at_once(work: Callable[[A], T], items: Sequence[A]) -> list[T]:
-    """The results of `work` for each item, in order; all wait for the store at the same time.
-
-    Raises the error of the first item that failed, once all are done. `work` must not call this function.
-    """
-    if len(items) == 1:
-        return [work(items[0])]
-    running = [_pool().submit(work, item) for item in items]
-    wait(running)
-    return [one.result() for one in running]
 
 
 def _client(uri: str, options: dict[str, str] | None, paths: Iterable[str]) -> Any:
@@ -271,8 +200,3 @@ def _read(client: Any, wanted: ByteRange) -> bytes | None:
 def remote_files(uri: str, options: tuple[tuple[str, str], ...]) -> RemoteFiles:
     """The files of a warehouse; all calls of a process share one object."""
     return RemoteFiles(uri, dict(options) or None)
-
-
-@per_process
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(REQUESTS, thread_name_prefix="tidemark-requests")

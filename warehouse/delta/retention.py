@@ -13,11 +13,11 @@ import time
 from collections.abc import Mapping
 
 from tidemark.warehouse.columns.ticks import DAY_US, width_us
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED
 
 RETENTION = "delta.logRetentionDuration"
 # Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100. In an
-# object store a reader asks for all that may be there (log_copy.py).
+# object store a reader asks for all that may be there (log_replica.py).
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 COMMITS_OF_STREAMS = 20  # between two checkpoints of a table that each batch of a stream commits to
 COMMITS_OF_LOADS = 4

@@ -1,12 +1,9 @@
-"""The location of a warehouse: one folder, local or in an object store, and the names of its tables."""
+"""The store of a warehouse: one folder, on a disk of this machine or in an object store."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from pyarrow import fs
@@ -17,23 +14,10 @@ from tidemark.warehouse.delta.remote_files import RemoteFiles, remote_files
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 from tidemark.warehouse.sizes import DEFAULT, Tuning, tuning_of
 
-PROPERTY_PREFIX = "tidemark."  # of the properties of `events` that are options
-EVENTS = "events"
-STEPS = "steps"
-LEDGER = "ledger"
-REJECTED = "rejected"
-KEYS = "keys"
-KEY_MARKS = "key_marks"
-GROUP_RUNS = "group_runs"
-GROUP_MARKS = "group_marks"
-MORE_KEYS = "more_keys"
-MORE_KEY_MARKS = "more_key_marks"
 UNFINISHED_UPLOADS = (
     "Uploads that a kill leaves unfinished stay in the bucket, and maintenance cannot see them: let a "
     "lifecycle rule abort them (docs/guides/object_stores.md)."
 )
-# The folders of the projections' tables.
-PARENTS = ("runs", "marks", KEYS, KEY_MARKS, MORE_KEYS, MORE_KEY_MARKS, GROUP_RUNS, GROUP_MARKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,34 +102,3 @@ class Store:
     def files(self) -> RemoteFiles:
         """The files of a warehouse in an object store."""
         return remote_files(self.uri, self.storage_options)
-
-
-@lru_cache
-def folder_name(column: str) -> str:
-    """A column's name as a folder name: letters, digits, '_' and '-' stay, other bytes become ~hex."""
-    return re.sub(r"[^A-Za-z0-9_-]", lambda c: "".join(f"~{byte:02x}" for byte in c[0].encode()), column)
-
-
-def runs_table(measure: str) -> str:
-    """The path of a measure's table of runs, relative to the warehouse."""
-    return f"runs/{folder_name(measure)}"
-
-
-def group_runs_table(columns: Sequence[str], measure: str) -> str:
-    """The path of the table of runs of a measure by a group with these columns, relative to the warehouse."""
-    return f"{GROUP_RUNS}/{group_folder(columns)}/{folder_name(measure)}"
-
-
-def group_marks_table(columns: Sequence[str], measure: str) -> str:
-    """The path of the table of marks of a measure by group, relative to the warehouse."""
-    return f"{GROUP_MARKS}/{group_folder(columns)}/{folder_name(measure)}"
-
-
-def group_folder(columns: Sequence[str]) -> str:
-    """The names of the columns, joined by a character that `folder_name` never writes."""
-    return ".".join(map(folder_name, columns))
-
-
-def marks_table(measure: str) -> str:
-    """The path of a measure's table of marks, relative to the warehouse."""
-    return f"marks/{folder_name(measure)}"

@@ -7,14 +7,8 @@ are no locks. commits.py decides whether a commit that raised an error succeeded
 
 from __future__ import annotations
 
-import json
-import time
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import repeat
-from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema, write_deltalake
@@ -27,10 +21,8 @@ from deltalake.transaction import (
 )
 
 from tidemark.warehouse.delta import commits
-from tidemark.warehouse.delta.containment import check_paths
-from tidemark.warehouse.delta.log_copy import LogCopy, copy_of
-from tidemark.warehouse.delta.opening import exists, open_directly
-from tidemark.warehouse.delta.remote_files import ByteRange, in_rounds
+from tidemark.warehouse.delta.data_files import DataFile, append_actions, list_files, table_without_rows
+from tidemark.warehouse.delta.log_replica import LogReplica, replica_of
 from tidemark.warehouse.delta.retention import (
     CHECKPOINT_INTERVAL,
     COMMITS_OF_STREAMS,
@@ -38,30 +30,16 @@ from tidemark.warehouse.delta.retention import (
     commits_between_checkpoints,
     retention_interval,
 )
+from tidemark.warehouse.delta.round_trips import in_rounds
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_open import exists, open_directly
 from tidemark.warehouse.errors import NotAWarehouse
-from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 from tidemark.warehouse.os_errors import report_os_errors
 
 _BLIND_RETRIES = 10  # by delta-rs, without a pause
 _NEWEST = "tidemark_newest_transactions"  # the attribute of a table: (version, newest by application)
 
 LostRace = commits.LostRace  # what `commit` raises
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A file of a table's snapshot.
-
-    `path` is relative to the table; `modified` is in milliseconds since 1970.
-    """
-
-    path: str
-    rows: int
-    size: int
-    modified: int
-    partition: Mapping[str, str]
-    stats: Mapping[str, Any]
 
 
 def create(
@@ -106,7 +84,7 @@ def open_table(store: Store, name: str) -> DeltaTable:
 def open_tables(store: Store, *names: str) -> list[DeltaTable]:
     """The tables at their newest versions; of an object store the copies of their logs.
 
-    Raises the errors of `opening.open_directly`.
+    Raises the errors of `table_open.open_directly`.
     """
     opened = zip(names, _open_copies(store, *names), strict=True)
     return [table or open_directly(store, name) for name, table in opened]
@@ -126,7 +104,7 @@ def _open_copies(store: Store, *names: str) -> list[DeltaTable | None]:
     """The tables whose logs can be copied from an object store; None for others."""
     if store.is_local:
         return [None] * len(names)
-    copies = [store.files.idle.pop(name, None) or LogCopy(store, name) for name in names]
+    copies = [store.files.idle.pop(name, None) or LogReplica(store, name) for name in names]
     with report_os_errors(f"opening the tables {', '.join(names)}"):
         in_rounds(store.files, [copy.catch_up() for copy in copies])
     return [copy.hand_over() for copy in copies]
@@ -138,94 +116,14 @@ def give_back(*given: DeltaTable) -> None:
     That saves reading their checkpoints again, which takes long where they have many files.
     """
     for table in given:
-        if (copy := copy_of(table)) is not None:
+        if (copy := replica_of(table)) is not None:
             copy.give_back(table)
-
-
-def list_files(table: DeltaTable) -> list[DataFile]:
-    """The files of the table's snapshot; DamagedWarehouse if a path could leave the table's folder."""
-    # Not pa.table: it imports pandas (half a second, 40 MB) to check for a DataFrame.
-    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    check_paths(table.table_uri, actions.column("path"))
-    # Converting times to Python imports pandas, too; no statistics of a time are needed.
-    fields = (field for field in actions.schema if not pa.types.is_temporal(field.type))
-    columns = {field.name: actions.column(field.name).to_pylist() for field in fields}
-    facts = (columns[name] for name in ("path", "num_records", "size_bytes", "modification_time"))
-    prefix = "partition."
-    partitions = _by_file({k.removeprefix(prefix): v for k, v in columns.items() if k.startswith(prefix)})
-    stats = _by_file({k: v for k, v in columns.items() if k.startswith(("min.", "max."))})
-    return [
-        DataFile(path, -1 if rows is None else rows, size, modified, next(partitions), next(stats))
-        for path, rows, size, modified in zip(*facts, strict=True)
-    ]
 
 
 def check_no_links(store: Store, name: str) -> None:
     """DamagedWarehouse if a file of the table lies outside its folder or behind a symbolic link."""
     for file in list_files(open_table(store, name)):
         store.check_links(f"{name}/{file.path}")
-
-
-def table_without_rows(schema: pa.Schema) -> pa.Table:
-    """A table of that schema without rows. Not `empty_table`: it imports pandas, which no reader needs."""
-    return pa.Table.from_batches([], schema)
-
-
-def _by_file(columns: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    """One dict of the columns' values per file; without columns, empty dicts without end."""
-    if not columns:
-        return repeat({})
-    return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-
-
-def write_file(
-    store: Store,
-    name: str,
-    data: pa.Table | Mapping[str, pa.Table],
-    path: str,
-    stats: Mapping[str, Any] | None = None,
-) -> AddAction:
-    """Writes a sealed Parquet file into the table's folder; returns its add action.
-
-    data    rows for one row group, or rows by the name of their row group
-    path    relative to the table; `key=value` folders are its partition
-    """
-    filesystem = store.filesystem()
-    full = f"{name}/{path}"
-    filesystem.create_dir(full.rsplit("/", 1)[0], recursive=True)
-    parts = {ROWS: data} if isinstance(data, pa.Table) else data
-    schema = next(iter(parts.values())).schema
-    with SealedWriter(filesystem, full, schema, compression="zstd") as writer:
-        for group, rows in parts.items():
-            writer.write(rows, group)
-    count = sum(rows.num_rows for rows in parts.values())
-    return add_action(path, writer.size, count, stats)
-
-
-def add_action(
-    path: str,
-    size: int,
-    rows: int,
-    stats: Mapping[str, Any] | None = None,
-    partition: Mapping[str, str] | None = None,
-    *,
-    new_rows: bool = True,
-) -> AddAction:
-    """The add action of a written file; without `partition`, the partition is that of the path.
-
-    new_rows   whether the rows are new to the table; if not, readers of the change data ignore the file
-    """
-    if partition is None:
-        partition = dict(part.split("=", 1) for part in path.split("/")[:-1])
-    facts = {"numRecords": rows, **(stats or {})}
-    # Without \\u escapes: delta-rs decodes surrogate pairs wrongly.
-    stats_json = json.dumps(facts, ensure_ascii=False)
-    return AddAction(path, size, partition, int(time.time() * 1000), new_rows, stats_json)
-
-
-def remove_action(file: DataFile, *, gone_rows: bool = True) -> RemoveAction:
-    """The remove action of a file of the snapshot; `gone_rows` False: other files have its rows."""
-    return RemoveAction(file.path, gone_rows, int(time.time() * 1000), file.size, dict(file.partition))
 
 
 def commit(
@@ -269,7 +167,7 @@ def _cleanup_at_checkpoints(table: DeltaTable) -> PostCommitHookProperties:
     interval = int(table.metadata().configuration.get(CHECKPOINT_INTERVAL, COMMITS_OF_STREAMS))
     due = (table.version() + 1) % interval == 0
     return PostCommitHookProperties(
-        create_checkpoint=True, cleanup_expired_logs=None if due and copy_of(table) is None else False
+        create_checkpoint=True, cleanup_expired_logs=None if due and replica_of(table) is None else False
     )
 
 
@@ -348,40 +246,3 @@ def append(
     replaces   files whose rows are among these; the same commit removes them
     """
     commit(table, append_actions(store, name, rows, replaces))
-
-
-def append_actions(
-    store: Store, name: str, rows: pa.Table, replaces: Sequence[DataFile] = ()
-) -> list[AddAction | RemoveAction]:
-    """Writes rows as one file; the actions that `append` commits."""
-    added = write_file(store, name, rows, f"{unique_name()}.parquet")
-    return [*map(remove_action, replaces), added]
-
-
-def unique_name() -> str:
-    """A name for a file, unique among all files."""
-    return uuid.uuid4().hex
-
-
-def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] | None = None) -> pa.Table:
-    """All rows of a small table. `cache` keeps the rows of its files by path between calls."""
-    known = cache if cache is not None else {}
-    paths = [file.path for file in list_files(table)]
-    if not store.is_local:
-        store.files.fetch(ByteRange(f"{name}/{path}") for path in paths if path not in known)
-    for path in paths:
-        if path not in known:
-            known[path] = read_file(store, name, path)
-    for path in set(known) - set(paths):
-        del known[path]
-    if not paths:
-        return table_without_rows(pa.schema(table.schema()))
-    # A file from before a column was added has NULL there.
-    return pa.concat_tables([known[path] for path in paths], promote_options="default")
-
-
-def read_file(store: Store, name: str, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of one file of a small table."""
-    path = f"{name}/{path}"
-    with open_sealed(store.filesystem(), path, display_name=f"{path} of the warehouse {store.uri}") as file:
-        return file.read(ROWS, columns=columns)

@@ -15,13 +15,13 @@ from typing import Any
 
 from pyarrow import fs
 
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.deletes import delete_file
-from tidemark.warehouse.delta.known_log import commit_name
-from tidemark.warehouse.delta.opening import open_directly
+from tidemark.warehouse.delta import data_files
+from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import RETENTION, expired, retention_interval, retention_us
+from tidemark.warehouse.delta.retries import delete_file
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_open import open_directly
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def vacuum_table(store: Store, name: str, grace_us: int) -> VacuumResult:
     result.links = [path for path, info in listed if info.type == fs.FileType.Unknown]
     old = [path for path, info in listed if info.type == fs.FileType.File and _is_old(info, grace_us)]
     table = open_directly(store, name)
-    in_snapshot = {file.path for file in tables.list_files(table)}
+    in_snapshot = {file.path for file in data_files.list_files(table)}
     # Chunks of crashed sorts; Delta ignores their folder.
     to_delete = [path for path in old if path.startswith("_chunks/")]
     unreferenced = {path for path in old if path not in in_snapshot and not path.startswith(("_", "."))}

@@ -33,8 +33,8 @@ from tidemark.warehouse.columns.value_encoding import (
     single_array,
 )
 from tidemark.warehouse.companions.declared import Companions
-from tidemark.warehouse.delta.store import EVENTS
-from tidemark.warehouse.delta.tables import DataFile, list_files
+from tidemark.warehouse.delta.data_files import DataFile, list_files
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.store import STEPS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.events.reader import BatchRange
 
 _MAX_FILES = 4  # of the table `steps`, before the plans are rewritten as one file
@@ -55,8 +56,8 @@ class StepPlan:
 def read_step_plans(
     store: Store, table: DeltaTable, cache: dict[str, pa.Table] | None = None
 ) -> list[StepPlan]:
-    """All plans, in the order of their steps. `cache` is that of `tables.read`."""
-    return plans_of_rows(tables.read(store, STEPS, table, cache))
+    """All plans, in the order of their steps. `cache` is that of `data_files.read`."""
+    return plans_of_rows(data_files.read(store, STEPS, table, cache))
 
 
 def plans_of_rows(rows: pa.Table) -> list[StepPlan]:
@@ -96,12 +97,12 @@ def _actions(store: Store, table: DeltaTable, plan: StepPlan) -> list[AddAction 
     few files.
     """
     rows = rows_of_plans([plan])
-    replaced = tables.list_files(table)
+    replaced = data_files.list_files(table)
     if len(replaced) < _MAX_FILES:
         replaced = []
     else:
-        rows = pa.concat_tables([tables.read(store, STEPS, table), rows])
-    return tables.append_actions(store, STEPS, rows, replaces=replaced)
+        rows = pa.concat_tables([data_files.read(store, STEPS, table), rows])
+    return data_files.append_actions(store, STEPS, rows, replaces=replaced)
 
 
 def rows_of_plans(plans: Iterable[StepPlan]) -> pa.Table:

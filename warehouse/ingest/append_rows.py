@@ -24,7 +24,8 @@ from deltalake.transaction import AddAction
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.races import Race, replace_files
-from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, REJECTED
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import Input
 from tidemark.warehouse.ingest.column_casts import check_columns

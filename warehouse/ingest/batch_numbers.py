@@ -25,7 +25,8 @@ from typing import Literal
 from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED
 from tidemark.warehouse.errors import BatchMismatch, DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.ingest import rejected

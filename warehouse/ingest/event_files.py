@@ -22,16 +22,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
-from tidemark.warehouse.columns.text_bounds import text_bounds
+from tidemark.warehouse.columns.text_values import text_bounds
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import encode_values, epoch_micros
 from tidemark.warehouse.companions.declared import Companions
-from tidemark.warehouse.delta.store import EVENTS, Store
-from tidemark.warehouse.delta.tables import unique_name
+from tidemark.warehouse.delta.data_files import NewFile, unique_name
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.delta.write_behind import uploading
 from tidemark.warehouse.events.reader import BatchRange, decode_rows
 from tidemark.warehouse.ingest.column_casts import cast_rows
-from tidemark.warehouse.ingest.new_files import NewFile
 from tidemark.warehouse.ingest.rejected import write_rejected
 from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, filter_rows
 from tidemark.warehouse.integrity.sealed_files import SealedWriter, open_sealed

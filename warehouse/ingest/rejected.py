@@ -15,10 +15,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import REJECTED, Store
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.data_files import NewFile
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import REJECTED
 from tidemark.warehouse.events.reader import BatchRange
-from tidemark.warehouse.ingest.new_files import NewFile
 
 # What describes a refused record: where it is in its source, the record itself, and why it was refused.
 RECORD = pa.schema([("position", pa.string()), ("raw", pa.string()), ("reason", pa.string())])
@@ -34,7 +35,7 @@ def write_rejected(store: Store, batch: BatchRange, records: Sequence[Mapping[st
     rows = pa.Table.from_pylist([{**common, **record} for record in records], SCHEMA)
     bound = {"source": batch.source, "batch": batch.first}
     stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
-    action = tables.write_file(store, REJECTED, rows, f"{tables.unique_name()}.parquet")
+    action = data_files.write_file(store, REJECTED, rows, f"{data_files.unique_name()}.parquet")
     return NewFile(action.path, action.size, len(records), json.dumps(stats))
 
 
@@ -46,13 +47,13 @@ def has_rejected(table: DeltaTable, batch: BatchRange) -> bool:
 def rejected_texts(store: Store, batch: BatchRange) -> list[str | None]:
     """The records of the batch in `rejected`: the text of each, in any order."""
     paths = _files_of(tables.open_table(store, REJECTED), batch)
-    rows = [tables.read_file(store, REJECTED, path, ["raw"]) for path in paths]
+    rows = [data_files.read_file(store, REJECTED, path, ["raw"]) for path in paths]
     return [text for part in rows for text in part.column("raw").to_pylist()]
 
 
 def _files_of(table: DeltaTable, batch: BatchRange) -> list[str]:
     return [
         file.path
-        for file in tables.list_files(table)
+        for file in data_files.list_files(table)
         if file.stats["min.source"] == batch.source and file.stats["min.batch"] == batch.first
     ]

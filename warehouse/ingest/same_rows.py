@@ -22,7 +22,8 @@ from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import Measure, encode_values, epoch_micros
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.events.reader import (
     BatchRange,
     EventRowGroups,

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.commits import ID
-from tidemark.warehouse.delta.opening import open_directly
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
-from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
+from tidemark.warehouse.delta.table_open import open_directly
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import (
     BatchRange,

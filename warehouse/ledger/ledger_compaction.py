@@ -19,9 +19,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.retention import expired
-from tidemark.warehouse.delta.store import LEDGER, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import LEDGER
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger import ledger_table
 
@@ -48,7 +49,7 @@ def write_compaction(
     `table` is the ledger. `loaded` are the ranges that history has had for the grace, `planned` those of all
     plans.
     """
-    files = {file.path: file for file in tables.list_files(table)}
+    files = {file.path: file for file in data_files.list_files(table)}
     ranges = ledger_table.ranges_by_file(store, table)
     live = set(ledger_table.live_ranges(chain.from_iterable(ranges.values()), loaded))
     old_files = {path for path, file in files.items() if expired(file.modified, grace_us)}
@@ -59,10 +60,10 @@ def write_compaction(
     actions: list[Any] = []
     rows_removed, rest = 0, []
     for path in rewritten:
-        rows = tables.read_file(store, LEDGER, path)
+        rows = data_files.read_file(store, LEDGER, path)
         kept = ledger_table.rows_outside(rows, dropped)
         rows_removed += len(rows) - len(kept)
-        actions.append(tables.remove_action(files[path]))
+        actions.append(data_files.remove_action(files[path]))
         live_here = live.intersection(ranges[path])
         actions += [
             ledger_table.write_rows(store, batches, ledger_table.rows_of_ranges(kept, batches))
@@ -71,7 +72,7 @@ def write_compaction(
         rest.append(ledger_table.rows_outside(kept, live_here))
     joined = pa.concat_tables(rest, promote_options="default")
     if len(joined):
-        actions.append(tables.write_file(store, LEDGER, joined, f"{tables.unique_name()}.parquet"))
+        actions.append(data_files.write_file(store, LEDGER, joined, f"{data_files.unique_name()}.parquet"))
     return Compaction(actions, rows_removed)
 
 

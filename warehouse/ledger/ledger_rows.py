@@ -29,7 +29,7 @@ from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.arrow_buffers import binary_array
 from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.companions.cells import Cell
-from tidemark.warehouse.delta.store import KEYS, MORE_KEYS
+from tidemark.warehouse.delta.table_names import KEYS, MORE_KEYS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary

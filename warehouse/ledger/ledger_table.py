@@ -31,10 +31,11 @@ from deltalake.transaction import AddAction
 
 from tidemark.warehouse.cascade import LEVELS
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.opening import remedy
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
+from tidemark.warehouse.delta.table_open import remedy
 from tidemark.warehouse.delta.write_behind import uploading
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
@@ -283,7 +284,7 @@ def write_rows(store: Store, batches: BatchRange, rows: pa.Table) -> AddAction:
     """Writes a file of one range, with statistics that name the range; returns its add action."""
     bound = {"source": batches.source, "first_batch": batches.first, "last_batch": batches.last}
     stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
-    return tables.write_file(store, LEDGER, rows, f"{tables.unique_name()}.parquet", stats=stats)
+    return data_files.write_file(store, LEDGER, rows, f"{data_files.unique_name()}.parquet", stats=stats)
 
 
 def ranges_by_file(
@@ -297,7 +298,7 @@ def ranges_by_file(
     """
     cached = cache if cache is not None else {}
     ranges = {}
-    for file in tables.list_files(table):
+    for file in data_files.list_files(table):
         if file.path in without:
             continue
         stated = _stated_range(file)
@@ -305,7 +306,7 @@ def ranges_by_file(
             ranges[file.path] = [stated]
         else:
             if file.path not in cached:
-                rows = tables.read_file(store, LEDGER, file.path, RANGE_COLUMNS)
+                rows = data_files.read_file(store, LEDGER, file.path, RANGE_COLUMNS)
                 cached[file.path] = sorted(set(range_of_each(rows)))
             ranges[file.path] = cached[file.path]
     for path in set(cached) - set(ranges):
@@ -321,11 +322,11 @@ def ranges_by_file(
 
 def files_without_stated_range(table: DeltaTable, cache: RangeCache) -> list[str]:
     """The files that `ranges_by_file` has to read."""
-    files = tables.list_files(table)
+    files = data_files.list_files(table)
     return [file.path for file in files if _stated_range(file) is None and file.path not in cache]
 
 
-def _stated_range(file: tables.DataFile) -> BatchRange | None:
+def _stated_range(file: data_files.DataFile) -> BatchRange | None:
     """The range of a file by its statistics; None if it has several."""
     least, most = tuple(map(file.stats.get, _LEAST)), tuple(map(file.stats.get, _MOST))
     source, first, last = least
@@ -346,16 +347,16 @@ def read_rows(
     `columns` must include RANGE_COLUMNS; None reads all columns.
     """
     ranges = set(wanted)
-    parts = [] if columns else [tables.table_without_rows(SCHEMA)]
+    parts = [] if columns else [data_files.table_without_rows(SCHEMA)]
     for path, in_file in files.items():
         wanted_here = ranges.intersection(in_file)
         if wanted_here:
-            rows = tables.read_file(store, LEDGER, path, columns)
+            rows = data_files.read_file(store, LEDGER, path, columns)
             if len(wanted_here) < len(in_file):
                 rows = rows_of_ranges(rows, *wanted_here)
             parts.append(rows)
     if not parts:
-        return tables.table_without_rows(SCHEMA)
+        return data_files.table_without_rows(SCHEMA)
     return pa.concat_tables(parts, promote_options="default")
 
 

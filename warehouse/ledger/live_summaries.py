@@ -14,8 +14,9 @@ from tidemark.sketches import ECM, GK
 from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.companions.cells import Cell
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import KEYS, LEDGER, Store
+from tidemark.warehouse.delta import data_files
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import KEYS, LEDGER
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.batch_summaries import TickSummary
@@ -141,7 +142,7 @@ def live_keys(
             continue
         names = [item.name for item in KEYS_TYPE if item.name != "sketch"]
         columns = [*_TICK_COLUMNS, *(".".join([*field, name]) for name in names)]
-        for row in plain_rows(tables.read_file(store, LEDGER, path, columns)):
+        for row in plain_rows(data_files.read_file(store, LEDGER, path, columns)):
             batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
             if batches not in wanted_here or not row["rows"]:
                 continue
@@ -235,7 +236,7 @@ def read_sketch(store: Store, live: LiveKeys) -> ECM:
     if live.late is not None:
         return live.late.sketch
     columns = [*RANGE_COLUMNS, "tick", ".".join([*live.field, "sketch"])]
-    rows = tables.read_file(store, LEDGER, live.path, columns)
+    rows = data_files.read_file(store, LEDGER, live.path, columns)
     in_tick = [row for row in rows_of_ranges(rows, live.batches).to_pylist() if row["tick"] == live.tick]
     (stored,) = [keys["sketch"] for row in in_tick if (keys := stored_keys_in(row, live.field)) is not None]
     with report_damaged_summary("keys", live.batches, live.tick):
@@ -247,7 +248,7 @@ def read_samples(store: Store, live: Iterable[LiveKeys]) -> list[KeySample | Non
     rows = list(live)
     found: dict[tuple[str, BatchRange, int], KeySample | None] = {}
     for path, field in {(row.path, row.field) for row in rows if row.late is None}:
-        stored = tables.read_file(store, LEDGER, path, [*RANGE_COLUMNS, "tick", COMPANIONS])
+        stored = data_files.read_file(store, LEDGER, path, [*RANGE_COLUMNS, "tick", COMPANIONS])
         for row in stored.to_pylist():
             batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
             found[path, batches, row["tick"]] = sample_in(row, field, batches)

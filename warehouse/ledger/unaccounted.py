@@ -21,9 +21,9 @@ from itertools import chain
 
 from deltalake import DeltaTable
 
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.events.reader import BULK, BatchRange, EventRowGroups, count_rows, only_batch
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
@@ -70,7 +70,7 @@ def find(
     planned = [batches for plan in plans for batches in plan.batches]
     live = ledger_table.live_ranges(chain.from_iterable(files.values()), planned)
     covered = ledger_table.disjoint([*planned, *live])
-    suspects = [file for file in tables.list_files(events) if not _is_covered(file, covered)]
+    suspects = [file for file in data_files.list_files(events) if not _is_covered(file, covered)]
     found: Counter[tuple[str, int]] = Counter()
     unclear: list[DataFile] = []
     for file in suspects:
@@ -82,7 +82,7 @@ def find(
     if unclear:
         rows = ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows"])
         known = sum(plan.rows for plan in plans) + sum(ledger_table.row_counts(rows).values())
-        every = tables.list_files(events)
+        every = data_files.list_files(events)
         counted = all(file.rows >= 0 for file in every)
         if not counted or sum(file.rows for file in every) != known + found.total():
             shares = map(EventRowGroups.whole_file, unclear)

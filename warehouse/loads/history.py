@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidemark.warehouse.delta import own_files, tables
-from tidemark.warehouse.delta.remote_files import at_once
-from tidemark.warehouse.delta.store import EVENTS, STEPS
-from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.delta import data_files, own_files, tables
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.round_trips import at_once
+from tidemark.warehouse.delta.table_names import EVENTS, STEPS
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import run_builder
@@ -149,7 +149,7 @@ def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -
 def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, report: LoadReport) -> Layout:
     """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table."""
     while True:
-        runs = run_tables.files_by_run(tables.list_files(table))
+        runs = run_tables.files_by_run(data_files.list_files(table))
         layout = Layout.of(runs, projection.runs_table)
         merge = plan_merge(layout, work.options.kappa)
         if merge is None:

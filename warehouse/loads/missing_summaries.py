@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, split_row_groups
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick

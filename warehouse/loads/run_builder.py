@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.companions.declared import Cells
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, split_row_groups
 from tidemark.warehouse.events.steps import StepPlan, planned_batches
 from tidemark.warehouse.loads import tasks
-from tidemark.warehouse.loads.attempt import Attempt
+from tidemark.warehouse.loads.run_paths import Attempt
 from tidemark.warehouse.runs import companion_cells, run_tables
 from tidemark.warehouse.runs.cuts import SortedInput, merge_cost, plan_slices
 from tidemark.warehouse.runs.levels import Merge, Run
@@ -53,7 +53,7 @@ def sort_run(
     batches = tuple(planned_batches(plans))
     event_files = files_of_batches(events, batches)
     with _chunk_store(work.executor, work.store) as chunk_store:
-        attempt = Attempt(work, run, tables.unique_name(), chunk_store)
+        attempt = Attempt(work, run, data_files.unique_name(), chunk_store)
         return _sort_run(attempt, projections, batches, event_files)
 
 
@@ -91,7 +91,7 @@ def merge_runs(
 ) -> NewRun:
     """Writes the output run of the merge and commits nothing; `files` are the files of each input run."""
     store = work.store
-    attempt = Attempt(work, merge.output, tables.unique_name(), store)
+    attempt = Attempt(work, merge.output, data_files.unique_name(), store)
     marks_of_inputs = [run_tables.read_marks(store, projection, run, files[run]) for run in merge.inputs]
     inputs = [SortedInput.of_run(projection.runs_table, marks) for marks in marks_of_inputs]
     totals = sum_tick_counts([marks.totals for marks in marks_of_inputs])

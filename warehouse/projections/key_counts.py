@@ -24,7 +24,7 @@ from tidemark.warehouse.columns.keys import (
 )
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import as_numpy
-from tidemark.warehouse.delta.store import KEY_MARKS, KEYS, MORE_KEY_MARKS, MORE_KEYS, group_folder
+from tidemark.warehouse.delta.table_names import KEY_MARKS, KEYS, MORE_KEY_MARKS, MORE_KEYS, group_folder
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum, name_words
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import key_marks

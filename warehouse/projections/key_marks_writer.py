@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys, join_heavy_keys, no_heavy_keys
 from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, names_from, separator, take_names
-from tidemark.warehouse.columns.text_bounds import text_bounds
+from tidemark.warehouse.columns.text_values import text_bounds
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys

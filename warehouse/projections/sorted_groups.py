@@ -44,7 +44,7 @@ from tidemark.warehouse.columns.value_encoding import (
     encode_values,
     single_array,
 )
-from tidemark.warehouse.delta.store import group_marks_table, group_runs_table
+from tidemark.warehouse.delta.table_names import group_marks_table, group_runs_table
 from tidemark.warehouse.integrity.digests import PRIME, ColumnsByName, hash_sum, name_words
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.companions.declared import Companions
-from tidemark.warehouse.delta.store import marks_table, runs_table
+from tidemark.warehouse.delta.table_names import marks_table, runs_table
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks

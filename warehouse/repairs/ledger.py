@@ -12,11 +12,12 @@ from itertools import chain
 
 from deltalake.transaction import AddAction, Transaction
 
-from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.commits import first_line
-from tidemark.warehouse.delta.new_log import remove_log, unreadable
+from tidemark.warehouse.delta.log_repair import remove_log, unreadable
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import StepPlan
@@ -46,9 +47,9 @@ def find_damage(store: Store) -> LedgerDamage:
     if reason is not None:
         return LedgerDamage(reason, {})
     faults, ranges = {}, {}
-    for file in tables.list_files(tables.open_table(store, LEDGER)):
+    for file in data_files.list_files(tables.open_table(store, LEDGER)):
         try:
-            rows = tables.read_file(store, LEDGER, file.path)
+            rows = data_files.read_file(store, LEDGER, file.path)
             ranges[file.path] = set(ledger_table.range_of_each(rows))
         except (DamagedWarehouse, FileNotFoundError) as error:
             faults[file.path] = first_line(error)
@@ -87,7 +88,7 @@ def expected_rows(store: Store, plans: Sequence[StepPlan]) -> dict[BatchRange, i
 def mend(work: Work, damage: LedgerDamage, plans: Sequence[StepPlan]) -> None:
     """Writes the rows of what is missing and removes damaged files, in one commit."""
     store, options = work.store, work.options
-    if damage.log is not None and opening.exists(store, LEDGER) and remove_log(store, LEDGER):
+    if damage.log is not None and table_open.exists(store, LEDGER) and remove_log(store, LEDGER):
         damage = find_damage(store)  # of the version before the newest one
     parts = _lost_parts(store, damage) if damage.faults else set[BatchRange]()
     missing = sorted({*find_missing(store, damage, plans).streamed, *parts})
@@ -102,7 +103,7 @@ def mend(work: Work, damage: LedgerDamage, plans: Sequence[StepPlan]) -> None:
         ledger_table.add_columns(store, options.more_key_fields)
     race = Race(store, LEDGER)
     while True:
-        bad = [file for file in tables.list_files(race.table) if file.path in damage.faults]
+        bad = [file for file in data_files.list_files(race.table) if file.path in damage.faults]
         numbers = [
             Transaction(source, number)
             for source, number in newest.items()
@@ -117,7 +118,7 @@ def mend(work: Work, damage: LedgerDamage, plans: Sequence[StepPlan]) -> None:
         ]
         if not (bad or new or numbers):
             return
-        if race.commit([*map(tables.remove_action, bad), *new], transactions=numbers):
+        if race.commit([*map(data_files.remove_action, bad), *new], transactions=numbers):
             return
 
 

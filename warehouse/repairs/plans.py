@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.commits import first_line
-from tidemark.warehouse.delta.new_log import remove_log, unreadable
-from tidemark.warehouse.delta.store import STEPS, Store
+from tidemark.warehouse.delta.log_repair import remove_log, unreadable
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
@@ -39,11 +40,11 @@ def find_damage(store: Store, last_run_step: int) -> PlansDamage:
     reason = unreadable(store, STEPS)
     if reason is not None:
         return PlansDamage((), (), reason)
-    files = tables.list_files(tables.open_table(store, STEPS))
-    read, faults = [tables.table_without_rows(steps.SCHEMA)], []
+    files = data_files.list_files(tables.open_table(store, STEPS))
+    read, faults = [data_files.table_without_rows(steps.SCHEMA)], []
     for file in files:
         try:
-            read.append(tables.read_file(store, STEPS, file.path))
+            read.append(data_files.read_file(store, STEPS, file.path))
         except (DamagedWarehouse, FileNotFoundError) as error:
             faults.append(first_line(error))
     rows = pa.concat_tables(read, promote_options="default")
@@ -61,7 +62,7 @@ def find_damage(store: Store, last_run_step: int) -> PlansDamage:
 
 def put_right(store: Store, grace_us: int) -> None:
     """Makes a table whose log cannot be opened one that can, with the plans that are left."""
-    if opening.exists(store, STEPS):
+    if table_open.exists(store, STEPS):
         remove_log(store, STEPS)
     tables.create(store, STEPS, steps.SCHEMA, grace_us=grace_us)
 
@@ -69,7 +70,7 @@ def put_right(store: Store, grace_us: int) -> None:
 def rewrite(store: Store, damage: PlansDamage) -> None:
     """Makes the plans that are left the content of the table."""
     table = tables.open_table(store, STEPS)
-    files = tables.list_files(table)
+    files = data_files.list_files(table)
     if {file.path for file in files} == set(damage.paths):  # else another writer came: look again
         tables.append(store, STEPS, steps.rows_of_plans(damage.plans), table=table, replaces=files)
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.warehouse.delta import opening, tables
+from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.commits import first_line
-from tidemark.warehouse.delta.new_log import remove_log, unreadable
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.log_repair import remove_log, unreadable
 from tidemark.warehouse.delta.races import add_files, replace_files
-from tidemark.warehouse.delta.store import EVENTS, Store
-from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.integrity.sealed_files import open_sealed
@@ -87,7 +88,7 @@ def present_runs(store: Store, projection: Projection[Any]) -> dict[Run, list[Da
     """The files of each run that the projection's table names; none if it cannot be opened."""
     if unreadable(store, projection.runs_table) is not None:
         return {}
-    return run_tables.files_by_run(tables.list_files(tables.open_table(store, projection.runs_table)))
+    return run_tables.files_by_run(data_files.list_files(tables.open_table(store, projection.runs_table)))
 
 
 def find_damage(
@@ -101,7 +102,7 @@ def find_damage(
     plan = plan_layout(runs, runs.keys() - faults.keys(), len(plans) - 1, options.kappa)
     marks: list[DataFile] = []
     if projection.marks_table not in logs:
-        marks = tables.list_files(tables.open_table(store, projection.marks_table))
+        marks = data_files.list_files(tables.open_table(store, projection.marks_table))
     listed = {file.path for file in marks}
     lost = tuple(
         file
@@ -154,7 +155,7 @@ def mend(work: Work, damage: RunsDamage, plans: Sequence[StepPlan]) -> None:
     projection, store, options = damage.projection, work.store, work.options
     if damage.logs:
         for name in damage.logs:
-            if opening.exists(store, name):
+            if table_open.exists(store, name):
                 remove_log(store, name)
         run_tables.create_tables(store, projection, options.grace_us)
         damage = find_damage(store, options, projection, plans)
@@ -198,5 +199,5 @@ def _list_marks(store: Store, projection: Projection[Any], paths: Sequence[str])
         with open_sealed(filesystem, whole) as sealed:
             rows = sealed.metadata.num_rows
         size = filesystem.get_file_info(whole).size
-        actions.append(tables.add_action(path, size, rows))
+        actions.append(data_files.add_action(path, size, rows))
     add_files(store, projection.marks_table, actions)

@@ -17,10 +17,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.tick_counts import TickCounts
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race, add_files, replace_files
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.runs.levels import Layout, Merge, Run
@@ -92,7 +92,7 @@ def files_by_run(files: Sequence[DataFile]) -> dict[Run, list[DataFile]]:
 
 def read_layout(table: DeltaTable) -> Layout:
     """The layout of a snapshot of a runs table."""
-    return Layout.of(files_by_run(tables.list_files(table)))
+    return Layout.of(files_by_run(data_files.list_files(table)))
 
 
 def marks_path(projection: Projection[Any], run: Run, files: Sequence[DataFile]) -> str:
@@ -186,8 +186,8 @@ def replace_run(store: Store, projection: Projection[Any], old: NewRun, new: New
 def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: NewRun) -> bool:
     """Replaces the merge's inputs by its output in one commit; False if an input has gone from the layout."""
     race = Race(store, projection.runs_table)
-    while Layout.of(runs := files_by_run(tables.list_files(race.table))).allows(merge):
-        removed = [tables.remove_action(file) for run in merge.inputs for file in runs[run]]
+    while Layout.of(runs := files_by_run(data_files.list_files(race.table))).allows(merge):
+        removed = [data_files.remove_action(file) for run in merge.inputs for file in runs[run]]
         if race.commit([*removed, *_add_actions(new)]):
             return True
     return False
@@ -203,11 +203,11 @@ def replace_runs(
     """
     race = Race(store, projection.runs_table)
     while True:
-        runs = files_by_run(tables.list_files(race.table))
+        runs = files_by_run(data_files.list_files(race.table))
         others = [run for run in runs if run not in gone]
         if new and any(run.first <= new.run.last and new.run.first <= run.last for run in others):
             return
-        removed = [tables.remove_action(file) for run in gone for file in runs.get(run, ())]
+        removed = [data_files.remove_action(file) for run in gone for file in runs.get(run, ())]
         if race.commit([*removed, *(_add_actions(new) if new else ())]):
             return
 
@@ -232,7 +232,7 @@ def append_marks(
     }
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT_FIELD])
     row_groups = {group: _with_all_columns(schema, rows) for group, rows in groups.items()}
-    action = tables.write_file(store, projection.marks_table, row_groups, _marks_in_table(new))
+    action = data_files.write_file(store, projection.marks_table, row_groups, _marks_in_table(new))
     add_files(store, projection.marks_table, [action], first)
 
 
@@ -248,6 +248,8 @@ def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:
 
 def _add_actions(new: NewRun) -> list[Any]:
     return [
-        tables.add_action(path_in_table(file.path), file.size, file.rows, file.stats, {"run": new.run.name})
+        data_files.add_action(
+            path_in_table(file.path), file.size, file.rows, file.stats, {"run": new.run.name}
+        )
         for file in new.files
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tidemark.warehouse.columns.ticks import MONDAY_US
-from tidemark.warehouse.delta.store import folder_name, group_folder
+from tidemark.warehouse.delta.table_names import folder_name, group_folder
 from tidemark.warehouse.errors import InputError, shortened
 
 SYSTEM_COLUMNS = {"_source": "string", "_batch": "long", "_tick": "long"}

@@ -25,7 +25,8 @@ from tidemark.warehouse.columns.ticks import TickGrid
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.store import EVENTS, PROPERTY_PREFIX, Store, group_folder
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_folder
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_groups import SortedGroups

@@ -26,8 +26,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from tidemark.warehouse.delta import opening, tables
-from tidemark.warehouse.delta.store import STEPS
+from tidemark.warehouse.delta import data_files, table_open
+from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
@@ -72,7 +72,7 @@ class Progress:
 
 def marked_runs(marks: DeltaTable) -> list[Run]:
     """The runs that a marks table has the marks of."""
-    return [Run.parse(file.partition["run"]) for file in tables.list_files(marks)]
+    return [Run.parse(file.partition["run"]) for file in data_files.list_files(marks)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def behind_error(name: str, what: str, remedy: str = "") -> DamagedWarehouse:
     """The error for the log of a table that is behind the others; `what` says by what that shows."""
     return DamagedWarehouse(
         f"the log of the table {name} is behind the others: {what}. It was copied while a load ran, cut off, "
-        f"or put back to an earlier version. {remedy or opening.remedy(name)}"
+        f"or put back to an earlier version. {remedy or table_open.remedy(name)}"
     )
 
 
@@ -151,8 +151,8 @@ def check_marks(projection: Projection[Any], runs: DeltaTable | None, marks: Del
     `marks` is opened after `runs`; None is a table that does not exist. Answers find the marks by their
     paths. But maintenance deletes what no log names.
     """
-    named = set() if marks is None else {file.path for file in tables.list_files(marks)}
-    for run, files in run_tables.files_by_run([] if runs is None else tables.list_files(runs)).items():
+    named = set() if marks is None else {file.path for file in data_files.list_files(marks)}
+    for run, files in run_tables.files_by_run([] if runs is None else data_files.list_files(runs)).items():
         path = run_tables.marks_path(projection, run, files)
         if path.removeprefix(f"{projection.marks_table}/") not in named:
             raise behind_error(projection.marks_table, f"it does not name {path}, the marks of a run")

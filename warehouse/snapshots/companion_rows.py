@@ -13,8 +13,8 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.companions.cells import Cell
 from tidemark.warehouse.companions.declared import CellCollector, Companions
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
 
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_decoded_rows
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary, by_tick

@@ -10,11 +10,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tidemark.warehouse.delta import opening, tables
-from tidemark.warehouse.delta.known_log import commit_name
-from tidemark.warehouse.delta.log_copy import AHEAD, LogCopy
-from tidemark.warehouse.delta.remote_files import Rounds
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
+from tidemark.warehouse.delta import table_open, tables
+from tidemark.warehouse.delta.log_files import commit_name
+from tidemark.warehouse.delta.log_replica import AHEAD, LogReplica
+from tidemark.warehouse.delta.round_trips import Rounds
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
 
 _LISTING_SECONDS = 60.0  # log cleanup can delete the commit that we look for: list the log this often
@@ -26,7 +27,7 @@ class OpenedTable:
 
     `table` is None while the table does not exist. `cache` holds rows of its files, by path. `listed` is
     when its log was last listed, and `checked` when the last update began, in seconds of time.monotonic().
-    `ahead` is that of `LogCopy`.
+    `ahead` is that of `LogReplica`.
     """
 
     store: Store
@@ -36,7 +37,7 @@ class OpenedTable:
     listed: float = 0.0
     checked: float = float("-inf")
     ahead: int = AHEAD
-    _copy: LogCopy | None = None
+    _copy: LogReplica | None = None
     _entry: tuple[int, int, int] | None = None
 
     @property
@@ -48,7 +49,7 @@ class OpenedTable:
     def existing(self) -> DeltaTable:
         """The table; DamagedWarehouse if it does not exist."""
         if self.table is None:
-            raise DamagedWarehouse(f"the table {self.name} is missing. {opening.remedy(self.name)}")
+            raise DamagedWarehouse(f"the table {self.name} is missing. {table_open.remedy(self.name)}")
         return self.table
 
     def update(self) -> bool:
@@ -58,9 +59,11 @@ class OpenedTable:
             self.table = tables.open_table(self.store, self.name) if self._exists() else None
         elif self._may_be_newer(before + 1):
             try:
-                opening.update(self.store, self.name, self.table)
+                table_open.update(self.store, self.name, self.table)
             except DeltaError:
-                self.table = opening.open_directly(self.store, self.name)  # raises the error, if it is read
+                self.table = table_open.open_directly(
+                    self.store, self.name
+                )  # raises the error, if it is read
             self.listed = self.checked
         changed = self.table is not known or self.version != before
         if changed:
@@ -77,25 +80,25 @@ class OpenedTable:
 
     def catch_up(self) -> Rounds[bool]:
         """Moves to the newest version, in an object store; returns whether the version changed."""
-        copy = self._log_copy()
+        copy = self._log_replica()
         changed = yield from copy.catch_up()
         self.table, self.checked = copy.table, copy.checked
         if self.table is None and self.name in _ALWAYS_THERE:
-            opening.open_directly(self.store, self.name)  # raises the error
+            table_open.open_directly(self.store, self.name)  # raises the error
         return changed
 
     def prepare(self) -> Rounds[None]:
         """Reads ahead for the first `catch_up`."""
-        yield from self._log_copy().prepare()
+        yield from self._log_replica().prepare()
 
-    def _log_copy(self) -> LogCopy:
+    def _log_replica(self) -> LogReplica:
         if self._copy is None:
-            self._copy = LogCopy(self.store, self.name, self.ahead)
+            self._copy = LogReplica(self.store, self.name, self.ahead)
         return self._copy
 
     def _exists(self) -> bool:
         # A warehouse that was created without a schema gets its runs tables with the first batch.
-        return self.name in _ALWAYS_THERE or opening.exists(self.store, self.name)
+        return self.name in _ALWAYS_THERE or table_open.exists(self.store, self.name)
 
     def _may_be_newer(self, version: int) -> bool:
         """Whether there may be a newer version, `version` or a later one.

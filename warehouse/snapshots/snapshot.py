@@ -15,8 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow

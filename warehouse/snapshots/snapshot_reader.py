@@ -18,7 +18,7 @@ that found a change, the tables that come later in that order are looked at once
 
 After an error in between, the next question looks at all of them. While the runs stay as they are, the steps
 are not looked at: new plans matter only if a run has them. What the views will read (plans, marks, ledger
-rows, small files of live rows) is fetched in the same rounds (remote_files.py).
+rows, small files of live rows) is fetched in the same rounds (round_trips.py).
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ from typing import Any, TypeVar
 from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.metadata_watch import MetadataWatch
-from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, fetching, in_rounds
 from tidemark.warehouse.delta.retention import COMMITS_OF_STREAMS
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, STEPS, Store
-from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.delta.round_trips import ByteRange, Rounds, fetching, in_rounds
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, NotBuilt, TidemarkError
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.events.steps import StepPlan, newest_plan, planned_batches, read_step_plans
@@ -329,7 +330,7 @@ class SnapshotReader:
             history=tuple(planned_batches(plans, layout.last_step)),
             live=self.view().batches,
             counts=self._batch_counts(layout.last_step),
-            steps=tables.read(self.store, STEPS, steps.existing, steps.cache),
+            steps=data_files.read(self.store, STEPS, steps.existing, steps.cache),
             runs=tuple(
                 (projection.title, self._runs(projection)[1]) for projection in self.options.projections
             ),
@@ -374,7 +375,7 @@ class SnapshotReader:
 
     def _runs_info(self, projection: Projection[Any]) -> dict[str, Any]:
         table = self._opened[projection.runs_table].table
-        files = tables.list_files(table) if table is not None else []
+        files = data_files.list_files(table) if table is not None else []
         return {
             "type": projection.type,
             "rows": sum(file.rows for file in files),
@@ -465,7 +466,9 @@ class SnapshotReader:
             changed = yield from opened.catch_up()
             if name == STEPS:
                 new = (
-                    file.path for file in tables.list_files(opened.existing) if file.path not in opened.cache
+                    file.path
+                    for file in data_files.list_files(opened.existing)
+                    if file.path not in opened.cache
                 )
                 yield from fetching(self.store.files, [ByteRange(f"{STEPS}/{path}") for path in new])
             return changed
@@ -709,7 +712,7 @@ class SnapshotReader:
         opened = self._opened[projection.runs_table]
         table, version, layout, files = self._layouts.get(opened.name, (None, -1, Layout.of({}), {}))
         if opened.table is not None and (opened.table is not table or opened.version != version):
-            files = run_tables.files_by_run(tables.list_files(opened.table))
+            files = run_tables.files_by_run(data_files.list_files(opened.table))
             layout = Layout.of(files, opened.name)
             self._layouts[opened.name] = opened.table, opened.version, layout, files
         return layout, files

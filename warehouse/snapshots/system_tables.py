@@ -15,10 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.containment import check_paths
-from tidemark.warehouse.delta.store import EVENTS, REJECTED, Store
-from tidemark.warehouse.delta.tables import DataFile
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, REJECTED
 from tidemark.warehouse.events.reader import (
     BatchRange,
     EventRowGroups,
@@ -141,7 +142,7 @@ def rows_of_files(
 def rejected_counts(store: Store) -> dict[str, int]:
     """The number of rejected records of each source, from the statistics of the table `rejected`."""
     counts: dict[str, int] = {}
-    for file in tables.list_files(tables.open_table(store, REJECTED)):
+    for file in data_files.list_files(tables.open_table(store, REJECTED)):
         source = file.stats["min.source"]
         counts[source] = counts.get(source, 0) + file.rows
     return counts

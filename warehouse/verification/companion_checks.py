@@ -8,7 +8,7 @@ from tidemark.warehouse.columns.ticks import ALL_TIME
 from tidemark.warehouse.companions.cells import Cell, join_cells, joined_summary
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.companions.kinds import is_registered, kind_named
-from tidemark.warehouse.delta.store import EVENTS
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveCell, live_cells

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidemark.warehouse.delta.commits import first_line
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.tables import DataFile
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 

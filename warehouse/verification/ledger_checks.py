@@ -18,7 +18,7 @@ from tidemark.sketches.bounds.count_bounds import exact
 from tidemark.warehouse.columns.keys import take_names
 from tidemark.warehouse.columns.tick_counts import sum_tick_counts
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.delta.store import LEDGER
+from tidemark.warehouse.delta.table_names import LEDGER
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import BULK, BatchRange
 from tidemark.warehouse.events.steps import planned_batches

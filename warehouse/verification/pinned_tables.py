@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from tidemark.warehouse.delta import opening, tables
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, REJECTED, STEPS, Store
+from tidemark.warehouse.delta import data_files, table_open, tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
@@ -74,7 +75,7 @@ class PinnedTables:
             f"{name}/{file.path}": file.size
             for name, table in self.tables()
             if isinstance(table, DeltaTable)
-            for file in tables.list_files(table)
+            for file in data_files.list_files(table)
         }
 
     def missing(self) -> dict[str, int]:
@@ -98,6 +99,6 @@ def pin_tables(uri: str | os.PathLike[str], storage_options: dict[str, str] | No
 
 def _open(store: Store, name: str) -> Opened:
     try:
-        return tables.open_table(store, name) if opening.exists(store, name) else None
+        return tables.open_table(store, name) if table_open.exists(store, name) else None
     except TidemarkError as error:
         return error

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, Store
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
 from tidemark.warehouse.events.steps import planned_batches

@@ -1,4 +1,4 @@
-"""Opens tables with delta-rs."""
+"""Opens tables with delta-rs in their place, once nothing is in their logs that it must not be given."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 
 from tidemark.warehouse.delta.log_nesting import check_nesting, entries_read, may_nest
-from tidemark.warehouse.delta.remote_files import ByteRange
-from tidemark.warehouse.delta.store import EVENTS, LEDGER, PROPERTY_PREFIX, REJECTED, STEPS, Store
+from tidemark.warehouse.delta.round_trips import ByteRange
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, PROPERTY_PREFIX, REJECTED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 from tidemark.warehouse.os_errors import as_system_refused, forked_error
 
@@ -41,7 +42,7 @@ def remedy(name: str) -> str:
 
 
 def open_directly(store: Store, name: str, version: int | None = None) -> DeltaTable:
-    """The table at a version, None for the newest; of an object store not its copy (log_copy.py).
+    """The table at a version, None for the newest; of an object store not its copy (log_replica.py).
 
     NotAWarehouse if there is none, DamagedWarehouse if it is the only one that a warehouse lacks or that
     cannot be read, StoreUnavailable and SystemRefused if the store or the system refuses.

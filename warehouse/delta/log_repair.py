@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 from pyarrow import fs
 
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.commits import first_line
-from tidemark.warehouse.delta.deletes import delete_file
-from tidemark.warehouse.delta.known_log import LAST_CHECKPOINT
-from tidemark.warehouse.delta.opening import open_directly
+from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT
+from tidemark.warehouse.delta.retries import delete_file
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_open import open_directly
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 
 _ENTRY = re.compile(r"(\d{20})\.json")
@@ -26,7 +26,7 @@ _ENTRY = re.compile(r"(\d{20})\.json")
 def unreadable(store: Store, name: str) -> str | None:
     """Why the table cannot be opened or its files not be listed; None if they can."""
     try:
-        tables.list_files(open_directly(store, name))
+        data_files.list_files(open_directly(store, name))
     except (NotAWarehouse, DamagedWarehouse) as error:
         return str(error)
     except Exception as error:  # noqa: BLE001  delta-rs reads the log when its files are listed
@@ -68,7 +68,7 @@ def _files(store: Store, name: str) -> list[str]:
 
 def _opens(store: Store, name: str, version: int) -> bool:
     try:
-        tables.list_files(open_directly(store, name, version))
+        data_files.list_files(open_directly(store, name, version))
     except Exception:  # noqa: BLE001  of any type: then it does not
         return False
     return True

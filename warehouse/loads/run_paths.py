@@ -1,4 +1,4 @@
-"""An attempt to write a run: the paths of its files, and how a merge's slices are divided among tasks.
+"""The paths of a run's files in an attempt to write it, and how a merge's slices are divided among tasks.
 
 Every attempt has a unique name, which is part of the paths of its files. So two loads that write the same run
 never write the same file. Maintenance deletes the files of attempts that were never committed.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidemark.warehouse.delta.deletes import delete_folder
+from tidemark.warehouse.delta.retries import delete_folder
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection

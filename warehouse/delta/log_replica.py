@@ -8,7 +8,7 @@ delta-rs needs about twelve rounds of requests to open a table with a checkpoint
 
 Once open, a copy asks for the next commit: one request, and once a minute also for its newest entry, in case
 `repair` began the log anew. The process remembers the logs that it opened and
-committed to (known_log.py). So a further copy asks for the newest commit that is known and for the next one:
+committed to (log_files.py). So a further copy asks for the newest commit that is known and for the next one:
 one round. The known one must still be there, because a warehouse may have been made anew at the address.
 
 Nothing is listed, so it must be certain that no commit is missing because the log was cleaned. Cleaning
@@ -17,9 +17,9 @@ younger than that by TRUST_MARGIN_US. Otherwise, and for checkpoints of several 
 table itself.
 
 A commit of delta-rs takes five rounds, one after the other. So delta-rs commits to the copy, and the new
-entry is put into the store's log on the condition that it has none of that version (objects.py): one request.
-If the condition refuses it, the race is lost, and the copy has an entry that the log does not have: it must
-not be used any more.
+entry is put into the store's log on the condition that it has none of that version: one request
+(s3_client.py). If the condition refuses it, the race is lost, and the copy has an entry that the log does not
+have: it must not be used any more.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.warehouse.columns.ticks import DAY_US
-from tidemark.warehouse.delta import opening
-from tidemark.warehouse.delta.known_log import (
+from tidemark.warehouse.delta import table_open
+from tidemark.warehouse.delta.log_files import (
     LAST_CHECKPOINT,
-    KnownLog,
+    CachedLog,
     checkpoint_name,
     checkpoint_version,
     commit_name,
-    read_known_log,
+    read_cached_log,
 )
 from tidemark.warehouse.delta.log_nesting import check_nesting
-from tidemark.warehouse.delta.remote_files import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.delta.retention import commits_between_checkpoints, retention_us
+from tidemark.warehouse.delta.round_trips import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.temporary_folders import make_folder
@@ -65,7 +65,7 @@ CHECKPOINTS_BETWEEN_CLEANINGS = 5
 _COPY = "tidemark_copy"  # the attribute of a table with the copy that it is of
 
 
-class LogCopy:
+class LogReplica:
     """A table in an object store at the version of the last `catch_up`; `table` is None until it exists.
 
     `ahead` is how many commits after the checkpoint are asked for at once, whether they exist or not.
@@ -108,7 +108,7 @@ class LogCopy:
         if self._known() is None:
             (self._hint,) = yield [self._log(LAST_CHECKPOINT)]
 
-    def _known(self) -> KnownLog | None:
+    def _known(self) -> CachedLog | None:
         known = self._store.files.logs.peek(self.name)
         return known if known is not None and _is_recent(known.checked) else None
 
@@ -116,7 +116,7 @@ class LogCopy:
         """Lets the process know the log; it must have the entries that the copy and its table have."""
         logs = self._store.files.logs
         if self._folder is not None and _kept_us(table) > TRUST_MARGIN_US:
-            known = read_known_log(self._folder / "_delta_log", table.version(), self.checked)
+            known = read_cached_log(self._folder / "_delta_log", table.version(), self.checked)
             if len(known.files) > MOST_KNOWN:  # the log has a newer checkpoint by now
                 logs.drop(self.name)
             else:
@@ -152,7 +152,7 @@ class LogCopy:
         if not _is_trusted(self.table, newest[-1]):
             self._open_directly()
 
-    def _open_known(self, known: KnownLog) -> Rounds[bool]:
+    def _open_known(self, known: CachedLog) -> Rounds[bool]:
         """Opens the known log and what came since; False if that is too much, or the log is another one."""
         newest, new = yield [self._log(commit_name(known.version + i)) for i in range(2)]
         if not _continues(known, newest):
@@ -199,7 +199,7 @@ class LogCopy:
             self._given_back = table
             self._store.files.idle[self.name] = self
 
-    def _is_at(self, known: KnownLog, table: DeltaTable) -> bool:
+    def _is_at(self, known: CachedLog, table: DeltaTable) -> bool:
         """Whether the table is at the known version, and has the same commit there."""
         if self._folder is None or table.version() != known.version:
             return False
@@ -232,7 +232,7 @@ class LogCopy:
                 return False
             table.update_incremental()
         else:
-            opening.update(self._store, self.name, table)
+            table_open.update(self._store, self.name, table)
         return False
 
     def _commits_from(self, folder: Path, version: int, most: float = math.inf) -> Rounds[list[bytes]]:
@@ -261,8 +261,8 @@ class LogCopy:
         return written
 
     def _open_directly(self) -> None:
-        exists = opening.exists(self._store, self.name)
-        self._folder, self.table = None, opening.open_directly(self._store, self.name) if exists else None
+        exists = table_open.exists(self._store, self.name)
+        self._folder, self.table = None, table_open.open_directly(self._store, self.name) if exists else None
 
     def _log(self, name: str) -> ByteRange:
         return ByteRange(f"{self.name}/_delta_log/{name}")
@@ -284,9 +284,9 @@ class LogCopy:
         the same entry is put again. FileExistsError if the log has another entry of its version, or the one
         that was put before.
         """
-        objects = self._store.files.objects
+        objects = self._store.files.s3
         if objects is None or self._folder is None:
-            write(opening.open_directly(self._store, self.name, planned))
+            write(table_open.open_directly(self._store, self.name, planned))
             in_rounds(self._store.files, [self._follow(table)])
             return
         if table.version() == planned:
@@ -299,21 +299,21 @@ class LogCopy:
 
     def _put_checkpoint(self, log: Path, version: int) -> None:
         """Puts the checkpoint of a version, if delta-rs made one; nothing depends on it."""
-        name, objects = checkpoint_name(version), self._store.files.objects
+        name, objects = checkpoint_name(version), self._store.files.s3
         if objects is None or not (log / name).exists():
             return
         try:
             for one in (name, LAST_CHECKPOINT):  # in this order: the second names the first
                 objects.put(self._log(one).path, (log / one).read_bytes())
             if (version + 1) // commits_between_checkpoints(self.name) % CHECKPOINTS_BETWEEN_CLEANINGS == 0:
-                opening.open_directly(self._store, self.name).cleanup_metadata()
+                table_open.open_directly(self._store, self.name).cleanup_metadata()
         except (OSError, DeltaError, TidemarkError) as error:
             _LOG.warning("%s: no checkpoint of version %d: %s", self.uri, version, error)
 
 
-def copy_of(table: DeltaTable) -> LogCopy | None:
+def replica_of(table: DeltaTable) -> LogReplica | None:
     """The copy that the table was opened from; None if delta-rs opened it in its place."""
-    copy: LogCopy | None = vars(table).get(_COPY)
+    copy: LogReplica | None = vars(table).get(_COPY)
     return copy
 
 
@@ -333,7 +333,7 @@ def _is_recent(checked: float) -> bool:
     return (time.monotonic() - checked) * 1e6 < TRUST_MARGIN_US
 
 
-def _continues(known: KnownLog, newest: bytes | None) -> bool:
+def _continues(known: CachedLog, newest: bytes | None) -> bool:
     """Whether the log that has this entry, where the known one has its newest, is the same log."""
     return newest == known.files[commit_name(known.version)]
 

@@ -15,10 +15,12 @@ from tests.stores.conftest import Place
 from tests.stores.filled import Filled
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW
-from tidemark.warehouse.delta import commits, log_copy, objects, opening, remote_files, tables
-from tidemark.warehouse.delta.objects import objects_at
-from tidemark.warehouse.delta.remote_files import ByteRange, RemoteFiles
-from tidemark.warehouse.delta.store import EVENTS, STEPS, Store
+from tidemark.warehouse.delta import commits, log_replica, remote_files, s3_client, table_open, tables
+from tidemark.warehouse.delta.remote_files import RemoteFiles
+from tidemark.warehouse.delta.round_trips import ByteRange
+from tidemark.warehouse.delta.s3_client import s3_client_at
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, STEPS
 
 KEYS = {"AWS_ACCESS_KEY_ID": "a", "aws_secret_access_key": "b"}
 PLACED = {**KEYS, "AWS_REGION": "eu-central-1"}
@@ -26,7 +28,7 @@ PLACED = {**KEYS, "AWS_REGION": "eu-central-1"}
 
 @pytest.fixture(autouse=True)
 def no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_PROFILES", ())
+    monkeypatch.setattr(s3_client, "_PROFILES", ())
 
 
 @pytest.mark.parametrize(
@@ -48,28 +50,28 @@ def no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_who_writes_to_a_store(uri: str, options: dict[str, str], is_known: bool) -> None:
-    assert (objects_at(uri, options) is not None) == is_known
+    assert (s3_client_at(uri, options) is not None) == is_known
 
 
 def test_a_machine_with_profiles_takes_its_credentials_from_delta_rs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "credentials").touch()
-    monkeypatch.setattr(objects, "_PROFILES", (("AWS_SHARED_CREDENTIALS_FILE", "/nowhere"),))
+    monkeypatch.setattr(s3_client, "_PROFILES", (("AWS_SHARED_CREDENTIALS_FILE", "/nowhere"),))
     options = {"AWS_REGION": "eu-central-1"}
-    assert objects_at("s3://b/w", options) is not None
+    assert s3_client_at("s3://b/w", options) is not None
     options["AWS_SHARED_CREDENTIALS_FILE"] = str(tmp_path / "credentials")
-    assert objects_at("s3://b/w", options) is None
-    assert objects_at("s3://b/w", {**options, **KEYS}) is not None
+    assert s3_client_at("s3://b/w", options) is None
+    assert s3_client_at("s3://b/w", {**options, **KEYS}) is not None
 
 
 def test_without_obstore_delta_rs_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "find_spec", lambda _: None)
-    assert objects_at("s3://b/w", PLACED) is None
+    monkeypatch.setattr(s3_client, "find_spec", lambda _: None)
+    assert s3_client_at("s3://b/w", PLACED) is None
 
 
 def test_an_object_is_put_new_only_once(place: Place) -> None:
-    mine = objects_at(place.uri, place.options)
+    mine = s3_client_at(place.uri, place.options)
     assert mine is not None
 
     def put(number: int) -> bool:
@@ -99,9 +101,9 @@ def test_bytes_are_read_as_by_delta_rs(place: Place, monkeypatch: pytest.MonkeyP
     with Store.from_uri(place.uri, place.options).filesystem().open_output_stream("a/b c=1") as file:
         file.write(content)
     if not is_known:
-        monkeypatch.setattr(remote_files, "objects_at", lambda *_: None)
+        monkeypatch.setattr(remote_files, "s3_client_at", lambda *_: None)
     files = RemoteFiles(place.uri, place.options)
-    assert (files.objects is not None) == is_known
+    assert (files.s3 is not None) == is_known
     ranges = [(0, None), (0, 10), (20, 30), (99, 100), (90, None), (90, 200)]
     found = files.get(
         [ByteRange("a/b c=1", *one) for one in ranges] + [ByteRange("a/c"), ByteRange("d", 5, 9)]
@@ -133,7 +135,7 @@ def test_an_answer_that_stops_half_way_is_asked_for_again(
 
 
 def test_where_only_delta_rs_knows_how_to_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_files, "objects_at", lambda *_: None)
+    monkeypatch.setattr(remote_files, "s3_client_at", lambda *_: None)
     remote_files.remote_files.cache_clear()
     filled = Filled(place, kappa=HOW["kappa"])
     for _ in range(2):
@@ -151,15 +153,15 @@ def test_checkpoints_that_were_put_are_those_of_delta_rs(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every table opens from its checkpoint alone, and the log is cleaned with every second one."""
-    monkeypatch.setattr(log_copy, "CHECKPOINTS_BETWEEN_CLEANINGS", 2)
+    monkeypatch.setattr(log_replica, "CHECKPOINTS_BETWEEN_CLEANINGS", 2)
     filled = Filled(place, kappa=HOW["kappa"])
-    cleaned, open_directly = [], opening.open_directly
+    cleaned, open_directly = [], table_open.open_directly
 
     def spy(store: Store, name: str) -> DeltaTable:
         cleaned.append(name)
         return open_directly(store, name)
 
-    monkeypatch.setattr(opening, "open_directly", spy)
+    monkeypatch.setattr(table_open, "open_directly", spy)
     for _ in range(8):
         filled.load()
     monkeypatch.undo()
@@ -208,7 +210,7 @@ def test_a_copy_that_lost_a_race_is_not_used_again(
     with pytest.raises(commits.LostRace):
         tables.set_properties(mine, {"tidemark.test": "mine"})
     if is_broken:
-        monkeypatch.setattr(log_copy.LogCopy, "_is_at", lambda *_: True)
+        monkeypatch.setattr(log_replica.LogReplica, "_is_at", lambda *_: True)
     tables.give_back(mine)
     opened = tables.open_table(store, STEPS)
     assert opened.metadata().configuration["tidemark.test"] == ("mine" if is_broken else "theirs")
@@ -218,7 +220,7 @@ def test_a_copy_that_lost_a_race_is_not_used_again(
 
 
 def test_a_large_object_goes_up_in_parts_and_is_there_whole_or_not_at_all(place: Place) -> None:
-    content = random.Random(5).randbytes(3 * objects.PART_BYTES // 2)
+    content = random.Random(5).randbytes(3 * s3_client.PART_BYTES // 2)
     files = Store.from_uri(place.uri, place.options).filesystem()
     place.server.set()
     with files.open_output_stream("a/large") as file:

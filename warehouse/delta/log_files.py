@@ -1,6 +1,7 @@
-"""What a process remembers of a log in an object store, so that it can open the table again with one round.
+"""The files of a table's log: their names, and those that a process remembers of a log in an object store.
 
-It is what log_copy.py needs: the newest checkpoint and the commits from its version on.
+With these it can open the table again with one round (log_replica.py): the newest checkpoint and the commits
+from its version on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ KNOWN_BYTES = 2**25  # of the logs of one warehouse
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLog:
+class CachedLog:
     """The files of a log by name, from its newest checkpoint up to a version.
 
     checked   when the version was the newest, in seconds of time.monotonic()
@@ -32,13 +33,13 @@ class KnownLog:
         return sum(map(len, self.files.values()))
 
 
-def read_known_log(log: Path, version: int, checked: float) -> KnownLog:
+def read_cached_log(log: Path, version: int, checked: float) -> CachedLog:
     """The log in a local folder that has its newest checkpoint and all commits from there on."""
     hint = log / LAST_CHECKPOINT
     checkpoint = checkpoint_version(hint.read_bytes()) if hint.exists() else None
     names = [] if checkpoint is None else [LAST_CHECKPOINT, checkpoint_name(checkpoint)]
     names += map(commit_name, range(checkpoint or 0, version + 1))
-    return KnownLog(version, {name: (log / name).read_bytes() for name in names}, checked)
+    return CachedLog(version, {name: (log / name).read_bytes() for name in names}, checked)
 
 
 def commit_name(version: int) -> str:

@@ -1,10 +1,10 @@
-"""Objects of an S3 store: one request reads one, puts one, or puts a new one (a conditional put).
+"""S3Client of an S3 store: one request reads one, puts one, or puts a new one (a conditional put).
 
 delta-rs puts a new file with three requests, one after the other, and the parts of a large one in turn. A
 commit takes it five. Before a read it asks for the size of a file, unless it was told it when its client
 was made. obstore needs one request for each, and one client, which keeps its connections. It is the same
 library underneath (object_store) and takes the same options, but it does not know all ways in which delta-rs
-finds credentials and locks. Where it does not, `objects_at` returns None, and delta-rs does the work.
+finds credentials and locks. Where it does not, `s3_client_at` returns None, and delta-rs does the work.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _CREDENTIALS = (
 )
 
 
-class Objects:
+class S3Client:
     """The objects below one address. Safe to share between threads. Errors are OSError."""
 
     def __init__(self, uri: str, config: dict[str, str], client: dict[str, str]) -> None:
@@ -129,9 +129,9 @@ class Objects:
         """
         self._put(path, content, "create")
 
-    def open_writer(self, path: str) -> Upload:
-        """A new object that is written in parts: see `Upload`."""
-        return Upload(self._store, path)
+    def open_writer(self, path: str) -> S3Upload:
+        """A new object that is written in parts: see `S3Upload`."""
+        return S3Upload(self._store, path)
 
     def _put(self, path: str, content: bytes, mode: Any) -> None:
         from obstore import put
@@ -140,7 +140,7 @@ class Objects:
             put(self._store, path, content, mode=mode, use_multipart=False)
 
 
-class Upload:
+class S3Upload:
     """An object that goes up in parts of PART_BYTES, several at once, and is there once it is closed.
 
     After an error it must not be used any more. Parts that went up before stay in the bucket.
@@ -177,14 +177,14 @@ def _as_os_errors() -> Iterator[None]:
         raise kind(": ".join([text, *causes[-1:]])) from None
 
 
-def objects_at(uri: str, options: Mapping[str, str] | None) -> Objects | None:
+def s3_client_at(uri: str, options: Mapping[str, str] | None) -> S3Client | None:
     """The objects at an address with delta-rs' storage options; None if only delta-rs knows the way there.
 
     The options have what the environment says, too (addresses.py).
     """
     found = _configured(uri, options or {})
     with suppress(OSError):  # obstore refuses a value: delta-rs takes it, or tells what is wrong
-        return None if found is None else Objects(uri, *found)
+        return None if found is None else S3Client(uri, *found)
     return None
 
 

@@ -14,10 +14,10 @@ from deltalake.fs import DeltaStorageHandler
 
 from tests.stores.conftest import Place
 from tests.stores.gate import Fault
-from tidemark.warehouse.delta import log_copy, tables
-from tidemark.warehouse.delta.log_copy import LogCopy
-from tidemark.warehouse.delta.remote_files import in_rounds
+from tidemark.warehouse.delta import data_files, log_replica
+from tidemark.warehouse.delta.log_replica import LogReplica
 from tidemark.warehouse.delta.retention import RETENTION
+from tidemark.warehouse.delta.round_trips import in_rounds
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse
 
@@ -33,7 +33,7 @@ class World:
         self.configuration = {"delta.checkpointInterval": "1000", RETENTION: "interval 30 days"}
         self.configuration |= configuration
         self.written: DeltaTable | None = None
-        self.copy = LogCopy(self.store, "steps")
+        self.copy = LogReplica(self.store, "steps")
 
     def commit(self, count: int = 1) -> None:
         for _ in range(count):
@@ -70,7 +70,7 @@ class World:
         assert changed == (before != table.version())
         assert self.copy.table is not None
         assert self.copy.table.version() == table.version()
-        here, there = ({file.path for file in tables.list_files(one)} for one in (self.copy.table, table))
+        here, there = ({file.path for file in data_files.list_files(one)} for one in (self.copy.table, table))
         assert here == there
 
     @property
@@ -128,7 +128,7 @@ def test_a_hint_to_an_older_checkpoint(place: Place) -> None:
     assert world.is_copy
     world.delete([*commits(range(3)), f"{1:020d}.checkpoint.parquet"])  # as cleaning does
     world.store.files.logs.drop("steps")
-    world.copy = LogCopy(world.store, "steps")
+    world.copy = LogReplica(world.store, "steps")
     world.check()
     assert not world.is_copy
 
@@ -182,7 +182,7 @@ def test_a_commit_that_may_have_been_cleaned(place: Place, days: int, is_copy: b
 def test_without_the_rule_of_age_a_reader_would_miss_commits(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_copy, "_is_trusted", lambda *_: True)
+    monkeypatch.setattr(log_replica, "_is_trusted", lambda *_: True)
     with pytest.raises(AssertionError):
         test_a_commit_that_may_have_been_cleaned(place, 30, is_copy=False)
 
@@ -229,14 +229,14 @@ def test_an_entry_nested_too_deep_is_told_however_the_log_is_opened(place: Place
     world.check()
     (entry,) = commits([2])
     world.write(entry, deep)
-    for copy in (world.copy, LogCopy(world.store, "steps")):
+    for copy in (world.copy, LogReplica(world.store, "steps")):
         with pytest.raises(DamagedWarehouse, match=rf"table steps .*{entry} nests"):
             in_rounds(world.store.files, [copy.catch_up()])
     world.delete([entry])
     world.write("_last_checkpoint", b'{"version":' + deep)
     world.store.files.forget()
     with pytest.raises(DamagedWarehouse, match=r"table steps .*_last_checkpoint nests"):
-        in_rounds(world.store.files, [LogCopy(world.store, "steps").catch_up()])
+        in_rounds(world.store.files, [LogReplica(world.store, "steps").catch_up()])
 
 
 def test_a_log_that_was_begun_anew_is_followed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def test_a_log_that_was_begun_anew_is_followed(place: Place, monkeypatch: pytest
     world.commit(2)
     with pytest.raises(AssertionError):
         world.check()
-    monkeypatch.setattr(log_copy, "PROVED_SECONDS", 0)
+    monkeypatch.setattr(log_replica, "PROVED_SECONDS", 0)
     assert in_rounds(world.store.files, [world.copy.catch_up()]) == [True]
     world.check()
     world.commit()

@@ -1,0 +1,81 @@
+"""Retries: how often, after which pauses; and deletes, repeated while an object store does not answer.
+
+delta-rs sends a delete as a POST request, which it does not repeat after a connection was cut. To delete what
+is gone succeeds in an object store, so here it is repeated.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from pyarrow import fs
+
+from tidemark.warehouse.os_errors import is_store_failure
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often a commit is tried, and how long the pauses between the tries are.
+
+    tries             the number of tries at most
+    seconds           the sum of all pauses at most
+    first             the first pause in seconds; each further one is twice as long, up to `longest`. Up to
+                      half of a pause is left out at random
+    store_tries       the number of tries at most while an object store does not answer
+    log_read_pauses   the pauses in seconds between reads of a log that shows no new commit
+    pause             sleeps for some seconds; a test replaces it
+    jitter            returns a random number from 0 to 1
+    """
+
+    tries: int = 20
+    seconds: float = 60.0
+    first: float = 0.01
+    longest: float = 5.0
+    store_tries: int = 5
+    log_read_pauses: tuple[float, ...] = (0.1, 0.4, 1.5)
+    pause: Callable[[float], None] = time.sleep
+    jitter: Callable[[], float] = random.random
+
+    def pauses(self) -> Iterator[float]:
+        """The pauses between the tries, one fewer than tries; their sum is at most `seconds`."""
+        remaining = self.seconds
+        for number in range(self.tries - 1):
+            pause = min(self.longest, self.first * 2.0**number) * (1 - self.jitter() / 2)
+            if pause > remaining:
+                return
+            remaining -= pause
+            yield pause
+
+    def store_pauses(self) -> Iterator[float]:
+        """The pauses between the tries while an object store does not answer."""
+        return islice(self.pauses(), self.store_tries - 1)
+
+
+PATIENCE = Patience()  # of every commit
+
+
+def delete_file(filesystem: fs.FileSystem, path: str) -> None:
+    """Deletes a file. Raises the error of the last try."""
+    _repeat(lambda: filesystem.delete_file(path))
+
+
+def delete_folder(filesystem: fs.FileSystem, path: str) -> None:
+    """Deletes a folder and all in it. Raises the error of the last try."""
+    _repeat(lambda: filesystem.delete_dir(path))
+
+
+def _repeat(delete: Callable[[], None]) -> None:
+    for pause in PATIENCE.store_pauses():
+        try:
+            delete()
+        except OSError as error:
+            if not is_store_failure(error):
+                raise
+            PATIENCE.pause(pause)
+        else:
+            return
+    delete()
