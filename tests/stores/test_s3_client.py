@@ -120,10 +120,10 @@ def test_an_answer_that_stops_half_way_is_asked_for_again(
 ) -> None:
     """The library does so for the bytes of an object, and not for the answer that there is none."""
     if not is_tried_again:
-        monkeypatch.setattr(objects, "_READS", 1)
+        monkeypatch.setattr(s3_client, "_READS", 1)
     files = RemoteFiles(place.uri, {**place.options, "AWS_TIMEOUT": "0.5s"})
-    assert files.objects is not None
-    files.objects.put("a", b"content")
+    assert files.s3 is not None
+    files.s3.put("a", b"content")
     place.server.set(Fault("stalled", "GET", times=1, seconds=1))
     assert files.get([ByteRange("a")]) == [b"content"]
     place.server.set(Fault("stalled", "GET", times=1, seconds=1))
