@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tidemark.sketches.persistence.all_items import AllItems
 from tidemark.sketches.persistence.coordinator import Coordinator
-from tidemark.sketches.persistence.messages import ITEM_BYTES, SLOT_BYTES, SlotLists
+from tidemark.sketches.persistence.messages import SlotLists
 from tidemark.sketches.persistence.plans import Plan, fewest_items_plan, one_instance_plan, thesis_plan
 from tidemark.sketches.persistence.promise import Promise
 from tidemark.sketches.persistence.sampled_items import SampledItems
@@ -167,7 +167,7 @@ def measure(case: Case) -> Outcome:
     told = tracker.bytes_sent
     report = tracker.persistent()
     sent, held = tracker.bytes_sent, tracker.nbytes
-    with patch.object(SlotLists, "nbytes", _as_lists):
+    with patch.object(SlotLists, "as_bitmap", _never):
         tracker.persistent()
         sent_as_lists, held_as_lists = told + tracker.bytes_sent - sent, tracker.nbytes
     items, counts = rows.persistence(promise.window_start(int(rows.slots[-1])))
@@ -192,9 +192,9 @@ def measure(case: Case) -> Outcome:
     return outcome
 
 
-def _as_lists(self: SlotLists, _: int) -> int:
-    """SlotLists.nbytes without bitmaps."""
-    return ITEM_BYTES * len(self.digests) + SLOT_BYTES * int(self.counts.sum())
+def _never(self: SlotLists, _: int) -> NDArray[np.bool_]:
+    """SlotLists.as_bitmap where all slots are lists, as in the thesis."""
+    return np.zeros(len(self.digests), bool)
 
 
 def _assert_promise(case: Case, outcome: Outcome) -> None:

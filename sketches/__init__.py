@@ -18,7 +18,8 @@ The rooms, from the lowest floor to the highest:
     inputs, memory_limit, disjoint, hashing, encoding
                       arrays of callers; memory of a new sketch; merges of one object with itself; hashes of
                       keys; the checksummed bytes around every stored sketch
-    bounds            certified bounds of counts and ranks (staircases), and how they add
+    bounds, sites     certified bounds of counts and ranks (staircases), and how they add; messages between
+                      sites and a coordinator, whatever the carrier does to them
     counters, gk, sampling, distinct, persistence
                       sliding-window counters; quantiles; samples of keys by hash; for comparison only:
                       distinct keys in windows, and persistent items over sites

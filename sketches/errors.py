@@ -35,3 +35,19 @@ class WrongKind(SketchError):
 
 class NewerVersion(SketchError):
     """Stored bytes are intact, but a newer release wrote them in a newer format version."""
+
+
+class RefusedMessage(SketchError):
+    """Bytes are no message of this exchange: cut, changed or forged. Nothing of them was taken."""
+
+
+class Undelivered(SketchError):
+    """A message was not acknowledged, however often it was repeated: a place is gone, or its carrier."""
+
+
+class Replaced(SketchError):
+    """A later incarnation of this place has been started: this one must end."""
+
+
+class LostState(SketchError):
+    """A place was started again without its state, so the answer would miss what it had observed."""

@@ -18,7 +18,7 @@ FLOORS = {
     "sketches": [
         "errors compiled",
         "inputs memory_limit disjoint hashing encoding",
-        "bounds",
+        "bounds sites",
         "counters distinct gk persistence sampling",
         "ecm",
     ],
@@ -27,7 +27,7 @@ FLOORS = {
         "columns memory_cache os_errors sizes temporary_folders",
         "companions execution integrity",
         "delta text",
-        "events runs",
+        "events exchange runs",
         "projections",
         "settings",
         "ledger work",

@@ -29,7 +29,9 @@ The rooms, from the lowest floor to the highest:
     delta, text       tables that are opened, committed and vacuumed, on a disk and in an object store; the
                       strict reader of CSV and JSON. delta is hard: an error of a commit does not say
                       whether it was done, and each request to a store counts
-    events, runs      reads of `events`, and the plans of loads; layout, merges, files and marks of runs
+    events, exchange, runs
+                      reads of `events`, and the plans of loads; messages between sites as files; layout,
+                      merges, files and marks of runs
     projections       what is stored sorted: values, values by group, keys
     settings          the options of a warehouse, and the features of its format
     ledger, work      summaries of batches that are not loaded, in ranges (the cascade); what a call that

@@ -16,9 +16,14 @@ import numpy as np
 from tidemark.sketches.bounds.target_rank import target_rank
 from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.hashing.row_hashes import Digests
-from tidemark.sketches.persistence.messages import QUESTION_BYTES, SlotLists, slot_lists, union
+from tidemark.sketches.persistence.answers import Answers
+from tidemark.sketches.persistence.messages import LISTS, RESUMED, SlotLists, slot_lists, start_of, union
 from tidemark.sketches.persistence.promise import PersistentItems, Promise, checked_rows, checked_slot
 from tidemark.sketches.persistence.slot_sample import Sampling, SlotSample
+from tidemark.sketches.sites.channel import Channel
+from tidemark.sketches.sites.envelope import COORDINATOR
+from tidemark.sketches.sites.machine import Machine, Message
+from tidemark.sketches.sites.network import Network
 
 
 class AllItems:
@@ -32,15 +37,19 @@ class AllItems:
     array([3.])
 
     promise: what is asked; its eps, delta and seed do not matter.
+    channel: carries the messages; None means one that does no harm.
     """
 
-    __slots__ = ("_bytes", "_messages", "_now", "_sites", "promise")
+    __slots__ = ("_answers", "_channel", "_exact", "_network", "_now", "_sites", "promise")
 
-    def __init__(self, promise: Promise) -> None:
-        self.promise = promise
-        self._now, self._messages, self._bytes = 0, 0, 0
-        exact = Sampling(promise.slots + 1, promise.sliding, 0)
-        self._sites = [_SiteSlots(exact) for _ in range(promise.sites)]
+    def __init__(self, promise: Promise, channel: Channel | None = None) -> None:
+        self.promise, self._now = promise, 0
+        self._channel = Channel() if channel is None else channel
+        self._exact = Sampling(promise.slots + 1, promise.sliding, 0)
+        self._sites = [_SiteSlots(self._exact, promise.slots) for _ in range(promise.sites)]
+        self._answers = Answers(promise, 0)
+        places: dict[int, Machine] = {COORDINATOR: self._answers, **dict(enumerate(self._sites))}
+        self._network = Network("all persistent items", places, channel=self._channel)
 
     @property
     def nbytes(self) -> int:
@@ -49,13 +58,13 @@ class AllItems:
 
     @property
     def bytes_sent(self) -> int:
-        """The bytes of all questions and answers so far."""
-        return self._bytes
+        """The bytes of all questions and answers so far, without their envelopes."""
+        return self._channel.sent.payload
 
     @property
     def messages_sent(self) -> int:
         """The number of all questions and answers so far: two for every site and question."""
-        return self._messages
+        return self._channel.sent.messages
 
     def update(self, site: int, digests: Digests, slot: int) -> None:
         """Adds the rows (d, slot) for every d of `digests`, observed at `site`; see PersistenceTracker.
@@ -69,15 +78,27 @@ class AllItems:
     def persistent(self, now: int | None = None) -> PersistentItems:
         """The items that are persistent in the window that ends with the slot `now`; see PersistenceTracker.
 
-        O(s log s), for s slots that are kept. Raises InvalidInput for a `now` out of range.
+        O(s log s), for s slots that are kept. Raises InvalidInput for a `now` out of range, LostState for a
+        window in which a site was started again, Undelivered where the channel lets too little through.
         """
         self._now = self._now if now is None else checked_slot(self.promise, now, self._now, "now")
-        lists = self._lists()
-        self._messages += 2 * len(lists)
-        self._bytes += sum(QUESTION_BYTES + one.nbytes(self.promise.slots) for one in lists)
-        kept = union(lists)
+        self._answers.move(self._now)
+        self._network.send(COORDINATOR, self._answers.ask())
+        self._network.settle()
+        kept = union(self._answers.lists())
         reported = kept.counts >= target_rank(self.promise.alpha, self.promise.slots)
         return PersistentItems(kept.digests[reported], kept.counts[reported].astype(np.float64))
+
+    def restart(self, place: int) -> None:
+        """A site, or COORDINATOR, ends and is started again, and knows nothing of what was before."""
+        if place == COORDINATOR:
+            self._answers = Answers(self.promise, self._now)
+            self._network.restart(place, self._answers)
+        else:
+            self._answers.move(self._now)
+            self._sites[place] = _SiteSlots(self._exact, self.promise.slots)
+            self._network.restart(place, self._sites[place])
+        self._network.settle()
 
     def check_invariants(self) -> None:
         """Raises BrokenInvariant unless every site has the slots of its items in order, up to now."""
@@ -90,13 +111,13 @@ class AllItems:
 
 
 class _SiteSlots:
-    """The slots of all items of the window at one site."""
+    """The slots of all items of the window at one site, a `Machine`."""
 
-    __slots__ = ("_exact", "_items", "_leaving")
+    __slots__ = ("_exact", "_items", "_leaving", "_window")
 
-    def __init__(self, exact: Sampling) -> None:
-        """A site without items. exact: the sampling that keeps every slot."""
-        self._exact = exact
+    def __init__(self, exact: Sampling, window: int) -> None:
+        """A site without items. exact: the sampling that keeps every slot. window: how many there are."""
+        self._exact, self._window = exact, window
         self._items: dict[int, SlotSample] = {}
         self._leaving: list[tuple[int, int]] = []  # (a slot not after the newest, digest), as a heap
 
@@ -108,6 +129,14 @@ class _SiteSlots:
                 slots = self._items[digest] = SlotSample(digest, self._exact)
                 heapq.heappush(self._leaving, (slot, digest))
             slots.insert(slot, start)
+
+    def receive(self, sender: int, kind: int, payload: bytes) -> list[Message]:
+        del kind  # there are no others than questions
+        start = start_of(payload)
+        return [Message(sender, LISTS, self.lists(start).to_bytes(self._window, start))]
+
+    def joined(self, peer: int, *, again: bool) -> list[Message]:
+        return [Message(peer, RESUMED, b"")] if again else []
 
     def lists(self, start: int) -> SlotLists:
         self._forget(start)

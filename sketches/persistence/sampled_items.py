@@ -1,9 +1,9 @@
 """SS and B, the algorithms that sample items: k sites and a coordinator, and the messages between them.
 
-Model. Every instance of the plan has its own hashes, k sites and a coordinator; its messages are delivered
-at once. When a slot begins that no row or question has reached yet, each site first renews what would leave
-the window, then all forget what nobody has renewed. An item is persistent if one instance reports it; its
-estimate is the mean over the instances that do.
+Model. Every instance of the plan has its own hashes, k sites and a coordinator. Its messages are delivered
+before anything else happens, however often they must be repeated. When a slot begins that no row or question
+has reached yet, each site first renews what would leave the window, then all forget what nobody has renewed.
+An item is persistent if one instance reports it; its estimate is the mean over the instances that do.
 
     B    plan.with_exact_sets()        sites keep every slot of a tracked item: counts are exact
     SS   plan                          sites keep samples of slots, see slot_sample.py
@@ -16,6 +16,9 @@ When SS pays: of a tracked item with c slots, B keeps min(8 * c, n / 8) bytes at
 8), with s about 2 * ln(1 / delta2) / eps2**2. So SS needs c > s and n > 64 * s to be the smaller one. With
 alpha = 0.3, eps = 0.05 and delta = 0.1 that is n > 510,000 for the thesis's plan, n > 130,000 for ours. For
 slots of hours or days, B is smaller and exact.
+
+A place that is started again without its state: the others tell it the items, and questions raise LostState
+until the window has moved beyond the slot of that start.
 
 Cost: at most tau times the sum of all p(d) of the window items are tracked, in expectation. Each takes 24
 bytes and its slots at every site. A message goes to all when an item begins to be tracked, and in a sliding
@@ -39,12 +42,15 @@ import numpy as np
 from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.hashing.row_hashes import Digests
 from tidemark.sketches.persistence.coordinator import Coordinator
-from tidemark.sketches.persistence.messages import QUESTION_BYTES, TRACKED_BYTES, Tracked
 from tidemark.sketches.persistence.pair_hashes import hash_salt
 from tidemark.sketches.persistence.plans import Plan
 from tidemark.sketches.persistence.promise import PersistentItems, checked_rows, checked_slot
 from tidemark.sketches.persistence.site import Site
 from tidemark.sketches.persistence.slot_sample import Sampling
+from tidemark.sketches.sites.channel import Channel
+from tidemark.sketches.sites.envelope import COORDINATOR
+from tidemark.sketches.sites.machine import Message
+from tidemark.sketches.sites.network import Network
 
 
 class SampledItems:
@@ -60,24 +66,32 @@ class SampledItems:
     array([7], dtype=uint64)
 
     plan: see plans.py; it has the promise.
+    channel: carries the messages of all instances; None means one that does no harm.
     """
 
-    __slots__ = ("_bytes", "_coordinators", "_messages", "_now", "_sites", "_start", "plan")
+    __slots__ = ("_channel", "_coordinators", "_networks", "_now", "_samplings", "_sites", "_start", "plan")
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, channel: Channel | None = None) -> None:
         promise = plan.promise
         self.plan = plan
         self._start, self._now = 0, 0  # of the window, both inclusive
-        self._messages, self._bytes = 0, 0
-        self._sites: list[list[Site]] = []
-        self._coordinators: list[Coordinator] = []
-        for instance in range(plan.instances):
-            salt = hash_salt(promise.seed, instance, "tracking")
-            sampling = Sampling(
-                plan.sample_size, promise.sliding, hash_salt(promise.seed, instance, "counting")
+        self._channel = Channel() if channel is None else channel
+        self._samplings = [
+            Sampling(plan.sample_size, promise.sliding, hash_salt(promise.seed, instance, "counting"))
+            for instance in range(plan.instances)
+        ]
+        self._sites = [
+            [self._site(instance) for _ in range(promise.sites)] for instance in range(plan.instances)
+        ]
+        self._coordinators = [Coordinator(plan, sampling) for sampling in self._samplings]
+        self._networks = [
+            Network(
+                f"persistence {instance}",
+                {COORDINATOR: coordinator, **dict(enumerate(sites))},
+                channel=self._channel,
             )
-            self._sites.append([Site(plan.rate, salt, sampling) for _ in range(promise.sites)])
-            self._coordinators.append(Coordinator(plan, sampling))
+            for instance, (sites, coordinator) in enumerate(zip(self._sites, self._coordinators, strict=True))
+        ]
 
     @property
     def tracked(self) -> int:
@@ -87,44 +101,55 @@ class SampledItems:
     @property
     def nbytes(self) -> int:
         """The bytes of the state of all sites and coordinators; see messages.py."""
-        start, window = self._start, self.plan.promise.slots
-        at_sites = sum(site.nbytes(start, window) for sites in self._sites for site in sites)
+        at_sites = sum(site.nbytes(self._start) for sites in self._sites for site in sites)
         return at_sites + sum(coordinator.nbytes for coordinator in self._coordinators)
 
     @property
     def bytes_sent(self) -> int:
-        """The bytes of all messages so far, those of questions included."""
-        return self._bytes
+        """The bytes of all messages so far, those of questions included, without their envelopes."""
+        return self._channel.sent.payload
 
     @property
     def messages_sent(self) -> int:
         """The number of all messages so far; a question takes two for every site and instance."""
-        return self._messages
+        return self._channel.sent.messages
 
     def update(self, site: int, digests: Digests, slot: int) -> None:
         """Adds the rows (d, slot) for every d of `digests`, observed at `site`; see PersistenceTracker.
 
-        O(instances) a row, apart from the samples of slots. Raises InvalidInput for arguments out of range.
+        O(instances) a row, apart from the samples of slots. Raises InvalidInput for arguments out of range,
+        and Undelivered where the channel lets too little through: then it has to be made anew.
         """
         site, digests = checked_rows(self.plan.promise, site, digests)
         self._advance(checked_slot(self.plan.promise, slot, self._now, "slot"))
         for instance, sites in enumerate(self._sites):
-            self._deliver(instance, site, sites[site].observe(digests, self._now, self._start))
+            self._deliver(instance, site, sites[site].observe(digests, self._now))
 
     def persistent(self, now: int | None = None) -> PersistentItems:
         """The items that are persistent in the window that ends with the slot `now`; see PersistenceTracker.
 
-        O(s log s), for s slots that are kept. Raises InvalidInput for a `now` out of range.
+        O(s log s), for s slots that are kept. Raises InvalidInput for a `now` out of range, LostState for a
+        window in which a place was started again, Undelivered as `update`.
         """
         promise = self.plan.promise
         self._advance(self._now if now is None else checked_slot(promise, now, self._now, "now"))
         reports = []
-        for sites, coordinator in zip(self._sites, self._coordinators, strict=True):
-            lists = [site.lists(self._start) for site in sites]
-            self._messages += 2 * len(sites)
-            self._bytes += sum(QUESTION_BYTES + one.nbytes(promise.slots) for one in lists)
-            reports.append(coordinator.report(lists, self._start))
+        for instance, coordinator in enumerate(self._coordinators):
+            self._deliver(instance, COORDINATOR, coordinator.answers.ask())
+            reports.append(coordinator.report())
         return _any_of(reports)
+
+    def restart(self, place: int) -> None:
+        """A site, or COORDINATOR, ends and is started again, and knows nothing of what was before."""
+        for instance, network in enumerate(self._networks):
+            if place == COORDINATOR:
+                coordinator = Coordinator(self.plan, self._samplings[instance], self._now)
+                self._coordinators[instance] = coordinator
+                network.restart(place, coordinator)
+            else:
+                self._sites[instance][place] = self._site(instance)
+                network.restart(place, self._sites[instance][place])
+            network.settle()
 
     def check_invariants(self) -> None:
         """Raises BrokenInvariant unless all sites and the coordinator of an instance track the same items."""
@@ -141,25 +166,26 @@ class SampledItems:
         """Moves the window to end with `now`."""
         before, self._start = self._start, self.plan.promise.window_start(now)
         self._now = now
-        if self._start == before:
-            return
-        for instance, sites in enumerate(self._sites):
+        for instance, (sites, coordinator) in enumerate(zip(self._sites, self._coordinators, strict=True)):
+            coordinator.answers.move(now)
+            if self._start == before:
+                continue
             for number, site in enumerate(sites):
                 self._deliver(instance, number, site.renew(self._start))
             for site in sites:
                 site.forget(self._start)
-            self._coordinators[instance].forget(self._start)
+            coordinator.forget(self._start)
 
-    def _deliver(self, instance: int, sender: int, messages: list[Tracked]) -> None:
-        """Delivers what one site tells to the other sites and to the coordinator, and counts it."""
-        sites = self._sites[instance]
-        for message in messages:
-            for number, site in enumerate(sites):
-                if number != sender:
-                    site.receive(message, self._start)
-            self._coordinators[instance].receive(message)
-        self._messages += len(messages) * len(sites)
-        self._bytes += len(messages) * len(sites) * TRACKED_BYTES
+    def _deliver(self, instance: int, sender: int, messages: list[Message]) -> None:
+        """Delivers what one place sends, and what follows from it."""
+        if messages:
+            self._networks[instance].send(sender, messages)
+            self._networks[instance].settle()
+
+    def _site(self, instance: int) -> Site:
+        """A site that knows nothing."""
+        plan, salt = self.plan, hash_salt(self.plan.promise.seed, instance, "tracking")
+        return Site(plan.rate, salt, self._samplings[instance], plan.promise.slots, self._start)
 
 
 def _any_of(reports: list[PersistentItems]) -> PersistentItems:

@@ -3,12 +3,16 @@
 Model. A pair (d, t) is sampled if its hash is below the rate tau; plans.py tells how the rate is chosen. A
 site is a pure state machine: rows and messages go in, messages come out.
 
-    row (d, t), d not tracked and (d, t) sampled       track d, keep t, tell all others
+    row (d, t), d not tracked and (d, t) sampled       track d, keep t, tell the coordinator
     row (d, t), d tracked                              keep t
     message (d, t), d not tracked                      track d, keep t
     message (d, t), d tracked                          d stays tracked until t has left the window
-    the window moves beyond the newest told slot       if a newer slot was sampled here: tell all others
+    the window moves beyond the newest told slot       if a newer slot was sampled here: tell it
     ... and no site told a newer one                   forget d
+    question                                           answer with the slots of all items
+    a coordinator that was started again               tell it all items
+
+The coordinator passes on to the other sites what one site tells.
 
 Invariant. With all messages delivered, every site tracks the same items, and at any time
 
@@ -35,13 +39,19 @@ from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.hashing.row_hashes import Digests
 from tidemark.sketches.persistence.messages import (
     ITEM_BYTES,
+    LISTS,
+    RESUMED,
     SLOT_BYTES,
+    TRACKED,
     SlotLists,
     Tracked,
     slot_lists,
+    start_of,
 )
 from tidemark.sketches.persistence.pair_hashes import pair_hashes
 from tidemark.sketches.persistence.slot_sample import Sampling, SlotSample
+from tidemark.sketches.sites.envelope import COORDINATOR
+from tidemark.sketches.sites.machine import Message
 
 
 @dataclass(slots=True)
@@ -54,24 +64,26 @@ class _Item:
 
 
 class Site:
-    """The state of one site; see the module docstring. The caller delivers the messages."""
+    """The state of one site, a `Machine`; see the module docstring."""
 
-    __slots__ = ("_items", "_leaving", "_rate", "_salt", "_sampling", "_undecided")
+    __slots__ = ("_items", "_leaving", "_rate", "_salt", "_sampling", "_start", "_undecided", "_window")
 
-    def __init__(self, rate: float, salt: int, sampling: Sampling) -> None:
+    def __init__(self, rate: float, salt: int, sampling: Sampling, window: int, start: int = 0) -> None:
         """A site that tracks nothing.
 
         rate: the probability that a pair is sampled. salt: of the hash that decides it.
         sampling: which slots of a tracked item are kept.
+        window: the slots of the window. start: the first one of it now.
         """
         self._rate, self._salt, self._sampling = rate, salt, sampling
+        self._window, self._start = window, start
         self._items: dict[int, _Item] = {}
         # (told, digest) of every item and some that are out of date, as a heap: the first leaves first.
         self._leaving: list[tuple[int, int]] = []
         self._undecided: list[int] = []
 
-    def observe(self, digests: Digests, slot: int, start: int) -> list[Tracked]:
-        """Adds rows of `slot` in a window that begins with `start`; returns what to tell all others."""
+    def observe(self, digests: Digests, slot: int) -> list[Message]:
+        """Adds rows of `slot`; returns what to send."""
         outgoing = []
         sampled = pair_hashes(digests, np.array([slot]), self._salt) < self._rate
         for digest, is_sampled in zip(digests.tolist(), sampled.tolist(), strict=True):
@@ -80,23 +92,38 @@ class Site:
                 if not is_sampled:
                     continue
                 item = self._track(digest, slot)
-                outgoing.append(Tracked(digest, slot))
-            item.slots.insert(slot, start)
+                outgoing.append(Tracked(digest, slot).message())
+            item.slots.insert(slot, self._start)
             if is_sampled:
                 item.sampled = slot
         return outgoing
 
-    def receive(self, message: Tracked, start: int) -> None:
+    def receive(self, sender: int, kind: int, payload: bytes) -> list[Message]:
+        """Takes a message of the coordinator; see `Machine`."""
+        if kind == TRACKED:
+            self.take(Tracked.of(payload))
+            return []
+        start = start_of(payload)
+        return [Message(sender, LISTS, self.lists(start).to_bytes(self._window, start))]
+
+    def joined(self, peer: int, *, again: bool) -> list[Message]:
+        """What a coordinator that was started again must be told; see `Machine`."""
+        if not again:
+            return []
+        tracked = (Tracked(digest, item.told).message(peer) for digest, item in self._items.items())
+        return [Message(COORDINATOR, RESUMED, b""), *tracked]
+
+    def take(self, message: Tracked) -> None:
         """Takes what another site told."""
         item = self._items.get(message.digest)
         if item is None:
-            self._track(message.digest, message.slot).slots.insert(message.slot, start)
+            self._track(message.digest, message.slot).slots.insert(message.slot, self._start)
         elif item.told < message.slot:
             self._tell(message.digest, item, message.slot)
 
-    def renew(self, start: int) -> list[Tracked]:
-        """What to tell all others before slots below `start` leave the window. O(log items) an item."""
-        outgoing = []
+    def renew(self, start: int) -> list[Message]:
+        """What to send before slots below `start` leave the window. O(log items) an item."""
+        self._start, outgoing = start, []
         while self._leaving and self._leaving[0][0] < start:
             _, digest = heapq.heappop(self._leaving)
             item = self._items.get(digest)
@@ -104,7 +131,7 @@ class Site:
                 continue
             if item.sampled >= start:
                 self._tell(digest, item, item.sampled)
-                outgoing.append(Tracked(digest, item.told))
+                outgoing.append(Tracked(digest, item.told).message())
             else:
                 self._undecided.append(digest)
         return outgoing
@@ -121,12 +148,12 @@ class Site:
         """The slots that are kept of each item since `start`: the answer to a question."""
         return slot_lists([(digest, item.slots.kept(start)) for digest, item in self._items.items()])
 
-    def nbytes(self, start: int, window: int) -> int:
-        """The bytes of the items and of their slots since `start`, in a window of `window` slots."""
+    def nbytes(self, start: int) -> int:
+        """The bytes of the items and of their slots since `start`."""
         told_and_sampled = 2 * SLOT_BYTES * len(self._items)
         lists = self.lists(start)
         without_slots = ITEM_BYTES * (len(self._items) - len(lists.digests))
-        return told_and_sampled + without_slots + lists.nbytes(window)
+        return told_and_sampled + without_slots + lists.nbytes(self._window)
 
     def told(self) -> dict[int, int]:
         """The newest slot told of each tracked item."""

@@ -23,13 +23,15 @@ from tests.sketches.persistence_world import (
 from tidemark.sketches.persistence import all_items, sampled_items
 from tidemark.sketches.persistence.all_items import AllItems
 from tidemark.sketches.persistence.coordinator import Coordinator
-from tidemark.sketches.persistence.messages import QUESTION_BYTES, TRACKED_BYTES, Tracked
+from tidemark.sketches.persistence.messages import COUNT_BYTES, QUESTION_BYTES, TRACKED_BYTES
 from tidemark.sketches.persistence.pair_hashes import hash_salt, pair_hashes
 from tidemark.sketches.persistence.plans import Plan, fewest_items_plan, one_instance_plan, thesis_plan
 from tidemark.sketches.persistence.promise import PersistenceTracker, Promise
 from tidemark.sketches.persistence.sampled_items import SampledItems
 from tidemark.sketches.persistence.site import Site
 from tidemark.sketches.persistence.slot_sample import Sampling
+from tidemark.sketches.sites.envelope import COORDINATOR
+from tidemark.sketches.sites.machine import Message
 
 PLANS: dict[str, Callable[[Promise], Plan]] = {
     "thesis": thesis_plan,
@@ -128,34 +130,36 @@ def test_messages_at_the_end_of_a_slot_give_the_same_report() -> None:
     tracker = SampledItems(replace(plan, instances=1))
     salt = hash_salt(promise.seed, 0, "tracking")
     sampling = Sampling(plan.sample_size, promise.sliding, hash_salt(promise.seed, 0, "counting"))
-    sites, coordinator = [Site(plan.rate, salt, sampling) for _ in range(4)], Coordinator(plan, sampling)
-    undelivered: list[tuple[int, Tracked]] = []
+    sites = [Site(plan.rate, salt, sampling, promise.slots) for _ in range(4)]
+    coordinator = Coordinator(plan, sampling)
+    undelivered: list[tuple[int, Message]] = []
 
-    def deliver(start: int) -> None:
+    def deliver() -> None:
         for sender, message in undelivered:
-            coordinator.receive(message)
-            for number, site in enumerate(sites):
-                if number != sender:
-                    site.receive(message, start)
+            for passed_on in coordinator.receive(sender, message.kind, message.payload):
+                sites[passed_on.to].receive(COORDINATOR, passed_on.kind, passed_on.payload)
         undelivered.clear()
 
-    last, start, started_together = 0, 0, 0
+    last, started_together = 0, 0
     for slot, number, digests in mixed_rows(3, 60, 200).calls(4):
         if slot > last:
             started_together += len(undelivered) - len({message for _, message in undelivered})
-            deliver(promise.window_start(last))
+            deliver()
             start = promise.window_start(slot)
             undelivered += [(i, message) for i, site in enumerate(sites) for message in site.renew(start)]
-            deliver(start)
+            deliver()
             for site in sites:
                 site.forget(start)
             coordinator.forget(start)
             last = slot
-        undelivered += [(number, message) for message in sites[number].observe(digests, slot, start)]
+        undelivered += [(number, message) for message in sites[number].observe(digests, slot)]
         tracker.update(number, digests, slot)
-    deliver(promise.window_start(last))
-    start = promise.window_start(last)
-    report = coordinator.report([site.lists(start) for site in sites], start)
+    deliver()
+    coordinator.answers.move(last)
+    for asked in coordinator.answers.ask():
+        for answer in sites[asked.to].receive(COORDINATOR, asked.kind, asked.payload):
+            coordinator.receive(asked.to, answer.kind, answer.payload)
+    report = coordinator.report()
     assert as_dict(report) == as_dict(tracker.persistent())
     assert all(site.told() == coordinator.told() for site in sites)
     assert started_together > 0
@@ -194,8 +198,9 @@ def test_messages_and_bytes_are_counted() -> None:
     exact.persistent()
     assert tracker.messages_sent == 4 * tracker.tracked + 8
     # Items and slots of all sites go out; the slots told and sampled, and the coordinator's items, do not.
-    assert tracker.bytes_sent - before == 4 * QUESTION_BYTES + held - (4 * 16 + 24) * tracker.tracked
-    assert (exact.messages_sent, exact.bytes_sent) == (8, 4 * QUESTION_BYTES + exact.nbytes)
+    asked = 4 * (QUESTION_BYTES + COUNT_BYTES)
+    assert tracker.bytes_sent - before == asked + held - (4 * 16 + 24) * tracker.tracked
+    assert (exact.messages_sent, exact.bytes_sent) == (8, asked + exact.nbytes)
 
 
 def test_a_sampled_pair_is_told_at_most_once() -> None:

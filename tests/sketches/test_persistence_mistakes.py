@@ -27,9 +27,10 @@ from tidemark.sketches.persistence.promise import Promise
 from tidemark.sketches.persistence.sampled_items import SampledItems
 from tidemark.sketches.persistence.site import Site
 from tidemark.sketches.persistence.slot_sample import Ints, Sampling, SlotSample
+from tidemark.sketches.sites.machine import Message
 
 THESIS_PLAN, SIZE = plans.thesis_plan, slot_sample.sample_size
-KEPT, ESTIMATE = Sampling.kept, Sampling.estimate
+KEPT, ESTIMATE, TAKE = Sampling.kept, Sampling.estimate, Coordinator.take
 Patch = tuple[object, str, Callable[..., object]]
 
 
@@ -72,28 +73,29 @@ def all_slots(lists: Sequence[SlotLists]) -> SlotLists:
     return SlotLists(items, np.append(starts, len(slots)).astype(np.int64), slots)
 
 
-def deliver_to_the_coordinator(self: SampledItems, instance: int, _: int, messages: list[Tracked]) -> None:
-    for message in messages:
-        self._coordinators[instance].receive(message)
+def tell_nobody(self: Coordinator, sender: int, message: Tracked) -> list[Message]:
+    TAKE(self, sender, message)
+    return []
 
 
-def receive_with_a_new_sample(self: Site, message: Tracked, start: int) -> None:
-    self._track(message.digest, message.slot).slots.insert(message.slot, start)
+def take_with_a_new_sample(self: Site, message: Tracked) -> None:
+    self._track(message.digest, message.slot).slots.insert(message.slot, self._start)
 
 
-def observe_as_printed(self: Site, digests: Digests, slot: int, start: int) -> list[Tracked]:
+def observe_as_printed(self: Site, digests: Digests, slot: int) -> list[Message]:
     """Looks for (d, t) among the items, where it never is: so each row is one of an item not tracked yet."""
     outgoing = []
     sampled = pair_hashes(digests, np.array([slot]), self._salt) < self._rate
     for digest in digests[sampled].tolist():
         item = self._track(digest, slot)
-        item.slots.insert(slot, start)
+        item.slots.insert(slot, self._start)
         item.sampled = slot
-        outgoing.append(Tracked(digest, slot))
+        outgoing.append(Tracked(digest, slot).message())
     return outgoing
 
 
-def renew_nothing(self: Site, start: int) -> list[Tracked]:
+def renew_nothing(self: Site, start: int) -> list[Message]:
+    self._start = start
     self._undecided += [digest for digest, told in self.told().items() if told < start]
     return []
 
@@ -127,8 +129,8 @@ MISTAKES: dict[str, list[Patch]] = {
     "slots count once a site": [(coordinator, "union", all_slots)],
     "slots count once a site in A": [(all_items, "union", all_slots)],
     "slots count once a row": [(SlotSample, "insert", insert_again)],
-    "other sites are not told": [(SampledItems, "_deliver", deliver_to_the_coordinator)],
-    "a message begins a new sample": [(Site, "receive", receive_with_a_new_sample)],
+    "other sites are not told": [(Coordinator, "take", tell_nobody)],
+    "a message begins a new sample": [(Site, "take", take_with_a_new_sample)],
     "a window begins one slot earlier": [
         (Promise, "window_start", lambda self, now: max(0, now - self.slots)),
     ],

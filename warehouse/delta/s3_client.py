@@ -129,6 +129,14 @@ class S3Client:
         """
         self._put(path, content, "create")
 
+    def names(self, folder: str) -> list[str]:
+        """The names of the objects in a folder, in any order. One request for 1,000 of them."""
+        from obstore import list as list_objects
+
+        with _as_os_errors():
+            batches = list_objects(self._store, folder)
+            return [one["path"].rpartition("/")[2] for batch in batches for one in batch]
+
     def open_writer(self, path: str) -> S3Upload:
         """A new object that is written in parts: see `S3Upload`."""
         return S3Upload(self._store, path)

@@ -1,0 +1,155 @@
+"""Places that exchange messages as files: names that are taken, places that begin anew, late ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidemark.sketches.errors import Replaced
+from tidemark.sketches.sites.endpoint import Endpoint
+from tidemark.sketches.sites.envelope import COORDINATOR
+from tidemark.sketches.sites.machine import Message
+from tidemark.warehouse.delta.s3_client import S3Client
+from tidemark.warehouse.errors import SystemRefused
+from tidemark.warehouse.exchange import FileExchange
+
+SECRET = b"sixteen bytes or more"
+
+
+class Place:
+    """An endpoint and its carrier."""
+
+    def __init__(self, folder: Path, place: int, incarnation: int = 1) -> None:
+        peers = [0, 1] if place == COORDINATOR else [COORDINATOR]
+        self.endpoint = Endpoint("a/topic", place, peers, incarnation=incarnation, secret=SECRET)
+        self.files = FileExchange(folder, self.endpoint)
+        self.taken: list[tuple[int, bytes]] = []
+
+    def tell(self, to: int, text: bytes) -> None:
+        self.files.send(self.endpoint.send(Message(to, 7, text)))
+
+    def turn(self) -> None:
+        """Takes what came, and repeats what is not acknowledged."""
+        replies = []
+        for data in self.files.fetch():
+            receipt = self.endpoint.receive(data)
+            replies += receipt.replies
+            if receipt.delivered is not None:
+                self.taken.append((receipt.delivered[0], receipt.delivered[2]))
+        self.files.send([*replies, *self.endpoint.tick()])
+
+
+def turns(*places: Place) -> None:
+    for _ in range(20):
+        for place in places:
+            place.turn()
+        if not any(place.endpoint.waiting for place in places):
+            return
+    raise AssertionError("no end")
+
+
+def three(folder: Path) -> tuple[Place, Place, Place]:
+    places = Place(folder, COORDINATOR), Place(folder, 0), Place(folder, 1)
+    turns(*places)
+    return places
+
+
+def test_messages_travel_as_files_each_once_and_in_order(tmp_path: Path) -> None:
+    coordinator, first, second = three(tmp_path / "new folder")
+    for number in range(3):
+        first.tell(COORDINATOR, b"%d" % number)
+        second.tell(COORDINATOR, b"%d" % number)
+        coordinator.tell(1, b"%d" % number)
+    turns(coordinator, first, second)
+    assert [text for sender, text in coordinator.taken if sender == 0] == [b"0", b"1", b"2"]
+    assert second.taken == [(COORDINATOR, b"0"), (COORDINATOR, b"1"), (COORDINATOR, b"2")]
+    assert first.taken == []
+    names = [path.name for path in sorted((tmp_path / "new folder" / "a~2ftopic" / "site-0").iterdir())]
+    assert names == [f"{number:019d}" for number in range(1, len(names) + 1)]
+
+
+def test_a_place_that_begins_anew_goes_on_in_its_folder(tmp_path: Path) -> None:
+    coordinator, first, second = three(tmp_path)
+    first.tell(COORDINATOR, b"before")
+    turns(coordinator, first, second)
+    again = Place(tmp_path, 0, 2)
+    turns(coordinator, again, second)
+    again.tell(COORDINATOR, b"after")
+    turns(coordinator, again, second)
+    assert coordinator.taken == [(0, b"before"), (0, b"after")]
+    with pytest.raises(Replaced, match="from the incarnation 2 of this place, which is 1"):
+        first.tell(COORDINATOR, b"late")
+    turns(coordinator, again, second)
+    assert coordinator.taken == [(0, b"before"), (0, b"after")]
+
+
+def test_a_late_incarnation_that_comes_first_to_a_name_is_passed_over(tmp_path: Path) -> None:
+    coordinator, first, second = three(tmp_path)
+    again = Place(tmp_path, 0, 2)
+    turns(coordinator, first, second)
+    first.tell(COORDINATOR, b"the last of the old one")
+    turns(coordinator, second)
+    with pytest.raises(Replaced):
+        turns(again, coordinator, first, second)
+    turns(coordinator, again, second)
+    again.tell(COORDINATOR, b"new")
+    turns(coordinator, again, second)
+    assert coordinator.taken == [(0, b"the last of the old one"), (0, b"new")]
+
+
+@pytest.mark.parametrize("content", [b"", b"squatted", b"\xff" * 300])
+def test_a_name_that_is_squatted_delays_and_changes_nothing(tmp_path: Path, content: bytes) -> None:
+    coordinator, first, _ = three(tmp_path)
+    folder = tmp_path / "a~2ftopic" / "site-0"
+    newest = max(int(path.name) for path in folder.iterdir())
+    for number in (newest + 1, newest + 2, newest + 9, 10**18):
+        (folder / f"{number:019d}").write_bytes(content)
+    for number in range(12):
+        first.tell(COORDINATOR, b"%d" % number)
+    again = Place(tmp_path, 1, 2)
+    turns(coordinator, first, again)
+    assert coordinator.taken == [(0, b"%d" % number) for number in range(12)]
+    once_more = Place(tmp_path, 0, 2)
+    turns(coordinator, once_more, again)
+    once_more.tell(COORDINATOR, b"x")
+    turns(coordinator, once_more, again)
+    assert coordinator.taken[-1] == (0, b"x")
+
+
+def test_what_is_copied_from_round_to_round_or_place_to_place_is_refused(tmp_path: Path) -> None:
+    coordinator, first, second = three(tmp_path)
+    first.tell(COORDINATOR, b"once")
+    turns(coordinator, first, second)
+    folder = tmp_path / "a~2ftopic"
+    files = [path.read_bytes() for path in sorted((folder / "site-0").iterdir())]
+    for name in ("site-0", "site-1"):
+        newest = max(int(path.name) for path in (folder / name).iterdir())
+        for number, content in enumerate(files, newest + 1):
+            (folder / name / f"{number:019d}").write_bytes(content)
+    second.tell(COORDINATOR, b"own")
+    turns(coordinator, first, second)
+    assert coordinator.taken == [(0, b"once"), (1, b"own")]
+
+
+def test_a_put_whose_answer_is_lost_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator, first, second = three(tmp_path)
+    put_new = S3Client.put_new
+
+    def lost(self: S3Client, path: str, content: bytes) -> None:
+        put_new(self, path, content)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(S3Client, "put_new", lost)
+    before = len(list((tmp_path / "a~2ftopic" / "site-0").iterdir()))
+    first.tell(COORDINATOR, b"once")
+    assert len(list((tmp_path / "a~2ftopic" / "site-0").iterdir())) == before + 1
+    turns(coordinator, first, second)
+    assert coordinator.taken == [(0, b"once")]
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(S3Client, "put_new", full)
+    with pytest.raises(SystemRefused, match="No space left"):
+        first.tell(COORDINATOR, b"never")

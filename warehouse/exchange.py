@@ -1,0 +1,116 @@
+"""An exchange over files: what sites send each other, in a folder or an object store that all can reach.
+
+    <exchange>/<topic>/<place>/<round>    envelopes, one after the other; the place is site-0, site-1 ... or
+                                          coordinator, the round has 19 digits and begins with 1
+
+Each place writes its own folder, and reads those of its peers round by round. A file is put only if there is
+none of its name, so no two processes write one round, and none is ever changed.
+
+A name that is taken: if the bytes are ours, the answer of the store was lost, and all is well. If a later
+incarnation of this place wrote it, this one must end: Replaced. If an earlier incarnation or a stranger did,
+the next round is ours; readers refuse what is in that file, and go on. Who can write into the folder but has
+not the secret can delay messages, never change what is delivered (sketches/sites/endpoint.py).
+
+Files stay until their owner deletes the topic, when no place runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidemark.sketches.errors import Replaced
+from tidemark.sketches.sites.endpoint import Endpoint, Sealed
+from tidemark.sketches.sites.envelope import COORDINATOR, envelopes_of, receiver_of
+from tidemark.warehouse.delta.s3_client import S3Client, s3_client_at
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import folder_name
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.os_errors import report_os_errors
+
+
+class FileExchange:
+    """The carrier of one place: `send` what its endpoint says, and give it what `fetch` returns.
+
+    uri: an absolute path, or an address of an object store; made if it is not there.
+    endpoint: of the place. storage_options: of the object store, as delta-rs defines them.
+
+    Raises InputError for a store that has no conditional put, SystemRefused and StoreUnavailable for
+    refusals of the system and of the store.
+    """
+
+    __slots__ = ("_endpoint", "_folder", "_objects", "_read", "_written")
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        endpoint: Endpoint,
+        *,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        self._endpoint, self._folder = endpoint, folder_name(endpoint.topic)
+        with report_os_errors("open the exchange"):
+            self._objects = _objects(Store.from_uri(uri, storage_options))
+            taken = {
+                int(name) for name in self._objects.names(self._path(endpoint.place)) if name.isdecimal()
+            }
+        self._written = next(number for number in range(len(taken) + 1) if number + 1 not in taken)
+        self._read = dict.fromkeys(endpoint.peers, 0)
+
+    def send(self, sealed: Iterable[Sealed]) -> None:
+        """Puts the envelopes as one file; no envelopes, no file. One request."""
+        content = b"".join(data for _, data in sealed)
+        while content and not self._put(content):
+            self._written += 1
+        self._written += bool(content)
+
+    def fetch(self) -> list[bytes]:
+        """The envelopes for this place that came since the last call. One request a peer and a file more."""
+        found: list[bytes] = []
+        for peer in self._read:
+            while (content := self._get(self._path(peer, self._read[peer] + 1))) is not None:
+                found += [one for one in envelopes_of(content) if receiver_of(one) == self._endpoint.place]
+                self._read[peer] += 1
+        return found
+
+    def _put(self, content: bytes) -> bool:
+        """Whether the content is in the file of the next round."""
+        path = self._path(self._endpoint.place, self._written + 1)
+        try:
+            self._objects.put_new(path, content)
+        except OSError as error:  # also any other than "it is there": an answer can be lost
+            found = self._get(path)
+            if found is None:
+                with report_os_errors(f"write {path}"):
+                    raise error from None
+            incarnation = self._endpoint.sealed_by(next(iter(envelopes_of(found)), b""))
+            if incarnation > self._endpoint.incarnation:
+                raise Replaced(
+                    f"got {path} from the incarnation {incarnation} of this place, which is "
+                    f"{self._endpoint.incarnation}: the place was started again, so end this process"
+                ) from None
+            return found == content
+        return True
+
+    def _get(self, path: str) -> bytes | None:
+        with report_os_errors(f"read {path}"):
+            return self._objects.get(path)
+
+    def _path(self, place: int, number: int | None = None) -> str:
+        name = "coordinator" if place == COORDINATOR else f"site-{place}"
+        return f"{self._folder}/{name}" + ("" if number is None else f"/{number:019d}")
+
+
+def _objects(store: Store) -> S3Client:
+    if store.is_local:
+        folder = Path(store.uri)
+        folder.mkdir(parents=True, exist_ok=True)
+        return S3Client(folder.as_uri(), {}, {})  # obstore takes a folder as it takes a store
+    found = s3_client_at(store.uri, store.options)
+    if found is None:
+        raise InputError(
+            f"got the exchange {store.uri}; expected a folder, or an S3 store with a conditional put and "
+            "with its region or endpoint and keys in the storage options (docs/guides/object_stores.md)"
+        )
+    return found
