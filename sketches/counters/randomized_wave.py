@@ -15,8 +15,8 @@ random draw of an arrival is a hash of (site, wave, cell, number of the arrival)
 waves. Merging concatenates the samples of each wave, sorts them by time, and prunes. It adds no error,
 provided that the sites drew independent levels.
 
-Cost: an update of n arrivals sorts them into the samples of every wave. Memory: ENTRY_BYTES for each arrival
-kept, at most m for each level, wave and cell.
+Cost: an update of n arrivals writes the samples of every wave anew, so it should have thousands of them.
+Memory: ENTRY_BYTES for each arrival kept, at most m for each level, wave and cell.
 
 Source: Gibbons and Tirthapura, SPAA 2002; merging as Papapetrou et al., section 5.2. We deviate: the number
 of levels is not limited in advance, so all waves have the same levels and a merge draws no level again.
@@ -148,8 +148,10 @@ class RandomizedWaves:
         """Adds arrivals in order of time; see CounterArrays.add.
 
         An arrival of count c costs as much as c arrivals. Raises InvalidInput if the counts of one update sum
-        to more than 2**24. O(e log e) time in each wave, for e arrivals and entries together.
+        to more than 2**24. O(e + cells) expected time in each wave, for e arrivals and entries together.
         """
+        from tidemark.sketches.compiled.kernels import group_by_cell
+
         if len(counts):
             if counts.sum() > MOST_DRAWS:
                 raise InvalidInput(
@@ -157,48 +159,42 @@ class RandomizedWaves:
                     "because each draws a random level; use EH"
                 )
             times, cells = np.repeat(times, counts), np.repeat(cells, counts, axis=1)
-        samples = self._samples
+        samples, width = self._samples, self._cells // len(cells)
         numbers = np.arange(samples.drawn, samples.drawn + len(times), dtype=np.uint64)
-        draws = splitmix(np.uint64(splitmix_int(self._site)) + numbers)
-        waves = []
-        for i, wave in enumerate(samples.waves):
-            rows = [
-                WaveSample(row_cells, times, _levels(draws, row_cells, splitmix_int(i + 1)))
-                for row_cells in cells
-            ]
-            waves.append(_merge_waves([wave, *rows], samples.most))
-        self._samples = SampledWaves(tuple(waves), samples.eps, samples.most, samples.drawn + len(times))
+        draws = splitmix(np.uint64(splitmix_int(self._site)) + numbers).view(np.int64)
+        rows = [group_by_cell(row, i * width, width, times, draws) for i, row in enumerate(cells)]
+        grouped_times, grouped_draws = (np.concatenate([row[part] for row in rows]) for part in (0, 1))
+        ends = np.concatenate([row[2][1:] + i * len(times) for i, row in enumerate(rows)])
+        arrivals = (grouped_times, grouped_draws, np.concatenate([[0], ends]))
+        waves = tuple(
+            _with_arrivals(wave, arrivals, splitmix_int(i + 1), samples.most)
+            for i, wave in enumerate(samples.waves)
+        )
+        self._samples = SampledWaves(waves, samples.eps, samples.most, samples.drawn + len(times))
 
     def state(self) -> SampledWaves:
         """Their samples."""
         return self._samples
 
 
-def _levels(draws: NDArray[np.uint64], cells: Ints, salt: int) -> NDArray[np.uint8]:
-    """The number of trailing zero bits of a hash of each draw and cell: at least l with probability 2**-l."""
-    cell_hashes = splitmix(cells.astype(np.uint64) + np.uint64(salt))
-    hashes = splitmix(draws ^ cell_hashes)
-    lowest_bit = hashes & (~hashes + np.uint64(1))
-    # A power of two is exact as a double. The hash 0 has no lowest bit and gets level 64.
-    return np.where(lowest_bit == 0, 64, np.frexp(lowest_bit.astype(np.float64))[1] - 1).astype(np.uint8)
+def _with_arrivals(wave: WaveSample, arrivals: tuple[Ints, Ints, Ints], salt: int, most: int) -> WaveSample:
+    """The wave with grouped arrivals; see add_to_samples of the compiled loops."""
+    from tidemark.sketches.compiled.samples import add_to_samples
+
+    return WaveSample(
+        *add_to_samples((wave.cells, wave.times, wave.levels), *arrivals, np.uint64(salt), most)
+    )
 
 
 def _merge_waves(parts: Sequence[WaveSample], most: int) -> WaveSample:
     cells, times = np.concatenate([p.cells for p in parts]), np.concatenate([p.times for p in parts])
     levels = np.concatenate([p.levels for p in parts])
     order = np.lexsort((times, cells))  # stable: for equal times the earlier part comes first
-    return _prune_wave(WaveSample(cells[order], times[order], levels[order]), most)
-
-
-def _prune_wave(wave: WaveSample, most: int) -> WaveSample:
-    """The arrivals that fewer than `most` later arrivals of their cell with the same level or more follow."""
-    kept = np.ones(len(wave.cells), bool)
-    for level in range(int(wave.levels.max(initial=0)) + 1):
-        indices = np.flatnonzero(wave.levels >= level)
-        cells = wave.cells[indices]
-        later = np.searchsorted(cells, cells, side="right") - 1 - np.arange(len(indices))
-        kept[indices[(later >= most) & (wave.levels[indices] == level)]] = False
-    return wave if kept.all() else _take(wave, kept)
+    none = np.empty(0, np.int64)
+    starts = np.zeros(int(cells.max(initial=-1)) + 2, np.int64)
+    return _with_arrivals(
+        WaveSample(cells[order], times[order], levels[order]), (none, none, starts), 0, most
+    )
 
 
 def _take(wave: WaveSample, rows: NDArray[np.bool_]) -> WaveSample:

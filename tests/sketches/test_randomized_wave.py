@@ -5,6 +5,7 @@ from tests.sketches.arrivals import Ints, assert_points
 from tests.sketches.test_ecm import WINDOWS, stream
 from tidemark.sketches import ECM, Counting, InvalidInput, WindowCounts, digest, merge_counts, merge_ecm
 from tidemark.sketches.counters.randomized_wave import SampledWaves
+from tidemark.sketches.hashing.row_hashes import splitmix_int
 
 EPS, DELTA, CONSTANT = 0.2, 0.1, 6
 
@@ -70,6 +71,30 @@ def test_a_wave_is_no_larger_than_its_levels() -> None:
     assert isinstance(held, SampledWaves)
     levels = 18
     assert len(held) <= len(held.waves) * held.most * levels
+
+
+def test_a_wave_keeps_what_fewer_than_m_later_ones_replace() -> None:
+    """Each wave of each cell against the rule itself, with levels that are drawn in plain Python."""
+    rng, times = np.random.default_rng(2), np.sort(np.random.default_rng(3).integers(0, 99, 3_000))
+    cells = np.stack([rng.integers(0, 2, 3_000), rng.integers(2, 4, 3_000)])
+    counts = waves(site=7, cells=4)
+    for part in np.array_split(np.arange(3_000), 3):
+        counts.update(times[part], cells=cells[:, part])
+    held = counts.kept
+    assert isinstance(held, SampledWaves)
+    for number, wave in enumerate(held.waves[:3]):
+        kept = []
+        for cell in range(4):
+            later = [0] * 65
+            mine: list[tuple[int, int]] = []
+            for i in np.flatnonzero(cells[cell // 2] == cell)[::-1].tolist():
+                lot = splitmix_int(splitmix_int(7) + i) ^ splitmix_int(cell + splitmix_int(number + 1))
+                level = (splitmix_int(lot) & -splitmix_int(lot)).bit_length() - 1
+                if later[level] < held.most:
+                    mine.append((int(times[i]), level))
+                    later[: level + 1] = [n + 1 for n in later[: level + 1]]
+            kept += mine[::-1]
+        assert list(zip(wave.times.tolist(), wave.levels.tolist(), strict=True)) == kept
 
 
 def test_a_window_forgets() -> None:
