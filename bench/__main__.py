@@ -29,6 +29,7 @@ from bench import (
     streaming,
 )
 from bench.engines import start_spark
+from bench.papers import run as papers
 
 QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
 # The parts that measure sketches by themselves, without a warehouse.
@@ -42,6 +43,7 @@ SKETCHES: dict[str, Callable[[argparse.Namespace], report.Section]] = {
     "persistence-sketches": lambda asked: persistence_sketches.run(
         asked.out, persistence_sketches.QUICK if asked.quick else persistence_sketches.Sizes()
     ),
+    "papers": lambda asked: papers.run(asked.out, quick=asked.quick),
 }
 # The parts about keys and groups: their rows when quick, and their questions.
 BY_KEY: dict[str, tuple[Callable[[SparkSession, Path, latency.Sizes], report.Section], int, int]] = {

@@ -31,6 +31,7 @@ PARTS = (
     "sketches",
     "distinct-sketches",
     "persistence-sketches",
+    "papers",
 )
 
 

@@ -1,0 +1,1 @@
+"""Figures of papers, beside ours; docs/papers.md says what came out."""
