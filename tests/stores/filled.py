@@ -62,10 +62,14 @@ class Filled:
         check(query.open(self.place.uri, self.place.options), self.committed)
         assert warehouse.verify(self.place.uri, **self.how).ok
 
-    def open(self, **how: Any) -> query.Warehouse:
-        """A reader that has nothing in memory."""
+    def forget(self) -> None:
+        """Takes what this process has read of the store out of memory."""
         remote_files.remote_files.cache_clear()
         block_reader._shared_footers._entries.clear()
+
+    def open(self, **how: Any) -> query.Warehouse:
+        """A reader that has nothing in memory."""
+        self.forget()
         return query.open(self.place.uri, self.place.options, **how)
 
     def rounds_of(self, ask: Callable[[], object]) -> int:
