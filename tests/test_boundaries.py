@@ -21,6 +21,7 @@ FLOORS = {
         "bounds sites",
         "counters distinct gk persistence sampling",
         "ecm",
+        "geometric",
     ],
     "warehouse": [
         "cascade errors per_process",

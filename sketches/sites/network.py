@@ -13,6 +13,7 @@ from tidemark.sketches.sites.envelope import COORDINATOR
 from tidemark.sketches.sites.machine import Machine, Message
 
 PATIENCE = 100  # how often everything that is not acknowledged is sent again
+RESTLESS = 2_000  # envelopes a place that are delivered without an end: the machines never come to rest
 
 
 class Network:
@@ -25,7 +26,7 @@ class Network:
     Raises Undelivered if the channel lets too little through.
     """
 
-    __slots__ = ("_endpoints", "_machines", "_secret", "_topic", "channel")
+    __slots__ = ("_endpoints", "_left", "_machines", "_secret", "_topic", "channel")
 
     def __init__(
         self,
@@ -65,8 +66,10 @@ class Network:
     def settle(self) -> None:
         """Delivers everything, and what follows from it.
 
-        Raises Undelivered if that takes more than PATIENCE repeats: what was delivered so far stays.
+        Raises Undelivered if that takes more than PATIENCE repeats, or more than RESTLESS envelopes a place:
+        what was delivered so far stays.
         """
+        self._left = RESTLESS * len(self._machines)
         for _ in range(PATIENCE):
             self._carry()
             for endpoint in self._endpoints.values():
@@ -85,6 +88,12 @@ class Network:
     def _carry(self) -> None:
         """Delivers what is under way, until nothing is."""
         while (sealed := self.channel.take()) is not None:
+            self._left -= 1
+            if self._left < 0:
+                raise Undelivered(
+                    f"got {RESTLESS * len(self._machines):,} envelopes and no rest; expected machines that "
+                    "come to an end of what they say"
+                )
             place, data = sealed
             machine, receipt = self._machines[place], self._endpoints[place].receive(data)
             self._put(receipt.replies)
