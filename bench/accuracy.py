@@ -45,8 +45,8 @@ from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
 from tidemark.warehouse.runs.projection import RunSpec
 from tidemark.warehouse.runs.run_files import write_rows
 from tidemark.warehouse.settings.options import Options, read_options
-from tidemark.warehouse.snapshots.snapshot import View
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
+from tidemark.warehouse.snapshots.views import View
 from tidemark.warehouse.work import Work
 
 KAPPA = 10

@@ -23,7 +23,7 @@ from tidemark.query.answers.measure_answers import (
     Histogram,
     RankAnswer,
 )
-from tidemark.query.asking.about import about, repr_of
+from tidemark.query.asking.about import repr_of
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.companion_questions import CompanionRequest
 from tidemark.query.asking.key_reader import KeyReader
@@ -178,7 +178,7 @@ class Reader(KeyReader):
 
     def contents(self) -> Contents:
         """The batches, steps and runs as of now, with methods to read their rows."""
-        return self._session.newest(lambda snapshot: snapshot.contents())
+        return self._session.contents()
 
     def companion(
         self, name: str, *, last: Any = None, as_of: Any = None, between: Any = None
@@ -200,11 +200,8 @@ class Reader(KeyReader):
         `span` is that of the ticks with rows, `last_batches` the newest ones: see query/asking/about.py.
         `memory` has the budget of decoded rows in bytes, and how many of them are used.
         """
-        facts = self._session.newest(
-            lambda snapshot: {"warehouse": "", **about(snapshot.options, snapshot), **snapshot.info()}
-        )
         memory = self._session.memory
-        return Info({**facts, "memory": {"budget": memory.budget, "used": memory.weight}})
+        return Info({**self._session.info(), "memory": {"budget": memory.budget, "used": memory.weight}})
 
     @overload
     def quantile(

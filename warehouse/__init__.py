@@ -81,8 +81,9 @@ from tidemark.warehouse.repair import RepairReport, repair
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.snapshots.live_rows import live_values
-from tidemark.warehouse.snapshots.snapshot import Snapshot, View
+from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
+from tidemark.warehouse.snapshots.views import View
 from tidemark.warehouse.verify import Check, Report, verify
 
 logging.getLogger("tidemark").addHandler(logging.NullHandler())

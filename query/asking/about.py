@@ -10,14 +10,13 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.events.reader import BULK
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 LAST_BATCHES = 5
 _SECOND_US = 10**6
 
 
-def about(options: Options, snapshot: SnapshotReader | Snapshot) -> dict[str, Any]:
+def about(snapshot: Snapshot) -> dict[str, Any]:
     """The facts by name.
 
     span: the start of the first tick with a time and the end of the last, exclusive; steps without a time
@@ -26,6 +25,7 @@ def about(options: Options, snapshot: SnapshotReader | Snapshot) -> dict[str, An
     last_batches: the newest ranges of batches, the newest last, each with its rows and its step: "live" for
         what no load has moved into history. A bulk load called X is the source `load:X`.
     """
+    options = snapshot.options
     view = snapshot.view(options.measure_names[0]) if options.columns else None
     ticks = view and tick_range(view)
     shown = ticks and shown_window(Window(ticks[0], ticks[1] + 1), options.grid)

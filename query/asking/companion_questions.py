@@ -27,8 +27,8 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveCell, live_cells
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.snapshots.companion_rows import cells_of_rows
-from tidemark.warehouse.snapshots.snapshot import View
 from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.views import View
 
 
 @dataclass(frozen=True, slots=True)

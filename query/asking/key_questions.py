@@ -26,7 +26,7 @@ from tidemark.query.reading.windows import (
 from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
-from tidemark.warehouse.snapshots.snapshot import KeysView
+from tidemark.warehouse.snapshots.views import KeysView
 
 A = TypeVar("A")
 

@@ -38,8 +38,8 @@ from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.errors import NotBuilt
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
-from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
 from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
 
 M = TypeVar("M", bound=MeasureScope)
 

@@ -36,8 +36,8 @@ from tidemark.query.scans.expressions import Expression, checked_expression
 from tidemark.query.scans.row_source import key_of
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.snapshot import View
 from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.views import View
 
 A = TypeVar("A")
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
+from tidemark.query.asking.about import about
 from tidemark.query.groups.group_questions import GroupReader
 from tidemark.query.groups.group_slices import Group
 from tidemark.query.keys.key_source import KeySource
@@ -27,11 +28,12 @@ from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.per_process import per_process
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
-from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, Snapshot, View
-from tidemark.warehouse.snapshots.snapshot_reader import Needed, SnapshotReader
+from tidemark.warehouse.snapshots.needed import ALL, Needed
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
 
 T = TypeVar("T")
 V = TypeVar("V", View, KeysView, GroupView)
@@ -142,40 +144,36 @@ class Session:
             found = self.snapshot.refresh_events()
             return self.snapshot.refresh() or found
 
-    def newest(self, part: Callable[[SnapshotReader | Snapshot], T]) -> T:
-        """A part of the snapshot after a refresh, of one moment."""
+    def contents(self) -> Contents:
+        """The batches, steps and runs as of now."""
         with self._lock:
-            self._refresh()
-            return part(self.snapshot)
+            return self._newest(ALL).contents()
 
-    def _refresh(self, needed: Needed | None = None, *, live_rows: bool = False) -> None:
-        self.snapshot.refresh(needed, live_rows=live_rows, max_age=self._max_staleness)
+    def info(self) -> dict[str, Any]:
+        """What the warehouse is, and facts about its tables, as of now."""
+        with self._lock:
+            snapshot = self._newest(ALL)
+            return {"warehouse": "", **about(snapshot), **snapshot.info()}
+
+    def _newest(self, needed: Needed) -> Snapshot:
+        return self.snapshot.newest(needed, max_age=self._max_staleness)
 
     def newest_contents(self, measure: str | None = None) -> tuple[View, Contents]:
         """The view of a measure, and the visible batches and steps, of one moment after a refresh."""
         with self._lock:
-            self._refresh()
-            return self.snapshot.view(measure), self.snapshot.contents()
+            snapshot = self._newest(ALL)
+            return snapshot.view(measure), snapshot.contents()
 
     def newest_view(self, measure: str | None, *, live_rows: bool = False) -> View:
         """The view of a measure after a refresh; `live_rows` for a question that may read live rows."""
-
-        def needed(options: Options) -> list[Projection[Any]]:
-            return [SortedValues(options.measure(measure))]
-
         with self._lock:
-            self._refresh(needed, live_rows=live_rows)
-            return self._use(self.snapshot.view(measure))
+            newest = self._newest(Needed(measures=(measure,), live_rows=live_rows))
+            return self._use(newest.view(measure))
 
     def newest_keys_view(self, key: Any = None) -> KeysView:
         """The view of a key after a refresh."""
-
-        def needed(options: Options) -> list[Projection[Any]]:
-            return [options.key_count(key)]
-
         with self._lock:
-            self._refresh(needed)
-            return self._use(self.snapshot.keys_view(key))
+            return self._use(self._newest(Needed(keys=(key,))).keys_view(key))
 
     def _use(self, view: V) -> V:
         """The view; files of older versions of its table are closed."""
@@ -187,14 +185,11 @@ class Session:
     ) -> tuple[GroupView, KeysView | None]:
         """The view of a measure by group after a refresh; `with_key` also that of its key up to its step."""
         columns = [part.name for part in projection.keys]
-
-        def needed(options: Options) -> list[Projection[Any]]:
-            return [projection, options.key_count(columns)] if with_key else [projection]
-
+        keys = [columns] if with_key else []
         with self._lock:
-            self._refresh(needed, live_rows=True)
-            view = self._use(self.snapshot.group_view(projection))
-            key = self.snapshot.keys_view(columns, last_step=view.last_step) if with_key else None
+            newest = self._newest(Needed(keys=keys, given=(projection,), live_rows=True))
+            view = self._use(newest.group_view(projection))
+            key = newest.keys_view(columns, last_step=view.last_step) if with_key else None
             return view, key and self._use(key)
 
     def answer(self, plan: Plan[Any, T]) -> T:

@@ -41,8 +41,9 @@ from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors
 from tidemark.warehouse.projections.value_marks import RunValues
 from tidemark.warehouse.sizes import DEFAULT
-from tidemark.warehouse.snapshots.snapshot import GroupView, Snapshot
+from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.views import GroupView
 
 Selection: TypeAlias = tuple[Group, ...]  # groups whose rows are taken together, each once
 Bounds: TypeAlias = WindowBounds | SortedNumbers

@@ -29,7 +29,7 @@ from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.sketches.sampling import ALL, trials_interval
 from tidemark.sketches.sampling.key_sample import Hashes, below
 from tidemark.warehouse.columns.ticks import TickGrid
-from tidemark.warehouse.snapshots.snapshot import KeysView
+from tidemark.warehouse.snapshots.views import KeysView
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.runs.marks import RunFile
-from tidemark.warehouse.snapshots.snapshot import KeysView
+from tidemark.warehouse.snapshots.views import KeysView
 
 COLUMNS = ("key", "tick", "count")
 COLUMNS_WITHOUT_TICKS = ("key", "count")

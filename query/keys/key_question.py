@@ -19,8 +19,9 @@ from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, sum_counts
-from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot
+from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.views import KeysView
 
 A = TypeVar("A")
 

@@ -28,7 +28,7 @@ from tidemark.warehouse.columns.keys import Key, Name, Names, as_names, no_names
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows, sorted_rows
-from tidemark.warehouse.snapshots.snapshot import KeysView
+from tidemark.warehouse.snapshots.views import KeysView
 from tidemark.warehouse.temporary_folders import process_folder
 
 if TYPE_CHECKING:

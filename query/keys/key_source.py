@@ -32,8 +32,9 @@ from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.projections.persistent_keys import PersistentCollector, join_persistent
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.snapshots.live_rows import live_key_rows
-from tidemark.warehouse.snapshots.snapshot import KeysView, Snapshot
+from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.views import KeysView
 
 CACHED_WINDOWS = 32  # windows per cache
 CACHED_LISTS = 16  # runs whose lists are kept for further windows, a megabyte each at most

@@ -36,7 +36,7 @@ from tidemark.warehouse.columns.ticks import (
 )
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
-from tidemark.warehouse.snapshots.snapshot import KeysView
+from tidemark.warehouse.snapshots.views import KeysView
 
 _BELOW_ONE = math.nextafter(1, 0)
 

@@ -28,7 +28,7 @@ from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors, Spans
 from tidemark.warehouse.projections.value_marks import ValueMarks
-from tidemark.warehouse.snapshots.snapshot import GroupView, View
+from tidemark.warehouse.snapshots.views import GroupView, View
 
 CACHED_VALUES = 3 * 2**17  # values of cached staircases, about 32 MB: enough for the panels of a dashboard
 SPAN_CACHE_BYTES = 2**25  # counts by span and tick: about 200 KB for four million rows of 365 ticks

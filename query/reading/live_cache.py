@@ -24,8 +24,9 @@ from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.runs.projection import Projection, Rows
 from tidemark.warehouse.snapshots.live_rows import check_live_rows, read_projection_rows
-from tidemark.warehouse.snapshots.snapshot import LiveCounts, Snapshot
+from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.views import LiveCounts
 
 R = TypeVar("R", bound=Rows)
 

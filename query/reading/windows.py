@@ -29,7 +29,7 @@ from tidemark.warehouse.columns.ticks import (
     window_last,
 )
 from tidemark.warehouse.errors import EmptyWindow, InputError, whole_number
-from tidemark.warehouse.snapshots.snapshot import GroupView, KeysView, View
+from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
 
 MOST_WINDOWS = 100_000  # of one question with `every`
 MOST_EMPTY = 1_000  # windows in a row without rows; a longer stretch, which a wrong clock makes, is left out

@@ -23,8 +23,8 @@ from tidemark import query, stream, warehouse
 from tidemark.query.reader import Reader
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.repairs import ledger
-from tidemark.warehouse.snapshots import snapshot_reader
 from tidemark.warehouse.snapshots.behind import StepsTold
+from tidemark.warehouse.snapshots.snapshot import Snapshot
 
 DAY = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 STEPS, ROWS = 5, 40
@@ -251,7 +251,7 @@ def test_without_the_comparison_fewer_rows_are_answered(
     lose_commits(events, "events", 2)
     with monkeypatch.context() as patch:
         patch.setattr(StepsTold, "damage", lambda *_: None)
-        patch.setattr(snapshot_reader.SnapshotReader, "_pending", lambda *_: {})
+        patch.setattr(Snapshot, "_pending", lambda *_: {})
         assert any("169 instead of" in text or "(169," in text for text in wrong(runs, "runs/x"))
     with monkeypatch.context() as patch:
         patch.setattr(batch_counts, "check_complete", lambda *_: None)

@@ -9,7 +9,7 @@ from tests.query.worlds import ROOT, World, open_world
 from tidemark.query.quantiles.window_bounds import WindowBoundsCache
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.snapshots.snapshot import View
+from tidemark.warehouse.snapshots.views import View
 
 ROWS = tuple((float(i), i // 10) for i in range(40))
 

@@ -23,7 +23,7 @@ from tidemark.query.asking.session import Session
 from tidemark.warehouse.companions import kinds
 from tidemark.warehouse.delta.metadata_watch import MetadataWatch
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.snapshots import snapshot_reader
+from tidemark.warehouse.snapshots import snapshot
 
 ROWS = pa.table({"v": [1.0, 2.0, 4.0], "k": [10, 20, 10], "Maß.é>": ["x", "y", None], "c": ["p", "q", "p"]})
 NAME = "Maß.é>"
@@ -155,7 +155,7 @@ def test_rows_that_came_before_their_key_are_read(
 ) -> None:
     """Every question about the key agrees with a plain count. The broken variant leaves the rows out."""
     if is_broken:
-        monkeypatch.setattr(snapshot_reader, "late_keys", lambda *_: [])
+        monkeypatch.setattr(snapshot, "late_keys", lambda *_: [])
     made = GroupWorld.create(tmp_path, groups=None, key_eps=0.05)
     for number in range(8):  # the batches 3, 4, 5 are a range of their own, and so are 6, 7
         made.add(rows_of_world(number), load=number < 2)

@@ -36,7 +36,7 @@ from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.snapshot import View
+from tidemark.warehouse.snapshots.views import View
 
 ROOT = "runs/x"
 Row = tuple[Any, int]  # value (None: NULL) and tick

@@ -25,6 +25,8 @@ from tidemark.warehouse.delta.remote_files import RemoteFiles
 from tidemark.warehouse.delta.round_trips import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, StoreUnavailable
 from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.snapshots.far_tables import FarTables
+from tidemark.warehouse.snapshots.needed import Needed
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 
@@ -106,9 +108,8 @@ def test_a_memory_that_holds_nothing(place: Place, monkeypatch: pytest.MonkeyPat
     check(filled.open(), filled.committed)
 
 
-def looks_once(*_: object) -> list[str]:
+def looks_once(*_: object) -> None:
     """A broken reader: it does not look again at tables that come after one that changed."""
-    return []
 
 
 def interrupted_by(filled: Filled, when: int, get: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,8 +137,8 @@ def test_commits_between_the_requests_of_a_reader(
 ) -> None:
     """Whatever comes between two requests, an answer is that of one moment."""
     if is_broken:
-        monkeypatch.setattr(SnapshotReader, "_look_again", looks_once)
-        monkeypatch.setattr(SnapshotReader, "_compare_tables", lambda *_: False)  # it looks again, too
+        monkeypatch.setattr(FarTables, "_look_again", looks_once)
+        monkeypatch.setattr(SnapshotReader, "_compare", lambda *_: None)  # it looks again, too
     filled, get, wrong = Filled(place, 1, 1), RemoteFiles.get, 0
     warm = filled.open()
     warm.quantile(0.5)
@@ -209,11 +210,13 @@ def test_a_look_that_the_store_interrupts(
 ) -> None:
     """The runs moved, and the steps could not be looked at: the next question looks at all tables."""
     if is_broken:
-        always = property(lambda _: True, lambda *_: None)
-        monkeypatch.setattr(SnapshotReader, "_is_settled", always, raising=False)
-        monkeypatch.setattr(
-            SnapshotReader, "_compare_tables", lambda *_: False
-        )  # it looks at all tables, too
+        look = FarTables.look
+
+        def forgetting(self: FarTables, needed: Needed, _: object, max_age: float) -> None:
+            look(self, needed, self.state, max_age)
+
+        monkeypatch.setattr(FarTables, "look", forgetting)
+        monkeypatch.setattr(SnapshotReader, "_compare", lambda *_: None)  # it looks at all tables, too
     filled = Filled(place, 1, 1)
     wh = filled.open()
     wh.quantile(0.5, mode="exact")

@@ -30,8 +30,8 @@ from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, by_tick
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import DEFAULT, Tuning
-from tidemark.warehouse.snapshots.snapshot import KeysView
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.views import KeysView
 
 DAY_US = 86_400_000_000
 Row = tuple[Any, int | None]  # a key (None: NULL) and its tick (None: no time)

@@ -248,9 +248,7 @@ def test_an_unfinished_group_that_is_answered_is_caught(
     world: GroupWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broken variant: nobody checks which steps the group has."""
-    monkeypatch.setattr(
-        "tidemark.warehouse.snapshots.snapshot_reader.SnapshotReader._check_loaded", lambda *_: None
-    )
+    monkeypatch.setattr("tidemark.warehouse.snapshots.snapshot.Snapshot._unbuilt", lambda *_: None)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         test_it_goes_on_where_it_stopped(world, 4)
 

@@ -26,7 +26,7 @@ from tidemark.warehouse.loads import missing_summaries, run_builder
 from tidemark.warehouse.repairs import layouts, plans, runs
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout
-from tidemark.warehouse.snapshots.opened_table import OpenedTable
+from tidemark.warehouse.snapshots.near_tables import NearTable
 from tidemark.warehouse.verification import file_checks
 
 ROWS = [rows_of(seed, 120) for seed in range(4)] + [rows_of(seed, 40) for seed in range(4, 9)]
@@ -388,7 +388,7 @@ def test_a_reader_that_does_not_look_at_its_newest_entry_is_caught(
     loader: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broken variant: it stays with the log of before."""
-    monkeypatch.setattr(OpenedTable, "_newest_entry", lambda _: None)
+    monkeypatch.setattr(NearTable, "_entry_of", lambda *_: None)
     with pytest.raises(AssertionError):
         test_an_open_reader_follows_a_table_that_was_made_again(loader, ["ledger"])
 

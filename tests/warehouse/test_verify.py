@@ -22,7 +22,7 @@ from tidemark.warehouse import read_options
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.runs.marks import SPANS_GROUP
-from tidemark.warehouse.snapshots import snapshot_reader
+from tidemark.warehouse.snapshots import table_state
 
 
 def failures(uri: Path) -> dict[str, str]:
@@ -198,7 +198,7 @@ def test_a_run_that_is_there_twice_is_an_overlap_of_steps(copied: Grown) -> None
 
 def test_more_than_kappa_runs_at_a_level_are_found(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same tables under a smaller kappa."""
-    monkeypatch.setattr(snapshot_reader, "read_options", lambda *of: replace(read_options(*of), kappa=0))
+    monkeypatch.setattr(table_state, "read_options", lambda *of: replace(read_options(*of), kappa=0))
     assert "more than 0 runs" in failures(grown.uri)["x: runs partition the steps, at most kappa a level"]
 
 

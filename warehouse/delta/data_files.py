@@ -144,8 +144,18 @@ def unique_name() -> str:
 
 def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] | None = None) -> pa.Table:
     """All rows of a small table. `cache` keeps the rows of its files by path between calls."""
-    known = cache if cache is not None else {}
-    paths = [file.path for file in list_files(table)]
+    return read_files(store, name, list_files(table), pa.schema(table.schema()), cache)
+
+
+def read_files(
+    store: Store,
+    name: str,
+    files: Sequence[DataFile],
+    schema: pa.Schema,
+    cache: dict[str, pa.Table] | None = None,
+) -> pa.Table:
+    """As `read`, of a table with these files; `schema` is that of no rows."""
+    known, paths = cache if cache is not None else {}, [file.path for file in files]
     if not store.is_local:
         store.files.fetch(ByteRange(f"{name}/{path}") for path in paths if path not in known)
     for path in paths:
@@ -154,7 +164,7 @@ def read(store: Store, name: str, table: DeltaTable, cache: dict[str, pa.Table] 
     for path in set(known) - set(paths):
         del known[path]
     if not paths:
-        return table_without_rows(pa.schema(table.schema()))
+        return table_without_rows(schema)
     # A file from before a column was added has NULL there.
     return pa.concat_tables([known[path] for path in paths], promote_options="default")
 

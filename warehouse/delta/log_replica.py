@@ -88,7 +88,7 @@ class LogReplica:
 
     def catch_up(self) -> Rounds[bool]:
         """Moves to the newest version; returns whether the version changed."""
-        before, began, is_another = self._version, time.monotonic(), False
+        before, began, is_another = self.version, time.monotonic(), False
         if self.table is not None and _is_recent(self.checked):
             is_another = yield from self._follow(self.table)
             self.checked = began
@@ -97,10 +97,11 @@ class LogReplica:
             self.checked = began
             if self.table is not None:
                 self._remember(self.table)
-        return is_another or self._version != before
+        return is_another or self.version != before
 
     @property
-    def _version(self) -> int:
+    def version(self) -> int:
+        """The version of the table; -1 if it does not exist."""
         return -1 if self.table is None else self.table.version()
 
     def prepare(self) -> Rounds[None]:

@@ -11,6 +11,7 @@ EVENTS = "events"
 STEPS = "steps"
 LEDGER = "ledger"
 REJECTED = "rejected"
+ALWAYS_THERE = (EVENTS, STEPS, LEDGER)  # other tables come with the first batch, or may be made again
 KEYS = "keys"
 KEY_MARKS = "key_marks"
 GROUP_RUNS = "group_runs"

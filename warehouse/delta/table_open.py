@@ -41,6 +41,13 @@ def remedy(name: str) -> str:
     return "Run `tidemark repair`, which makes it again from the table events."
 
 
+def existing(name: str, table: DeltaTable | None) -> DeltaTable:
+    """The table; DamagedWarehouse if it is None."""
+    if table is None:
+        raise DamagedWarehouse(f"the table {name} is missing. {remedy(name)}")
+    return table
+
+
 def open_directly(store: Store, name: str, version: int | None = None) -> DeltaTable:
     """The table at a version, None for the newest; of an object store not its copy (log_replica.py).
 

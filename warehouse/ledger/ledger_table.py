@@ -288,19 +288,24 @@ def write_rows(store: Store, batches: BatchRange, rows: pa.Table) -> AddAction:
 
 
 def ranges_by_file(
-    store: Store, table: DeltaTable, cache: RangeCache | None = None, without: Collection[str] = ()
+    store: Store, table: DeltaTable, without: Collection[str] = ()
 ) -> dict[str, list[BatchRange]]:
-    """The ranges of each file of the ledger, by path, but for the files `without`.
+    """The ranges of each file of the ledger, by path, but for the files `without`; see `ranges_of_files`."""
+    files = [file for file in data_files.list_files(table) if file.path not in without]
+    return ranges_of_files(store, files, {})
 
-    They come from the file's statistics, or from its columns if it has several ranges. `cache` keeps the
+
+def ranges_of_files(
+    store: Store, files: Iterable[data_files.DataFile], cached: RangeCache
+) -> dict[str, list[BatchRange]]:
+    """The ranges of each of these files of the ledger, by path.
+
+    They come from the file's statistics, or from its columns if it has several ranges. `cached` keeps the
     ranges that were read from columns; entries of files that left the table are removed. DamagedWarehouse if
     two files have the same range, whose rows would count twice: only another tool writes that.
     """
-    cached = cache if cache is not None else {}
     ranges = {}
-    for file in data_files.list_files(table):
-        if file.path in without:
-            continue
+    for file in files:
         stated = _stated_range(file)
         if stated is not None:
             ranges[file.path] = [stated]
@@ -320,9 +325,8 @@ def ranges_by_file(
     return ranges
 
 
-def files_without_stated_range(table: DeltaTable, cache: RangeCache) -> list[str]:
-    """The files that `ranges_by_file` has to read."""
-    files = data_files.list_files(table)
+def files_without_stated_range(files: Iterable[data_files.DataFile], cache: RangeCache) -> list[str]:
+    """The files that `ranges_of_files` has to read."""
     return [file.path for file in files if _stated_range(file) is None and file.path not in cache]
 
 

@@ -27,6 +27,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import data_files, table_open
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -56,10 +57,10 @@ class Progress:
 
     @classmethod
     def of(
-        cls, projection: Projection[Any], last: int, marks: DeltaTable | None, built_from: Mapping[str, int]
+        cls, projection: Projection[Any], last: int, marks: Sequence[DataFile], built_from: Mapping[str, int]
     ) -> Progress:
-        """The progress of a projection; `marks` is its marks table, None if it does not exist."""
-        marked = [] if marks is None else marked_runs(marks)
+        """The progress of a projection; `marks` are the files of its marks table."""
+        marked = marked_runs(marks)
         return cls(
             projection.runs_table,
             last,
@@ -70,9 +71,9 @@ class Progress:
         )
 
 
-def marked_runs(marks: DeltaTable) -> list[Run]:
-    """The runs that a marks table has the marks of."""
-    return [Run.parse(file.partition["run"]) for file in data_files.list_files(marks)]
+def marked_runs(marks: Iterable[DataFile]) -> list[Run]:
+    """The runs that a marks table with these files has the marks of."""
+    return [Run.parse(file.partition["run"]) for file in marks]
 
 
 @dataclass(frozen=True, slots=True)

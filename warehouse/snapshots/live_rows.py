@@ -24,8 +24,9 @@ from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.projections.key_rows import KeyRows, count_pairs
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection, Rows
-from tidemark.warehouse.snapshots.snapshot import KeysView, LiveCounts, Snapshot, View
+from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.views import KeysView, LiveCounts, View
 
 R = TypeVar("R", bound=Rows)
 

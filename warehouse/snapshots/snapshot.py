@@ -1,214 +1,332 @@
-"""A warehouse at one moment, as immutable values: history and the live side of each measure and of the key.
+"""A warehouse at one moment: history and the live side of each measure, group and key.
 
-`snapshot_reader.py` reads them from the tables. History is the runs of a projection, seen through their
-marks. The live side is the ledger rows of the batches that the loaded steps do not cover. A batch is in
-exactly one of the two.
+A part is read on first use, from files that stay readable for the grace period after they left their table.
+`SnapshotReader.pinned` reads all parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from itertools import chain
+from typing import Any
 
-from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import TidemarkError
+from tidemark.warehouse.delta.table_names import LEDGER, STEPS
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, NotBuilt
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import planned_batches
+from tidemark.warehouse.ledger import ledger_table, live_summaries
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.projections.key_counts import KeyCounts
-from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
-from tidemark.warehouse.projections.span_marks import SpanMarks
-from tidemark.warehouse.projections.value_marks import ValueMarks
+from tidemark.warehouse.projections.sorted_values import SortedValues
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.snapshots.behind import StepsTold
+from tidemark.warehouse.snapshots.facts import facts_of
+from tidemark.warehouse.snapshots.late_summaries import late_keys, late_rows
+from tidemark.warehouse.snapshots.needed import Needed
+from tidemark.warehouse.snapshots.newest_tables import Tables
 from tidemark.warehouse.snapshots.system_tables import Contents
-
-V = TypeVar("V", bound="View | GroupView | KeysView")
-
-LiveCounts: TypeAlias = Mapping[tuple[BatchRange, int], int]  # by range of the ledger and tick
+from tidemark.warehouse.snapshots.table_state import TableState
+from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
 
 
-@dataclass(frozen=True)
-class View:
-    """One measure at one moment: the marks of its runs, and the ledger rows of its live batches.
-
-    `versions` are the versions of the tables read, by role (runs, steps, ledger). `root` is the path of the
-    runs table, relative to the warehouse. `batches` are the live ranges, including those without rows.
-    `ledger` are the ranges of each file of the ledger, by path.
-    """
-
-    measure: Measure
-    versions: Mapping[str, int]
-    runs: tuple[ValueMarks, ...]
-    root: str
-    batches: tuple[BatchRange, ...]
-    live: tuple[LiveRow, ...]
-    ledger: Mapping[str, Sequence[BatchRange]] = field(default_factory=dict, compare=False)
-
-    @cached_property
-    def live_counts(self) -> LiveCounts:
-        """The rows of `events` in the live batches."""
-        return {(row.batches, row.tick): row.rows for row in self.live}
-
-    @property
-    def live_ticks(self) -> list[int]:
-        """The ticks of the live rows, with repetitions."""
-        return [row.tick for row in self.live]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """A measure by group at one moment: the marks of its runs, and which batches are live.
-
-    `live_counts` are the rows of `events` in the live batches, by range and tick, as the ledger has them. The
-    other fields mean the same as those of `View`.
-    """
-
-    projection: SortedGroups
-    versions: Mapping[str, int]
-    runs: tuple[SpanMarks, ...]
-    batches: tuple[BatchRange, ...]
-    live_counts: LiveCounts
-
-    @property
-    def last_step(self) -> int:
-        """The newest step in its history; -1 without steps."""
-        return max((marks.run.last for marks in self.runs), default=-1)
-
-    @property
-    def measure(self) -> Measure:
-        """The measure."""
-        return self.projection.measure
-
-    @property
-    def root(self) -> str:
-        """The path of the runs table, relative to the warehouse."""
-        return self.projection.runs_table
-
-    @property
-    def live_ticks(self) -> list[int]:
-        """The ticks of the live rows, with repetitions."""
-        return [tick for _, tick in self.live_counts]
-
-
-@dataclass(frozen=True)
-class KeysView:
-    """A key at one moment: the marks of its runs, and the ledger rows of its live batches.
-
-    The fields mean the same as those of `View`.
-    """
-
-    projection: KeyCounts
-    versions: Mapping[str, int]
-    runs: tuple[KeyMarks, ...]
-    batches: tuple[BatchRange, ...]
-    live: tuple[LiveKeys, ...]
-
-    @property
-    def key(self) -> Key:
-        """The key."""
-        return self.projection.key
-
-    @property
-    def root(self) -> str:
-        """The path of the runs table, relative to the warehouse."""
-        return self.projection.runs_table
-
-    @cached_property
-    def live_counts(self) -> LiveCounts:
-        """The rows of `events` in the live batches."""
-        return {(row.batches, row.tick): row.rows + row.nulls for row in self.live}
-
-    @cached_property
-    def history_counts(self) -> TickCounts:
-        """The rows of all runs by tick."""
-        return sum_tick_counts([run.totals for run in self.runs])
-
-    @property
-    def live_ticks(self) -> list[int]:
-        """The ticks of the live rows, with repetitions."""
-        return [row.tick for row in self.live]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A warehouse at one moment. It is immutable: later loads, merges and maintenance do not change it.
+    """A warehouse at one moment: later loads, merges and maintenance do not change it.
 
-    Its files stay readable for the grace period after they leave their table.
-
-    store         where the warehouse lies
-    options       the options of the warehouse, and its columns
-    identity      the id of the table `events`: it differs from that of another warehouse at the same place
-    views         the view of each measure, by the measure's name; of a damaged one the error
-    group_views   the view of each measure by each group; if it lacks steps, the error `group_view` raises
-    keys          the view of each key; if it lacks steps, the error that `keys_view` raises
-    older_keys    views of keys up to a step, where a measure by group lacks newer ones
-    system_tables what `contents` returns
-    facts         what `info` returns
-    event_files   what `SnapshotReader.event_files` returns
+    state    the files of its tables
+    tables   where the files of `events` are found
+    told     what its tables say of the steps, if one lacks steps that another has
     """
 
-    store: Store
-    options: Options
-    identity: str
-    views: Mapping[str, View | TidemarkError]
-    group_views: Mapping[SortedGroups, GroupView | TidemarkError]
-    keys: Mapping[KeyCounts, KeysView | TidemarkError]
-    older_keys: Mapping[tuple[KeyCounts, int], KeysView | TidemarkError]
-    system_tables: Contents
-    facts: Mapping[str, Any]
-    event_files: Callable[[Sequence[BatchRange]], list[DataFile]]
+    state: TableState
+    tables: Tables
+    told: StepsTold | None = None
+    _views: dict[Any, Any] = field(default_factory=dict, init=False)
+
+    @property
+    def store(self) -> Store:
+        """Where the warehouse lies."""
+        return self.state.store
+
+    @property
+    def options(self) -> Options:
+        """The options of the warehouse, and its columns."""
+        return self.state.options
+
+    @property
+    def identity(self) -> str:
+        """The id of the table `events`: it differs from that of another warehouse at the same place."""
+        return self.state.identity
+
+    def newest(self, needed: Needed, *, max_age: float = 0.0) -> Snapshot:  # noqa: ARG002  as SnapshotReader
+        """This snapshot: it is immutable."""
+        return self
 
     def refresh(self, *_: Any, **__: Any) -> bool:
         """Does nothing and returns False: a snapshot is immutable."""
         return False
 
-    def refresh_events(self) -> bool:
-        """Does nothing and returns False."""
-        return False
-
-    def refresh_options(self, **__: Any) -> bool:
-        """Does nothing and returns False."""
-        return False
+    refresh_events = refresh_options = refresh
 
     def pinned(self) -> Snapshot:
         """This snapshot itself."""
         return self
 
+    def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
+        """The files of `events` that may have rows of these batches, at a version that has all of them."""
+        return self.tables.event_files(batches)
+
+    def read_all(self) -> None:
+        """Reads all parts; those that cannot be read raise their errors when they are asked for."""
+        for measure in self.options.measures:
+            with suppress(InputError, DamagedWarehouse):
+                self.view(measure.name)
+        for counts in self.options.key_counts:
+            with suppress(InputError, DamagedWarehouse):
+                self.keys_view(counts.key.columns)
+        for projection in self.options.sorted_groups:
+            with suppress(InputError, DamagedWarehouse):
+                view = self.group_view(projection)
+                self.keys_view([key.name for key in projection.keys], last_step=view.last_step)
+        self.contents()
+        self.info()
+
     def view(self, measure: str | None = None) -> View:
         """The view of a measure, of the first one if None; InputError for an unknown name."""
-        return _unless_error(self.views[self.options.measure(measure).name])
+        column = self.options.measure(measure)
+        known: View | None = self._views.get(column.name)
+        if known is None:
+            known = self._views[column.name] = self._read_view(column)
+        return known
 
     def group_view(self, projection: SortedGroups) -> GroupView:
-        """The view of a measure by group; InputError if steps are missing in it."""
-        return _unless_error(self.group_views[projection])
+        """The view of a measure by group; NotBuilt if steps were loaded before the group was declared."""
+        known: GroupView | None = self._views.get(projection)
+        if known is None:
+            known = self._views[projection] = self._read_group_view(projection)
+        return known
 
     def keys_view(self, columns: Any = None, *, last_step: int | None = None) -> KeysView:
         """The view of the key with these columns, of the first key if None.
 
         last_step: the newest step that it has, that of the view of a measure by group; None for all steps.
+            A load commits a step to the keys before it commits it to the groups.
 
-        InputError if the warehouse has no such key or no rows yet.
+        InputError if the warehouse has no such key or no rows yet; NotBuilt if the keys of old steps are not
+        loaded.
         """
-        counts = self.options.key_count(columns)
-        older = None if last_step is None else self.older_keys.get((counts, last_step))
-        return _unless_error(older or self.keys[counts])
+        projection = self.options.key_count(columns)
+        runs = self.state.files[projection.runs_table].layout.runs
+        newest = runs[-1].last if runs else -1
+        if last_step is None or any(run.first <= last_step < run.last for run in runs):  # merged already
+            last_step = newest
+        place = projection, min(last_step, newest)
+        known: KeysView | None = self._views.get(place)
+        if known is None:
+            known = self._views[place] = self._read_keys_view(*place)
+        return known
+
+    def marks(self, projection: Projection[Any]) -> tuple[Any, ...]:
+        """The marks of every run of the projection; only those that no snapshot before has read are read."""
+        table, root, parts = self.state.files[projection.runs_table], projection.runs_table, self.state.parts
+        previous, current = parts.marks.get(root, {}), {}
+        for run in table.layout.runs:
+            path = table.runs[run][0].path
+            known = previous.get(path)
+            current[path] = known or run_tables.read_marks(self.store, projection, run, table.runs[run])
+        parts.marks[root] = current
+        return tuple(current.values())
 
     def contents(self) -> Contents:
-        """The batches, steps and runs."""
-        return self.system_tables
+        """The batches, steps and runs.
 
-    def info(self) -> Mapping[str, Any]:
+        While a load commits a step to one projection after the other, the first measure decides whether the
+        step is in history.
+        """
+        return self._contents
+
+    def info(self) -> dict[str, Any]:
         """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
-        return self.facts
+        return self._info
 
+    def is_built(self, projection: SortedGroups) -> bool:
+        """Whether the view of a measure by group has all steps that were loaded."""
+        return self._unbuilt(projection, self.state.files[projection.runs_table].layout.last_step) is None
 
-def _unless_error(view: V | TidemarkError) -> V:
-    if isinstance(view, TidemarkError):
-        raise view
-    return view
+    @cached_property
+    def _contents(self) -> Contents:
+        state, view = self.state, self.view()
+        last_step = state.files[view.root].layout.last_step
+        loaded = [plan for plan in state.plans if plan.step <= last_step]
+        counts = {batches: rows for plan in loaded for batches, rows in plan.parts}
+        live = Counter(dict.fromkeys(view.batches, 0))
+        for row in view.live:
+            live[row.batches] += row.rows
+        return Contents(
+            store=self.store,
+            options=self.options,
+            last_step=last_step,
+            history=tuple(planned_batches(loaded)),
+            live=view.batches,
+            counts=counts | live,
+            steps=state.step_rows,
+            runs=tuple((one.title, state.files[one.runs_table].runs) for one in self.options.projections),
+        )
+
+    @cached_property
+    def _info(self) -> dict[str, Any]:
+        tables = {one.name: self.state.files[SortedValues(one).runs_table] for one in self.options.measures}
+        last_steps = {name: table.layout.last_step for name, table in tables.items()}
+        newest = max(last_steps, key=last_steps.__getitem__, default=None)
+        return facts_of(self.state, self.told, None if newest is None else self.view(newest))
+
+    def _read_view(self, measure: Measure) -> View:
+        values = SortedValues(measure)
+        last_step = self.state.files[values.runs_table].layout.last_step
+        self._check_fits(values)
+        pending = self._pending(last_step)
+        batches = self._live_batches(last_step, pending)
+        return View(
+            measure=measure,
+            versions=self._versions(values, pending),
+            runs=self.marks(values),
+            root=values.runs_table,
+            batches=tuple(batches),
+            live=self._live_rows(measure, batches, pending),
+            ledger=self.state.ledger_ranges,
+        )
+
+    def _read_group_view(self, projection: SortedGroups) -> GroupView:
+        last_step = self.state.files[projection.runs_table].layout.last_step
+        self._check_built(projection, last_step)
+        pending = self._pending(last_step)
+        batches = self._live_batches(last_step, pending)
+        rows = self._live_rows(projection.measure, batches, pending)
+        return GroupView(
+            projection=projection,
+            versions=self._versions(projection, pending),
+            runs=self.marks(projection),
+            batches=tuple(batches),
+            live_counts={(row.batches, row.tick): row.rows for row in rows},
+        )
+
+    def _read_keys_view(self, counts: KeyCounts, last_step: int) -> KeysView:
+        self._check_built(counts, self.state.files[counts.runs_table].layout.last_step)
+        pending = self._pending(last_step)
+        batches = self._live_batches(last_step, pending)
+        return KeysView(
+            projection=counts,
+            versions=self._versions(counts, pending),
+            runs=tuple(marks for marks in self.marks(counts) if marks.run.last <= last_step),
+            batches=tuple(batches),
+            live=self._live_keys(batches, counts, pending),
+        )
+
+    def _check_fits(self, projection: Projection[Any]) -> None:
+        """DamagedWarehouse if the runs of the projection, or the plans, have fewer steps than others know."""
+        damage = None if self.told is None else self.told.damage(projection.runs_table)
+        if damage is not None:
+            raise damage
+
+    def _check_built(self, projection: Projection[Any], last_step: int) -> None:
+        """NotBuilt if steps were loaded before the warehouse had this key or group."""
+        self._check_fits(projection)
+        unbuilt = self._unbuilt(projection, last_step)
+        if unbuilt is not None:
+            raise unbuilt
+
+    def _unbuilt(self, projection: Projection[Any], last_step: int) -> NotBuilt | None:
+        """The error if steps were loaded before the warehouse had this key or group.
+
+        A load commits a step to the first measure first, so another projection may be one step behind.
+        If it is further behind, or has no table, the rows of the missing steps are neither in its runs nor
+        among the live batches, and counts would be too small. The same holds for a key or group that was
+        added later until it has the steps that were planned by then.
+        """
+        first_measure = SortedValues(self.options.measures[0])
+        loaded = self.state.files[first_measure.runs_table].layout.last_step
+        has_table = self.state.files[projection.runs_table].table is not None
+        needed = min(self.options.built_from.get(projection.runs_table, -1), loaded)
+        if loaded <= last_step + (1 if has_table else 0) and needed <= last_step:
+            return None
+        first = last_step + 1
+        steps = f"step {loaded}" if loaded == first else f"steps {first} to {loaded}"
+        rows = "keys" if isinstance(projection, KeyCounts) else "groups"
+        return NotBuilt(
+            f"the {rows} of {steps} are not in history yet ({projection.title}), which has "
+            f"{first:,} of {loaded + 1:,} steps: they were loaded before {rows} were kept. Load once, "
+            "for example with `tidemark load --from-stream`, or run the alter again, to add them."
+        )
+
+    def _pending(self, last_step: int) -> dict[BatchRange, int]:
+        """The batches, with their rows, that a projection with steps up to `last_step` has in `events` alone.
+
+        They are planned, a load has begun to commit their step, and the ledger does not have them: those of
+        a bulk load, which the projection lacks until the load goes on.
+        """
+        if self.told is None:
+            return {}
+        late = (plan for plan in self.state.plans if last_step < plan.step <= self.told.begun)
+        parts = {batches: rows for plan in late for batches, rows in plan.parts}
+        known = set(chain.from_iterable(self.state.ledger_ranges.values())) if parts else set()
+        return {batches: rows for batches, rows in parts.items() if not any(map(batches.overlaps, known))}
+
+    def _live_batches(self, last_step: int, pending: Mapping[BatchRange, int]) -> list[BatchRange]:
+        """The ranges of the ledger that the steps up to `last_step` do not cover, and the pending ones."""
+        return sorted([*self.state.live_ranges(last_step), *pending])
+
+    def _versions(self, projection: Projection[Any], pending: Mapping[BatchRange, int]) -> dict[str, int]:
+        """The versions that a view is of, and the newest step as `begun` if some of its rows are pending."""
+        names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
+        versions = {role: self.state.files[name].version for role, name in names.items()}
+        if self.told is not None and pending:
+            versions["begun"] = self.told.begun
+        return versions
+
+    def _live_keys(
+        self, batches: list[BatchRange], counts: KeyCounts, pending: Mapping[BatchRange, int]
+    ) -> tuple[LiveKeys, ...]:
+        """The ledger rows of the ranges, seen from a key; only those of new ranges are read.
+
+        Those of `pending` ranges, given with their rows, are made from `events`.
+        """
+        field, known = counts.ledger_field, self.state.parts.keys
+        previous = known.get(field, {})
+        new = [batch_range for batch_range in batches if batch_range not in previous]
+        found, uncounted = live_summaries.live_keys(self.store, self.state.ledger_ranges, new, field)
+        for late, rows in (uncounted | {late: pending[late] for late in new if late in pending}).items():
+            found += late_keys(self.store, self.options, counts, late, rows, self.event_files([late]))
+        current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
+        for live in found:
+            current[live.batches].append(live)
+        known[field] = current
+        return tuple(chain.from_iterable(current.values()))
+
+    def _live_rows(
+        self, measure: Measure, batches: list[BatchRange], pending: Mapping[BatchRange, int]
+    ) -> tuple[LiveRow, ...]:
+        """As `_live_keys`, seen from a measure."""
+        known, columns = self.state.parts.rows, live_summaries.MEASURE_COLUMNS
+        previous = known.get(measure.name, {})
+        new = [batch_range for batch_range in batches if batch_range not in previous]
+        rows = ledger_table.read_rows(self.store, self.state.ledger_ranges, new, columns)
+        found = live_summaries.live_rows(rows, measure.name)
+        for late in new:
+            if late in pending:
+                files = self.event_files([late])
+                found += late_rows(self.store, self.options, measure, late, pending[late], files)
+        current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
+        for row in found:
+            current[row.batches].append(row)
+        known[measure.name] = current
+        return tuple(chain.from_iterable(current.values()))

@@ -1,0 +1,150 @@
+"""The tables of a warehouse on a disk of this machine, kept open: one after the other is looked at.
+
+A look that finds nothing new asks for two files of each table: its newest entry, and the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tidemark.warehouse.delta import table_open, tables
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.log_files import commit_name
+from tidemark.warehouse.delta.metadata_watch import MetadataWatch
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import ALWAYS_THERE, EVENTS, LEDGER, STEPS
+from tidemark.warehouse.events.reader import BatchRange, files_of_batches
+from tidemark.warehouse.snapshots.needed import ALL, Needed
+from tidemark.warehouse.snapshots.table_state import TableState
+
+_LISTING_SECONDS = 60.0  # log cleanup can delete the commit that we look for: list the log this often
+
+
+class NearTables:
+    """The tables on a local disk; see `Tables`. All are opened at once: that takes few milliseconds."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._opened: dict[str, NearTable] = {}
+        self._events = NearTable(store, EVENTS)
+        self._events.update()
+        self._watch = MetadataWatch(store, EVENTS)
+        self._watch.start_from(self._events.existing.version())
+        self._lock = threading.Lock()
+        self.state = TableState.of(store, self._events.existing)
+        self.look(ALL, self.state)
+
+    def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:
+        """Looks at the options, then at the runs tables, steps and ledger in this order."""
+        self.look_for_options(max_age)
+        runs = needed.runs_tables(self.state.options)
+        if max_age and self.state is since and self._are_recent([*runs, LEDGER], max_age):
+            return runs
+        self.look_at(runs)
+        # New plans matter to a question only if a run has their steps.
+        self.look_at([STEPS, LEDGER] if needed.all or self.state is not since else [LEDGER])
+        return runs
+
+    def look_at(self, names: Sequence[str]) -> None:
+        """Moves tables to their newest versions, one after the other."""
+        for name in names:
+            self._update(name)
+
+    def look_for_options(self, max_age: float = 0.0) -> None:
+        """Takes newer options and columns; see `Tables`."""
+        with self._lock:
+            if max_age and self._watch.checked >= time.monotonic() - max_age:
+                return
+            if self._watch.may_have_changed():
+                self._events.update()
+                self._watch.start_from(self._events.existing.version())
+                self.state = self.state.with_events(self._events.existing)
+
+    def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
+        """The files of `events` at its newest version; see `Tables`."""
+        return files_of_batches(tables.open_table(self._store, EVENTS), batches)
+
+    def look_for_events(self) -> bool:
+        """Does nothing: `event_files` opens the newest version."""
+        return False
+
+    def _are_recent(self, names: Sequence[str], max_age: float) -> bool:
+        moment = time.monotonic() - max_age
+        return all(name in self._opened and self._opened[name].checked >= moment for name in names)
+
+    def _update(self, name: str) -> None:
+        opened = self._opened.get(name)
+        if opened is None:
+            opened = self._opened[name] = NearTable(self._store, name)
+        if opened.update() or name not in self.state.files:
+            self.state = self.state.with_tables({name: opened.table})
+
+
+@dataclass(slots=True)
+class NearTable:
+    """A table at the version of the last update; `table` is None while it does not exist.
+
+    `listed` is when its log was last listed, and `checked` when the last update began, in seconds of
+    time.monotonic().
+    """
+
+    store: Store
+    name: str
+    table: DeltaTable | None = None
+    listed: float = 0.0
+    checked: float = float("-inf")
+    _entry: tuple[int, int, int] | None = None
+
+    @property
+    def existing(self) -> DeltaTable:
+        """The table; DamagedWarehouse if it does not exist."""
+        return table_open.existing(self.name, self.table)
+
+    def update(self) -> bool:
+        """Moves to the newest version; returns whether there may be one. After an error the next one does."""
+        self.checked, known = time.monotonic(), self.table
+        before = -1 if known is None else known.version()
+        if known is None or self._entry != self._entry_of(before):  # none, or its log was begun anew
+            self.table = tables.open_table(self.store, self.name) if self._exists() else None
+        elif self._may_be_newer(before + 1):
+            try:
+                table_open.update(self.store, self.name, known)
+            except DeltaError:
+                self.table = table_open.open_directly(self.store, self.name)  # raises the error
+            self.listed = self.checked
+        else:
+            return False
+        self._entry = None if self.table is None else self._entry_of(self.table.version())
+        return True
+
+    def _entry_of(self, version: int) -> tuple[int, int, int] | None:
+        """What tells the file of the newest entry from another one of its version; None without a file."""
+        try:
+            found = os.stat(self._commit(version))  # noqa: PTH116  pathlib's stat takes longer
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _exists(self) -> bool:
+        # A warehouse that was created without a schema gets its runs tables with the first batch.
+        return self.name in ALWAYS_THERE or table_open.exists(self.store, self.name)
+
+    def _may_be_newer(self, version: int) -> bool:
+        """Whether there may be a newer version, `version` or a later one.
+
+        This looks only for the file of the next commit, which is far cheaper than listing the log. The log is
+        listed once _LISTING_SECONDS have passed since the last time.
+        """
+        if self.checked - self.listed > _LISTING_SECONDS:
+            return True
+        return os.path.exists(self._commit(version))  # noqa: PTH110  pathlib's takes longer than a refresh
+
+    def _commit(self, version: int) -> str:
+        return f"{self.store.table(self.name)}/_delta_log/{commit_name(version)}"

@@ -1,0 +1,58 @@
+"""What a question needs of a snapshot, by names: the newest options say which projections these are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.warehouse.projections.key_counts import KeyCounts
+from tidemark.warehouse.projections.sorted_values import SortedValues
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The projections of a question.
+
+    measures     names of measures, None for the first one
+    keys         columns of keys, None for the first key
+    given        further projections
+    all          whether it needs all projections of the warehouse
+    live_rows    whether it reads live rows
+    """
+
+    measures: Sequence[str | None] = ()
+    keys: Sequence[Any] = ()
+    given: Sequence[Projection[Any]] = ()
+    all: bool = False
+    live_rows: bool = False
+
+    def projections(self, options: Options) -> Sequence[Projection[Any]]:
+        """The projections; InputError if the options have no such measure or key."""
+        if self.all:
+            return options.projections
+        values = [SortedValues(options.measure(name)) for name in self.measures]
+        return [*values, *self.given, *map(options.key_count, self.keys)]
+
+    def runs_tables(self, options: Options) -> list[str]:
+        """The runs tables of the projections, in the order in which they are read; errors as `projections`.
+
+        The first measure comes first, because a load commits a step to it first (`Snapshot.is_built`). Keys
+        come last: those of a group have at least the steps of the group, as a load commits them first.
+        """
+        if len(self.measures) == 1 and not (self.all or self.keys or self.given):
+            return [SortedValues(options.measure(self.measures[0])).runs_table]
+        projections = self.projections(options)
+        if any(not isinstance(one, SortedValues) for one in projections):
+            projections = [SortedValues(options.measures[0]), *projections]
+        ordered = sorted(projections, key=_is_key)
+        return list(dict.fromkeys(one.runs_table for one in ordered))
+
+
+ALL = Needed(all=True)
+
+
+def _is_key(projection: Projection[Any]) -> bool:
+    return isinstance(projection, KeyCounts)

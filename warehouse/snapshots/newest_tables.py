@@ -1,0 +1,51 @@
+"""The open tables of a warehouse: one interface to those on a disk and those in an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.snapshots.far_tables import FarTables
+from tidemark.warehouse.snapshots.near_tables import NearTables
+from tidemark.warehouse.snapshots.needed import Needed
+from tidemark.warehouse.snapshots.table_state import TableState
+
+
+class Tables(Protocol):
+    """The open tables. Not safe to share between threads without a lock, but for `event_files`.
+
+    state   the tables as they were when each was looked at last. If a look was interrupted, this is no state
+            of one moment
+    """
+
+    state: TableState
+
+    def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:
+        """Moves the needed runs tables, steps and ledger to a state of one moment, and takes newer options.
+
+        since     the last state of one moment: steps and ledger are not older than what moved since
+        max_age   nothing is looked at if that was done less than so many seconds ago
+
+        Returns the names of the runs tables.
+        InputError if the newest options have none of the projections that are needed.
+        """
+
+    def look_at(self, names: Sequence[str]) -> None:
+        """Moves tables to their newest versions."""
+
+    def look_for_options(self, max_age: float = 0.0) -> None:
+        """Takes newer options and columns, unless that was done less than `max_age` seconds ago."""
+
+    def look_for_events(self) -> bool:
+        """Lets `event_files` see the newest version of `events`; returns whether it did not before."""
+
+    def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
+        """The files of `events` that may have rows of these batches, at a version that has all of them."""
+
+
+def open_tables(store: Store) -> Tables:
+    """The tables of a warehouse; NotAWarehouse if there is none."""
+    return NearTables(store) if store.is_local else FarTables(store)

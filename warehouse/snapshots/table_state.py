@@ -1,0 +1,177 @@
+"""The tables of a warehouse at the versions of one look: an immutable value, which the next look replaces.
+
+What the tables say of steps and batches is read on first use, and stays readable after the tables moved on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.warehouse.delta import data_files
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import LEDGER, STEPS
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events import steps
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import StepPlan, newest_plan, planned_batches, plans_of_rows
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.levels import Layout, Run
+from tidemark.warehouse.settings.options import Options, read_options
+
+
+@dataclass(slots=True)
+class Parts:
+    """Immutable parts of the newest views, from which the next views take what they have in common.
+
+    marks are by runs table, then by marks file; rows by measure, then by range; keys by key, then by range;
+    ranges, of ledger files, and plans, of files of `steps`, by path.
+    """
+
+    marks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[str, dict[BatchRange, list[LiveRow]]] = field(default_factory=dict)
+    keys: dict[tuple[str, ...], dict[BatchRange, list[LiveKeys]]] = field(default_factory=dict)
+    ranges: ledger_table.RangeCache = field(default_factory=dict)
+    plans: dict[str, pa.Table] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of a table at a version, -1 without a table. `table` itself moves on."""
+
+    name: str
+    table: DeltaTable | None
+    version: int
+    _found: Sequence[DataFile] | DamagedWarehouse
+
+    @classmethod
+    def of(cls, name: str, table: DeltaTable | None) -> TableFiles:
+        """The files of the table as it is; an error is raised by those who ask for them."""
+        if table is None:
+            return cls(name, None, -1, ())
+        try:
+            return cls(name, table, table.version(), data_files.list_files(table))
+        except DamagedWarehouse as error:
+            return cls(name, table, table.version(), error)
+
+    def is_of(self, table: DeltaTable | None) -> bool:
+        """Whether these are the files of this table as it is."""
+        return self.table is table and (table is None or self.version == table.version())
+
+    @property
+    def files(self) -> Sequence[DataFile]:
+        """The files; DamagedWarehouse if a path leads out of the table's folder."""
+        if isinstance(self._found, DamagedWarehouse):
+            raise self._found
+        return self._found
+
+    @cached_property
+    def runs(self) -> dict[Run, list[DataFile]]:
+        """The files of a runs table by run."""
+        return run_tables.files_by_run(self.files)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of a runs table."""
+        return Layout.of(self.runs, self.name)
+
+
+@dataclass(frozen=True)
+class TableState:
+    """The files of the tables that were looked at, by table, and the options of `events`.
+
+    identity   the id of the table `events`: it differs from that of another warehouse at the same place
+    """
+
+    store: Store
+    options: Options
+    identity: str
+    parts: Parts
+    files: Mapping[str, TableFiles] = field(default_factory=dict)
+    _complete: set[str] = field(default_factory=set, init=False)  # runs tables with all steps any table has
+
+    @classmethod
+    def of(cls, store: Store, events: DeltaTable, parts: Parts | None = None) -> TableState:
+        """The state before any table but `events` was looked at."""
+        return cls(store, read_options(store, events), str(events.metadata().id), parts or Parts())
+
+    def with_events(self, events: DeltaTable) -> TableState:
+        """The state with the options of the table; this one if they are the same."""
+        options, identity = read_options(self.store, events), str(events.metadata().id)
+        if options == self.options and identity == self.identity:
+            return self
+        return replace(self, options=options, identity=identity)
+
+    def with_tables(self, tables: Mapping[str, DeltaTable | None]) -> TableState:
+        """The state with the files of these tables as they are; this one if none has moved."""
+        moved = {
+            name: TableFiles.of(name, table)
+            for name, table in tables.items()
+            if name not in self.files or not self.files[name].is_of(table)
+        }
+        return replace(self, files={**self.files, **moved}) if moved else self
+
+    def has_moved(self, name: str, since: TableState) -> bool:
+        """Whether the table has another version than in an earlier state."""
+        before, now = since.files.get(name), self.files.get(name)
+        if before is None or now is None:
+            return now is not None and now.table is not None
+        return now is not before
+
+    @cached_property
+    def step_rows(self) -> pa.Table:
+        """The rows of the table `steps`."""
+        files = self.files[STEPS].files
+        return data_files.read_files(self.store, STEPS, files, steps.SCHEMA, self.parts.plans)
+
+    @cached_property
+    def plans(self) -> list[StepPlan]:
+        """The plans of all steps."""
+        plans = plans_of_rows(self.step_rows)
+        if len(plans) <= self.options.built_from.get(STEPS, -1):
+            raise DamagedWarehouse(
+                f"the plan of step {len(plans)} is lost, and a repair of it did not end. Repair again."
+            )
+        return plans
+
+    @cached_property
+    def ledger_ranges(self) -> dict[str, list[BatchRange]]:
+        """The ranges of each file of the ledger, by path."""
+        return ledger_table.ranges_of_files(self.store, self.files[LEDGER].files, self.parts.ranges)
+
+    def live_ranges(self, last_step: int) -> list[BatchRange]:
+        """The ranges of the ledger that the steps up to `last_step` do not cover."""
+        loaded = planned_batches(self.plans, last_step)
+        return ledger_table.live_ranges(chain.from_iterable(self.ledger_ranges.values()), loaded)
+
+    @property
+    def planned(self) -> int:
+        """The newest planned step; -1 if there is none."""
+        return newest_plan(self.plans)
+
+    def last_step(self, runs_table: str) -> int:
+        """The newest step in a runs table; -1 if it has none, or if it is damaged."""
+        try:
+            return self.files[runs_table].layout.last_step
+        except DamagedWarehouse:  # told by the view that reads the table
+            return -1
+
+    def lacks_steps(self, runs_tables: Iterable[str]) -> bool:
+        """Whether one of the tables, or the plans, lack a step that a runs table has, or that is planned."""
+        if self._complete.issuperset(runs_tables):
+            return False
+        known = [one.runs_table for one in self.options.projections if one.runs_table in self.files]
+        newest = max([self.planned, *map(self.last_step, known)])
+        if min([self.planned, *map(self.last_step, runs_tables)]) < newest:
+            return True
+        self._complete.update(runs_tables)
+        return False
