@@ -20,9 +20,9 @@ The rooms, from the lowest floor to the highest:
                       keys; the checksummed bytes around every stored sketch
     bounds, sites     certified bounds of counts and ranks (staircases), and how they add; messages between
                       sites and a coordinator, whatever the carrier does to them
-    counters, gk, sampling, distinct, persistence
-                      sliding-window counters; quantiles; samples of keys by hash; for comparison only:
-                      distinct keys in windows, and persistent items over sites
+    counters, gk, sampling, topk, distinct, persistence
+                      sliding-window counters; quantiles; samples of keys by hash; the most frequent keys over
+                      sites; for comparison only: distinct keys in windows, and persistent items over sites
     ecm               frequencies in windows. It is the hardest room: merges move arrivals in time, and the
                       bounds must hold after any tree of them (ecm_merge.py, ecm_sizes.py)
     geometric         certain answers about the union of many streams, with few messages (Papapetrou et al.,
