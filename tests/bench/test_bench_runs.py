@@ -30,6 +30,7 @@ def test_every_part_asserts_its_answers_and_writes_its_section(tmp_path: Path) -
         "distinct-space.png",
         "distinct-choices.png",
         "distinct-cost.png",
+        "geometric.png",
         "persistence-lists.png",
         "persistence-bitmaps.png",
         "persistence-forgetting.png",

@@ -6,9 +6,11 @@ import doctest
 import math
 import os
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.sketches.monitoring_world import (
     BITS,
@@ -28,7 +30,14 @@ from tidemark.sketches.geometric import site, zones
 from tidemark.sketches.geometric.coordinator import Coordinator
 from tidemark.sketches.geometric.layout import Layout
 from tidemark.sketches.geometric.monitoring import Monitoring
-from tidemark.sketches.geometric.queries import Frequent, HeavyPrefixes, Query, Range, SelfJoin
+from tidemark.sketches.geometric.queries import (
+    Frequent,
+    HeavyPrefixes,
+    InnerProduct,
+    Query,
+    Range,
+    SelfJoin,
+)
 from tidemark.sketches.geometric.site import Site
 from tidemark.sketches.geometric.zones import Reference
 from tidemark.sketches.sites import network
@@ -91,7 +100,7 @@ def exercise() -> None:
 
 
 INSTALL, RECEIVE, ADD = Site._install, Site.receive, zones._light_and_heavy
-BALANCE, SHIFT = Coordinator._balance, Site._shift
+BALANCE, SHIFT, UPDATE = Coordinator._balance, Site._shift, Monitoring.update
 
 
 def signs_as_printed(found: Reference, layout: Layout, query: Frequent | HeavyPrefixes, level: int) -> None:
@@ -111,17 +120,23 @@ def who_complained_is_not_told(self: Coordinator, talk: object, mean: float, sta
     return BALANCE(self, talk, mean, state)[1:]  # type: ignore[arg-type]
 
 
-def no_expiry_on_ticks(self: Site, found: Reference) -> None:
-    """Expiries are seen in the cells of arrivals alone."""
+def nothing_expires(self: Site, found: Reference) -> None:
     INSTALL(self, found)
-    self._arrays.counters.windows[:] *= 1000
+    self._arrays.counters.windows[:] = 1000 * np.array(self._arrays.layout.windows)
+
+
+def expiry_in_the_cells_of_arrivals_alone(self: Monitoring, *rows: NDArray[Any]) -> None:
+    """No tick looks at the other cells, so they keep what has left the window."""
+    self._arrays.counters.heap_sizes[:] = 0
+    UPDATE(self, *rows)
 
 
 MISTAKES = {
     "the signs as printed": (zones, "_light_and_heavy", signs_as_printed),
     "v(t0) for a site's own vector": (Site, "_install", the_global_vector_for_the_own),
     "no echo: who complained is not told": (Coordinator, "_balance", who_complained_is_not_told),
-    "expiry is not seen": (Site, "_install", no_expiry_on_ticks),
+    "expiry is not seen": (Site, "_install", nothing_expires),
+    "expiry is not seen on ticks": (Monitoring, "update", expiry_in_the_cells_of_arrivals_alone),
     "lower conditions of sums are forgotten": (
         zones,
         "limits",
@@ -163,6 +178,47 @@ def test_the_signs_as_printed_never_come_to_rest(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(Undelivered, match="envelopes and no rest"):
         monitoring.update(rows.keys, rows.sites, rows.times)
     modules_site_cache()
+
+
+FORM = zones._form
+
+
+def v_is_the_mean(found: Reference, layout: Layout, query: SelfJoin | InnerProduct) -> float:
+    """Section 6.4 as printed: norms and thresholds of the mean, beside drifts that are not divided by n."""
+    value = FORM(found, layout, query)
+    found.form_rows[-1][:, 2:] /= layout.sites
+    found.form_bounds[-2] /= layout.sites**2
+    found.form_centres[-1] /= layout.sites
+    return value
+
+
+def test_with_the_mean_for_the_sum_everything_is_n_times_too_strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, collected = stream("steady", 500, 8), []
+    for is_printed in (False, True):
+        if is_printed:
+            monkeypatch.setattr(zones, "_form", v_is_the_mean)
+        modules_site_cache()
+        monitoring = monitoring_of([SelfJoin(theta=0.6, window=400, by_norms=True)], 8)
+        monitoring.update(rows.keys, rows.sites, rows.times)
+        collected.append(monitoring.phases["second"])
+    modules_site_cache()
+    assert collected[1] > 2 * collected[0]
+
+
+def test_a_key_that_shares_its_cells_with_frequent_ones_is_not_overlooked() -> None:
+    """It never arrives: with a zone for the cells of each key, tested when it arrives, nobody would look."""
+    query = Frequent(threshold=20, theta=0.3, window=1000)
+    monitoring = Monitoring([query], 2, eps=0.5, delta=0.2, bits=None, seed=1)
+    cells = monitoring.layout.cells_of(np.arange(5000, dtype=np.uint64))
+    other = next(
+        key for key in range(1, 5000) if cells[key, 0] != cells[0, 0] and cells[key, 1] != cells[0, 1]
+    )
+    shares = (cells[:, 0] == cells[0, 0]) & (cells[:, 1] == cells[other, 1])
+    between = int(np.flatnonzero(shares)[0])
+    keys = np.tile(np.array([0, other], np.uint64), 60)
+    monitoring.update(keys, np.arange(120) // 2 % 2, np.arange(120))
+    assert monitoring.is_frequent(query, np.array([0, other, between], np.uint64)).all()
+    assert monitoring.merged[0][cells[between]].min() >= 20 * 1.3
 
 
 def test_a_hostile_channel_changes_no_answer() -> None:
