@@ -56,7 +56,7 @@ def hostile_file(seed: int, form: str | None = None) -> HostileFile:
     form = form or r.choice(["csv", "json"])
     data = (random_csv(r) if form == "csv" else random_json(r)).encode()
     if r.random() < 0.05 and len(data) > len(HEADER):
-        place = r.randint(len(HEADER), len(data))
+        place = r.randint(max(len(HEADER), data.find(b"\n") + 1), len(data))
         data = data[:place] + r.choice([b"\xe9", b"\xc3", b"\xed\xa0\x80", b"\x00"]) + data[place:]
     truth = csv_truth(data) if form == "csv" else json_truth(data)
     mark = r.random()
