@@ -46,7 +46,6 @@ LONGEST = (
     "stream/test_kafka.py",
     "crash/test_store.py",
     "docs/test_notebooks.py",
-    "compatibility/test_written_before.py",
     "jobs/test_sql_attacks.py",
     "crash/test_readers.py",
     "jobs/test_demo.py",

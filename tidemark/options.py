@@ -41,8 +41,6 @@ class Option:
     property  the property of `events`, without the prefix; durations are stored in microseconds
     default   as a caller writes it; None: it may be left out
     least     the least number, of a kind that counts
-    feature   the named feature of a warehouse that has it: its property is there only then
-    is_later  whether a warehouse may lack the property: it is from before the option was there
     flag      the option of the command line; None: it has none
     help      one line for the command line, without the default
     metavar   what stands for its value there
@@ -57,8 +55,6 @@ class Option:
     property: str
     default: Any = None
     least: int = 0
-    feature: str | None = None
-    is_later: bool = False
     flag: str | None = None
     help: str = ""
     metavar: str | None = None
@@ -97,7 +93,6 @@ OPTIONS = {
             "further keys: each a column, or a list of columns whose values together are the key",
             field="more_keys",
             property="keys",
-            feature="keys",
             flag="--key",
             help="a column whose values are counted, or several: origin,dest; may be repeated",
             metavar="COLUMN",
@@ -110,7 +105,6 @@ OPTIONS = {
             "value, take milliseconds. Each group adds a sorted copy of every measure",
             field="group_names",
             property="groups",
-            feature="groups",
             flag="--group",
             help="a key by which measures are asked, such as origin or origin,dest; may be repeated",
             metavar="COLUMN",
@@ -123,7 +117,6 @@ OPTIONS = {
             '{"users": ("hll", "user_id")}; `wh.companion` asks them',
             field="companion_names",
             property="companions",
-            feature="companions",
             is_told=False,
         ),
         Option(
@@ -190,7 +183,6 @@ OPTIONS = {
             field="key_eps",
             property="key_eps",
             default=0.01,
-            is_later=True,
             flag="--key-eps",
             help="a live count of a key errs by at most E * m",
             metavar="E",
@@ -203,7 +195,6 @@ OPTIONS = {
             field="key_delta",
             property="key_delta",
             default=0.01,
-            is_later=True,
             flag="--key-delta",
             help="the probability that it errs by more",
             metavar="D",

@@ -20,7 +20,6 @@ from pyarrow import fs
 
 from tidemark.options import OPTIONS, GivenOptions
 from tidemark.warehouse.columns.schema import column_types, delta_fields
-from tidemark.warehouse.columns.ticks import MONDAY_US, WEEK_US
 from tidemark.warehouse.delta import table_open, tables
 from tidemark.warehouse.delta.probe import check_conditional_puts
 from tidemark.warehouse.delta.store import Store
@@ -163,8 +162,7 @@ def _with_defaults(given: dict[str, Any]) -> Options:
     stored = {name: default_of(name) if value is None else value for name, value in given.items()}
     if given["time"] is None:
         stored["tick"] = None
-    is_weekly = stored["tick"] is not None and stored["tick"] % WEEK_US == 0
-    return Options(**fields_of(stored), tick_origin_us=MONDAY_US if is_weekly else 0)
+    return Options(**fields_of(stored))
 
 
 def _parsed_schema(

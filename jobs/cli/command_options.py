@@ -574,7 +574,6 @@ def plot_quantiles(args: argparse.ArgumentParser) -> None:
     args.add_argument(
         "--phi", nargs="+", default=["0.5", "0.9", "0.99"], metavar="PHI", help="default: 0.5 0.9 0.99"
     )
-    args.add_argument("--over", dest="window_every", metavar="SPAN", help="an earlier name of --every")
 
 
 def plot_histogram(args: argparse.ArgumentParser) -> None:

@@ -37,8 +37,6 @@ class DistinctAnswer(OneValue, KeyScope):
 
     lo, hi: the number lies between them with probability `confidence`.
     least, most: it certainly does between these.
-    rows_scanned: the rows that were read because an earlier version wrote them without samples; None if there
-        are none.
     """
 
     ONE: ClassVar = "count"
@@ -51,7 +49,6 @@ class DistinctAnswer(OneValue, KeyScope):
     hi: int
     least: int
     most: int
-    rows_scanned: int | None = None
 
     @property
     def number(self) -> KeyNumber:
@@ -60,9 +57,6 @@ class DistinctAnswer(OneValue, KeyScope):
 
     def __repr__(self) -> str:
         return f"{self.number} distinct keys of {self.scope_text}"
-
-    def _optional_facts(self) -> Mapping[str, Any]:
-        return {"rows_scanned": self.rows_scanned}
 
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
         promise = [] if self.least == self.most else [f"confidence {self.confidence:g}"]
@@ -87,7 +81,6 @@ class OverlapAnswer(Several, Renderable):
 
     a, b: the distinct keys of each window.
     both, only_a, only_b: the keys with rows in both windows, and in one of them alone.
-    rows_scanned: as in `DistinctAnswer`.
     """
 
     a: DistinctAnswer
@@ -95,7 +88,6 @@ class OverlapAnswer(Several, Renderable):
     both: KeyNumber
     only_a: KeyNumber
     only_b: KeyNumber
-    rows_scanned: int | None = None
 
     @property
     def parts(self) -> Mapping[str, KeyNumber]:
@@ -124,5 +116,4 @@ class OverlapAnswer(Several, Renderable):
 
     def _document(self) -> Mapping[str, Any]:
         parts = {name.replace(" ", "_"): asdict(number) for name, number in self.parts.items()}
-        scanned = {} if self.rows_scanned is None else {"rows_scanned": self.rows_scanned}
-        return {**parts, **scanned, "a": self.a.document, "b": self.b.document}
+        return {**parts, "a": self.a.document, "b": self.b.document}

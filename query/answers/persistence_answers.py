@@ -29,7 +29,7 @@ class _Slots(OneValue, KeyScope):
 
     slots: the estimate; where the presence is uncertain, the key is taken to be as frequent as elsewhere.
     window_slots: the slots of the window, also those without any rows.
-    rows_scanned: the rows that were read because the marks' listings do not reach far enough, or have none;
+    rows_scanned: the rows that were read because the marks' listings do not reach far enough;
         None if there are none.
     """
 

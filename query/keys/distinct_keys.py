@@ -70,8 +70,7 @@ class NewKeys(WantedKeys[DistinctAnswer]):
         question, before = questions
         if question.mode == "exact" and question.scanned is not None:
             return _answer(question, _known(question.scanned.new_keys))
-        found = _overlap(question, before)
-        return _answer(question, found.only_a, found.rows_scanned or 0)
+        return _answer(question, _overlap(question, before).only_a)
 
 
 def _distinct(question: KeyQuestion) -> DistinctAnswer:
@@ -80,21 +79,18 @@ def _distinct(question: KeyQuestion) -> DistinctAnswer:
     if question.mode == "exact":
         return _answer(question, _counted(key_scan.distinct(question.rows())))
     keys = question.sampled_keys()
-    return _answer(question, estimate_distinct(keys, question.promise.delta), keys.rows_read)
+    return _answer(question, estimate_distinct(keys, question.promise.delta))
 
 
 def _overlap(a: KeyQuestion, b: KeyQuestion) -> OverlapAnswer:
     if a.mode == "exact":
-        found = key_scan.overlap(a.rows(), b.rows())
-        parts, rows_read = [_counted(bounds) for bounds in found], 0
+        both, only_a, only_b = map(_counted, key_scan.overlap(a.rows(), b.rows()))
     else:
-        in_a, in_b = a.sampled_keys(), b.sampled_keys()
-        parts, rows_read = estimate_overlap(in_a, in_b, a.promise.delta), in_a.rows_read + in_b.rows_read
-    both, only_a, only_b = parts
-    return OverlapAnswer(_distinct(a), _distinct(b), both, only_a, only_b, rows_read or None)
+        both, only_a, only_b = estimate_overlap(a.sampled_keys(), b.sampled_keys(), a.promise.delta)
+    return OverlapAnswer(_distinct(a), _distinct(b), both, only_a, only_b)
 
 
-def _answer(question: KeyQuestion, number: KeyNumber, rows_read: int = 0) -> DistinctAnswer:
+def _answer(question: KeyQuestion, number: KeyNumber) -> DistinctAnswer:
     is_exact = question.mode == "exact" or number.least == number.most
     fields: KeyFields = {
         **scope_fields(question),
@@ -108,7 +104,6 @@ def _answer(question: KeyQuestion, number: KeyNumber, rows_read: int = 0) -> Dis
         hi=number.hi,
         least=number.least,
         most=number.most,
-        rows_scanned=rows_read or None,
     )
 
 

@@ -86,7 +86,7 @@ class KeyQuestion:
 
     def sampled_keys(self) -> WindowKeys:
         """The keys of the window as far as samples tell them."""
-        return self.source.sampled_keys(self.snapshot, self.view, self.window)
+        return self.source.sampled_keys(self.view, self.window)
 
 
 class WantedKeys(ABC, Generic[A]):
@@ -118,7 +118,7 @@ def scope_fields(question: KeyQuestion, *, exact: bool = False) -> KeyFields:
         "n": n,
         "m": live.rows,
         "nulls": nulls + live.nulls,
-        # Above the promise only for rows that an earlier version summarised with less room for merges.
+        # Above the promise where a window ends inside a tick: the rows after it count, too.
         "eps": 0.0 if exact else max(question.promise.eps, live.eps),
         "confidence": 1.0 if exact else 1.0 - question.promise.delta,
         "mode": "exact" if exact else question.mode,

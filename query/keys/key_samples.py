@@ -20,7 +20,7 @@ are new, and the window has about 1,010,000.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,7 +34,6 @@ from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
 from tidemark.warehouse.projections.distinct_keys import DistinctKeys
-from tidemark.warehouse.projections.key_rows import KeyRows
 
 _NO_HASHES = np.empty(0, np.uint64)
 _NO_CHANCES = np.empty(0, np.float64)
@@ -49,7 +48,6 @@ class RunKeys:
     extent: the first and the last tick that has keys; both 0 without keys.
     threshold, hashes: the sampled keys of the run, ascending.
     detail: below it, entries have ticks. Those of ticks[i] are starts[i] to starts[i + 1] (exclusive).
-    rows_read: the stored rows that were read because the marks have no sample.
     """
 
     ticks: NDArray[np.int64]
@@ -62,10 +60,9 @@ class RunKeys:
     starts: NDArray[np.int64]
     entry_hashes: Hashes
     entry_counts: NDArray[np.int64]
-    rows_read: int
 
     @classmethod
-    def of(cls, ticks: NDArray[np.int64], distinct: DistinctKeys, rows_read: int) -> RunKeys:
+    def of(cls, ticks: NDArray[np.int64], distinct: DistinctKeys) -> RunKeys:
         """The keys of a run with these ticks."""
         sample = distinct.sample
         order = np.argsort(sample.ticks, kind="stable")
@@ -82,7 +79,6 @@ class RunKeys:
             np.append(by_tick.searchsorted(ticks), len(order)),
             sample.entry_hashes[order],
             sample.counts[order],
-            rows_read,
         )
 
     def entries(self, first: int, stop: int) -> Hashes:
@@ -117,7 +113,6 @@ class WindowKeys:
     possible, chances: ascending hashes that are not certain, and their chances; shape (p,).
     base: the largest part of the window whose number of keys is known.
     least, most: certain bounds of the number of keys, both inclusive.
-    rows_read: the rows that were read because a source has no sample.
     """
 
     threshold: int
@@ -127,7 +122,6 @@ class WindowKeys:
     base: Base
     least: int
     most: int
-    rows_read: int
 
     @property
     def probability(self) -> float:
@@ -153,7 +147,6 @@ class _Sources:
     complete: list[Hashes] = field(default_factory=list)
     most: int = 0
     base: Base = NO_BASE
-    rows_read: int = 0
 
     def add(
         self,
@@ -187,7 +180,6 @@ class _Sources:
             base=base,
             least=max(len(certain), base.keys + len(beside)),
             most=len(union(self.complete)) + self.most,
-            rows_read=self.rows_read,
         )
 
 
@@ -223,25 +215,21 @@ def combine(
     window: KeyWindow,
     *,
     together: WindowKeys | None = None,
-    live_rows: Iterator[KeyRows] | None = None,
 ) -> WindowKeys:
     """The keys of a window.
 
     runs: those with rows in the window. live: the ledger rows that overlap it, see `overlapping_rows`.
     samples: the sample of each.
-    together: the keys of further runs. live_rows: the live rows of the window, instead of ledger rows.
+    together: the keys of further runs.
     """
     sources = _Sources()
     if together is not None:
         known = together.threshold, together.certain
         sources.add(*known, most=together.most, bases=[together.base])
-        sources.rows_read += together.rows_read
     for run in runs:
         _add_run(sources, run, window)
     for (row, partial), sample in zip(live, samples, strict=True):
         _add_live(sources, row, sample, partial)
-    if live_rows is not None:
-        _add_rows(sources, live_rows)
     return sources.window_keys()
 
 
@@ -253,7 +241,6 @@ def covers(window: KeyWindow, run: RunKeys) -> bool:
 def _add_run(sources: _Sources, run: RunKeys, window: KeyWindow) -> None:
     """Adds the rows of a run that are in the window."""
     whole = window.whole
-    sources.rows_read += run.rows_read
     if covers(window, run):
         base = Base(run.keys, run.hashes, run.threshold)
         sources.add(run.threshold, run.hashes, most=run.keys, bases=[base])
@@ -303,14 +290,3 @@ def entries_within(
     inside = partial.holds(first) | partial.holds(last)
     # Of the rows of a key, the first one is before the part of the tick and the last one after it.
     return inside, (first < partial.since) & (last >= partial.until) & (sample.counts > 2)
-
-
-def _add_rows(sources: _Sources, pieces: Iterator[KeyRows]) -> None:
-    """Adds all live rows of the window."""
-    hashes, rows = [], 0
-    for piece in pieces:
-        hashes.append(np.sort(name_hashes(piece.names)))
-        rows += int(piece.counts.sum())
-    certain = union(hashes)
-    sources.rows_read += rows
-    sources.add(ALL, certain, most=len(certain), bases=[Base(len(certain), certain, ALL)])

@@ -12,7 +12,6 @@ from typing import Any
 
 from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.key_samples import RunKeys, WindowKeys, combine, covers
-from tidemark.query.keys.key_scan import run_rows
 from tidemark.query.keys.key_windows import KeyWindow, overlapping_rows
 from tidemark.query.keys.listed_keys import ListedKeys, Lists, listed_names
 from tidemark.query.keys.listed_slots import RunListing, starts_of
@@ -26,10 +25,8 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, read_samples, read_sketch
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.projections.distinct_keys import DistinctCollector
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
-from tidemark.warehouse.projections.persistent_keys import PersistentCollector, join_persistent
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.snapshots.live_rows import live_key_rows
 from tidemark.warehouse.snapshots.snapshot import Snapshot
@@ -115,13 +112,8 @@ class KeySource:
         live = self._live.rows(snapshot, view.projection, view.batches, view.live_counts)
         return (part.rows.within(window.overlapping) for part in live)
 
-    def sampled_keys(
-        self, snapshot: SnapshotReader | Snapshot, view: KeysView, window: KeyWindow
-    ) -> WindowKeys:
-        """The keys of a window as far as samples tell them.
-
-        Reads the live rows of the window if an earlier version wrote their summaries.
-        """
+    def sampled_keys(self, view: KeysView, window: KeyWindow) -> WindowKeys:
+        """The keys of a window as far as samples tell them."""
 
         def read() -> WindowKeys:
             ticks = window.overlapping
@@ -133,11 +125,8 @@ class KeySource:
             together = self._together(view, covered, window)
             cut = [run for name, run in runs.items() if name not in covered]
             live = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
-            samples = [sample for sample in self.live_samples([row for row, _ in live]) if sample is not None]
-            if len(samples) == len(live):
-                return combine(cut, live, samples, window, together=together)
-            rows = self.live_rows(snapshot, view, window)
-            return combine(cut, [], [], window, together=together, live_rows=rows)
+            samples = self.live_samples([row for row, _ in live])
+            return combine(cut, live, samples, window, together=together)
 
         return self._windows.get((window.whole, window.partial_ticks), read, topic=view.root, sources=(view,))
 
@@ -151,43 +140,27 @@ class KeySource:
         )
 
     def _run_keys(self, view: KeysView, marks: KeyMarks) -> RunKeys:
-        """The keys of a run; of a run without a sample they are collected from all rows of the run."""
-
-        def read() -> RunKeys:
-            distinct, rows_read = marks.distinct(), 0
-            if distinct is None:
-                collector = DistinctCollector(marks.totals.ticks)
-                for rows in run_rows(self.blocks, view, marks):
-                    collector.add(rows)
-                distinct, rows_read = collector.finish(), marks.rows
-            return RunKeys.of(marks.totals.ticks, distinct, rows_read)
-
-        known: RunKeys = self._memory.get(("keys of a run", view.root, marks.files[0].path), read)
+        """The keys of a run."""
+        key = "keys of a run", view.root, marks.files[0].path
+        known: RunKeys = self._memory.get(key, lambda: RunKeys.of(marks.totals.ticks, marks.distinct()))
         return known
 
-    def live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample | None]:
-        """The sample of each ledger row; None for those of an earlier version."""
+    def live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample]:
+        """The sample of each ledger row."""
         keys = [("keys of a batch", row.field, row.batches, row.tick) for row in live]
-        known: list[KeySample | None] = [self._memory.peek(key) for key in keys]
+        known: list[Any] = [self._memory.peek(key) for key in keys]
         missing = [i for i, sample in enumerate(known) if sample is None]
         for i, sample in zip(missing, read_samples(self._store, [live[i] for i in missing]), strict=True):
             known[i] = sample
-            if sample is not None:
-                self._memory.put(keys[i], sample)
+            self._memory.put(keys[i], sample)
         return known
 
     def listing(self, view: KeysView, marks: KeyMarks) -> RunListing:
-        """The persistent keys of a run; of a run without a listing they are found in all rows of the run."""
+        """The persistent keys of a run."""
 
         def read() -> RunListing:
-            listed, rows_read = marks.persistent(), 0
-            if listed is None:
-                collector = PersistentCollector(view.key, marks.totals)
-                for rows in run_rows(self.blocks, view, marks):
-                    collector.add(rows)
-                listed = join_persistent(view.key, [collector.finish()], marks.totals)
-                rows_read = marks.rows
-            return RunListing(listed, starts_of(listed.rows), rows_read)
+            listed = marks.persistent()
+            return RunListing(listed, starts_of(listed.rows))
 
         key = "persistent keys of a run", view.root, marks.files[0].path
         known: RunListing = self._memory.get(key, read)

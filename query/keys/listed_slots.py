@@ -35,13 +35,11 @@ Ints = NDArray[np.int64]
 class RunListing:
     """The persistent keys of a run.
 
-    starts: shape (names + 1,), where the rows of each name start. rows_read: the stored rows that were read
-    because the marks have no listing.
+    starts: shape (names + 1,), where the rows of each name start.
     """
 
     listed: PersistentKeys
     starts: Ints
-    rows_read: int
 
     @property
     def nbytes(self) -> int:

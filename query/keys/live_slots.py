@@ -39,13 +39,12 @@ States = NDArray[np.uint8]
 class LiveSlots:
     """The ledger rows of a window.
 
-    undecided: the parts of `side` whose sample does not have all keys, each with its sample; None for those
-        of an earlier version.
+    undecided: the parts of `side` whose sample does not have all keys, each with its sample.
     hashes, places, known: the keys of all other parts, by hash, ascending: the slot and the state of each.
     """
 
     side: LiveSide
-    undecided: Mapping[int, KeySample | None]
+    undecided: Mapping[int, KeySample]
     hashes: Hashes
     places: NDArray[np.int64]
     known: States
@@ -56,15 +55,15 @@ class LiveSlots:
     def of(
         cls,
         side: LiveSide,
-        samples: Sequence[KeySample | None],
+        samples: Sequence[KeySample],
         partial_ticks: Sequence[PartialTick],
         slots: Slots,
     ) -> LiveSlots:
         """The ledger rows with the samples of their keys."""
-        undecided: dict[int, KeySample | None] = {}
+        undecided: dict[int, KeySample] = {}
         hashes, places, known = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], [np.empty(0, np.uint8)]
         for number, (part, sample) in enumerate(zip(side.parts, samples, strict=True)):
-            if sample is None or not sample.has_all or (not part.whole and sample.times is None):
+            if not sample.has_all or (not part.whole and sample.times is None):
                 undecided[number] = sample
                 continue
             states = np.full(sample.keys, PRESENT, np.uint8)
@@ -119,8 +118,7 @@ class LiveSlots:
         for i, (number, sample) in enumerate(self.undecided.items()):
             part = self.side.parts[number]
             found = np.where(least[i] > 0, PRESENT, np.where(most[i] > 0, MAYBE, ABSENT))
-            if sample is not None:
-                self._apply_sample(found, part, sample, hashes)
+            self._apply_sample(found, part, sample, hashes)
             column = int(columns.searchsorted(self.slots.of(np.array([part.live.tick]))[0]))
             np.maximum(states[:, column], found.astype(np.uint8), out=states[:, column])
 

@@ -13,7 +13,7 @@ No persistent key is missed. A key that no listing has is in at most S slots, wh
     sample lacks keys
 
 While S is below the wanted number of slots, the listed keys are the candidates. Otherwise all rows of the
-keys in the window are read. Runs of earlier versions have no listing; their rows are read, too.
+keys in the window are read.
 
 Source: S. A. Singh, thesis (Iowa State, 2015), chapter 3, who samples pairs of key and slot. The runs have
 these pairs sorted, so history needs no sample and has no error.

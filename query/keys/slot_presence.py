@@ -72,7 +72,7 @@ class Evidence:
     """What is known of the window's keys: sources in memory, and the ledger for live rows not among them.
 
     history: the runs that have rows in the window. columns: the slots that have data, ascending.
-    rows_read: the rows that were read because marks have no listing, or one that does not reach far enough.
+    rows_read: the rows that were read because the marks' listings do not reach far enough.
     """
 
     question: KeyQuestion
@@ -92,14 +92,14 @@ class Evidence:
             Source.of_run(number, share, listing, history.window, slots)
             for number, (share, listing) in enumerate(zip(history.shares, listings, strict=True))
         ]
-        live, rows_read = None, sum(listing.rows_read for listing in listings)
+        live = None
         if question.mode == "exact":
             sources.append(live_source(question))
         else:
             side = question.live
             samples = question.source.live_samples([part.live for part in side.parts])
             live = LiveSlots.of(side, samples, question.window.partial_ticks, slots)
-        return cls.joined(question, slots, history, sources, live, rows_read)
+        return cls.joined(question, slots, history, sources, live)
 
     @classmethod
     def joined(
@@ -109,7 +109,7 @@ class Evidence:
         history: KeyHistory,
         sources: Sequence[Source],
         live: LiveSlots | None,
-        rows_read: int,
+        rows_read: int = 0,
     ) -> Evidence:
         """The evidence of these sources and live rows."""
         ticks = [share.marks.totals.ticks for share in history.shares]

@@ -115,7 +115,6 @@ class Plots:
         measure: str | None = None,
         *,
         every: Any = None,
-        over: Any = None,
         last: Any = None,
         as_of: Any = None,
         between: Any = None,
@@ -132,11 +131,10 @@ class Plots:
         phis: a quantile, or several.
         every: the window of one answer, as in `Warehouse.quantile`; by default a tick. A window without rows
             is a gap. The newest window is marked while its last tick may still get rows.
-        over: an earlier name of `every`.
 
         Raises InputError for more than MAX_SPANS windows or MAX_LINES lines. Cost: that of the question.
         """
-        width = chosen_width(self.warehouse, every if every is not None else over)
+        width = chosen_width(self.warehouse, every)
         check_windows(self.warehouse, width, AskedWindow(last, between, as_of), measure)
         phis = plain_share(phis)
         shown_phis = phis if is_sequence(phis) else [phis]

@@ -255,8 +255,7 @@ class BlockReader:
         with self._reading(f"{root}/{file.path}"):
             row_group = self.footer(root, file).metadata.row_group(group)
             statistics = row_group.column(0).statistics
-            if file.digests is not None:
-                file.digests.check_statistics(group, row_group)
+            file.digests.check_statistics(group, row_group)
             if statistics is None or not statistics.has_min_max:
                 raise ValueError(f"row group {group} has no statistics")
             return statistics.min, statistics.max
@@ -327,8 +326,7 @@ def _decode_block(
     indices = [footer.columns[name] for name in columns]
     # ParquetFile.read_row_group looks up the columns by name each time, a fifth of a block's cost.
     decoded = columns_by_name(opened.reader.read_row_group(group, column_indices=indices, use_threads=False))
-    if file.digests is not None:
-        file.digests.check_block(group, decoded)
+    file.digests.check_block(group, decoded)
     return decoded
 
 
@@ -336,7 +334,7 @@ def _plain_doubles(
     opened: _OpenFile, file: RunFile, group: int, name: str, copy: bool
 ) -> NDArray[np.float64] | None:
     """The doubles of a mapped file; None if they must be decoded, or have another digest."""
-    if opened.mapped is None or file.digests is None:
+    if opened.mapped is None:
         return None
     end = opened.footer.plain_end(group, name)
     rows = int(opened.footer.edges[group + 1] - opened.footer.edges[group])

@@ -117,8 +117,8 @@ def width_in_ticks(name: str, value: Any, grid: TickGrid | None) -> tuple[int, i
         raise InputError(
             f"{name}={value!r} is whole weeks, which begin on Mondays, but the ticks of this warehouse, of "
             f"{timedelta(microseconds=grid.width_us)} (h:mm:ss), count from a Thursday, 1970-01-01. Ask for "
-            "single windows with between, or load the rows into a new warehouse: its ticks of whole weeks "
-            "begin on Mondays."
+            "single windows with between, or load the rows into a new warehouse with a tick that divides a "
+            "week."
         )
     return width // grid.width_us, grid.tick_of(start)
 

@@ -107,8 +107,6 @@ def resolve_arguments(
         parameter = _parameter_of(name, signature, measures, value, arguments)
         if parameter:
             arguments[parameter] = value
-    if name == "frequency" and needed not in arguments and "key" in arguments:
-        arguments["value"] = arguments.pop("key")  # before there were several keys, `key` was the value
     if needed and needed not in arguments:
         raise InputError(f"{name} needs {needed}, such as {_EXAMPLES[name]}.")
     if needed and arguments[needed] is None:

@@ -1,7 +1,7 @@
 """Writes the warehouses that are kept: `python -m tests.compatibility.keep VERSION`.
 
-Run it once with the code of a release whose formats are new, and commit the archive. What is there already
-is never written again: those archives stand for what users have on disk.
+Run it once with the code of a release whose formats are new, and commit the archive. What a release wrote is
+never written again: those archives stand for what users have on disk.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tests.compatibility import rows
 from tidemark import stream, warehouse
-from tidemark.jobs.spark.session import spark_session
 from tidemark.stream.append import append_batch
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange
@@ -23,8 +24,9 @@ from tidemark.warehouse.ingest.row_filter import RowFilter
 from tidemark.warehouse.sizes import Tuning
 
 FOLDER = Path(__file__).parent
-# Sorts, slices and files of a few rows: several files a run and several blocks a file.
-TINY = Tuning(sort_rows=180, slice_rows=64, file_rows=(64, 128), key_block_rows=16)
+# Sorts, slices and files of a few rows: several files a run, several blocks a file. Ranges of five batches.
+TINY = Tuning(sort_rows=180, slice_rows=64, file_rows=(64, 128), key_block_rows=16, fan=5)
+RECORD = [(name, pa.string()) for name in ("_position", "_raw", "_reason")]
 
 
 def main(version: str) -> None:
@@ -32,49 +34,43 @@ def main(version: str) -> None:
     archive = FOLDER / f"written-{version}.tar.xz"
     if archive.exists():
         sys.exit(f"{archive.name} is there already, and stays as it is.")
-    spark = spark_session(
-        "tidemark-keep", **{"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
-    )
     with tempfile.TemporaryDirectory() as folder:
         timed, plain = Path(folder, "timed"), Path(folder, "plain")
         options: dict[str, Any] = {"eps": 0.02, "kappa": 2, "key_eps": 0.05, "key_delta": 0.05}
         warehouse.create(
-            spark, timed, ["x", "n", "d"], key="k", time="t", tick="1 day", schema=rows.TIMED, **options
+            None, timed, ["x", "n", "d"], key="k", time="t", tick="1 day", schema=rows.TIMED, **options
         )
         for (source, name), batch in rows.timed_batches().items():
-            frame = spark.createDataFrame(batch, rows.TIMED)
-            if source == "bulk":
-                warehouse.load(spark, timed, frame.repartition(2), name, tuning=TINY)
-            else:
-                stream.append(spark, timed, frame.coalesce(1), source=source, batch=name, tuning=TINY)
+            write(timed, source, name, rows.table(batch, rows.TIMED))
             if (source, name) == ("web", rows.LOADED[-1]):
-                warehouse.load(spark, timed, tuning=TINY)
-        refused = spark.createDataFrame(
-            [(*rows.timed_rows("refused", 1)[0], str(at), "{", "no record") for at in range(3)],
-            f"{rows.TIMED}, _position string, _raw string, _reason string",
-        )
-        executor = executor_for(spark)
+                warehouse.load(None, timed, tuning=TINY)
+        refused = [(*rows.timed_rows("refused", 1)[0], str(at), "{", "no record") for at in range(3)]
+        executor = executor_for(None)
         append_batch(
             executor,
             Store.from_uri(timed),
-            executor.input(refused),
+            executor.input(rows.table(refused, pa.schema([*rows.TIMED, *RECORD]))),
             BatchRange("partner", 2, 2),
             row_filter=RowFilter(latest=None, reasons=True),
         )
-        warehouse.create(spark, plain, ["n"], key="k", kappa=2, grace="0")
+        warehouse.create(None, plain, ["n"], key="k", kappa=2, grace="0")
         for (source, name), batch in rows.plain_batches().items():
-            frame = spark.createDataFrame(batch, rows.PLAIN)
-            if source == "bulk":
-                warehouse.load(spark, plain, frame, name, tuning=TINY)
-            else:
-                stream.append(spark, plain, frame.coalesce(1), source=source, batch=name, tuning=TINY)
-        warehouse.maintain(spark, plain)
+            write(plain, source, name, rows.table(batch, rows.PLAIN))
+        warehouse.maintain(None, plain)
         for made in (timed, plain):
             report = warehouse.verify(made)
             assert report.ok, str(report)
         with tarfile.open(archive, "w:xz", preset=9) as packed:
             packed.add(folder, ".")
     print(f"{archive.name}: {archive.stat().st_size:,} bytes")
+
+
+def write(uri: Path, source: str, name: Any, batch: pa.Table) -> None:
+    """One batch, loaded or streamed."""
+    if source == "bulk":
+        warehouse.load(None, uri, batch, name, tuning=TINY)
+    else:
+        stream.append(None, uri, batch, source=source, batch=name, tuning=TINY)
 
 
 if __name__ == "__main__":

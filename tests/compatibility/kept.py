@@ -18,6 +18,6 @@ def unpack(archive: Path, folder: Path) -> Path:
     return folder
 
 
-def unpacked(folder: Path, name: str, version: str = "0.1.0") -> Path:
+def unpacked(folder: Path, name: str, version: str = "0.2.0") -> Path:
     """Where the kept warehouse of that name lies, once all are unpacked into the folder."""
     return unpack(FOLDER / f"written-{version}.tar.xz", folder) / name

@@ -13,18 +13,35 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_US = 86_400_000_000
 
-TIMED = "t timestamp, k string, x double, n bigint, d decimal(9,2), note string"
-PLAIN = "n int, k bigint"
+TIMED = pa.schema(
+    [
+        ("t", pa.timestamp("us", "UTC")),
+        ("k", pa.string()),
+        ("x", pa.float64()),
+        ("n", pa.int64()),
+        ("d", pa.decimal128(9, 2)),
+        ("note", pa.string()),
+    ]
+)
+PLAIN = pa.schema([("n", pa.int32()), ("k", pa.int64())])
 
 BULK = ("night-0", "night-1", "night-2", "night-3")  # with kappa = 2: a merged run and one more
-LOADED = range(8)  # batches of `web` that a load has moved into history
-LIVE = range(8, 70)  # those that it has not; 32 to 63 have a range of the cascade
+LOADED = range(4)  # batches of `web` that a load has moved into history
+LIVE = range(4, 18)  # those that it has not; 5 to 9 and 10 to 14 have a range of the cascade
 PARTNER = range(2)  # live batches of another source
 PLAIN_BULK = ("a", "b", "c", "d")
 PLAIN_LIVE = range(3)
+
+
+def table(batch: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    """The rows as a table, also if there are none."""
+    columns = zip(*batch, strict=True) if batch else ([] for _ in schema)
+    return pa.table([pa.array(one, kind) for one, kind in zip(columns, schema.types, strict=True)], schema)
 
 
 def _draws(name: str) -> Any:
@@ -67,7 +84,7 @@ def timed_batches() -> dict[tuple[str, Any], list[tuple[Any, ...]]]:
     for source, numbers in (("web", [*LOADED, *LIVE]), ("partner", PARTNER)):
         for number in numbers:
             # One batch is empty: it has a ledger row and no rows.
-            rows = 0 if (source, number) == ("web", 20) else 12 + number % 3
+            rows = 0 if (source, number) == ("web", 11) else 20 + number % 3
             batches[source, number] = timed_rows(f"{source}-{number}", rows)
     return batches
 

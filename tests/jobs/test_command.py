@@ -142,7 +142,7 @@ REFUSED = {
     "a picture of no kind": (["plot", "cdf", "-w", "{w}", "-o", "a.gif"], "ends in .png, .svg, .pdf"),
     "a picture in no folder": (["plot", "cdf", "-w", "{w}", "-o", "{folder}/no/a.png"], "there is no folder"),
     "spans too many": (
-        ["plot", "quantiles", "-w", "{w}", "-o", "{folder}/a.png", "--over", "often"],
+        ["plot", "quantiles", "-w", "{w}", "-o", "{folder}/a.png", "--every", "often"],
         "not a duration: 'often'",
     ),
     "no pause": (["watch", "-w", "{w}", "--every", "0"], "--every must be a positive number of seconds"),

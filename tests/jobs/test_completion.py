@@ -63,7 +63,7 @@ COMPLETED = {
     "quantile 0.5 --mode ": {"quick", "accurate", "exact"},
     "quantile --mode = q": {"quick"},
     "-w load plot ": {"cdf", "quantiles", "histogram", "top"},
-    "plot quantiles --o": {"--output", "--over"},
+    "plot quantiles --o": {"--output"},
     "completion ": {"bash", "zsh", "fish"},
     "load --format c": {"csv"},
     "load --batch ": set(),

@@ -19,7 +19,7 @@ from tidemark.query.plots.plots import size_for
 
 KINDS = {
     "cdf": ["--mode", "quick"],
-    "quantiles": ["--phi", "0.5", "0.9", "0.99", "--over", "7d", "--mode", "quick"],
+    "quantiles": ["--phi", "0.5", "0.9", "0.99", "--every", "7d", "--mode", "quick"],
     "top": ["5", "--last", "36h", "--mode", "exact"],
     "histogram": ["--edges", "-60", "-30", "0", "30", "60", "180"],
 }

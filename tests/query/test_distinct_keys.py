@@ -24,8 +24,8 @@ from tidemark.query.keys.key_samples import RunKeys
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.sketches.sampling import KeySample, SampleSize, key_sample
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
-from tidemark.warehouse.ledger import key_summaries, ledger_rows
-from tidemark.warehouse.projections import distinct_keys, key_marks
+from tidemark.warehouse.ledger import key_summaries
+from tidemark.warehouse.projections import distinct_keys
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector
 from tidemark.warehouse.projections.key_rows import KeyRows
 
@@ -89,7 +89,6 @@ def test_bounds_hold_and_exact_is_the_set(
         for mode in MODES:
             answer = wh.distinct(key=key, between=a, mode=mode)
             check(answer, truth, exact=mode == "exact")
-            assert answer.rows_scanned is None
             if not cuts_a_tick(a) and (mode == "exact" or size[0] > 1000):
                 assert (answer.least, answer.most) == (truth, truth)
             check_overlaps(wh, world, a, b, key, mode)
@@ -142,7 +141,7 @@ def drawn_run(
     collector = DistinctCollector(np.arange(ticks))
     collector.add(KeyRows(names, np.arange(len(names)), tick, ones))
     distinct = collector.finish()
-    run = RunKeys.of(np.arange(ticks), distinct, 0)
+    run = RunKeys.of(np.arange(ticks), distinct)
     return run, set(names[tick < ticks // 2].tolist())
 
 
@@ -214,24 +213,6 @@ def test_broken_estimates_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(np, "setdiff1d", lambda a, _, **__: a)
         patch.setattr(np, "isin", lambda a, _, **__: np.zeros(len(a), bool))
         assert mostly_missed()
-
-
-def test_rows_of_an_earlier_version_are_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Marks and ledger rows without samples: the answer is right and says what was read."""
-    rows = [(START + i % 5 * HOUR, f"k{i % 37}", 1, 1.0, None) for i in range(200)]
-    with monkeypatch.context() as earlier:
-        earlier.setattr(key_marks, "DISTINCT_GROUP", "unknown")
-        earlier.setattr(ledger_rows, "sample_name", lambda _: "unknown")
-        world = GroupWorld.of(tmp_path, [(True, rows), (False, rows[:50])])
-    answer = world.open().distinct()
-    assert (answer.count, answer.least, answer.most) == (37, 37, 37)
-    assert answer.rows_scanned == 37 * 5 + 50
-    assert "rows_scanned" in answer.to_json()
-    world.load_live()
-    for _ in range(3):  # merges bring the sample
-        world.add(rows, load=True)
-    answer = world.open().distinct(last="2h")
-    assert (answer.count, answer.rows_scanned) == (37, None)
 
 
 @pytest.mark.parametrize(

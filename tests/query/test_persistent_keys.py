@@ -26,8 +26,8 @@ from tidemark import query, warehouse
 from tidemark.query import InputError
 from tidemark.query.keys import key_scan, listed_slots, slot_presence, slots
 from tidemark.sketches.sampling import SampleSize
-from tidemark.warehouse.ledger import key_summaries, ledger_rows
-from tidemark.warehouse.projections import key_marks, persistent_keys
+from tidemark.warehouse.ledger import key_summaries
+from tidemark.warehouse.projections import persistent_keys
 
 Edges = tuple[datetime | None, datetime | None] | None
 
@@ -335,22 +335,6 @@ def test_slacks_that_are_one_too_small_are_noticed(tmp_path: Path, monkeypatch: 
 
         monkeypatch.setattr(listed_slots.Source, "of_run", off_by_one)
         assert unlisted not in {answer.value for answer in world.open().persistent(alpha)}
-
-
-def test_runs_of_an_earlier_version_are_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Marks without a listing, ledger rows without a sample: right, and the answer says what was read."""
-    with monkeypatch.context() as earlier:
-        earlier.setattr(key_marks, "PERSISTENT_GROUP", "unknown")
-        earlier.setattr(ledger_rows, "sample_name", lambda _: "unknown")
-        world = GroupWorld.of(tmp_path, [(True, [*DAILY, *RARE]), (False, DAILY[:6])])
-    answers = world.open().persistent(0.8)
-    assert [(answer.value, answer.slots, answer.rows_scanned) for answer in answers] == [("daily", 24, 48)]
-    assert "rows_scanned" in answers.to_json()
-    assert world.open().persistence("daily").rows_scanned == 48
-    world.load_live()
-    for _ in range(3):  # merges bring the listing
-        world.add(RARE, load=True)
-    assert world.open().persistent(0.8)[0].rows_scanned is None
 
 
 def test_without_a_time_column_slots_are_steps(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_what_cannot_be_drawn_is_refused(wh: HandMade, tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"every must be a whole number of at least 1, got '7d'. It counts steps"
     ):
-        wh.plot.quantiles(over="7d")  # the earlier name
+        wh.plot.quantiles(every="7d")
     with pytest.raises(EmptyWindow, match="empty window"):
         wh.plot.quantiles(between=(7, 9))
     with pytest.raises(EmptyWindow, match="no finite numbers"):

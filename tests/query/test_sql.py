@@ -197,7 +197,7 @@ def test_keys_are_counted_as_a_counter_does(ask: Callable[[str], list[Row]]) -> 
         "SELECT * FROM flights_frequency('exact', '1 hour')"
     )  # the first is the key, whatever it says
     assert (row.value, row.hi, row.mode) == ("exact", 0, "approximate")
-    several = ask("SELECT * FROM flights_frequency(key => ARRAY('ORD', 'nowhere'), mode => 'exact')")
+    several = ask("SELECT * FROM flights_frequency(ARRAY('ORD', 'nowhere'), mode => 'exact')")
     assert [row["count"] for row in several] == [truth["ORD"], 0]
     by_row = "VALUES ('ORD'), (NULL) t(k), LATERAL flights_frequency(k, mode => 'exact') f"
     lateral = ask(f"SELECT f.value, f.`count` FROM {by_row}")

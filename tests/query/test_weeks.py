@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -87,32 +86,16 @@ def test_windows_of_weeks_are_cut_where_weeks_begin(tmp_path: Path) -> None:
         assert days % 7 or (answer.lo, answer.hi) == (truth, truth)
 
 
-def test_an_earlier_warehouse_refuses_weeks_that_would_not_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its ticks of weeks begin on Thursdays, and stay as they are; the option is a named feature."""
-    with monkeypatch.context() as patch:
-        patch.setattr(importlib.import_module("tidemark.warehouse.create"), "MONDAY_US", 0)
-        wh = world(tmp_path, "7d")
-    log = (tmp_path / "w/events/_delta_log/00000000000000000000.json").read_text()
-    assert "mondays" not in log
+def test_ticks_that_do_not_divide_a_week_refuse_weeks(tmp_path: Path) -> None:
+    wh = world(tmp_path, "5h")
     for ask in (
-        lambda: wh.quantile(0.5, every="7d"),
-        lambda: wh.top(1, every="14d"),
-        lambda: wh.persistent(1, slot="7d"),
+        lambda: wh.quantile(0.5, every="35d", last="35d"),
+        lambda: wh.top(1, every="35d"),
+        lambda: wh.persistent(1, slot="35d"),
     ):
         with pytest.raises(InputError, match="whole weeks, which begin on Mondays, but the ticks"):
             ask()
     assert len(TIMES) + 1 == wh.quantile(0.5).N
-    warehouse.create(None, tmp_path / "w", "x", time="t", tick="7d")  # the job that created it goes on
-    assert {start.weekday() for start, _ in wh.persistence("a", between=(None, None)).present} == {3}
-    world(tmp_path / "new", "7d")
-    log = (tmp_path / "new/w/events/_delta_log/00000000000000000000.json").read_text()
-    assert '\\"mondays\\": \\"0.2.0\\"' in log
-    wide = tmp_path / "wide"
-    wide.mkdir()
-    with pytest.raises(InputError, match="whole weeks"):
-        world(wide, "5h").quantile(0.5, every="35d", last="35d")
 
 
 @pytest.mark.parametrize("broken", ["start_of", "tick_of"])

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tests.warehouse.disk import digests_of
 from tidemark.query.asking.session import Session
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.warehouse import Warehouse
@@ -232,7 +233,9 @@ def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> Val
         target.parent.mkdir(parents=True, exist_ok=True)
         table = pa.table({"value": pa.array(values[part], measure.arrow_type), "tick": ticks[part]})
         pq.write_table(table, target, row_group_size=world.group_rows)
-        files.append(RunFile(path, first, part.stop - first))
+        groups = range(0, part.stop - first, world.group_rows)
+        blocks = [table.slice(group, world.group_rows) for group in groups]
+        files.append(RunFile(path, first, part.stop - first, digests_of(pq.read_metadata(target), blocks)))
         positions += [*range(first, part.stop, grain), part.stop - 1]
         starts += range(first, part.stop, grain * world.span)
     marked = np.unique(np.array(positions, dtype=np.int64))

@@ -269,7 +269,7 @@ def test_sql_and_figures_hold_where_such_rows_are(filled: Path) -> None:
         lambda: wh.plot.cdf("moment"),
         lambda: wh.plot.histogram(5, "moment"),
         lambda: wh.plot.cdf("value", last="1 day"),
-        lambda: wh.plot.quantiles(over="104000 days", measure="moment"),
+        lambda: wh.plot.quantiles(every="104000 days", measure="moment"),
         lambda: wh.plot.quantiles(last="1 day"),
         wh.plot.top,
     ]

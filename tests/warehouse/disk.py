@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import KEY_MARKS, MORE_KEY_MARKS
+from tidemark.warehouse.integrity.digests import column_digest, columns_by_name
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.runs.marks import (
@@ -25,8 +25,12 @@ from tidemark.warehouse.runs.marks import (
     DIGESTS_GROUP,
     FOOTERS_GROUP,
     SPANS_GROUP,
-    UNNAMED_GROUPS,
+    STATISTICS_COLUMN,
+    FileDigests,
+    statistics_digest,
 )
+from tidemark.warehouse.runs.run_tables import attempt_name
+from tidemark.warehouse.settings.options import read_options
 
 
 def table_names(uri: str | os.PathLike[str]) -> list[str]:
@@ -92,8 +96,7 @@ def rewrite_file(
     """Changes the rows of a file in place, as a wrong writer would: it is sealed as it is then.
 
     Its row groups have as many rows as they had, but for the last. Row groups of packed content stay, and
-    the one that is named is what changes. Of a file of a run that is changed the marks have no digests from
-    then on.
+    the one that is named is what changes. Of a file of a run that is changed the marks have its digests.
     """
     store = Store.from_uri(uri)
     with open_sealed(store.filesystem(), f"{name}/{path}") as file:
@@ -115,25 +118,37 @@ def rewrite_file(
     with pq.ParquetWriter(Path(uri) / name / path, rows.schema) as writer:
         for part in parts.values():
             writer.write_table(part, row_group_size=max(1, part.num_rows))
-    forget_digests(uri)
+    _digest_again(uri, name, path)
     return data_files.add_action(path, (Path(uri) / name / path).stat().st_size, rows.num_rows)
 
 
-def forget_digests(uri: str | os.PathLike[str]) -> None:
-    """Every marks file becomes what version 0.1 wrote: three row groups, lists of spans, and no digests."""
-    disk = Store.from_uri(uri).filesystem()
-    marked = [name for name in table_names(uri) if name.startswith(("marks", KEY_MARKS, MORE_KEY_MARKS))]
-    for path in (path for name in marked for path in (Path(uri) / name).rglob("*.parquet")):
-        with open_sealed(disk, str(path.relative_to(uri)), names=UNNAMED_GROUPS) as file:
-            parts = [file.read(name) for name in UNNAMED_GROUPS if name in file.names]
-            if SPANS_GROUP in file.names:
-                parts[1] = _with_lists(parts[1], file.read(SPANS_GROUP).column(CONTENT_FIELD.name)[0].as_py())
-        parts = [
-            part.select([one for one in part.column_names if one != CONTENT_FIELD.name]) for part in parts
-        ]
-        with pq.ParquetWriter(path, parts[0].schema) as writer:
-            for part in parts:
-                writer.write_table(part, row_group_size=max(1, part.num_rows))
+def digests_of(footer: pq.FileMetaData, blocks: Sequence[pa.Table], row_digest: int = 0) -> FileDigests:
+    """The digests of a run's file with these row groups."""
+    columns = [columns_by_name(block) for block in blocks]
+    digests = {name: [column_digest(block[name]) for block in columns] for name in blocks[0].column_names}
+    groups = range(footer.num_row_groups)
+    digests[STATISTICS_COLUMN] = [statistics_digest(footer.row_group(group)) for group in groups]
+    return FileDigests(row_digest, {name: np.array(found, np.uint64) for name, found in digests.items()})
+
+
+def _digest_again(uri: str | os.PathLike[str], name: str, path: str) -> None:
+    """Puts the digests of a run's file, as it is now, into the marks of the run."""
+    store = Store.from_uri(uri)
+    (projection,) = (one for one in read_options(store).projections if one.runs_table == name)
+    with open_sealed(store.filesystem(), f"{name}/{path}", texts=projection.dictionaries) as file:
+        blocks = [file.read_group(at) for at in range(file.metadata.num_row_groups)]
+        parts = [part for block in blocks for part in projection.from_stored(columns_by_name(block))]
+        found = digests_of(file.metadata, blocks, sum(map(projection.digest, parts)) % 2**64)
+
+    def change(rows: pa.Table) -> pa.Table:
+        at = rows.column("file").to_pylist().index(path)
+        contents = rows.column(CONTENT_FIELD.name).to_pylist()
+        contents[at] = found.to_bytes()
+        i = rows.schema.get_field_index(CONTENT_FIELD.name)
+        return rows.set_column(i, CONTENT_FIELD, pa.array(contents, CONTENT_FIELD.type))
+
+    marks = f"{path.split('/', maxsplit=1)[0]}/{attempt_name(path)}.parquet"
+    rewrite_file(uri, projection.marks_table, marks, change, packed=DIGESTS_GROUP)
 
 
 def recounted(rows: pa.Table, change: Callable[[NDArray[np.int64]], None]) -> pa.Table:
@@ -144,19 +159,6 @@ def recounted(rows: pa.Table, change: Callable[[NDArray[np.int64]], None]) -> pa
     packed = Spans(spans.starts, spans.ticks, counts.astype(spans.counts.dtype)).to_bytes()
     i = rows.schema.get_field_index(CONTENT_FIELD.name)
     return rows.set_column(i, CONTENT_FIELD, pa.array([packed], CONTENT_FIELD.type))
-
-
-def _with_lists(marks: pa.Table, content: bytes) -> pa.Table:
-    spans = Spans.from_bytes(content)
-    of_start = {
-        start: [(tick, int(count)) for tick, count in zip(spans.ticks.tolist(), row, strict=True) if count]
-        for start, row in zip(spans.starts.tolist(), spans.counts, strict=True)
-    }
-    for at, name in enumerate(["ticks", "counts"]):
-        lists = [[cell[at] for cell in of_start.get(start, [])] for start in marks["position"].to_pylist()]
-        i = marks.schema.get_field_index(name)
-        marks = marks.set_column(i, marks.schema.field(i), pa.array(lists, marks.schema.field(i).type))
-    return marks
 
 
 def edit_properties(uri: str | os.PathLike[str], changes: dict[str, str | None]) -> None:

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.query.answers import several, single
+from tests.query.answers import several
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tidemark import query
 from tidemark.options import OPTIONS
 from tidemark.query.answers.key_answers import FrequencyAnswer
 from tidemark.sketches import ECM
-from tidemark.sketches.ecm.ecm_sizes import eps_of_merge_inputs
 from tidemark.warehouse import verify
 from tidemark.warehouse.cascade import LEVELS, MERGES
 from tidemark.warehouse.columns.keys import KeyColumn
@@ -30,7 +29,6 @@ from tidemark.warehouse.sizes import Tuning
 
 DELTA = 0.01
 KEY_EPS = OPTIONS["key_eps"].default
-OLD_MERGES = 5  # what warehouses of version 0.1.0 left room for
 SINCE = 5 * DAY_US + DAY_US // 2  # cuts the tick that all rows have
 Event = tuple[Any, int | None]
 
@@ -135,21 +133,3 @@ def test_merges_of_what_was_merged_at_the_same_place_would_not_keep_it(
     monkeypatch.setattr("tests.warehouse.keyworld.by_tick", chained)
     with pytest.raises(AssertionError):
         test_a_warehouse_of_all_levels_keeps_key_eps(tmp_path)
-
-
-def test_rows_from_before_are_merged_with_new_ones_and_told_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = deep(tmp_path)
-    with monkeypatch.context() as before:
-        before.setattr("tidemark.warehouse.ledger.key_summaries.MERGES", OLD_MERGES)
-        events = stream(world, 2**LEVELS - 3)
-    events += stream(world, 3)
-    merged_from_before = (1 + eps_of_merge_inputs(0.05, OLD_MERGES)) ** (MERGES + 1) - 1
-    assert max(states(world)) == pytest.approx(merged_from_before)
-    (said,) = {one.eps for one in open_frequencies(world, events)}
-    assert said == pytest.approx(merged_from_before)
-    whole_ticks = single(query.open(world.uri).frequency("k1"))
-    assert whole_ticks.eps == 0.05  # no summary over time is used
-    assert single(query.open(world.uri).frequency("k1", last="3h", mode="exact")).eps == 0
-    assert verify(world.uri).ok

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from tests.query.tally import Tally
 from tests.warehouse.disk import edit_properties, files_of
 from tidemark import query, warehouse
 from tidemark.warehouse import NotAWarehouse
@@ -88,28 +86,12 @@ def test_a_malformed_list_of_features_is_told_with_the_property(made: Path, valu
     assert "created with" in said
 
 
-def test_a_warehouse_without_further_keys_groups_and_companions_needs_no_feature(made: Path) -> None:
+def test_a_warehouse_needs_no_feature(made: Path) -> None:
     assert "tidemark.features" not in warehouse.open_snapshot(made).options.properties()
     log = (made / "events/_delta_log/00000000000000000000.json").read_text().splitlines()
     (found,) = [json.loads(line)["metaData"] for line in log if "metaData" in json.loads(line)]
     assert "tidemark.features" not in found["configuration"]
     assert found["configuration"]["tidemark.format"] == "1"
-
-
-def test_further_keys_groups_companions_and_mondays_are_features(tmp_path: Path) -> None:
-    columns = [("m", pa.float64()), ("a", pa.string()), ("b", pa.int32()), ("t", pa.timestamp("us", "UTC"))]
-    schema = pa.schema(columns)
-    times: dict[str, Any] = {"time": "t", "tick": "7d"}
-    keys, groups, companions = ["a", ["a", "b"]], [["b", "a"], "b"], {"seen": ("tally", "a")}
-    warehouse.register_companion(Tally())
-    warehouse.create(
-        None, tmp_path / "w", "m", keys=keys, groups=groups, companions=companions, schema=schema, **times
-    )
-    opened = warehouse.open_snapshot(tmp_path / "w").options
-    assert json.loads(opened.properties()["tidemark.features"]) == dict(features.KNOWN)
-    assert opened.key == "a"
-    assert opened.key_names == (("a",), ("a", "b"), ("b",))
-    assert opened.group_names == (("b", "a"), ("b",))
 
 
 def test_a_reader_that_passes_features_over_is_caught(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

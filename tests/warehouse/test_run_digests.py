@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import ANY
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.warehouse.disk import forget_digests
 from tests.warehouse.hereloader import Loader
 from tidemark import query, warehouse
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -52,9 +52,7 @@ def test_a_changed_block_is_told_by_answers_and_verify(loader: Loader) -> None:
 
 
 @pytest.mark.parametrize("table", ["marks/n", "key_marks"])
-def test_marks_that_have_lost_their_seal_are_not_taken_for_those_of_an_earlier_version(
-    loader: Loader, table: str
-) -> None:
+def test_marks_that_have_lost_their_seal_are_refused(loader: Loader, table: str) -> None:
     path = next(Path(loader.uri, table).glob("run=*/*.parquet"))
     path.write_bytes(path.read_bytes().replace(b"tidemark.seal", b"tidemark.sea1"))
 
@@ -91,28 +89,11 @@ def test_a_merge_that_compares_nothing_makes_a_valid_run_of_bad_rows(
     """The broken variant: only verify, which reads events, can tell then."""
     change(loader)
     monkeypatch.setattr(marks.FileDigests, "check_block", lambda *_: None)
-    monkeypatch.setattr(SortedInput, "digest", None)
+    monkeypatch.setattr(SortedInput, "digest", ANY)
     loader.load()
     assert any(run.level == 1 for run in runs(loader))
     broken = {check.name for check in warehouse.verify(loader.uri).checks if not check.ok}
     assert broken == {"n: nothing is lost or counted twice"}
-
-
-def test_runs_of_an_earlier_version_are_merged_as_they_are_and_said_to_be(loader: Loader) -> None:
-    forget_digests(loader.uri)
-    assert "2 of them from before runs had digests" in str(warehouse.verify(loader.uri))
-    loader.load()
-    (merged,) = warehouse.open_snapshot(loader.uri).view("n").runs
-    assert merged.run.level == 1
-    assert [file.digests is not None and not file.digests.end_to_end for file in merged.files] == [True]
-    report = warehouse.verify(loader.uri)
-    broken = {check.name for check in report.checks if not check.ok}
-    assert broken <= {"files: every named file is there"}  # of other sizes, as digests were taken out
-    assert "1 of them from before runs had digests" in str(report)
-    for _ in range(6):
-        loader.load()
-    (merged,) = (one for one in warehouse.open_snapshot(loader.uri).view("n").runs if one.run.first == 0)
-    assert not any(file.digests is None or file.digests.end_to_end for file in merged.files)
 
 
 def test_marks_of_a_run_are_those_of_its_rows(loader: Loader) -> None:
@@ -127,4 +108,4 @@ def test_marks_of_a_run_are_those_of_its_rows(loader: Loader) -> None:
     rows = rows.filter(pc.is_valid(rows["n"]))
     values = SortedValues(view.measure)
     found = values.digest(values.decode(rows)[0])
-    assert found == sum(file.digests.row_digest for file in run.files if file.digests is not None) % 2**64
+    assert found == sum(file.digests.row_digest for file in run.files) % 2**64

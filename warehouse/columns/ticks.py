@@ -114,10 +114,14 @@ def end_from_epoch_us(us: int) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class TickGrid:
-    """How event time is cut into ticks: their width, and a time at which one starts, in microseconds."""
+    """How event time is cut into ticks of a width in microseconds."""
 
     width_us: int
-    origin_us: int = 0
+
+    @property
+    def origin_us(self) -> int:
+        """A time at which a tick starts: 1970, or a Monday where ticks are whole weeks."""
+        return MONDAY_US if self.width_us % WEEK_US == 0 else 0
 
     def tick_of(self, us: T) -> T:
         """The tick that holds a time, or an array of times, in microseconds since 1970."""

@@ -5,8 +5,7 @@ of its columns as decoded (digests.py). A read compares the decoded columns with
 everything between the bytes on disk and the decoded column: pages, headers, encodings, the schema.
 
 Row groups are found by name, and readers skip names that they do not know. So later versions may add row
-groups to a file. Files of earlier versions, and files that another tool rewrote, have no seal: they are read
-without comparison, and their row groups are identified by position.
+groups to a file. Files that another tool rewrote have no seal, and are read without comparison.
 
 Pages have checksums too, which any Parquet reader can check. Checking takes as long as decoding, so the
 option `checksums` turns it on only where a file is read once: in loads, merges and verify.
@@ -92,18 +91,15 @@ class SealedWriter:
 class SealedFile:
     """An open file. Reads raise ValueError where the rows differ from the rows that were written.
 
-    `names` names the row groups of a file without a seal, in their order. `remote` reads the file's bytes if
-    it is in an object store.
+    `remote` reads the file's bytes if it is in an object store.
     """
 
-    def __init__(
-        self, file: pq.ParquetFile, names: Sequence[str] = (), remote: ReadAhead | None = None
-    ) -> None:
+    def __init__(self, file: pq.ParquetFile, remote: ReadAhead | None = None) -> None:
         self.metadata = file.metadata
         self._file, self._remote = file, remote
         self._seal = _read_seal(file.metadata)
         self.is_sealed = self._seal is not None
-        self.names = tuple(names if self._seal is None else (group.name for group in self._seal))
+        self.names = tuple(group.name for group in self._seal or ())
 
     def read(self, *names: str, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of the row groups with these names, in file order; of all row groups without names."""
@@ -140,15 +136,13 @@ def open_sealed(
     path: str,
     *,
     texts: Sequence[str] = (),
-    names: Sequence[str] = (),
     checksums: bool = False,
     display_name: str | None = None,
 ) -> Iterator[SealedFile]:
     """Opens the file at the path; errors while it is read inside become DamagedWarehouse with its name.
 
-    The columns `texts` are read as dictionaries. `names` is that of `SealedFile`. INT96 timestamps, Spark's
-    default, are read as microseconds to cover the same years as others. `display_name` replaces the path in
-    errors.
+    The columns `texts` are read as dictionaries. INT96 timestamps, Spark's default, are read as microseconds
+    to cover the same years as others. `display_name` replaces the path in errors.
     """
     with report_unreadable_file(display_name or path), ExitStack() as opened:
         remote = None
@@ -162,7 +156,7 @@ def open_sealed(
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=checksums,
         )
-        yield SealedFile(opened.enter_context(file), names, remote)
+        yield SealedFile(opened.enter_context(file), remote)
 
 
 def _chunks(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> list[Range]:

@@ -95,8 +95,6 @@ class KeySummary:
 
     Example: names [a, b], known [5, 3], slack [0, 2], floor 2 say that a has 5 rows, b has 3 to 5, and every
     other key has at most 1.
-
-    `sample` is None for rows of an earlier version, and for a range of batches with such rows.
     """
 
     nulls: int
@@ -105,7 +103,7 @@ class KeySummary:
     known: NDArray[np.int64]
     slack: NDArray[np.int64]
     floor: int
-    sample: KeySample | None
+    sample: KeySample
 
     @property
     def rows(self) -> int:
@@ -174,8 +172,7 @@ def join(parts: Sequence[KeySummary]) -> KeySummary:
     if len(names):
         most = np.minimum(most, sketch.points(digests(names)).hi)
     floor = max(-(-sketch.n // THETA), unlisted + 1)
-    samples = [part.sample for part in parts if part.sample is not None]
-    sample = merge_samples(samples, LEDGER_SAMPLE) if len(samples) == len(parts) else None
+    sample = merge_samples([part.sample for part in parts], LEDGER_SAMPLE)
     return _listed(sum(part.nulls for part in parts), sketch, names, known, most - known, floor, sample)
 
 
@@ -186,7 +183,7 @@ def _listed(
     known: NDArray[np.int64],
     slack: NDArray[np.int64],
     floor: int,
-    sample: KeySample | None,
+    sample: KeySample,
 ) -> KeySummary:
     """The summary that lists the names which may reach the floor.
 

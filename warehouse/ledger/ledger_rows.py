@@ -8,8 +8,7 @@ the upper bounds of the sketch's cells for the whole tick. They repeat what the 
 needs the sketch itself only for a window that starts or ends inside the tick.
 
 The column `companions` has further summaries by name, as bytes: the cells of the warehouse's companions
-(companions/cells.py), and the sample of each key, whose name has a dot (`sample_name`). Rows of earlier
-versions have none.
+(companions/cells.py), and the sample of each key, whose name has a dot (`sample_name`).
 """
 
 from __future__ import annotations
@@ -114,11 +113,7 @@ def to_arrow(
             "keys": _keys_row(summary.keys.get((KEYS,))),
             "arrived": now,
             COMPANIONS: [
-                *(
-                    (sample_name(field), keys.sample.to_bytes())
-                    for field, keys in summary.keys.items()
-                    if keys.sample is not None
-                ),
+                *((sample_name(field), keys.sample.to_bytes()) for field, keys in summary.keys.items()),
                 *((name, cell.to_bytes()) for name, cell in summary.companions.items()),
             ],
             MORE_KEYS: {name: _keys_row(summary.keys.get((MORE_KEYS, name))) for name in more_keys},
@@ -133,14 +128,9 @@ def sample_name(field: tuple[str, ...]) -> str:
     return ".".join([*field, "sample"])
 
 
-def sample_in(row: Mapping[str, Any], field: tuple[str, ...], batches: BatchRange) -> KeySample | None:
-    """The sample of a key in a row of the ledger; None if an earlier version wrote the row.
-
-    DamagedWarehouse if the bytes cannot be read.
-    """
-    stored = dict(row.get(COMPANIONS) or ()).get(sample_name(field))
-    if stored is None:
-        return None
+def sample_in(row: Mapping[str, Any], field: tuple[str, ...], batches: BatchRange) -> KeySample:
+    """The sample of a key in a row of the ledger; DamagedWarehouse if the bytes cannot be read."""
+    stored = dict(row[COMPANIONS] or ()).get(sample_name(field)) or b""
     with report_damaged_summary("keys", batches, row["tick"]):
         return KeySample.from_bytes(stored)
 
@@ -148,7 +138,7 @@ def sample_in(row: Mapping[str, Any], field: tuple[str, ...], batches: BatchRang
 def cells_in(row: Mapping[str, Any], batches: BatchRange) -> dict[str, Cell]:
     """The cells of the companions in a row of the ledger, by name; DamagedWarehouse if one cannot be read."""
     cells = {}
-    for name, stored in row.get(COMPANIONS) or ():
+    for name, stored in row[COMPANIONS] or ():
         if "." in name:  # the sample of a key
             continue
         with report_damaged_summary(f"the companion {name!r}", batches, row["tick"]):
@@ -185,9 +175,7 @@ def names_in(keys: Mapping[str, Any]) -> Names:
     return np.array(keys["numbers"], dtype=np.int64)
 
 
-def _key_summary(
-    keys: Mapping[str, Any], sample: KeySample | None, batches: BatchRange, tick: int
-) -> KeySummary:
+def _key_summary(keys: Mapping[str, Any], sample: KeySample, batches: BatchRange, tick: int) -> KeySummary:
     known, slack = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack"))
     with report_damaged_summary("keys", batches, tick):
         sketch = ECM.from_bytes(keys["sketch"])

@@ -104,9 +104,6 @@ def prepare(
     `table` is the ledger. `eps` is the warehouse's. The summaries have the rank error `level_eps(eps, 0)`.
     In an object store the files go up while the caller goes on: `append_batch` waits for them.
     """
-    if not has_all_columns(table):  # an earlier version created it
-        add_columns(store)
-        table = tables.open_table(store, LEDGER)
     batches, newest = BatchRange(source, batch, batch), tables.newest_transaction(table, source)
     with uploading() as uploads:
         action = write_rows(store, batches, to_arrow(batches, summaries, more_keys_of(table)))
@@ -116,18 +113,13 @@ def prepare(
     return Prepared(newest, planned, action, tuple(wide), tuple(uploads))
 
 
-def has_all_columns(table: DeltaTable) -> bool:
-    """Whether the ledger has all columns of this version, besides those of further keys."""
-    return set(SCHEMA.names) <= {field.name for field in table.schema().fields}
-
-
-def add_columns(store: Store, more_keys: Sequence[str] = ()) -> None:
-    """Adds the columns, and the fields of further keys, that the ledger does not have yet."""
+def add_columns(store: Store, more_keys: Sequence[str]) -> None:
+    """Adds the fields of further keys that the ledger does not have yet."""
     race = Race(store, LEDGER)
     while True:
         known = more_keys_of(race.table)
         fields = [*known, *(name for name in more_keys if name not in known)]
-        if (fields == known and has_all_columns(race.table)) or race.widen(schema(fields)):
+        if fields == known or race.widen(schema(fields)):
             return
 
 

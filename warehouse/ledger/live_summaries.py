@@ -243,10 +243,10 @@ def read_sketch(store: Store, live: LiveKeys) -> ECM:
         return ECM.from_bytes(stored)
 
 
-def read_samples(store: Store, live: Iterable[LiveKeys]) -> list[KeySample | None]:
-    """The sample of the keys of each row; None for rows of an earlier version. Reads each file once."""
+def read_samples(store: Store, live: Iterable[LiveKeys]) -> list[KeySample]:
+    """The sample of the keys of each row. Reads each file once."""
     rows = list(live)
-    found: dict[tuple[str, BatchRange, int], KeySample | None] = {}
+    found: dict[tuple[str, BatchRange, int], KeySample] = {}
     for path, field in {(row.path, row.field) for row in rows if row.late is None}:
         stored = data_files.read_file(store, LEDGER, path, [*RANGE_COLUMNS, "tick", COMPANIONS])
         for row in stored.to_pylist():

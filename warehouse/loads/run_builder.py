@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -205,15 +204,14 @@ def _merge(
         )
     digests = [sum(result.digests[j] for result in results) % 2**64 for j in range(len(inputs))]
     for source, digest in zip(inputs, digests, strict=True):
-        if source.digest is not None and source.digest != digest:
+        if source.digest != digest:
             raise DamagedWarehouse(
                 f"the rows of {', '.join(file.path for file in source.files)} differ from those that were "
                 f"written there, so run {attempt.run.name} of {projection.title!r} was not written. Nothing "
                 "was committed. Run repair: it makes the files again from events."
             )
     _check_conserved(attempt, projection, sum(digests), files)
-    end_to_end = all(source.end_to_end for source in inputs)
-    return [replace(file, digests=replace(file.digests, end_to_end=end_to_end)) for file in files]
+    return files
 
 
 def _check_conserved(

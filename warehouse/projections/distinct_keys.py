@@ -2,7 +2,7 @@
 
 They are the row group ``distinct`` of the run's key marks. Its first row has no tick: `count` is the number
 of the run's keys, and `content` the sample (sketches/sampling/key_sample.py). Each further row has a tick and
-the number of keys with rows in it. Runs of earlier versions have no such row group.
+the number of keys with rows in it.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class KeyMarks:
     tick: with a key (`counts`) and with NULL (`nulls`). `heavy()` reads two
     listings from the marks file on every call: the heavy keys of the whole run (all in cell 0), and those of
     each tick (cell j is tick j of `totals`). `distinct()` and `persistent()` read the distinct and the
-    persistent keys on every call; None if an earlier version wrote the run.
+    persistent keys on every call.
     """
 
     run: Run
@@ -107,8 +107,8 @@ class KeyMarks:
     counts_before: NDArray[np.int64]
     totals: TickCounts
     heavy: Callable[[], tuple[HeavyKeys, HeavyKeys]]
-    distinct: Callable[[], DistinctKeys | None]
-    persistent: Callable[[], PersistentKeys | None]
+    distinct: Callable[[], DistinctKeys]
+    persistent: Callable[[], PersistentKeys]
 
     @property
     def sort_keys(self) -> SortColumns:
@@ -259,14 +259,12 @@ def read(key: Key, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> Key
         )
         return heavy
 
-    def read_distinct() -> DistinctKeys | None:
-        distinct: DistinctKeys | None = reopen_marks(_distinct_from_file)
+    def read_distinct() -> DistinctKeys:
+        distinct: DistinctKeys = reopen_marks(_distinct_from_file)
         return distinct
 
-    def read_persistent() -> PersistentKeys | None:
-        persistent: PersistentKeys | None = reopen_marks(
-            lambda reopened: _persistent_from_file(key, reopened)
-        )
+    def read_persistent() -> PersistentKeys:
+        persistent: PersistentKeys = reopen_marks(lambda reopened: _persistent_from_file(key, reopened))
         return persistent
 
     header, marked = file.read(HEADER_GROUP), file.read(MARKS_GROUP)
@@ -274,16 +272,12 @@ def read(key: Key, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> Key
     return _from_arrow(key, run, header, marked, listings)
 
 
-def _distinct_from_file(file: SealedFile) -> DistinctKeys | None:
-    if DISTINCT_GROUP not in file.names:
-        return None
+def _distinct_from_file(file: SealedFile) -> DistinctKeys:
     stored = file.read(DISTINCT_GROUP, columns=["tick", "count", CONTENT_FIELD.name])
     return distinct_keys.from_arrow(stored, flatten(file.read(HEADER_GROUP).column("ticks")))
 
 
-def _persistent_from_file(key: Key, file: SealedFile) -> PersistentKeys | None:
-    if PERSISTENT_GROUP not in file.names:
-        return None
+def _persistent_from_file(key: Key, file: SealedFile) -> PersistentKeys:
     stored = file.read(PERSISTENT_GROUP, columns=["key", "tick", "count"])
     return persistent_keys.from_arrow(key, stored, flatten(file.read(HEADER_GROUP).column("ticks")))
 

@@ -66,13 +66,13 @@ class KeyChecker:
             raise DamagedWarehouse(f"the marks of run {self.marks.run.name} do not match its rows")
         self.heavy.check()
         stored, found = self.marks.distinct(), self.distinct.finish()
-        if stored is not None and not _same_distinct(stored, found):
+        if not _same_distinct(stored, found):
             raise DamagedWarehouse(
                 f"the distinct keys of run {self.marks.run.name} are not those that its marks list"
             )
         listed = self.marks.persistent()
         rows = join_persistent(self.key, [self.persistent.finish()], self.marks.totals)
-        if listed is not None and not _same_persistent(listed, rows):
+        if not _same_persistent(listed, rows):
             raise DamagedWarehouse(
                 f"the persistent keys of run {self.marks.run.name} are not those that its marks list"
             )

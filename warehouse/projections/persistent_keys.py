@@ -19,8 +19,7 @@ Worked example. With the floor 3, a key with rows in the ticks 4, 5 and 9 is lis
 rows in two ticks at most; if tick 9 is complete and lists no row of it, these are among the others.
 
 They are the row group ``persistent`` of the run's key marks: key, tick and count. It begins with a row
-without a key and a tick, whose count is the floor, and a row without a key for each complete tick. Runs of
-earlier versions have no such row group.
+without a key and a tick, whose count is the floor, and a row without a key for each complete tick.
 
 Cost: one pass over the sorted rows, O(rows). It finds what section 18 of Singh's thesis (2015, chapter 3)
 needs, the slots of a key, but exactly.

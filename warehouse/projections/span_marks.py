@@ -13,8 +13,7 @@ A run's marks are one file of the marks table (runs/marks.py), with these row gr
     header   one row, position -1: the run's rows, NaN and NULL by tick (ticks[], counts[], nans[], nulls[])
     marks    one row for each mark: file, position, and the columns of its sort key
     companions   the cells of companions, if the warehouse has any (runs/companion_cells.py)
-    spans    one row: the counts by span and tick, as `Spans.to_bytes` packs them. Runs of version 0.1 do not
-             have it; there each mark that starts a span has lists ticks[] and counts[]
+    spans    one row: the counts by span and tick, as `Spans.to_bytes` packs them
 
 Source: Singh's thesis (2015), section 4.4.1 (Algorithm 9). We deviate in two points: the distance of marks
 follows from eps, and ranks are stored by tick.
@@ -212,19 +211,7 @@ def read(
 
 def _spans_from_file(file: SealedFile) -> Spans:
     """Reads the spans of a run from its marks file."""
-    if SPANS_GROUP in file.names:
-        return Spans.from_bytes(file.read(SPANS_GROUP, columns=[CONTENT_FIELD.name]).column(0)[0].as_py())
-    table = file.read(MARKS_GROUP, columns=["position", "ticks", "counts"])
-    lengths = np.diff(as_numpy(table.column("ticks").combine_chunks().offsets)).astype(np.int64)
-    span_marks = np.flatnonzero(lengths)  # the marks that start a span
-    if not len(span_marks) and len(lengths):
-        raise ValueError("none of the marks has counts by tick")
-    return Spans.of(
-        as_numpy(table.column("position"))[span_marks],
-        np.repeat(np.arange(len(span_marks)), lengths[span_marks]),
-        flatten(table.column("ticks")),
-        flatten(table.column("counts")),
-    )
+    return Spans.from_bytes(file.read(SPANS_GROUP, columns=[CONTENT_FIELD.name]).column(0)[0].as_py())
 
 
 class SpanMarkCollector:

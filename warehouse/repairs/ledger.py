@@ -99,7 +99,7 @@ def mend(work: Work, damage: LedgerDamage, plans: Sequence[StepPlan]) -> None:
         tables.create(store, LEDGER, schema, grace_us=options.grace_us)
         known = [*missing, *(one for plan in plans for one in plan.batches)]
         adds |= {batch: _write(store, options, batch, []) for batch in _empty_batches(newest, known)}
-    elif not ledger_table.has_all_columns(tables.open_table(store, LEDGER)):
+    else:
         ledger_table.add_columns(store, options.more_key_fields)
     race = Race(store, LEDGER)
     while True:

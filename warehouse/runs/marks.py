@@ -5,15 +5,12 @@ projection come first. The engine adds the row group `digests` with one row for 
 in the column `file`, and its `FileDigests` as bytes in the column `content`:
 
     8 bytes     the digest of the file's rows; digests of files add up (`Projection.digest`)
-    1 byte      1 if the digest covers the rows since their ingestion. 0 if it was computed from a run of a
-                version without digests, or from a merge of such a run
     8 bytes     for each column and each block (by column, then block): the digest of the decoded values
 
 The last column is `STATISTICS_COLUMN`: digests of each block's minimum and maximum in the Parquet footer.
 The engine also adds the row group `footers`: `content` is the Parquet footer of the file, as a file without
 data. So a reader of an object store knows where a block lies before it has read anything of the file.
-All numbers are little-endian. Runs of earlier versions have no row group `digests`; they are read without
-these checks.
+All numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -32,60 +29,38 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
 
-# Names of the row groups of a marks file. In files of earlier versions the first three have no names: their
-# order identifies them.
-(
-    HEADER_GROUP,
-    MARKS_GROUP,
-    HEAVY_GROUP,
-    DISTINCT_GROUP,
-    PERSISTENT_GROUP,
-    SPANS_GROUP,
-    COMPANIONS_GROUP,
-    DIGESTS_GROUP,
-    FOOTERS_GROUP,
-) = (
-    "header",
-    "marks",
-    "heavy",
-    "distinct",
-    "persistent",
-    "spans",
-    "companions",
-    "digests",
-    "footers",
-)
-UNNAMED_GROUPS = (HEADER_GROUP, MARKS_GROUP, HEAVY_GROUP)
+# Names of the row groups of a marks file.
+HEADER_GROUP, MARKS_GROUP, SPANS_GROUP, COMPANIONS_GROUP = "header", "marks", "spans", "companions"
+HEAVY_GROUP, DISTINCT_GROUP, PERSISTENT_GROUP = "heavy", "distinct", "persistent"
+DIGESTS_GROUP, FOOTERS_GROUP = "digests", "footers"
 CONTENT_FIELD = pa.field("content", pa.binary())
 STATISTICS_COLUMN = "first and last"
 
-_HEAD = struct.Struct("<QB")
+_HEAD = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileDigests:
     """The digests of a run's file: one of all rows, and one of each column of each block.
 
-    `row_digest` is the sum of the rows' digests, modulo 2**64. `end_to_end` is True if it covers the rows
-    since their ingestion, and False if it starts at a merge that read a run without digests.
-    `blocks[column][i]` is the digest of that column in block i.
+    `row_digest` is the sum of the rows' digests, modulo 2**64. `blocks[column][i]` is the digest of that
+    column in block i.
     """
 
     row_digest: int
-    end_to_end: bool
     blocks: Mapping[str, NDArray[np.uint64]]
 
     def to_bytes(self) -> bytes:
         """The bytes in the marks file, without the names of the columns."""
         columns = [digests.astype("<u8").tobytes() for digests in self.blocks.values()]
-        return b"".join([_HEAD.pack(self.row_digest, self.end_to_end), *columns])
+        return b"".join([_HEAD.pack(self.row_digest), *columns])
 
     @classmethod
     def from_bytes(cls, data: bytes, columns: Sequence[str]) -> FileDigests:
         """Decodes `to_bytes`; `columns` are the names in order. ValueError or struct.error if malformed."""
-        row_digest, end_to_end = _HEAD.unpack_from(data)
+        (row_digest,) = _HEAD.unpack_from(data)
         digests = np.frombuffer(data, "<u8", offset=_HEAD.size).reshape(len(columns), -1)
-        return cls(row_digest, bool(end_to_end), dict(zip(columns, digests, strict=True)))
+        return cls(row_digest, dict(zip(columns, digests, strict=True)))
 
     def check_block(self, block: int, columns: ColumnsByName) -> None:
         """Compares the digests of decoded columns with the block's; ValueError if one differs."""
@@ -99,21 +74,21 @@ class FileDigests:
             raise ValueError(f"the statistics of row group {block} are not what was written")
 
 
-NO_DIGESTS = FileDigests(0, end_to_end=False, blocks={})
+NO_DIGESTS = FileDigests(0, blocks={})
 
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
     """One data file of a run: the run's rows `first` to `first + rows` (exclusive).
 
-    `path` is relative to the table, `size` is in bytes. `digests` is None if a version without digests wrote
-    the run. `footer` is the file's Parquet footer, if the run lies in an object store and its marks have it.
+    `path` is relative to the table, `size` is in bytes. `footer` is the file's Parquet footer, if the run
+    lies in an object store.
     """
 
     path: str
     first: int
     rows: int
-    digests: FileDigests | None = field(default=None, compare=False, repr=False)
+    digests: FileDigests = field(default=NO_DIGESTS, compare=False, repr=False)
     size: int = field(default=0, compare=False, repr=False)
     footer: bytes | None = field(default=None, compare=False, repr=False)
 

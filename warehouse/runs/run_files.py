@@ -130,8 +130,7 @@ def _open_run_file(
 
 def _read_block(opened: SealedFile, file: RunFile, block: int) -> pa.Table:
     table = opened.read_group(block)
-    if file.digests is not None:
-        file.digests.check_block(block, columns_by_name(table))
+    file.digests.check_block(block, columns_by_name(table))
     return table
 
 
@@ -172,7 +171,7 @@ def write_rows(
     by_column = dict(zip(schema.names, column_digests, strict=True))
     by_column[STATISTICS_COLUMN] = [statistics_digest(footers[0].row_group(group)) for group in groups]
     blocks = {name: np.array(digests, np.uint64) for name, digests in by_column.items()}
-    file_digests = FileDigests(row_digest % 2**64, end_to_end=True, blocks=blocks)
+    file_digests = FileDigests(row_digest % 2**64, blocks)
     footer = pa.BufferOutputStream()
     footers[0].write_metadata_file(footer)
     marked = collector.finish(path, size)

@@ -29,7 +29,6 @@ from tidemark.warehouse.runs.marks import (
     DIGESTS_GROUP,
     FOOTERS_GROUP,
     STATISTICS_COLUMN,
-    UNNAMED_GROUPS,
     FileDigests,
     RunFile,
     path_in_table,
@@ -109,40 +108,35 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, files: Seque
     path, filesystem = marks_path(projection, run, files), store.filesystem()
 
     def reopen_marks(read: Callable[[SealedFile], Any]) -> Any:
-        with open_sealed(filesystem, path, names=UNNAMED_GROUPS) as file:
-            if not file.is_sealed and CONTENT_FIELD.name in file.metadata.schema.names:
-                raise ValueError("it has no seal, but was written by a version that seals its files")
+        with open_sealed(filesystem, path) as file:
+            if not file.is_sealed:
+                raise ValueError("it has no seal")
             return read(file)
 
     def read_completely(file: SealedFile) -> Any:
         marks: Any = projection.read_marks(run, file, reopen_marks)
+        _check_same_files(run, files, marks.files)
         digests = _read_digests(projection, file)
         footers = {} if store.is_local else _contents_by_file(file, FOOTERS_GROUP)
         completed = (
-            replace(
-                one, digests=digests.get(one.path), size=sizes.get(one.path, 0), footer=footers.get(one.path)
-            )
+            replace(one, digests=digests[one.path], size=sizes.get(one.path, 0), footer=footers.get(one.path))
             for one in marks.files
         )
         return replace(marks, files=tuple(completed))
 
     sizes = {file.path: file.size for file in files}
-    result: Any = reopen_marks(read_completely)
-    _check_same_files(run, files, result.files)
-    return result
+    return reopen_marks(read_completely)
 
 
 def _read_digests(projection: Projection[Any], file: SealedFile) -> dict[str, FileDigests]:
-    """The digests of a run's files by path; empty if a version without digests wrote the run."""
+    """The digests of a run's files by path."""
     columns = [*(name for name in projection.runs_schema.names if name != "run"), STATISTICS_COLUMN]
     stored = _contents_by_file(file, DIGESTS_GROUP)
     return {path: FileDigests.from_bytes(content, columns) for path, content in stored.items()}
 
 
 def _contents_by_file(file: SealedFile, group: str) -> dict[str, bytes]:
-    """The contents of a row group of the marks by file of the run; empty if an earlier version wrote them."""
-    if group not in file.names:
-        return {}
+    """The contents of a row group of the marks by file of the run."""
     rows = file.read(group, columns=["file", CONTENT_FIELD.name])
     return dict(zip(*(rows.column(name).to_pylist() for name in ("file", CONTENT_FIELD.name)), strict=True))
 

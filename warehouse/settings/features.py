@@ -1,7 +1,7 @@
 """Features of the stored format that only newer versions of tidemark know.
 
-The number of the format stays 1. If a later version adds something that an earlier version would read or
-write wrongly, that addition is a *feature*. The property `tidemark.features` of `events` is a JSON object
+If a later version adds something that an earlier version would read or write wrongly, that addition is a
+*feature*, and the number of the format stays 1. The property `tidemark.features` of `events` is a JSON object
 that maps each feature to the first version that knows it, such as {"wide-marks": "0.3.0"}. A version refuses
 a warehouse that has a feature unknown to it, and names the feature. A warehouse without features does not
 have the property.
@@ -13,13 +13,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# The features that this version reads and writes, with the first version that knows each.
-#     keys         there are several keys, or a key of several columns
-#     groups       measures are sorted by groups, too
-#     companions   runs and the ledger have summaries of kinds that users register
-#     mondays      ticks are whole weeks, and begin on Mondays
-KEYS, GROUPS, COMPANIONS, MONDAYS = "keys", "groups", "companions", "mondays"
-KNOWN: Mapping[str, str] = dict.fromkeys((KEYS, GROUPS, COMPANIONS, MONDAYS), "0.2.0")
+# The features that this version reads and writes, with the first version that knows each. The first version,
+# 0.2.0, has none.
+KNOWN: Mapping[str, str] = {}
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tidemark.warehouse.columns.ticks import MONDAY_US
 from tidemark.warehouse.delta.table_names import folder_name, group_folder
 from tidemark.warehouse.errors import InputError, shortened
 
@@ -60,12 +59,6 @@ def check_built_from(steps: Any) -> None:
     """ValueError unless the value maps runs tables to steps."""
     if not isinstance(steps, dict) or not all(type(step) is int and step >= -1 for step in steps.values()):
         raise ValueError('built_from must be an object that maps runs tables to steps: {"keys": 7}')
-
-
-def check_tick_origin(origin: Any) -> None:
-    """ValueError unless ticks count from 1970, or from its first Monday."""
-    if type(origin) is not int or origin not in (0, MONDAY_US):
-        raise ValueError(f"tick_origin_us must be 0 or {MONDAY_US}, a Monday")
 
 
 def _is_unicode(name: str) -> bool:

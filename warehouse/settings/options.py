@@ -39,9 +39,6 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 FORMAT = 1
 
-# The properties that a warehouse may lack and that are no options.
-_DEFAULT_PROPERTIES = {"built_from": "{}", "tick_origin_us": "0"}
-
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
 
@@ -52,7 +49,6 @@ class Options:
     measure_names       the measures, at least one
     key, time           the names of the key column and of the time column; None if there is none
     tick_us, grace_us   durations in microseconds; `tick_us` is None if there is no time column
-    tick_origin_us      a time at which a tick starts: 0, or a Monday where ticks are whole weeks
     eps, kappa          the rank error, and the most runs of a level
     key_eps, key_delta  the error of live counts of keys, and the probability of a larger error
     more_keys           the columns of each further key
@@ -80,13 +76,12 @@ class Options:
     group_names: tuple[Columns, ...] = ()
     companion_names: tuple[Companion, ...] = ()
     built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
-    tick_origin_us: int = 0
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @property
     def grid(self) -> TickGrid | None:
         """How time is cut into ticks; None without a time column."""
-        return None if self.tick_us is None else TickGrid(self.tick_us, self.tick_origin_us)
+        return None if self.tick_us is None else TickGrid(self.tick_us)
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
@@ -214,17 +209,10 @@ class Options:
     def properties(self) -> dict[str, str]:
         """The table properties that hold the options."""
         values = {"format": str(FORMAT)}
-        needed = [option.feature for option in OPTIONS.values() if option.feature and self.stored(option)]
         for option in OPTIONS.values():
-            if option.feature is None or option.feature in needed:
-                values[option.property] = json.dumps(self.stored(option))
-        if self.tick_origin_us:
-            values["tick_origin_us"] = json.dumps(self.tick_origin_us)
-            needed.append(features.MONDAYS)
+            values[option.property] = json.dumps(self.stored(option))
         if self.built_from:
             values["built_from"] = json.dumps(dict(self.built_from))
-        if needed:
-            values["features"] = json.dumps({name: features.KNOWN[name] for name in needed})
         return {PROPERTY_PREFIX + name: value for name, value in values.items()}
 
     def stored(self, option: Option) -> Any:
@@ -259,15 +247,15 @@ class Options:
                 f"{uri} has {unknown}. This version does not know it: use a newer tidemark. "
                 "Nothing was changed."
             )
-        stored = {**_DEFAULT_PROPERTIES, **stored}
         values = {name: _read_option(uri, stored, option) for name, option in OPTIONS.items()}
         if (values["time"] is None) != (values["tick"] is None):
             reason = f"the time column is {values['time']!r}, expected both or neither"
             raise _damaged_property(uri, "tick_us", stored["tick_us"], reason)
         return cls(
             **fields_of(values),
-            built_from=_read_property(uri, stored, "built_from", option_checks.check_built_from),
-            tick_origin_us=_read_property(uri, stored, "tick_origin_us", option_checks.check_tick_origin),
+            built_from=_read_property(
+                uri, {"built_from": "{}", **stored}, "built_from", option_checks.check_built_from
+            ),
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
@@ -394,9 +382,7 @@ def read_options(store: Store, events: DeltaTable | None = None) -> Options:
 
 
 def _read_option(uri: str, stored: Mapping[str, Any], option: Option) -> Any:
-    """The stored form of an option; its default if a warehouse may lack it."""
-    if option.property not in stored and (option.is_later or option.feature):
-        return default_of(option.name)
+    """The stored form of an option."""
     check = partial(KINDS[option.kind].check, option)
     return _read_property(uri, stored, option.property, check)
 

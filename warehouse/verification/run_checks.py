@@ -30,14 +30,7 @@ def runs_exact(pinned: PinnedTables, projection: Projection[Any]) -> str:
     marks_of_runs = pinned.snapshot.marks(projection)
     for marks in marks_of_runs:
         check_run(pinned.store, projection, marks)
-    summary = f"{sum(marks.rows for marks in marks_of_runs)} rows in {len(marks_of_runs)} runs"
-    without_digests = sum(
-        any(file.digests is None or not file.digests.end_to_end for file in marks.files)
-        for marks in marks_of_runs
-    )
-    return (
-        f"{summary}, {without_digests} of them from before runs had digests" if without_digests else summary
-    )
+    return f"{sum(marks.rows for marks in marks_of_runs)} rows in {len(marks_of_runs)} runs"
 
 
 def check_run(store: Store, projection: Projection[Any], marks: Marks) -> None:
@@ -63,7 +56,7 @@ def check_run(store: Store, projection: Projection[Any], marks: Marks) -> None:
             checker.add(rows)
             digest += projection.digest(rows)
             position, last_key = position + len(rows), rows.sort_key(len(rows) - 1)
-        if file.digests is not None and (digest - file.digests.row_digest) % 2**64:
+        if (digest - file.digests.row_digest) % 2**64:
             raise DamagedWarehouse(f"{file.path} has other rows than were written there")
     if position != marks.rows:
         raise DamagedWarehouse(f"run {marks.run.name} has {position} rows, its marks say {marks.rows}")

@@ -1,6 +1,7 @@
-"""Warehouses that earlier versions wrote open, answer exactly, stream, load, merge and verify.
+"""Warehouses that released versions wrote open, answer exactly, stream, load, merge and verify.
 
 The archives are never written again. Whatever formats change, what users have on disk is what lies in them.
+Each version whose formats are new adds one (keep.py).
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.compatibility import rows
 from tests.compatibility.kept import FOLDER, unpack
@@ -29,26 +28,14 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.runs import levels
 from tidemark.warehouse.snapshots.system_tables import rejected_counts
 
-ARCHIVES = {"0.1.0": "8d49bcc55b071533a3e4dffecfb333892c662f29a4f7a9406fa08bb08042fc05"}
+ARCHIVES = {"0.2.0": "ab81511facfdc3140c93e76dafdc5892bcb16fcc4cf157e6db55af53d58b4e39"}
 PHIS = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)
 MEASURES = {"x": 2, "n": 3, "d": 4}  # of `timed`, with the places of their columns
 ALL: dict[str, Any] = {}
-MOST: dict[str, Any] = {"last": "4 days"}
 WINDOWS: tuple[dict[str, Any], ...] = (
     ALL,
-    MOST,
     {"last": "1 day"},
     {"between": (rows.EPOCH - timedelta(days=2), rows.EPOCH + timedelta(days=1))},
-)
-SCHEMA = pa.schema(
-    [
-        ("t", pa.timestamp("us", "UTC")),
-        ("k", pa.string()),
-        ("x", pa.float64()),
-        ("n", pa.int64()),
-        ("d", pa.decimal128(9, 2)),
-        ("note", pa.string()),
-    ]
 )
 Row = tuple[Any, ...]
 
@@ -77,9 +64,9 @@ class Kept:
         return [row for row in self.rows if row[0] is not None and start <= row[0] < end]
 
 
-@pytest.fixture(params=sorted(path.name for path in FOLDER.glob("written-*.tar.xz")))
+@pytest.fixture(params=ARCHIVES)
 def unpacked(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return unpack(FOLDER / request.param, tmp_path / "unpacked")
+    return unpack(FOLDER / f"written-{request.param}.tar.xz", tmp_path / "unpacked")
 
 
 @pytest.fixture
@@ -136,22 +123,16 @@ def check_keys(wh: query.Warehouse, kept: Kept, at: int, window: dict[str, Any])
 def check_timed(kept: Kept) -> None:
     wh = query.open(kept.uri)
     for window in WINDOWS:
-        for mode in ("quick", "accurate", "exact"):
-            for measure, at in MEASURES.items():
+        for measure, at in MEASURES.items():
+            for mode in ("quick", "accurate"):
                 check_quantiles(wh, kept, measure, at, window, mode)
         check_keys(wh, kept, 1, window)
 
 
 def check_plain(kept: Kept) -> None:
     wh = query.open(kept.uri)
-    for mode in ("quick", "accurate", "exact"):
-        check_quantiles(wh, kept, "n", 0, ALL, mode)
+    check_quantiles(wh, kept, "n", 0, ALL, "exact")
     check_keys(wh, kept, 1, ALL)
-
-
-def timed_table(batch: list[Row]) -> pa.Table:
-    columns = zip(*batch, strict=True)
-    return pa.table([pa.array(one, kind) for one, kind in zip(columns, SCHEMA.types, strict=True)], SCHEMA)
 
 
 def verified(kept: Kept) -> bool:
@@ -160,21 +141,44 @@ def verified(kept: Kept) -> bool:
     return True
 
 
-def test_what_is_kept_is_small_and_stays_as_it_was_written() -> None:
-    for path in FOLDER.glob("written-*.tar.xz"):
-        assert path.stat().st_size <= 2**20
-        assert hashlib.sha256(path.read_bytes()).hexdigest() == ARCHIVES[path.name[8:-7]]
+def test_every_archive_is_small_and_stays_as_it_was_written() -> None:
+    found = {path.name[8:-7]: path for path in FOLDER.glob("written-*.tar.xz")}
+    assert found.keys() == ARCHIVES.keys()
+    for version, path in found.items():
+        assert path.stat().st_size <= 2**18
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == ARCHIVES[version]
 
 
-@pytest.mark.slow
-def test_a_warehouse_of_before_opens_answers_exactly_and_verifies(timed: Kept, plain: Kept) -> None:
+def test_a_kept_warehouse_answers_exactly_and_goes_on(timed: Kept) -> None:
     check_timed(timed)
-    check_plain(plain)
     assert verified(timed)
-    assert verified(plain)
     info = query.open(timed.uri).info()
     assert info["measures"]["x"]["runs_by_level"] == {1: 1, 0: 2}
     assert rejected_counts(Store.from_uri(timed.uri)) == {"partner": 3}
+    for number in (rows.LIVE[-1] + 1, rows.LIVE[-1] + 2):
+        timed.batches["web", number] = rows.timed_rows(f"web-{number}", 10)
+        batch = rows.table(timed.batches["web", number], rows.TIMED)
+        assert stream.append(None, timed.uri, batch, source="web", batch=number)
+        assert not stream.append(None, timed.uri, batch, source="web", batch=number)
+    check_timed(timed)
+    assert warehouse.load(None, timed.uri).outcome == "loaded"  # and merges runs of then and of now
+    first = rows.table(timed.batches["bulk", "night-1"], rows.TIMED)
+    assert warehouse.load(None, timed.uri, first, "night-1").outcome == "known"
+    assert query.open(timed.uri).info()["measures"]["x"]["runs_by_level"] == {1: 2}
+    warehouse.maintain(None, timed.uri, grace="0")
+    check_timed(timed)
+    assert verified(timed)
+
+
+def test_one_without_time_goes_on_too(plain: Kept) -> None:
+    check_plain(plain)
+    number = rows.PLAIN_LIVE[-1] + 1
+    plain.batches["s", number] = rows.plain_rows(f"s-{number}", 25)
+    batch = rows.table(plain.batches["s", number], rows.PLAIN)
+    assert stream.append(None, plain.uri, batch, source="s", batch=number)
+    warehouse.load(None, plain.uri)
+    check_plain(plain)
+    assert verified(plain)
 
 
 def test_a_version_that_names_its_runs_otherwise_does_not_pass(
@@ -191,46 +195,3 @@ def test_a_version_that_starts_its_sketches_otherwise_does_not_pass(
     monkeypatch.setattr("tidemark.sketches.gk.gk_bytes.GK_KIND", b"GKS2")
     with pytest.raises(DamagedWarehouse):
         check_timed(timed)
-
-
-def test_a_warehouse_of_before_streams_loads_merges_and_is_maintained(
-    spark: SparkSession, timed: Kept
-) -> None:
-    # The batches complete 64 to 95: that range of the cascade repeats rows of before and of now.
-    for number in range(rows.LIVE[-1] + 1, 96):
-        batch = rows.timed_rows(f"web-{number}", 10)
-        if number % 9 == 0:  # so a few by Spark
-            frame = spark.createDataFrame(batch, rows.TIMED).coalesce(1)
-            assert stream.append(spark, timed.uri, frame, source="web", batch=number)
-        else:
-            assert stream.append(None, timed.uri, timed_table(batch), source="web", batch=number)
-        timed.batches["web", number] = batch
-    check_timed(timed)
-    assert verified(timed)
-    again = spark.createDataFrame(timed.batches["web", 60], rows.TIMED)
-    assert not stream.append(spark, timed.uri, again, source="web", batch=60)
-    assert warehouse.load(spark, timed.uri).outcome == "loaded"
-    check_timed(timed)
-    first = spark.createDataFrame(timed.batches["bulk", "night-1"], rows.TIMED)
-    assert warehouse.load(spark, timed.uri, first, "night-1").outcome == "known"
-    assert query.open(timed.uri).info()["measures"]["x"]["runs_by_level"] == {1: 2}
-    for name in ("night-4", "night-5", "night-6"):
-        timed.batches["bulk", name] = rows.timed_rows(name, 150)
-        more = spark.createDataFrame(timed.batches["bulk", name], rows.TIMED)
-        assert warehouse.load(spark, timed.uri, more, name).outcome == "loaded"
-    assert query.open(timed.uri).info()["measures"]["x"]["runs_by_level"] == {2: 1}
-    warehouse.maintain(spark, timed.uri, grace="0")
-    check_timed(timed)
-    assert verified(timed)
-
-
-def test_a_warehouse_of_before_without_time_goes_on_too(spark: SparkSession, plain: Kept) -> None:
-    for number in range(rows.PLAIN_LIVE[-1] + 1, 6):
-        plain.batches["s", number] = rows.plain_rows(f"s-{number}", 25)
-        frame = spark.createDataFrame(plain.batches["s", number], rows.PLAIN)
-        assert stream.append(spark, plain.uri, frame, source="s", batch=number)
-    check_plain(plain)
-    warehouse.load(spark, plain.uri)
-    warehouse.maintain(spark, plain.uri)
-    check_plain(plain)
-    assert verified(plain)
