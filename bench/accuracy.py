@@ -263,7 +263,7 @@ def _sorted_run(
 def _merge(store: Store, values: SortedValues, options: Options) -> None:
     """What a load does after its step, in this process."""
     while True:
-        found = run_tables.files_by_run(data_files.list_files(tables.open_table(store, values.runs_table)))
+        found = run_tables.runs_of(tables.open_table(store, values.runs_table))
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return

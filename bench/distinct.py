@@ -196,21 +196,19 @@ def _count(duck: Duck, since: int, _: int) -> int:
 
 def _measure_size(section: Section, made: Filled) -> None:
     """The bytes of samples in the ledger, and of samples and listings in the marks."""
-    ledger = DeltaTable(f"{made.uri}/ledger").file_uris()
+    view = open_snapshot(made.uri).keys_view()
+    ledger, field = DeltaTable(f"{made.uri}/ledger").file_uris(), view.projection.ledger_field
     sizes = [
-        len(sample)
+        len(keys[field]["sample"])
         for file in ledger
-        for companions in pq.read_table(file.removeprefix("file://"), columns=["companions"])
-        .column("companions")
-        .to_pylist()
-        for _, sample in companions or ()
+        for keys in pq.read_table(file.removeprefix("file://"), columns=["keys"]).column("keys").to_pylist()
+        if keys[field] is not None
     ]
     section.add("a sample in a ledger row, greatest", max(sizes) / 1e3, "kB", 80)
-    view = open_snapshot(made.uri).keys_view()
     samples = [marks.distinct() for marks in view.runs]
-    greatest = max(len(sample.sample.to_bytes()) for sample in samples if sample is not None)
+    greatest = max(len(sample.sample.to_bytes()) for sample in samples)
     section.add("a sample in the marks of a run, greatest", greatest / 1e6, "MB")
-    marks = DeltaTable(f"{made.uri}/key_marks").file_uris()
+    marks = DeltaTable(f"{made.uri}/{view.projection.marks_table}").file_uris()
     both = max(_bytes_of_groups(file, ("distinct", "persistent")) for file in marks)
     section.add("sample and persistent keys in the marks of a run, greatest", both / 1e6, "MB", 1)
 

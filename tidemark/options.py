@@ -15,9 +15,12 @@ from typing import Any, TypedDict
 
 
 class GivenOptions(TypedDict, total=False):
-    """The options as a caller gives them to `create`; None is as if it was not given."""
+    """The options as a caller gives them to `create`; None is as if it was not given.
 
-    key: str | None
+    key: a key, as if it stood first in `keys`.
+    """
+
+    key: str | Sequence[str] | None
     keys: Sequence[str | Sequence[str]] | None
     groups: Sequence[str | Sequence[str]] | None
     companions: Mapping[str, tuple[str, str]] | None
@@ -81,17 +84,11 @@ OPTIONS = {
             at_load=True,
         ),
         Option(
-            "key",
-            "column",
-            "the column to answer frequency queries on; None: no frequencies",
-            field="key",
-            property="key",
-        ),
-        Option(
             "keys",
             "keys",
-            "further keys: each a column, or a list of columns whose values together are the key",
-            field="more_keys",
+            "the keys to answer frequency queries on: each a column, or a list of columns whose values "
+            "together are the key; `key` gives the first one. None: no frequencies",
+            field="own_keys",
             property="keys",
             flag="--key",
             help="a column whose values are counted, or several: origin,dest; may be repeated",

@@ -91,7 +91,7 @@ def _commit_options(executor: Executor, store: Store, keys: list[Columns], group
         wanted = _with_keys(options, keys, groups)
         if wanted is None:
             return options
-        ledger_table.add_columns(store, wanted.more_key_fields)
+        ledger_table.add_columns(store, wanted.key_fields)
         new = [one.runs_table for one in wanted.projections if one not in options.projections]
         built_from = {**options.built_from, **dict.fromkeys(new, newest_step(store))}
         if race.set_properties(replace(wanted, built_from=built_from).properties()):
@@ -126,13 +126,12 @@ def _with_keys(options: Options, keys: list[Columns], groups: list[Columns]) -> 
     if not new_keys and not new_groups:
         return None
     # The keys that there are come first, so that the default of questions stays the same.
-    more_keys = [columns for columns in options.key_names if columns != (options.key,)]
     wanted = replace(
         options,
-        more_keys=(*more_keys, *new_keys) if new_keys else options.more_keys,
+        own_keys=(*options.key_names, *new_keys) if new_keys else options.own_keys,
         group_names=(*options.group_names, *new_groups),
     )
-    check_folders(list(wanted.measure_names), [list(columns) for columns in wanted.group_names])
+    check_folders(wanted.measure_names, wanted.key_names)
     if wanted.columns:
         wanted.check_columns(dict(wanted.columns))
     return wanted

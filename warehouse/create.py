@@ -67,7 +67,7 @@ def create(
     Raises InputError for an invalid option and for an object store that does not refuse a second put of the
     same object, OptionsMismatch if the warehouse exists with other options.
     """
-    unknown = given.keys() - OPTIONS.keys()
+    unknown = given.keys() - GivenOptions.__annotations__.keys()
     if unknown:
         raise TypeError(f"create() got an unexpected keyword argument {min(unknown)!r}")
     asked = parse_options(measures=measures, **given)
@@ -98,7 +98,7 @@ def create(
             run_tables.create_tables(store, projection, options.grace_us)
     for name, table_schema in (
         (STEPS, steps.SCHEMA),
-        (LEDGER, ledger_rows.schema(options.more_key_fields)),
+        (LEDGER, ledger_rows.schema(options.key_fields)),
         (REJECTED, rejected.SCHEMA),
     ):
         tables.create(store, name, table_schema, grace_us=options.grace_us)
@@ -154,7 +154,7 @@ def _check_no_other_files(store: Store) -> None:
 def _with_defaults(given: dict[str, Any]) -> Options:
     if given["measures"] is None:
         raise InputError("a warehouse needs at least one measure: measures=['column'], or --measure column.")
-    check_folders(given["measures"], given["groups"] or ())
+    check_folders(given["measures"], [*(given["keys"] or ()), *(given["groups"] or ())])
     if given["tick"] is not None and given["time"] is None:
         raise InputError(
             "tick was given without a time column. Name one, or leave tick out: ticks are then step numbers."

@@ -184,7 +184,7 @@ _RunsByTable = dict[str, list[_CommittedRun]]
 
 
 def _committed_runs(store: Store, projection: Projection[Any]) -> list[_CommittedRun]:
-    runs = run_tables.files_by_run(data_files.list_files(tables.open_table(store, projection.runs_table)))
+    runs = run_tables.runs_of(tables.open_table(store, projection.runs_table))
     return [
         _CommittedRun(
             run,

@@ -337,7 +337,7 @@ def _all_loaded(pinned: PinnedTables, last_planned: int) -> bool:
     """Whether every projection has all planned steps. A load starts its merges only then."""
     for projection in pinned.snapshot.options.projections:
         table = pinned.snapshot.table(projection.runs_table)
-        runs = run_tables.files_by_run(data_files.list_files(table)) if table is not None else {}
+        runs = run_tables.runs_of(table)
         if max((run.last for run in runs), default=-1) < last_planned:
             return False
     return True

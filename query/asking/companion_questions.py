@@ -25,10 +25,10 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveCell, live_cells
-from tidemark.warehouse.projections.value_marks import ValueMarks
+from tidemark.warehouse.projections.companion_cells import CellMarks
 from tidemark.warehouse.snapshots.companion_rows import cells_of_rows
 from tidemark.warehouse.snapshots.system_tables import Contents
-from tidemark.warehouse.snapshots.views import View
+from tidemark.warehouse.snapshots.views import CellsView
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ class _InWindow:
     asked: AskedWindow
     topic: Hashable = None
 
-    def newest(self) -> tuple[View, Contents]:
-        return self.session.newest_contents()
+    def newest(self) -> tuple[CellsView, Contents]:
+        return self.session.newest_cells()
 
-    def answer(self, newest: tuple[View, Contents]) -> CompanionAnswer:
+    def answer(self, newest: tuple[CellsView, Contents]) -> CompanionAnswer:
         (view, contents), options = newest, self.session.options
         companion = options.companions.named(self.name)
         kind_named(companion.kind)  # before anything is read
@@ -92,7 +92,7 @@ class _InWindow:
 
 
 def _answer(
-    session: Session, view: View, contents: Contents, companion: Companion, window: Window
+    session: Session, view: CellsView, contents: Contents, companion: Companion, window: Window
 ) -> CompanionAnswer:
     found = _Found()
 
@@ -136,10 +136,10 @@ def _answer(
 
 def _of_run(
     session: Session,
-    view: View,
+    view: CellsView,
     contents: Contents,
     companion: Companion,
-    marks: ValueMarks,
+    marks: CellMarks,
     window: Window,
     scan: _Scan,
 ) -> list[Cell]:
@@ -154,20 +154,24 @@ def _of_run(
         for cell in cells
         if not window.covers(cell.first, cell.last) and not window.misses(cell.first, cell.last)
     ]
-    missing = [part for part in cut if part.holds(ticks).any()] if cells else [window]
+    missing = [part for part in cut if part.holds(ticks).any()]
     if missing:
         rows = sum(sum(marks.totals.within(part)) for part in missing)
         taken += scan(_batches_of_run(contents, marks), missing, rows)
     return taken
 
 
-def _cells_of_run(session: Session, view: View, companion: Companion, marks: ValueMarks) -> Sequence[Cell]:
+def _cells_of_run(
+    session: Session, view: CellsView, companion: Companion, marks: CellMarks
+) -> Sequence[Cell]:
     key = ("companion", companion.name, view.root, marks.run, tuple(file.path for file in marks.files))
-    kept: _Kept = session.memory.get(key, lambda: _Kept(tuple(marks.cells().get(companion.name, ()))))
+    kept: _Kept = session.memory.get(key, lambda: _Kept(tuple(marks.cells_of(companion.name))))
     return kept.cells
 
 
-def _of_live(session: Session, view: View, companion: Companion, window: Window, scan: _Scan) -> list[Cell]:
+def _of_live(
+    session: Session, view: CellsView, companion: Companion, window: Window, scan: _Scan
+) -> list[Cell]:
     """The cells of the live ranges in the window."""
     keys = {batches: ("companion", companion.name, view.root, batches) for batches in view.batches}
     known = {batches: session.memory.peek(key) for batches, key in keys.items()}
@@ -175,9 +179,9 @@ def _of_live(session: Session, view: View, companion: Companion, window: Window,
     for row in live_cells(session.snapshot.store, view.ledger, new, companion.name) if new else ():
         new[row.batches].append(row)
     recorded = set(chain.from_iterable(view.ledger.values()))
-    for late in view.live:  # of a bulk load that is not in these runs yet: the ledger has no row of it
-        if late.batches in new and late.batches not in recorded:
-            new[late.batches].append(LiveCell(late.batches, late.tick, late.rows, None))
+    for (late, tick), rows_of_tick in view.live_counts.items():
+        if late in new and late not in recorded:  # of a bulk load that is not in these runs yet
+            new[late].append(LiveCell(late, tick, rows_of_tick, None))
     for batches, rows in new.items():
         known[batches] = _Kept(tuple(rows))
         session.memory.put(keys[batches], known[batches])
@@ -192,7 +196,7 @@ def _of_live(session: Session, view: View, companion: Companion, window: Window,
     return taken
 
 
-def _batches_of_run(contents: Contents, marks: ValueMarks) -> list[BatchRange]:
+def _batches_of_run(contents: Contents, marks: CellMarks) -> list[BatchRange]:
     """The batches of the steps of a run."""
     return [
         BatchRange(source, first, last)

@@ -33,7 +33,7 @@ from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
-from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
+from tidemark.warehouse.snapshots.views import CellsView, GroupView, KeysView, View
 
 T = TypeVar("T")
 V = TypeVar("V", View, KeysView, GroupView)
@@ -163,6 +163,12 @@ class Session:
         with self._lock:
             snapshot = self._newest(ALL)
             return snapshot.view(measure), snapshot.contents()
+
+    def newest_cells(self) -> tuple[CellsView, Contents]:
+        """The view of the companions, and the visible batches and steps, of one moment after a refresh."""
+        with self._lock:
+            snapshot = self._newest(ALL)
+            return snapshot.cells_view(), snapshot.contents()
 
     def newest_view(self, measure: str | None, *, live_rows: bool = False) -> View:
         """The view of a measure after a refresh; `live_rows` for a question that may read live rows."""

@@ -29,7 +29,7 @@ from tidemark.warehouse.columns.ticks import (
     window_last,
 )
 from tidemark.warehouse.errors import EmptyWindow, InputError, whole_number
-from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
+from tidemark.warehouse.snapshots.views import AnyView, GroupView, View
 
 MOST_WINDOWS = 100_000  # of one question with `every`
 MOST_EMPTY = 1_000  # windows in a row without rows; a longer stretch, which a wrong clock makes, is left out
@@ -44,7 +44,7 @@ class ShownWindow:
     widened: str | None
 
 
-def choose_window(view: View | GroupView | KeysView, asked: AskedWindow, grid: TickGrid | None) -> Window:
+def choose_window(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> Window:
     """The window of ticks that the arguments select; all rows if none is given.
 
     grid: how time is cut into ticks; None without a time column.
@@ -134,7 +134,7 @@ def shown_window(window: Window, grid: TickGrid | None) -> tuple[Any, Any] | Non
     return start, None if window.stop == ALL_TIME.stop else end_or_step(window.stop, grid)
 
 
-def counted_back_text(view: View | GroupView | KeysView, last: Any, grid: TickGrid | None) -> str | None:
+def counted_back_text(view: AnyView, last: Any, grid: TickGrid | None) -> str | None:
     """From where `last` counts back, if later ticks lie in the future; None otherwise."""
     if last is None or grid is None:
         return None
@@ -147,7 +147,7 @@ def counted_back_text(view: View | GroupView | KeysView, last: Any, grid: TickGr
     )
 
 
-def widened_text(view: View | GroupView | KeysView, asked: AskedWindow, grid: TickGrid | None) -> str | None:
+def widened_text(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> str | None:
     """How a window of whole ticks differs from what was asked, for answers; None if it does not."""
     counted_back = counted_back_text(view, asked.resolved(grid).last, grid)
     return ", and ".join(text for text in (_rounded_text(asked, grid), counted_back) if text) or None
@@ -204,7 +204,7 @@ def end_or_step(tick: int, grid: TickGrid | None) -> Any:
     return tick if grid is None else end_from_epoch_us(grid.start_of(tick))
 
 
-def tick_range(view: View | GroupView | KeysView, upto: int = ALL_TIME.stop) -> tuple[int, int] | None:
+def tick_range(view: AnyView, upto: int = ALL_TIME.stop) -> tuple[int, int] | None:
     """The first and last tick that has rows with a time, both inclusive; None without such rows.
 
     Ticks after `upto` do not count.
@@ -215,7 +215,7 @@ def tick_range(view: View | GroupView | KeysView, upto: int = ALL_TIME.stop) -> 
     return (min(ends), max(ends)) if ends else None
 
 
-def newest_tick(view: View | GroupView | KeysView, grid: TickGrid | None) -> int | None:
+def newest_tick(view: AnyView, grid: TickGrid | None) -> int | None:
     """The newest tick that has rows and begins before the clock; the newest of all if none does, or of steps.
 
     None without rows that have a time. One wrong clock may have left rows of the year 2099.
@@ -228,7 +228,7 @@ def newest_tick(view: View | GroupView | KeysView, grid: TickGrid | None) -> int
     return (past or ticks)[1]
 
 
-def data_ticks(view: View | GroupView | KeysView) -> NDArray[np.int64]:
+def data_ticks(view: AnyView) -> NDArray[np.int64]:
     """The ticks that have rows with a time, ascending. O(n log n) for the ticks of all runs and live rows."""
     live = np.array(view.live_ticks, dtype=np.int64)
     ticks = np.unique(np.concatenate([live, *(run.totals.ticks for run in view.runs)]))

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.compatibility import rows
+from tests.query.tally import Tally
 from tidemark import stream, warehouse
 from tidemark.stream.append import append_batch
 from tidemark.warehouse.delta.store import Store
@@ -30,12 +31,12 @@ RECORD = [(name, pa.string()) for name in ("_position", "_raw", "_reason")]
 
 
 def main(version: str) -> None:
-    """Makes both warehouses in a new folder and packs them."""
+    """Makes the warehouses in a new folder and packs them."""
     archive = FOLDER / f"written-{version}.tar.xz"
     if archive.exists():
         sys.exit(f"{archive.name} is there already, and stays as it is.")
     with tempfile.TemporaryDirectory() as folder:
-        timed, plain = Path(folder, "timed"), Path(folder, "plain")
+        timed, plain, wide = (Path(folder, name) for name in ("timed", "plain", "wide"))
         options: dict[str, Any] = {"eps": 0.02, "kappa": 2, "key_eps": 0.05, "key_delta": 0.05}
         warehouse.create(
             None, timed, ["x", "n", "d"], key="k", time="t", tick="1 day", schema=rows.TIMED, **options
@@ -57,7 +58,12 @@ def main(version: str) -> None:
         for (source, name), batch in rows.plain_batches().items():
             write(plain, source, name, rows.table(batch, rows.PLAIN))
         warehouse.maintain(None, plain)
-        for made in (timed, plain):
+        warehouse.register_companion(Tally())
+        companions = {"numbers": ("tally", "n")}
+        warehouse.create(None, wide, ["n"], keys=rows.WIDE_KEYS, groups=["k"], companions=companions)
+        for (source, name), batch in rows.wide_batches().items():
+            write(wide, source, name, rows.table(batch, rows.PLAIN))
+        for made in (timed, plain, wide):
             report = warehouse.verify(made)
             assert report.ok, str(report)
         with tarfile.open(archive, "w:xz", preset=9) as packed:

@@ -1,8 +1,9 @@
 """The rows of the kept warehouses, by arithmetic alone: any version of Python makes the same ones.
 
-Two warehouses are kept. `timed` has a time column, a text key, three measures, history of two levels, live
+Three warehouses are kept. `timed` has a time column, a text key, three measures, history of two levels, live
 batches with a range of the cascade among them, and rejected records. `plain` has neither a time nor a schema
-of its own making, an integer key, and went through maintenance.
+of its own making, an integer key, and went through maintenance. `wide` has a key of two columns, a group and
+a companion.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ LIVE = range(4, 18)  # those that it has not; 5 to 9 and 10 to 14 have a range o
 PARTNER = range(2)  # live batches of another source
 PLAIN_BULK = ("a", "b", "c", "d")
 PLAIN_LIVE = range(3)
+WIDE_BULK = ("a", "b")
+WIDE_KEYS = ("k", ("n", "k"))
 
 
 def table(batch: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -93,3 +96,9 @@ def plain_batches() -> dict[tuple[str, Any], list[tuple[Any, ...]]]:
     """Every batch of `plain` by its source and its name or number."""
     bulk = {("bulk", name): plain_rows(name, 200) for name in PLAIN_BULK}
     return {**bulk, **{("s", number): plain_rows(f"s-{number}", 40) for number in PLAIN_LIVE}}
+
+
+def wide_batches() -> dict[tuple[str, Any], list[tuple[Any, ...]]]:
+    """Every batch of `wide` by its source and its name or number."""
+    bulk = {("bulk", name): plain_rows(f"wide-{name}", 60) for name in WIDE_BULK}
+    return {**bulk, ("s", 0): plain_rows("wide-s", 20)}

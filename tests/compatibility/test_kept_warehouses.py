@@ -20,6 +20,7 @@ import pytest
 from tests.compatibility import rows
 from tests.compatibility.kept import FOLDER, unpack
 from tests.query.answers import several
+from tests.query.tally import Tally
 from tests.query.worlds import Oracle, is_nan
 from tidemark import query, stream, warehouse
 from tidemark.query.reading.modes import Mode
@@ -28,7 +29,7 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.runs import levels
 from tidemark.warehouse.snapshots.system_tables import rejected_counts
 
-ARCHIVES = {"0.2.0": "ab81511facfdc3140c93e76dafdc5892bcb16fcc4cf157e6db55af53d58b4e39"}
+ARCHIVES = {"0.2.0": "ab7e37280d49d2da612c5d5c6e9727e016c2776e213a2e1d9b632e6ec6b6fe64"}
 PHIS = (0, 0.01, 0.25, 0.5, 0.75, 0.99, 1)
 MEASURES = {"x": 2, "n": 3, "d": 4}  # of `timed`, with the places of their columns
 ALL: dict[str, Any] = {}
@@ -120,6 +121,21 @@ def check_keys(wh: query.Warehouse, kept: Kept, at: int, window: dict[str, Any])
         }
 
 
+def check_wide(kept: Kept) -> None:
+    wh = query.open(kept.uri)
+    pairs = Counter((n, k) for n, k in kept.rows if n is not None)
+    for answer in several(wh.frequency([*pairs], key=["n", "k"], mode="exact")):
+        assert answer.count == pairs[answer.value]
+    for k in {k for _, k in kept.rows}:
+        (answer,) = wh.quantile([0.5], where={"k": k})
+        numbers = sorted(n for n, other in kept.rows if other == k and n is not None)
+        assert (answer.N, answer.error_bound) == (len(numbers), 0)
+        assert answer.value == numbers[(len(numbers) + 1) // 2 - 1]
+    numbers_seen = wh.companion("numbers")
+    assert numbers_seen.summary.values == Counter(repr(n) for n, _ in kept.rows if n is not None)
+    assert numbers_seen.rows_scanned == 0
+
+
 def check_timed(kept: Kept) -> None:
     wh = query.open(kept.uri)
     for window in WINDOWS:
@@ -179,6 +195,17 @@ def test_one_without_time_goes_on_too(plain: Kept) -> None:
     warehouse.load(None, plain.uri)
     check_plain(plain)
     assert verified(plain)
+
+
+def test_one_with_a_group_and_a_companion_goes_on_too(unpacked: Path) -> None:
+    warehouse.register_companion(Tally())
+    wide = Kept(unpacked / "wide", rows.wide_batches())
+    check_wide(wide)
+    wide.batches["bulk", "c"] = rows.plain_rows("wide-c", 30)
+    warehouse.load(None, wide.uri, rows.table(wide.batches["bulk", "c"], rows.PLAIN), "c")
+    warehouse.load(None, wide.uri)
+    check_wide(wide)
+    assert verified(wide)
 
 
 def test_a_version_that_names_its_runs_otherwise_does_not_pass(

@@ -261,7 +261,7 @@ def run(seed: int, damages: int, folder: Path, broken: str = "") -> dict[str, An
     for path in data_files(str(sound)):
         kinds.setdefault(path.relative_to(sound).parts[0], []).append(path.relative_to(sound))
     if unchecked:
-        kinds = {name: kinds[name] for name in ("runs", "keys", "more_keys", "group_runs")}
+        kinds = {name: kinds[name] for name in ("runs", "keys", "group_runs")}
     done = trial = behind = 0
     while done < damages and not (broken and wrong):
         shutil.copytree(sound, copy, copy_function=os.link)

@@ -237,7 +237,7 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
             found.append(
                 f"{measure}: {answers[0].nans} NaN, {answers[0].nulls} NULL, true are {nans}, {nulls}"
             )
-    if asked._session.snapshot.options.key:
+    if asked.keys:
         found += _wrong_keys(asked, truth)
     if asked._session.snapshot.options.group_names:
         found += _wrong_tuples(asked, truth) + _wrong_groups(asked, truth)

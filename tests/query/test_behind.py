@@ -28,8 +28,8 @@ from tidemark.warehouse.snapshots.snapshot import Snapshot
 
 DAY = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 STEPS, ROWS = 5, 40
-TABLES = ["events", "steps", "runs/x", "runs/i", "keys", "group_runs/k/x", "group_runs/k/i"]
-MARKS = ["marks/x", "key_marks", "group_marks/k/x"]
+TABLES = ["events", "steps", "runs/x", "runs/i", "keys/k", "group_runs/k/x", "group_runs/k/i"]
+MARKS = ["marks/x", "key_marks/k", "group_marks/k/x"]
 
 
 def rows(seed: int, count: int = ROWS) -> pa.Table:
@@ -188,7 +188,7 @@ def lose_one_remove(folder: Path, table: str) -> None:
     merged[-1].write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("table", ["runs/i", "keys", "group_runs/k/x"])
+@pytest.mark.parametrize("table", ["runs/i", "keys/k", "group_runs/k/x"])
 def test_a_merge_that_lost_a_line_is_told_with_the_table(whole: Path, tmp_path: Path, table: str) -> None:
     folder = shutil.copytree(whole, tmp_path / "w")
     lose_one_remove(folder, table)
@@ -338,7 +338,7 @@ def test_a_load_builds_the_steps_that_runs_lost(whole: Path, tmp_path: Path, tab
     assert warehouse.verify(folder).ok
 
 
-@pytest.mark.parametrize("table", ["events", "steps", "runs/x", "keys", "marks/x", "group_marks/k/x"])
+@pytest.mark.parametrize("table", ["events", "steps", "runs/x", "keys/k", "marks/x", "group_marks/k/x"])
 def test_verify_tells_a_table_behind_the_others_and_maintenance_deletes_nothing(
     whole: Path, tmp_path: Path, table: str
 ) -> None:

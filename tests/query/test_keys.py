@@ -241,7 +241,7 @@ def test_two_warehouses_join_on_their_keys(world: KeyWorld, tmp_path: Path) -> N
 def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, harm: str, ask: str) -> None:
     world = KeyWorld(tmp_path / "w")
     world.load([(f"key-{i}", i % 5) for i in range(5000)])
-    folder = "key_marks" if ask == "marks" else "keys"
+    folder = "key_marks/k" if ask == "marks" else "keys/k"
     (path,) = (world.uri / folder).glob("run=*/*.parquet")
     wh = query.open(world.uri)
     wh._session.newest_keys_view()  # the marks are in memory, their lists of frequent keys are not

@@ -443,12 +443,12 @@ def test_the_ledgers_summary_of_another_key_is_caught(
     world: SeveralKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     swapped = {"origin, number": "value, price", "value, price": "origin, number"}
-    fields: dict[str, tuple[str, ...]] = {
+    fields = {
         counts.key.name: counts.ledger_field
         for counts in warehouse.open_snapshot(world.path).options.key_counts
     }
 
-    def other(counts: KeyCounts) -> tuple[str, ...]:
+    def other(counts: KeyCounts) -> str:
         return fields[swapped.get(counts.key.name, counts.key.name)]
 
     monkeypatch.setattr(KeyCounts, "ledger_field", property(other))
@@ -474,10 +474,10 @@ def tampered(world: SeveralKeys, columns: tuple[str, ...], change: Callable[[dic
     """Changes the summary of a further key in the ledger's rows of batches that are live."""
     rows = rows_of(world.path, "ledger")
     changed = rows.to_pylist()
-    folder = counts_of(world, columns).ledger_field[1]
+    field = counts_of(world, columns).ledger_field
     for row in changed:
         if row["rows"]:
-            row["more_keys"][folder] = change(row["more_keys"][folder])
+            row["keys"][field] = change(row["keys"][field])
     replace_rows(world.path, "ledger", pa.Table.from_pylist(changed, schema=rows.schema))
 
 
@@ -530,10 +530,10 @@ def test_a_tampered_run_of_a_further_key_is_found(
     world: SeveralKeys, columns: tuple[str, ...], how: str
 ) -> None:
     projection = counts_of(world, columns)
-    assert projection.runs_table == f"more_keys/{'.'.join(columns)}"
+    assert projection.runs_table == f"keys/{'.'.join(columns)}"
     rewrite(world.path, projection.runs_table, "L01", RUNS[how])
     found = failures(world.path)
-    found.pop("files: every named file is there")  # the marks without digests are of another size
+    found.pop("files: every named file is there", None)  # a file may be of another size now
     assert f"{projection.name}: runs are sorted and summed, marks are exact" in found
     assert all(name.startswith(f"{projection.name}: ") for name in found)
 

@@ -190,7 +190,7 @@ def open_world(folder: Path, world: World) -> HandMade:
     """Writes the world's runs below a new folder and opens it."""
     folder = folder / f"world-{next(_numbers)}"
     measure = Measure("x", world.type)
-    options = Options(("x",), None, None, None, world.eps, 10, 0, columns=(("x", world.type),))
+    options = Options(("x",), None, None, world.eps, 10, 0, columns=(("x", world.type),))
     runs = tuple(write_run(folder, world, at, rows) for at, rows in enumerate(world.runs))
     live = tuple(row for at, rows in enumerate(world.live) for row in ledger_rows(world, at, rows))
     view = View(measure, {"runs": 1, "steps": 1, "ledger": 1}, runs, ROOT, (), live)

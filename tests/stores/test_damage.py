@@ -52,7 +52,7 @@ def cut(table: str) -> Harm:
 
 HARM: dict[str, tuple[Harm, ...]] = {
     "the runs are gone": (remove_folder("runs"), cut("key_marks")),
-    "the keys are put back": (remove_newest_commit("keys", 2), cut("ledger")),
+    "the keys are put back": (remove_newest_commit("keys/page", 2), cut("ledger")),
     "the runs are cut": (cut("runs"), cut("keys")),
     "the steps are gone": (remove_folder("steps"), cut("marks")),
 }

@@ -56,7 +56,7 @@ def test_the_bounds_are_those_of_python_and_of_nothing_else() -> None:
 
 def options(kind: str) -> Options:
     columns = (("t", kind), ("m", kind), ("k", kind))
-    return Options(("m",), "k", "t", DAY_US, 0.1, 10, 0, columns)
+    return Options(("m",), "t", DAY_US, 0.1, 10, 0, columns, own_keys=(("k",),))
 
 
 times = st.one_of(st.none(), st.sampled_from([FIRST_US, LAST_US, *HOSTILE]), st.integers(-(2**63), 2**63 - 1))
@@ -182,10 +182,10 @@ def test_a_stream_that_such_a_row_stopped_goes_on(uri: Path) -> None:
 def test_the_ledger_row_of_any_time_was_what_stopped_it(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken variant: datetimes in the ledger's rows, made after the commit of `events`."""
 
-    def as_datetimes(one: Any, summaries: Any, more_keys: Any) -> Any:
+    def as_datetimes(one: Any, summaries: Any, key_fields: Any) -> Any:
         for summary in summaries:
             assert summary.times is None or FIRST_US <= summary.times[0] <= summary.times[1] <= LAST_US
-        return to_arrow(one, summaries, more_keys)
+        return to_arrow(one, summaries, key_fields)
 
     as_before(monkeypatch)
     monkeypatch.setattr(ledger_table, "to_arrow", as_datetimes)

@@ -107,7 +107,7 @@ class OneBatch:
 
 
 def plan_step(store: Store) -> int | None:
-    work = Work(LocalExecutor(), store, Options(("x",), None, None, None, 0.1, 10, 0))
+    work = Work(LocalExecutor(), store, Options(("x",), None, None, 0.1, 10, 0))
     return _plan(work, OneBatch(), tables.open_table(store, STEPS))
 
 

@@ -64,8 +64,8 @@ def test_the_batch_that_fixed_the_columns_may_come_again(spark: SparkSession, tm
 @pytest.mark.parametrize(
     "options",
     [
-        Options(("x",), None, None, None, 0.001, 10, 0),
-        Options(("a/b", "c`d", "é"), "k", "t", 7, 1e-320, 2**40, 2**53),
+        Options(("x",), None, None, 0.001, 10, 0),
+        Options(("a/b", "c`d", "é"), "t", 7, 1e-320, 2**40, 2**53, own_keys=(("k",),)),
     ],
 )
 def test_options_come_back_from_the_properties_as_they_were(options: Options) -> None:

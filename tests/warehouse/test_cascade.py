@@ -88,7 +88,7 @@ def stream(world: KeyWorld, batches: int) -> list[Event]:
 def states(world: KeyWorld) -> list[float]:
     """What each sketch of the ledger says that it keeps."""
     rows = data_files.read(world.store, LEDGER, tables.open_table(world.store, LEDGER))
-    return [ECM.from_bytes(one["sketch"]).point_eps for one in rows.column("keys").to_pylist()]
+    return [ECM.from_bytes(one["k"]["sketch"]).point_eps for one in rows.column("keys").to_pylist()]
 
 
 def open_frequencies(world: KeyWorld, events: list[Event]) -> list[FrequencyAnswer]:

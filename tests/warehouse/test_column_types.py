@@ -137,7 +137,8 @@ def test_the_schema_takes_a_new_type_plain_and_nested() -> None:
 
 def options_of(key: str | None = None, time: str | None = None) -> Options:
     tick_us = None if time is None else 1
-    return Options(("m",), key, time, tick_us, 0.1, 2, 0, columns=(("m", INTERVAL), ("k", INTERVAL)))
+    keys, columns = ((key,),) if key else (), (("m", INTERVAL), ("k", INTERVAL))
+    return Options(("m",), time, tick_us, 0.1, 2, 0, columns, own_keys=keys)
 
 
 @pytest.mark.usefixtures("interval")

@@ -206,7 +206,7 @@ def test_damaged_files_are_never_part_of_an_answer(tmp_path: Path) -> None:
     """Bytes change in marks and ledger: the answer is right, or an error."""
     draw, refused = random.Random(5), 0
     world = world_of(tmp_path, [(True, rows_of(60)), (True, rows_of(60)), (False, rows_of(20))])
-    files = [*world.path.glob("marks/value/run=*/*.parquet"), *world.path.glob("ledger/*.parquet")]
+    files = [*world.path.glob("companion_marks/run=*/*.parquet"), *world.path.glob("ledger/*.parquet")]
     for path in files:
         sound = path.read_bytes()
         for _ in range(25):
@@ -242,11 +242,12 @@ def test_verify_finds_a_summary_of_other_rows(
 REAL = Tally.summarise
 
 
-def test_a_run_without_cells_is_scanned_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_cells_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("tidemark.warehouse.loads.run_builder.COMPANIONS_GROUP", "unknown")
         world = world_of(tmp_path, [(True, rows_of(40))])
-    assert world.open().companion("origins").rows_scanned == 40
+    with pytest.raises(DamagedWarehouse, match="has no cells of the companion 'origins'"):
+        world.open().companion("origins")
     assert not warehouse.verify(world.path).ok
 
 

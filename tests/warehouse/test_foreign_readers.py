@@ -23,8 +23,8 @@ from tidemark.warehouse.delta.store import Store
 COMPARE = {"=": operator.eq, "<=": operator.le, ">": operator.gt, "<": operator.lt, ">=": operator.ge}
 TABLES = [
     "events",
-    "key_marks",
-    "keys",
+    "key_marks/k",
+    "keys/k",
     "ledger",
     "marks/n",
     "marks/x",

@@ -23,8 +23,8 @@ from tidemark.warehouse.delta import containment, data_files, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.vacuum import VacuumResult
 
-TABLES = ["events", "steps", "ledger", "runs/n", "marks/n", "keys", "key_marks"]
-UNREAD = {"marks/n", "key_marks"}  # readers find marks by name, not by their table
+TABLES = ["events", "steps", "ledger", "runs/n", "marks/n", "keys/k", "key_marks/k"]
+UNREAD = {"marks/n", "key_marks/k"}  # readers find marks by name, not by their table
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def renamed(rows: pa.Table) -> pa.Table:
 
 def test_marks_that_name_a_file_outside_are_refused(here: Path) -> None:
     """The marks' names have to be those of the table."""
-    for table in ("marks/n", "key_marks"):
+    for table in ("marks/n", "key_marks/k"):
         for file in data_files.list_files(tables.open_table(Store.from_uri(here), table)):
             rewrite_file(here, table, file.path, renamed)
     refused(here, lambda uri: query.open(uri).quantile(0.5), "../../../outside/", "Run repair")
@@ -189,7 +189,7 @@ LINKED: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "the ledger": ("ledger", lambda uri: uri / "ledger"),
     "a log": ("steps/_delta_log", lambda uri: uri / "steps/_delta_log"),
     "a commit": ("ledger/_delta_log", lambda uri: uri / "ledger/_delta_log/00000000000000000001.json"),
-    "a file of keys": ("keys/run=", lambda uri: uri / "keys" / named(uri, "keys")),
+    "a file of keys": ("keys/k/run=", lambda uri: uri / "keys/k" / named(uri, "keys/k")),
     "marks": ("marks/n/run=", lambda uri: uri / "marks/n" / named(uri, "marks/n")),
     "a plan": ("steps/", lambda uri: uri / "steps" / named(uri, "steps")),
     "a ledger's file": ("ledger/", lambda uri: uri / "ledger" / named(uri, "ledger")),
@@ -238,13 +238,17 @@ def plant(uri: Path) -> tuple[Path, list[Path], list[Path]]:
     for path in (outside / "a.parquet", outside / "deep/b.parquet", outside / "00000.parquet"):
         path.write_bytes(b"PAR1")
     links = [uri / "runs/n/linked", uri / "runs/n/run=L00-0000000003-0000000003/linked.parquet"]
-    links += [uri / "runs/n/_chunks/linked", uri / "events/linked", uri / "keys/loop", uri / "ledger/gone"]
+    links += [uri / "runs/n/_chunks/linked", uri / "events/linked", uri / "keys/k/loop", uri / "ledger/gone"]
     (uri / "runs/n/_chunks").mkdir(exist_ok=True)
     targets = [outside, outside / "a.parquet", outside, outside, uri, uri / "nowhere"]
     for link, target in zip(links, targets, strict=True):
         link.parent.mkdir(exist_ok=True)
         link.symlink_to(target)
-    orphans = [uri / "runs/n/orphan.parquet", uri / "keys/orphan.parquet", uri / "runs/n/_chunks/a/0.parquet"]
+    orphans = [
+        uri / "runs/n/orphan.parquet",
+        uri / "keys/k/orphan.parquet",
+        uri / "runs/n/_chunks/a/0.parquet",
+    ]
     for path in orphans:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"PAR1")
@@ -281,7 +285,7 @@ def test_a_sweep_that_follows_links_is_caught(here: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(sys.modules["tidemark.warehouse.maintain"], "vacuum_table", followed)
     outside, *_ = plant(here)
-    (here / "keys/loop").unlink()  # there it fails
+    (here / "keys/k/loop").unlink()  # there it fails
     there = files_of(outside)
     warehouse.maintain(None, here, grace="0 s")
     assert files_of(outside) != there

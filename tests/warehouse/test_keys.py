@@ -22,13 +22,14 @@ from tidemark import query, warehouse
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
 from tidemark.warehouse.columns.keys import Key, name_at
 from tidemark.warehouse.delta import data_files, tables
-from tidemark.warehouse.delta.table_names import KEYS
 from tidemark.warehouse.integrity.digests import columns_by_name
 from tidemark.warehouse.projections import key_counts, key_marks, key_rows
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.settings.options import Options
+
+KEYS = "keys/k"  # the runs table of the key
 
 LONG = "é" * 700_000
 VALUES: dict[str, list[Any]] = {
@@ -197,7 +198,7 @@ def without_keys(folder: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> K
         patch.setattr(Options, "projections", property(values_alone))
         for seed in range(steps):
             world.load(rows_of("string", seed))
-    for name in ("keys", "key_marks"):
+    for name in ("keys/k", "key_marks/k"):
         shutil.rmtree(world.uri / name)
     return world
 
@@ -264,7 +265,7 @@ def test_info_tells_of_the_keys_what_it_tells_of_measures(tmp_path: Path) -> Non
     world = KeyWorld(tmp_path / "w", tuning=TINY)
     for step in range(4):
         world.load([("a", 0), ("b", step), (None, 0)])
-    told = query.open(world.uri).info()["keys"]
+    told = query.open(world.uri).info()["keys"]["k"]
     assert told["runs_by_level"] == {1: 1, 0: 1}
     assert told["rows"] == 4 + 2  # pairs: of three steps a and b at three ticks, then two
     assert (told["type"], told["bytes"] > 0) == ("string", True)

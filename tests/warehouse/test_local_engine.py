@@ -115,7 +115,7 @@ def test_a_load_that_was_killed_is_finished_in_this_process(uri: Path, tmp_path:
         warehouse.load(None, uri, rows_of(2), "night-2", progress=killed_at(point))
     warehouse.load(None, uri, rows_of(2), "night-2")
     whole, found = contents(truth), contents(uri)
-    for name in ("events", "runs/x", "runs/n", "keys", "steps"):
+    for name in ("events", "runs/x", "runs/n", "keys/k", "steps"):
         assert found[name] == whole[name], name
     assert warehouse.verify(uri).ok
 

@@ -44,9 +44,9 @@ def plant_orphans(uri: Path) -> list[Path]:
         uri / "runs/x/run=L00-0000000003-0000000003/orphan-00000.parquet",
         uri / "marks/x/run=L00-0000000003-0000000003/orphan.parquet",
         uri / "runs/x/_chunks/attempt/00000.parquet",
-        uri / "keys/run=L00-0000000003-0000000003/orphan-00000.parquet",
-        uri / "key_marks/run=L00-0000000003-0000000003/orphan.parquet",
-        uri / "keys/_chunks/attempt/00000.parquet",
+        uri / "keys/k/run=L00-0000000003-0000000003/orphan-00000.parquet",
+        uri / "key_marks/k/run=L00-0000000003-0000000003/orphan.parquet",
+        uri / "keys/k/_chunks/attempt/00000.parquet",
         uri / "ledger/orphan.parquet",
     ]
     for path in planted:
@@ -75,13 +75,13 @@ def test_after_the_grace_the_old_is_gone_and_the_current_is_all_there(
     report = warehouse.maintain(spark, uri, grace="0 s")
     assert report.marks_expired == 9
     assert not [path for path in planted if path.exists()]
-    for name, marks in (("runs/x", "marks/x"), ("runs/n", "marks/n"), ("keys", "key_marks")):
+    for name, marks in (("runs/x", "marks/x"), ("runs/n", "marks/n"), ("keys/k", "key_marks/k")):
         assert files_on_disk(uri, name) == current(uri, name)
         assert len(current(uri, marks)) == 2
     assert files_on_disk(uri, "events") == current(uri, "events")
     assert answers(uri) == before
     warehouse.maintain(spark, uri, grace="0 s")
-    for marks in ("marks/x", "marks/n", "key_marks"):
+    for marks in ("marks/x", "marks/n", "key_marks/k"):
         assert files_on_disk(uri, marks) == current(uri, marks)
     assert answers(uri) == before
     report_of_checks = warehouse.verify(uri)

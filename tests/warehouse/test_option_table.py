@@ -20,8 +20,7 @@ from tidemark.warehouse.settings.options import Options
 
 GIVEN: dict[str, Any] = {
     "measures": ["x", "y"],
-    "key": "k",
-    "keys": [["a", "b"]],
+    "keys": ["k", ["a", "b"]],
     "groups": ["a"],
     "companions": {"users": ("hll", "u")},
     "time": "at",
@@ -33,7 +32,7 @@ GIVEN: dict[str, Any] = {
     "key_delta": 0.04,
 }
 OTHER: dict[str, Any] = {
-    **dict.fromkeys(("measures", "key", "groups", "time"), "z"),
+    **dict.fromkeys(("measures", "groups", "time"), "z"),
     **dict.fromkeys(("eps", "key_eps", "key_delta"), 0.4),
     "keys": [["z", "y"]],
     "companions": {"users": ("hll", "z")},
@@ -46,7 +45,7 @@ OTHER: dict[str, Any] = {
 def problems(table: Mapping[str, Option]) -> list[str]:
     """What a row names that is not there, and what is there without a row."""
     keywords = {*inspect.signature(warehouse.create).parameters}
-    keywords -= {"spark", "uri", "schema", "storage_options"}
+    keywords -= {"spark", "uri", "schema", "storage_options", "key"}
     found = [f"create has no {name}" for name in table.keys() - keywords]
     found += [f"no row of {name}" for name in keywords - table.keys()]
     known = {one.name for one in fields(Options)}

@@ -151,8 +151,8 @@ def without_its_last_line(text: str) -> str:
 
 
 HARM: dict[str, tuple[Harm, ...]] = {
-    "runs gone": (remove_folder("runs/x"), restore("ledger", 1), spoil("key_marks", flip, -1)),
-    "runs put back": (remove_newest("runs/x"), spoil("marks/n", cut, -1), remove_folder("keys")),
+    "runs gone": (remove_folder("runs/x"), restore("ledger", 1), spoil("key_marks/k", flip, -1)),
+    "runs put back": (remove_newest("runs/x"), spoil("marks/n", cut, -1), remove_folder("keys/k")),
     "runs restored": (
         restore("runs/n", 3),
         spoil("group_marks/k/n", Path.unlink, -1),
@@ -165,7 +165,7 @@ HARM: dict[str, tuple[Harm, ...]] = {
         remove_folder("rejected"),
     ),
     "files gone": (spoil("runs/x", Path.unlink, -1), remove_folder("marks/x"), tear("ledger", half)),
-    "steps gone": (spoil("runs/n", flip), tear("keys", half), remove_folder("steps")),
+    "steps gone": (spoil("runs/n", flip), tear("keys/k", half), remove_folder("steps")),
     "steps torn": (tear("steps", half), tear("marks/x", half)),
     "steps put back": (remove_newest("marks/n"), restore("group_runs/k/n", 2), remove_newest("steps")),
     "steps restored": (restore("steps", 3), spoil("ledger", flip, -1)),
@@ -369,7 +369,9 @@ def test_a_repair_that_summarises_nothing_is_caught(loader: Loader, monkeypatch:
         test_what_is_damaged_is_made_again(loader, "runs torn")
 
 
-@pytest.mark.parametrize("tables", [["ledger"], ["steps", "runs/n", "keys", "key_marks"], ["group_runs/k/n"]])
+@pytest.mark.parametrize(
+    "tables", [["ledger"], ["steps", "runs/n", "keys/k", "key_marks/k"], ["group_runs/k/n"]]
+)
 def test_an_open_reader_follows_a_table_that_was_made_again(loader: Loader, tables: list[str]) -> None:
     """Its log is another one, whose versions count from 0: what comes later is seen, too."""
     wh, more = query.open(loader.uri), rows_of(77, 30)
@@ -404,3 +406,39 @@ def counts(wh: query.Warehouse) -> Counter[str]:
 
 def counts_of(rows: pa.Table) -> Counter[str]:
     return Counter([*rows.column("k").to_pylist(), *["all"] * len(rows)])
+
+
+ASKED: dict[str, Callable[[query.Warehouse], Any]] = {
+    "runs/n": lambda wh: wh.quantile(0.5, "n"),
+    "keys/k": lambda wh: wh.frequency("k1"),
+    "group_runs/k/n": lambda wh: wh.quantile(0.5, "n", where={"k": "k1"}),
+}
+OTHER = r"has the format 2, this version reads 1\. Run `tidemark repair`"
+
+
+def set_format(uri: str, tables: list[str]) -> None:
+    """As another version would have made them."""
+    for name in tables:
+        DeltaTable(Path(uri, name)).alter.set_table_properties(
+            {"tidemark.format": "2"}, raise_if_not_exists=False
+        )
+
+
+@pytest.mark.parametrize("tables", [["keys/k"], [*ASKED, "runs/x"]], ids=len)
+def test_runs_of_another_format_are_refused_until_repair_makes_them_again(
+    loader: Loader, tables: list[str]
+) -> None:
+    set_format(loader.uri, tables)
+    for name in ASKED.keys() & tables:
+        with pytest.raises(DamagedWarehouse, match=OTHER):
+            ASKED[name](query.open(loader.uri))
+    for use in (loader.load_live, loader.maintain):
+        with pytest.raises(DamagedWarehouse, match=OTHER):
+            use()
+    check_repaired(loader.uri, warehouse.repair(None, loader.uri))
+
+
+def test_a_reader_that_takes_any_format_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tables, "other_format", lambda _: None)
+    with pytest.raises(pytest.fail.Exception):
+        test_runs_of_another_format_are_refused_until_repair_makes_them_again(loader, ["keys/k"])

@@ -59,7 +59,7 @@ def test_every_table_keeps_its_log_for_longer_than_the_grace(
     warehouse.create(None, tmp_path, "x", key="k", schema=SCHEMA, grace=grace)
     assert set(kept(tmp_path)) == {
         *("events", "steps", "ledger", "rejected"),
-        *("runs/x", "marks/x", "keys", "key_marks"),
+        *("runs/x", "marks/x", "keys/k", "key_marks/k"),
     }
     assert set(kept(tmp_path).values()) == {interval}
     assert "less than the grace" not in str(warehouse.verify(tmp_path))

@@ -46,7 +46,10 @@ EDITED: dict[str, list[str | None]] = {
         *('["../../x"]', '["gone"]', '["a"]', '["k"]', '["_tick"]', '["x\\u0000"]', '["\\ud800"]'),
         *('["x y"]', "[" * 100_000, None),
     ],
-    "key": ['"gone"', '"a"', "5", '""', '["k"]', '"_source"', "true", None, '{"k": 1, "k": 2}'],
+    "keys": [
+        *('[["gone"]]', '[["a"]]', "5", '""', '["k"]', '[["_source"]]', "true", None, '{"k": 1, "k": 2}'),
+        *("[[]]", '[["k"], ["k"]]', '[["k", "k"]]', "[[1]]", "null"),
+    ],
     "time": ['"gone"', '"k"', '"x"', "1", '""', "null", None],
 }
 
@@ -78,7 +81,8 @@ def test_a_property_that_is_as_it_was_opens(made: Path) -> None:
 
 def test_the_kept_warehouses_open_with_the_options_that_they_have(tmp_path: Path) -> None:
     options = warehouse.open_snapshot(unpacked(tmp_path, "timed")).options
-    assert (options.measure_names, options.key, options.eps, options.kappa) == (("x", "n", "d"), "k", 0.02, 2)
+    assert (options.measure_names, options.eps, options.kappa) == (("x", "n", "d"), 0.02, 2)
+    assert options.key_names == (("k",),)
 
 
 names = st.text(st.characters(codec="utf-8", exclude_characters=" ,;{}()\n\t=\x00"), min_size=1, max_size=20)
@@ -103,7 +107,8 @@ def test_whatever_a_caller_may_give_comes_back_from_the_properties(
     except InputError as error:
         assert "tidemark's own" in str(error)  # noqa: PT017  a name such as _Tick
         return
-    options = Options(tuple(measures), key, "at", tick, eps, kappa, grace)
+    keys = ((key,),) if key else ()
+    options = Options(tuple(measures), "at", tick, eps, kappa, grace, own_keys=keys)
     assert Options.from_properties("w", options.properties(), {}) == options
 
 
@@ -155,11 +160,19 @@ def test_other_names_are_folders_of_their_own_below_the_warehouse(tmp_path: Path
     assert made.resolve().parent == (uri / "runs").resolve()
 
 
-def test_a_key_may_have_any_column_s_name(tmp_path: Path) -> None:
+def test_a_key_that_can_have_no_folder_is_refused(tmp_path: Path) -> None:
     schema = t.StructType([t.StructField(name, t.DoubleType()) for name in ("x", "_delta_log", "k" * 300)])
-    for number, key in enumerate(("_delta_log", "k" * 300)):
-        warehouse.create(None, tmp_path / str(number), ["x"], key=key, schema=schema)
-        assert warehouse.verify(tmp_path / str(number)).ok
+    for key, words in (
+        ("_delta_log", "Delta's own"),
+        ("k" * 300, "300 bytes"),
+        (["x", "k" * 300], "302 bytes"),
+    ):
+        with pytest.raises(InputError, match=f"the key .*{words}"):
+            warehouse.create(None, tmp_path / "w", ["x"], key=key, schema=schema)
+        assert not (tmp_path / "w").exists()
+    warehouse.create(None, tmp_path / "w", ["x"], schema=schema)
+    with pytest.raises(InputError, match="Delta's own"):
+        warehouse.alter(None, tmp_path / "w", add_key="_delta_log")
 
 
 BROKEN = {name: replace(kind, check=lambda *_: None) for name, kind in option_kinds.KINDS.items()}

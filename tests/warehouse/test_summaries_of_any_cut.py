@@ -43,7 +43,7 @@ SCHEMA = pa.schema(
 )
 KEYS = (("blob",), ("number",), ("ratio",), ("number", "text"), ("blob", "flag"), ("ratio", "number"))
 OPTIONS = Options(
-    ("x",), "text", None, None, 0.001, 10, 0,
+    ("x",), None, None, 0.001, 10, 0,
     columns=(
         ("x", "double"),
         ("text", "string"),
@@ -52,7 +52,7 @@ OPTIONS = Options(
         ("ratio", "double"),
         ("flag", "boolean"),
     ),
-    more_keys=KEYS[:3],
+    own_keys=(("text",), *KEYS[:3]),
     group_names=KEYS[3:],
     tuning=Tuning(summary_rows=7, summary_parts=2),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from tidemark.query.reading.modes import Mode
 from tidemark.warehouse import InputError, Tuning
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, KEYS, LEDGER
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.sizes import DEFAULT
@@ -120,12 +120,12 @@ def test_small_sizes_keep_the_promises_of_approximate_answers(usual: Loader, sma
 
 
 def test_small_sizes_make_many_files_blocks_and_ranges(usual: Loader, small: Loader) -> None:
-    for table in ("runs/x", "runs/n", KEYS):
+    for table in ("runs/x", "runs/n", "keys/k"):
         assert len(row_groups(small, table)) > len(row_groups(usual, table)), table
         assert any(len(groups) > 1 for groups in row_groups(small, table)), table
         assert all(len(groups) == 1 for groups in row_groups(usual, table)), table
     assert max(rows for groups in row_groups(small, "runs/x") for rows in groups) == SMALL.block_rows
-    assert max(rows for groups in row_groups(small, KEYS) for rows in groups) <= SMALL.key_block_rows
+    assert max(rows for groups in row_groups(small, "keys/k") for rows in groups) <= SMALL.key_block_rows
     assert max(rows for groups in row_groups(small, EVENTS) for rows in groups) <= SMALL.group_rows
     assert (widths(ranges(usual.store)), widths(ranges(small.store))) == ({1}, {1, 3, 9})
 

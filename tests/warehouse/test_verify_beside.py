@@ -178,7 +178,7 @@ def test_a_level_whose_merge_never_comes_is_broken(
     overfull(loader, monkeypatch)
     found = failures(warehouse.verify(loader.uri))
     assert found.keys() == {
-        f"{one}: runs partition the steps, at most kappa a level" for one in ("x", "n", "keys")
+        f"{one}: runs partition the steps, at most kappa a level" for one in ("x", "n", "keys of k")
     }
     assert all("run the load again" in detail for detail in found.values())
     assert 10 < sum(waits) / 3 <= 30
@@ -187,7 +187,7 @@ def test_a_level_whose_merge_never_comes_is_broken(
 def test_a_merge_that_writes_is_busy(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files grow below the runs, and no commit names them yet."""
     overfull(loader, monkeypatch)
-    growing = [Path(loader.uri) / root / "growing.parquet" for root in ("runs/x", "runs/n", "keys")]
+    growing = [Path(loader.uri) / root / "growing.parquet" for root in ("runs/x", "runs/n", "keys/k")]
 
     def pause(_: float) -> None:
         for path in growing:

@@ -14,8 +14,8 @@ import pytest
 from tests.warehouse.keyworld import KeyWorld
 from tests.warehouse.test_verify import failures, rewrite
 
-EXACT = "keys: runs are sorted and summed, marks are exact"
-SAME = "keys: nothing is lost or counted twice"
+EXACT = "keys of k: runs are sorted and summed, marks are exact"
+SAME = "keys of k: nothing is lost or counted twice"
 RUN = "L00-0000000000"
 
 
@@ -66,7 +66,7 @@ def other_key(rows: pa.Table) -> pa.Table:
     ids=["swapped", "twice", "one more", "moved", "another key"],
 )
 def test_a_changed_row_is_found(world: KeyWorld, change: Callable[[pa.Table], pa.Table], check: str) -> None:
-    rewrite(world.uri, "keys", RUN, change)
+    rewrite(world.uri, "keys/k", RUN, change)
     assert check in failures(world.uri)
 
 
@@ -85,7 +85,7 @@ def test_marks_that_say_something_else_are_found(world: KeyWorld, part: str) -> 
 
     if part == "floor":  # of a run where a key fell below it
         world.load([*[("most", 0)] * 5000, *[("five", 0)] * 5])
-        rewrite(world.uri, "key_marks", "L00-0000000002", change)
+        rewrite(world.uri, "key_marks/k", "L00-0000000002", change)
     else:
-        rewrite(world.uri, "key_marks", RUN, change)
+        rewrite(world.uri, "key_marks/k", RUN, change)
     assert failures(world.uri)

@@ -34,13 +34,13 @@ def unreadable(store: Store, name: str) -> str | None:
     return None
 
 
-def remove_log(store: Store, name: str) -> bool:
-    """Removes the least that lets the table be opened; whether any of its log is left.
+def remove_log(store: Store, name: str, *, whole: bool = False) -> bool:
+    """Removes the least that lets the table be opened, or the whole log; whether any of it is left.
 
     That is the hint `_last_checkpoint`, without which the log is listed; or the newest entry, too; or all.
     """
-    left = _remove(store, name, lambda file: file == LAST_CHECKPOINT)
-    if not left:
+    left = not whole and _remove(store, name, lambda file: file == LAST_CHECKPOINT)
+    if not left and not whole:
         numbers = [int(match[1]) for file in _files(store, name) if (match := _ENTRY.fullmatch(file))]
         if len(numbers) > 1 and _opens(store, name, max(numbers) - 1):
             newest = f"{max(numbers):020d}"

@@ -16,10 +16,10 @@ KEYS = "keys"
 KEY_MARKS = "key_marks"
 GROUP_RUNS = "group_runs"
 GROUP_MARKS = "group_marks"
-MORE_KEYS = "more_keys"
-MORE_KEY_MARKS = "more_key_marks"
+COMPANIONS = "companions"
+COMPANION_MARKS = "companion_marks"
 # The folders of the projections' tables.
-PARENTS = ("runs", "marks", KEYS, KEY_MARKS, MORE_KEYS, MORE_KEY_MARKS, GROUP_RUNS, GROUP_MARKS)
+PARENTS = ("runs", "marks", KEYS, KEY_MARKS, GROUP_RUNS, GROUP_MARKS, COMPANIONS, COMPANION_MARKS)
 
 
 @lru_cache

@@ -51,7 +51,7 @@ class TickSummary:
     rows: int
     times: tuple[int, int] | None
     measures: tuple[MeasureSummary, ...]
-    keys: Mapping[tuple[str, ...], KeySummary] = field(default_factory=dict)
+    keys: Mapping[str, KeySummary] = field(default_factory=dict)
     companions: Mapping[str, Cell] = field(default_factory=dict)
 
 

@@ -2,13 +2,11 @@
 
 A row stands for the batches first_batch..last_batch (inclusive) of a source in one tick. It has the number of
 rows, their time range, for each measure the counts of NaN and NULL and the GK summary of the other values,
-and for each key the summary of key_summaries.py: that of the option `key` in the column `keys`, those of
-further keys in the fields of the column `more_keys`, which a ledger has only if there are any. `cells` are
-the upper bounds of the sketch's cells for the whole tick. They repeat what the sketch says, so that a reader
-needs the sketch itself only for a window that starts or ends inside the tick.
+and for each key the summary of key_summaries.py, in a field of the column `keys`, which a ledger has only if
+there is a key. `cells` are the upper bounds of the sketch's cells for the whole tick. They repeat what the
+sketch says, so that a reader needs the sketch itself only for a window that starts or ends inside the tick.
 
-The column `companions` has further summaries by name, as bytes: the cells of the warehouse's companions
-(companions/cells.py), and the sample of each key, whose name has a dot (`sample_name`).
+The column `companions` has the cells of the warehouse's companions by name, as bytes (companions/cells.py).
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.arrow_buffers import binary_array
 from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.companions.cells import Cell
-from tidemark.warehouse.delta.table_names import KEYS, MORE_KEYS
+from tidemark.warehouse.delta.table_names import KEYS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
@@ -48,6 +46,7 @@ KEYS_TYPE = pa.struct(
         ("slack", pa.list_(pa.int64())),
         ("cells", pa.list_(pa.int64())),
         ("sketch", pa.binary()),
+        ("sample", pa.binary()),
     ]
 )
 SCHEMA = pa.schema(
@@ -72,30 +71,29 @@ SCHEMA = pa.schema(
                 )
             ),
         ),
-        ("keys", KEYS_TYPE),
         ("arrived", _TIME),
         (COMPANIONS, pa.map_(pa.string(), pa.binary())),
     ]
 )
 
 
-def schema(more_keys: Sequence[str]) -> pa.Schema:
-    """The columns of a ledger; `more_keys` are the fields of the further keys."""
-    if not more_keys:
+def schema(key_fields: Sequence[str]) -> pa.Schema:
+    """The columns of a ledger; `key_fields` are the fields of the keys."""
+    if not key_fields:
         return SCHEMA
-    return SCHEMA.append(pa.field(MORE_KEYS, pa.struct([(name, KEYS_TYPE) for name in more_keys])))
+    return SCHEMA.append(pa.field(KEYS, pa.struct([(name, KEYS_TYPE) for name in key_fields])))
 
 
-def more_keys_of(ledger: DeltaTable) -> list[str]:
-    """The fields of the further keys that the table has."""
-    fields = [field for field in ledger.schema().fields if field.name == MORE_KEYS]
+def key_fields_of(ledger: DeltaTable) -> list[str]:
+    """The fields of the keys that the table has."""
+    fields = [field for field in ledger.schema().fields if field.name == KEYS]
     return [key.name for field in fields for key in cast("StructType", field.type).fields]
 
 
 def to_arrow(
-    batches: BatchRange, summaries: Iterable[TickSummary], more_keys: Sequence[str] = ()
+    batches: BatchRange, summaries: Iterable[TickSummary], key_fields: Sequence[str] = ()
 ) -> pa.Table:
-    """The ledger rows of a range of batches, one per summary; `more_keys` as in `schema`."""
+    """The ledger rows of a range of batches, one per summary; `key_fields` as in `schema`."""
     now = datetime.now(UTC)
     rows = [
         {
@@ -110,37 +108,19 @@ def to_arrow(
                 {"measure": m.measure, "nans": m.nans, "nulls": m.nulls, "sketch": m.sketch.to_bytes()}
                 for m in summary.measures
             ],
-            "keys": _keys_row(summary.keys.get((KEYS,))),
             "arrived": now,
-            COMPANIONS: [
-                *((sample_name(field), keys.sample.to_bytes()) for field, keys in summary.keys.items()),
-                *((name, cell.to_bytes()) for name, cell in summary.companions.items()),
-            ],
-            MORE_KEYS: {name: _keys_row(summary.keys.get((MORE_KEYS, name))) for name in more_keys},
+            COMPANIONS: [(name, cell.to_bytes()) for name, cell in summary.companions.items()],
+            KEYS: {field: _keys_row(summary.keys.get(field)) for field in key_fields},
         }
         for summary in summaries
     ]
-    return pa.Table.from_pylist(rows, schema=schema(more_keys))
-
-
-def sample_name(field: tuple[str, ...]) -> str:
-    """The name of the sample of the key with this `KeyCounts.ledger_field` in the column `companions`."""
-    return ".".join([*field, "sample"])
-
-
-def sample_in(row: Mapping[str, Any], field: tuple[str, ...], batches: BatchRange) -> KeySample:
-    """The sample of a key in a row of the ledger; DamagedWarehouse if the bytes cannot be read."""
-    stored = dict(row[COMPANIONS] or ()).get(sample_name(field)) or b""
-    with report_damaged_summary("keys", batches, row["tick"]):
-        return KeySample.from_bytes(stored)
+    return pa.Table.from_pylist(rows, schema=schema(key_fields))
 
 
 def cells_in(row: Mapping[str, Any], batches: BatchRange) -> dict[str, Cell]:
     """The cells of the companions in a row of the ledger, by name; DamagedWarehouse if one cannot be read."""
     cells = {}
     for name, stored in row[COMPANIONS] or ():
-        if "." in name:  # the sample of a key
-            continue
         with report_damaged_summary(f"the companion {name!r}", batches, row["tick"]):
             cells[name] = Cell.from_bytes(stored)
         cell = cells[name]
@@ -165,6 +145,7 @@ def _keys_row(keys: KeySummary | None) -> dict[str, Any] | None:
         "slack": keys.slack.tolist(),
         "cells": keys.sketch.bounds().cells.hi.tolist(),
         "sketch": keys.sketch.to_bytes(),
+        "sample": keys.sample.to_bytes(),
     }
 
 
@@ -175,10 +156,10 @@ def names_in(keys: Mapping[str, Any]) -> Names:
     return np.array(keys["numbers"], dtype=np.int64)
 
 
-def _key_summary(keys: Mapping[str, Any], sample: KeySample, batches: BatchRange, tick: int) -> KeySummary:
+def _key_summary(keys: Mapping[str, Any], batches: BatchRange, tick: int) -> KeySummary:
     known, slack = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack"))
     with report_damaged_summary("keys", batches, tick):
-        sketch = ECM.from_bytes(keys["sketch"])
+        sketch, sample = ECM.from_bytes(keys["sketch"]), KeySample.from_bytes(keys["sample"])
     return KeySummary(keys["nulls"], sketch, names_in(keys), known, slack, keys["floor"], sample)
 
 
@@ -197,11 +178,9 @@ def from_arrow(rows: pa.Table) -> list[TickSummary]:
             )
             for measure in row["measures"]
         )
-        stored: dict[tuple[str, ...], Any] = {(KEYS,): row["keys"]}
-        stored |= {(MORE_KEYS, name): keys for name, keys in (row.get(MORE_KEYS) or {}).items()}
         keys = {
-            field: _key_summary(keys, sample_in(row, field, batches), batches, row["tick"])
-            for field, keys in stored.items()
+            field: _key_summary(keys, batches, row["tick"])
+            for field, keys in (row.get(KEYS) or {}).items()
             if keys is not None
         }
         cells = cells_in(row, batches)

@@ -45,7 +45,7 @@ from tidemark.warehouse.ledger.ledger_rows import (
     RANGE_COLUMNS,
     SCHEMA,
     from_arrow,
-    more_keys_of,
+    key_fields_of,
     schema,
     to_arrow,
 )
@@ -106,19 +106,19 @@ def prepare(
     """
     batches, newest = BatchRange(source, batch, batch), tables.newest_transaction(table, source)
     with uploading() as uploads:
-        action = write_rows(store, batches, to_arrow(batches, summaries, more_keys_of(table)))
+        action = write_rows(store, batches, to_arrow(batches, summaries, key_fields_of(table)))
         completed = _completed_ranges(newest, batches, store.tuning.fan)
         planned = _planned(store) if completed else ()
         wide = _write_wide(store, table, eps, batches, summaries, completed, planned) if completed else []
     return Prepared(newest, planned, action, tuple(wide), tuple(uploads))
 
 
-def add_columns(store: Store, more_keys: Sequence[str]) -> None:
-    """Adds the fields of further keys that the ledger does not have yet."""
+def add_columns(store: Store, key_fields: Sequence[str]) -> None:
+    """Adds the fields of keys that the ledger does not have yet."""
     race = Race(store, LEDGER)
     while True:
-        known = more_keys_of(race.table)
-        fields = [*known, *(name for name in more_keys if name not in known)]
+        known = key_fields_of(race.table)
+        fields = [*known, *(name for name in key_fields if name not in known)]
         if fields == known or race.widen(schema(fields)):
             return
 
@@ -197,7 +197,7 @@ def _write_wide(
         for summary in tick_summaries:
             by_tick.setdefault(summary.tick, []).append(summary)
         written[whole] = [join(group, level_eps(eps, level)) for group in by_tick.values()]
-        actions.append(write_rows(store, whole, to_arrow(whole, written[whole], more_keys_of(table))))
+        actions.append(write_rows(store, whole, to_arrow(whole, written[whole], key_fields_of(table))))
     return actions
 
 

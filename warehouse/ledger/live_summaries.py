@@ -29,7 +29,6 @@ from tidemark.warehouse.ledger.ledger_rows import (
     names_in,
     plain_rows,
     report_damaged_summary,
-    sample_in,
     sketch_of,
 )
 from tidemark.warehouse.ledger.ledger_table import read_rows, rows_of_ranges
@@ -82,7 +81,7 @@ class LiveKeys:
     floor: int
     cells: NDArray[np.int64]
     path: str
-    field: tuple[str, ...] = (KEYS,)
+    field: str
     late: KeySummary | None = None
 
 
@@ -122,7 +121,7 @@ def live_keys(
     store: Store,
     files: Mapping[str, list[BatchRange]],
     wanted: Iterable[BatchRange],
-    field: tuple[str, ...],
+    field: str,
 ) -> tuple[list[LiveKeys], dict[BatchRange, dict[int, int]]]:
     """The ledger rows of some ranges, seen from the key with this `KeyCounts.ledger_field`, without sketches.
 
@@ -140,8 +139,8 @@ def live_keys(
         wanted_here = ranges.intersection(in_file)
         if not wanted_here:
             continue
-        names = [item.name for item in KEYS_TYPE if item.name != "sketch"]
-        columns = [*_TICK_COLUMNS, *(".".join([*field, name]) for name in names)]
+        names = [item.name for item in KEYS_TYPE if item.name not in ("sketch", "sample")]
+        columns = [*_TICK_COLUMNS, *(f"{KEYS}.{field}.{name}" for name in names)]
         for row in plain_rows(data_files.read_file(store, LEDGER, path, columns)):
             batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
             if batches not in wanted_here or not row["rows"]:
@@ -150,13 +149,13 @@ def live_keys(
             keys = stored_keys_in(row, field)
             if keys is not None:
                 result.append(_live_keys(row, keys, batches, path, field))
-            elif field != (KEYS,):
+            else:
                 uncounted.add(batches)
     counted = [live for live in result if live.batches not in uncounted]
     return counted, {batches: rows_by_tick[batches] for batches in uncounted}
 
 
-def summarised_keys(summary: TickSummary, batches: BatchRange, field: tuple[str, ...]) -> LiveKeys:
+def summarised_keys(summary: TickSummary, batches: BatchRange, field: str) -> LiveKeys:
     """What `live_keys` returns for a ledger row of this summary, for rows that have none in the ledger."""
     keys = summary.keys[field]
     return LiveKeys(
@@ -203,16 +202,13 @@ def live_cells(
     return found
 
 
-def stored_keys_in(row: Mapping[str, Any], field: tuple[str, ...]) -> Mapping[str, Any] | None:
+def stored_keys_in(row: Mapping[str, Any], field: str) -> Mapping[str, Any] | None:
     """The stored summary of a key in a row of the ledger; None if the row has none."""
-    value: Any = row
-    for name in field:
-        value = None if value is None else value.get(name)
-    return cast("Mapping[str, Any] | None", value)
+    return cast("Mapping[str, Any] | None", (row.get(KEYS) or {}).get(field))
 
 
 def _live_keys(
-    row: Mapping[str, Any], keys: Mapping[str, Any], batches: BatchRange, path: str, field: tuple[str, ...]
+    row: Mapping[str, Any], keys: Mapping[str, Any], batches: BatchRange, path: str, field: str
 ) -> LiveKeys:
     known, slack, cells = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack", "cells"))
     return LiveKeys(
@@ -235,7 +231,7 @@ def read_sketch(store: Store, live: LiveKeys) -> ECM:
     """Reads the sketch of a row, for a window that starts or ends inside the row's tick."""
     if live.late is not None:
         return live.late.sketch
-    columns = [*RANGE_COLUMNS, "tick", ".".join([*live.field, "sketch"])]
+    columns = [*RANGE_COLUMNS, "tick", f"{KEYS}.{live.field}.sketch"]
     rows = data_files.read_file(store, LEDGER, live.path, columns)
     in_tick = [row for row in rows_of_ranges(rows, live.batches).to_pylist() if row["tick"] == live.tick]
     (stored,) = [keys["sketch"] for row in in_tick if (keys := stored_keys_in(row, live.field)) is not None]
@@ -248,8 +244,11 @@ def read_samples(store: Store, live: Iterable[LiveKeys]) -> list[KeySample]:
     rows = list(live)
     found: dict[tuple[str, BatchRange, int], KeySample] = {}
     for path, field in {(row.path, row.field) for row in rows if row.late is None}:
-        stored = data_files.read_file(store, LEDGER, path, [*RANGE_COLUMNS, "tick", COMPANIONS])
+        stored = data_files.read_file(store, LEDGER, path, [*RANGE_COLUMNS, "tick", f"{KEYS}.{field}.sample"])
         for row in stored.to_pylist():
-            batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
-            found[path, batches, row["tick"]] = sample_in(row, field, batches)
+            keys = stored_keys_in(row, field)
+            if keys is not None:
+                batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
+                with report_damaged_summary("keys", batches, row["tick"]):
+                    found[path, batches, row["tick"]] = KeySample.from_bytes(keys["sample"])
     return [found[row.path, row.batches, row.tick] if row.late is None else row.late.sample for row in rows]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidemark.warehouse.delta import data_files, own_files, tables
+from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.table_names import EVENTS, STEPS
@@ -149,7 +149,7 @@ def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -
 def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, report: LoadReport) -> Layout:
     """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table."""
     while True:
-        runs = run_tables.files_by_run(data_files.list_files(table))
+        runs = run_tables.runs_of(table)
         layout = Layout.of(runs, projection.runs_table)
         merge = plan_merge(layout, work.options.kappa)
         if merge is None:

@@ -24,7 +24,7 @@ from tidemark.warehouse.columns.keys import (
 )
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import as_numpy
-from tidemark.warehouse.delta.table_names import KEY_MARKS, KEYS, MORE_KEY_MARKS, MORE_KEYS, group_folder
+from tidemark.warehouse.delta.table_names import KEY_MARKS, KEYS, group_folder
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum, name_words
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import key_marks
@@ -56,37 +56,33 @@ def choose_block_rows(rows: int, min_rows: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts(Projection[KeyRows]):
-    """The number of rows of each key and tick, sorted.
-
-    is_further: whether it is a further key, and not the option `key` of the warehouse.
-    """
+    """The number of rows of each key and tick, sorted."""
 
     key: Key
     tuning: Tuning = field(default=DEFAULT, compare=False)
-    is_further: bool = False
 
     order = ("key", "tick")
     merges_equal = True
 
     @property
     def name(self) -> str:
-        """``keys``; of a further key its columns, too."""
-        return f"keys of {self.key.name}" if self.is_further else "keys"
+        """``keys of`` its columns."""
+        return f"keys of {self.key.name}"
 
     @property
     def runs_table(self) -> str:
-        """``keys``; of a further key ``more_keys/<columns>``."""
-        return f"{MORE_KEYS}/{group_folder(self.key.columns)}" if self.is_further else KEYS
+        """``keys/<columns>``."""
+        return f"{KEYS}/{group_folder(self.key.columns)}"
 
     @property
     def marks_table(self) -> str:
-        """``key_marks``; of a further key ``more_key_marks/<columns>``."""
-        return f"{MORE_KEY_MARKS}/{group_folder(self.key.columns)}" if self.is_further else KEY_MARKS
+        """``key_marks/<columns>``."""
+        return f"{KEY_MARKS}/{group_folder(self.key.columns)}"
 
     @property
-    def ledger_field(self) -> tuple[str, ...]:
-        """Where a row of the ledger has the key's summary: a column, or a column and its field."""
-        return (MORE_KEYS, group_folder(self.key.columns)) if self.is_further else (KEYS,)
+    def ledger_field(self) -> str:
+        """The field of the ledger's column `keys` that has the key's summary."""
+        return group_folder(self.key.columns)
 
     @property
     def title(self) -> str:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
-from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.delta.table_names import marks_table, runs_table
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
@@ -33,7 +32,6 @@ from tidemark.warehouse.projections.span_marks import (
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import (
-    NO_COMPANIONS,
     MarkedFile,
     Projection,
     ReopenMarks,
@@ -79,7 +77,6 @@ class SortedValues(Projection[ValueRows]):
 
     measure: Measure
     tuning: Tuning = field(default=DEFAULT, compare=False)
-    companions: Companions = field(default=NO_COMPANIONS, compare=False)
 
     @property
     def name(self) -> str:

@@ -12,7 +12,6 @@ A run's marks are one file of the marks table (runs/marks.py), with these row gr
 
     header   one row, position -1: the run's rows, NaN and NULL by tick (ticks[], counts[], nans[], nulls[])
     marks    one row for each mark: file, position, and the columns of its sort key
-    companions   the cells of companions, if the warehouse has any (runs/companion_cells.py)
     spans    one row: the counts by span and tick, as `Spans.to_bytes` packs them
 
 Source: Singh's thesis (2015), section 4.4.1 (Algorithm 9). We deviate in two points: the distance of marks
@@ -34,7 +33,6 @@ from tidemark.warehouse.columns.keys import ascends, join_sort_columns, same_nam
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
-from tidemark.warehouse.companions.declared import Cells
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections.spans import (
@@ -45,7 +43,6 @@ from tidemark.warehouse.projections.spans import (
     count_cells,
     sum_cells,
 )
-from tidemark.warehouse.runs import companion_cells
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import (
     CONTENT_FIELD,
@@ -108,8 +105,8 @@ class SpanMarks:
     """The marks of one run.
 
     Mark i is row `positions[i]` of the run; `sort_keys` are the columns of the marks' sort keys. All columns
-    have one length, and the marks ascend. `totals` are the rows by tick. `spans` and `cells` read the marks
-    file on every call; `cells` are those of each companion by name, ascending by tick.
+    have one length, and the marks ascend. `totals` are the rows by tick. `spans` reads the marks file on
+    every call.
     """
 
     run: Run
@@ -119,7 +116,6 @@ class SpanMarks:
     sort_keys: SortColumns
     totals: TickCounts
     spans: Callable[[], Spans]
-    cells: Callable[[], Cells] = dict
 
     def covered_by(self, window: Window) -> bool:
         """Whether every stored row of the run lies in the window."""
@@ -185,15 +181,11 @@ def read(
     file: SealedFile,
     reopen_marks: ReopenMarks,
 ) -> M:
-    """Reads the marks of a run from their file; `spans` and `cells` read further row groups on demand."""
+    """Reads the marks of a run from their file; `spans` reads a further row group on demand."""
 
     def read_spans() -> Spans:
         spans: Spans = reopen_marks(_spans_from_file)
         return spans
-
-    def read_cells() -> Cells:
-        cells: Cells = reopen_marks(lambda reopened: companion_cells.from_file(reopened, totals))
-        return cells
 
     header = file.read(HEADER_GROUP, columns=TICK_LISTS)
     if header.num_rows != 1:
@@ -204,7 +196,7 @@ def read(
     positions = as_numpy(marks.column("position"))
     sort_keys = tuple(column.from_arrow(marks.column(column.name)) for column in columns)
     files = files_from_marks(marks.column("file"), positions, rows)
-    result = marks_type(run, files, rows, positions, sort_keys, totals, read_spans, read_cells)
+    result = marks_type(run, files, rows, positions, sort_keys, totals, read_spans)
     result.check_invariants()
     return result
 

@@ -95,12 +95,12 @@ def mend(work: Work, damage: LedgerDamage, plans: Sequence[StepPlan]) -> None:
     adds = {batch: _write(store, options, batch, summarise(work, batch)) for batch in missing}
     newest = _newest_numbers(store, [*(one for plan in plans for one in plan.batches), *missing])
     if damage.log is not None:
-        schema = ledger_rows.schema(options.more_key_fields)
+        schema = ledger_rows.schema(options.key_fields)
         tables.create(store, LEDGER, schema, grace_us=options.grace_us)
         known = [*missing, *(one for plan in plans for one in plan.batches)]
         adds |= {batch: _write(store, options, batch, []) for batch in _empty_batches(newest, known)}
     else:
-        ledger_table.add_columns(store, options.more_key_fields)
+        ledger_table.add_columns(store, options.key_fields)
     race = Race(store, LEDGER)
     while True:
         bad = [file for file in data_files.list_files(race.table) if file.path in damage.faults]
@@ -153,4 +153,4 @@ def _empty_batches(newest: dict[str, int], known: Sequence[BatchRange]) -> list[
 
 
 def _write(store: Store, options: Options, batch: BatchRange, summaries: Sequence[TickSummary]) -> AddAction:
-    return ledger_table.write_rows(store, batch, to_arrow(batch, summaries, options.more_key_fields))
+    return ledger_table.write_rows(store, batch, to_arrow(batch, summaries, options.key_fields))

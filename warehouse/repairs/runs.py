@@ -85,19 +85,27 @@ class RunsDamage:
 
 
 def present_runs(store: Store, projection: Projection[Any]) -> dict[Run, list[DataFile]]:
-    """The files of each run that the projection's table names; none if it cannot be opened."""
-    if unreadable(store, projection.runs_table) is not None:
+    """The files of each run that the projection's table names; none if it cannot be read."""
+    if _unreadable(store, projection):
         return {}
-    return run_tables.files_by_run(data_files.list_files(tables.open_table(store, projection.runs_table)))
+    return run_tables.runs_of(tables.open_table(store, projection.runs_table))
+
+
+def _unreadable(store: Store, projection: Projection[Any]) -> dict[str, str]:
+    """By table of the projection, why it cannot be read; both tables if they have another format."""
+    names = (projection.runs_table, projection.marks_table)
+    logs = {name: reason for name in names if (reason := unreadable(store, name)) is not None}
+    if projection.runs_table not in logs:
+        reason = run_tables.other_format(tables.open_table(store, projection.runs_table))
+        return dict.fromkeys(names, reason) if reason is not None else logs
+    return logs
 
 
 def find_damage(
     store: Store, options: Options, projection: Projection[Any], plans: Sequence[StepPlan]
 ) -> RunsDamage:
     """What is wrong with the projection's tables, if `plans` are the steps. Reads every run once."""
-    names = (projection.runs_table, projection.marks_table)
-    logs = {name: reason for name in names if (reason := unreadable(store, name)) is not None}
-    runs = present_runs(store, projection)
+    logs, runs = _unreadable(store, projection), present_runs(store, projection)
     faults = {run: fault for run in runs if (fault := _fault(store, projection, run, runs[run], plans))}
     plan = plan_layout(runs, runs.keys() - faults.keys(), len(plans) - 1, options.kappa)
     marks: list[DataFile] = []
@@ -156,7 +164,7 @@ def mend(work: Work, damage: RunsDamage, plans: Sequence[StepPlan]) -> None:
     if damage.logs:
         for name in damage.logs:
             if table_open.exists(store, name):
-                remove_log(store, name)
+                remove_log(store, name, whole=unreadable(store, name) is None)  # it has another format
         run_tables.create_tables(store, projection, options.grace_us)
         damage = find_damage(store, options, projection, plans)
     if damage.unlisted:

@@ -40,12 +40,10 @@ def to_arrow(companions: Companions, parts: Sequence[Cells], totals: TickCounts)
 
 
 def from_file(file: SealedFile, totals: TickCounts) -> dict[str, list[Cell]]:
-    """The cells of each companion in a marks file, empty if it has none; `totals` are the run's rows by tick.
+    """The cells of each companion in a marks file; `totals` are the run's rows by tick.
 
     DamagedWarehouse for damaged cells, and unless they stand for all rows.
     """
-    if COMPANIONS_GROUP not in file.names:
-        return {}
     stored = file.read(COMPANIONS_GROUP, columns=["file", CONTENT_FIELD.name])
     cells: dict[str, list[Cell]] = {}
     for name, content in zip(*(stored.column(i).to_pylist() for i in range(2)), strict=True):

@@ -155,7 +155,7 @@ class Projection(Protocol[R]):
 
     @property
     def name(self) -> str:
-        """A name of one word, a measure's name or "keys". The names of verify's checks begin with it."""
+        """A measure's name, or words. The names of verify's checks begin with it."""
 
     @property
     def title(self) -> str:

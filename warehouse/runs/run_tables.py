@@ -21,6 +21,7 @@ from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race, add_files, replace_files
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import PROPERTY_PREFIX
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.runs.levels import Layout, Merge, Run
@@ -34,6 +35,11 @@ from tidemark.warehouse.runs.marks import (
     path_in_table,
 )
 from tidemark.warehouse.runs.projection import MarkedFile, Projection
+
+# The format of runs and their marks, a property of the runs table. Another one is not read: `repair` makes
+# the tables again from `events`.
+FORMAT = 1
+_FORMAT_PROPERTY = f"{PROPERTY_PREFIX}format"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,10 @@ def create_tables(store: Store, projection: Projection[Any], grace_us: int = 0) 
     """
     schema = projection.marks_schema.append(CONTENT_FIELD)
     tables.create(store, projection.marks_table, schema, ["run"], grace_us=grace_us)
-    tables.create(store, projection.runs_table, projection.runs_schema, ["run"], grace_us=grace_us)
+    properties = {_FORMAT_PROPERTY: str(FORMAT)}
+    tables.create(
+        store, projection.runs_table, projection.runs_schema, ["run"], properties, grace_us=grace_us
+    )
 
 
 def written_files(projection: Projection[Any], new: NewRun, *, with_marks: bool) -> list[str]:
@@ -81,17 +90,34 @@ def attempt_name(path: str) -> str:
     return path.rsplit("/", 1)[-1].split(".", maxsplit=1)[0].split("-", maxsplit=1)[0]
 
 
-def files_by_run(files: Sequence[DataFile]) -> dict[Run, list[DataFile]]:
-    """The files of a snapshot of a runs table by run, in order of their paths."""
+def other_format(table: DeltaTable) -> str | None:
+    """What is wrong with the format of a runs table and its marks; None if it is that of this version."""
+    found = table.metadata().configuration.get(_FORMAT_PROPERTY, "0")
+    return None if found == str(FORMAT) else f"it has the format {found}, this version reads {FORMAT}"
+
+
+def runs_of(table: DeltaTable | None, files: Sequence[DataFile] | None = None) -> dict[Run, list[DataFile]]:
+    """The files of a snapshot of a runs table by run, in order of their paths; none of a table that is None.
+
+    `files` are those of the snapshot, None for those of the table as it is. DamagedWarehouse if the table has
+    another format.
+    """
     runs: dict[Run, list[DataFile]] = {}
-    for file in sorted(files, key=lambda file: file.path):
+    if table is None:
+        return runs
+    if (reason := other_format(table)) is not None:
+        raise DamagedWarehouse(
+            f"the runs {table.table_uri} cannot be read: {reason}. Run `tidemark repair` with this version, "
+            "which makes them again from the table events."
+        )
+    for file in sorted(data_files.list_files(table) if files is None else files, key=lambda file: file.path):
         runs.setdefault(Run.parse(file.partition["run"]), []).append(file)
     return runs
 
 
 def read_layout(table: DeltaTable) -> Layout:
-    """The layout of a snapshot of a runs table."""
-    return Layout.of(files_by_run(data_files.list_files(table)))
+    """The layout of a snapshot of a runs table; DamagedWarehouse as `runs_of`."""
+    return Layout.of(runs_of(table))
 
 
 def marks_path(projection: Projection[Any], run: Run, files: Sequence[DataFile]) -> str:
@@ -180,7 +206,7 @@ def replace_run(store: Store, projection: Projection[Any], old: NewRun, new: New
 def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: NewRun) -> bool:
     """Replaces the merge's inputs by its output in one commit; False if an input has gone from the layout."""
     race = Race(store, projection.runs_table)
-    while Layout.of(runs := files_by_run(data_files.list_files(race.table))).allows(merge):
+    while Layout.of(runs := runs_of(race.table)).allows(merge):
         removed = [data_files.remove_action(file) for run in merge.inputs for file in runs[run]]
         if race.commit([*removed, *_add_actions(new)]):
             return True
@@ -197,7 +223,7 @@ def replace_runs(
     """
     race = Race(store, projection.runs_table)
     while True:
-        runs = files_by_run(data_files.list_files(race.table))
+        runs = runs_of(race.table)
         others = [run for run in runs if run not in gone]
         if new and any(run.first <= new.run.last and new.run.first <= run.last for run in others):
             return

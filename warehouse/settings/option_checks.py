@@ -32,22 +32,18 @@ def check_names(names: Iterable[str], role: str = "columns") -> None:
         )
 
 
-def check_folders(measures: Iterable[str], groups: Iterable[Sequence[str]] = ()) -> None:
-    """InputError if a measure or a group cannot be the name of a folder on every file system and engine."""
-    measures = list(measures)
+def check_folders(measures: Iterable[str], keys: Iterable[Sequence[str]] = ()) -> None:
+    """InputError if a measure or a key cannot be the name of a folder on every file system and engine."""
     folders = [(f"the measure {shortened(name)}", folder_name(name)) for name in measures]
-    folders += [(f"the group {shortened(', '.join(columns))}", group_folder(columns)) for columns in groups]
+    folders += [(f"the key {shortened(', '.join(columns))}", group_folder(columns)) for columns in keys]
     for owner, folder in folders:
         if len(folder) > _MAX_FOLDER_BYTES:
             raise InputError(
                 f"the folder of {owner} would have a name of {len(folder)} bytes, expected at "
                 f"most {_MAX_FOLDER_BYTES}. Give the column a shorter name in the input."
             )
-    for name in measures:
-        if name.lower() == "_delta_log":
-            raise InputError(
-                f"the measure {name!r} has the name of Delta's own log folders. Rename it in the input."
-            )
+        if folder.lower() == "_delta_log":
+            raise InputError(f"{owner} has the name of Delta's own log folders. Rename it in the input.")
 
 
 def is_list_of_names(columns: Any) -> bool:
@@ -58,7 +54,7 @@ def is_list_of_names(columns: Any) -> bool:
 def check_built_from(steps: Any) -> None:
     """ValueError unless the value maps runs tables to steps."""
     if not isinstance(steps, dict) or not all(type(step) is int and step >= -1 for step in steps.values()):
-        raise ValueError('built_from must be an object that maps runs tables to steps: {"keys": 7}')
+        raise ValueError('built_from must be an object that maps runs tables to steps: {"keys/origin": 7}')
 
 
 def _is_unicode(name: str) -> bool:

@@ -28,10 +28,11 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_folder
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
+from tidemark.warehouse.projections.companion_cells import CompanionCells
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
-from tidemark.warehouse.runs.projection import NO_COMPANIONS, Projection
+from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings import features, option_checks
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.option_kinds import KINDS, as_lists
@@ -47,12 +48,12 @@ class Options:
     """The options that a warehouse was created with, and its columns.
 
     measure_names       the measures, at least one
-    key, time           the names of the key column and of the time column; None if there is none
+    time                the name of the time column; None if there is none
     tick_us, grace_us   durations in microseconds; `tick_us` is None if there is no time column
     eps, kappa          the rank error, and the most runs of a level
     key_eps, key_delta  the error of live counts of keys, and the probability of a larger error
-    more_keys           the columns of each further key
-    group_names         the columns of each group, by which the measures are sorted
+    own_keys            the columns of each key that is no group
+    group_names         the columns of each group, by which the measures are sorted; groups are keys, too
     companion_names     the companions: mergeable summaries of kinds that users register
     built_from          of `steps`: a step that repair plans anew, before which no question is answered;
                         of runs tables that were added later: the newest step that was planned by then. All
@@ -63,7 +64,6 @@ class Options:
     """
 
     measure_names: tuple[str, ...]
-    key: str | None
     time: str | None
     tick_us: int | None
     eps: float
@@ -72,7 +72,7 @@ class Options:
     columns: tuple[tuple[str, str], ...] = ()
     key_eps: float = OPTIONS["key_eps"].default
     key_delta: float = OPTIONS["key_delta"].default
-    more_keys: tuple[Columns, ...] = ()
+    own_keys: tuple[Columns, ...] = ()
     group_names: tuple[Columns, ...] = ()
     companion_names: tuple[Companion, ...] = ()
     built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
@@ -91,10 +91,9 @@ class Options:
 
     @cached_property
     def key_names(self) -> tuple[Columns, ...]:
-        """The columns of each key, each key once: `key`, `more_keys`, then the groups, which are keys."""
-        keys = [*([(self.key,)] if self.key else []), *self.more_keys, *self.group_names]
+        """The columns of each key, each key once: `own_keys`, then the groups."""
         found: dict[frozenset[str], Columns] = {}
-        for columns in keys:
+        for columns in (*self.own_keys, *self.group_names):
             found.setdefault(frozenset(columns), columns)
         return tuple(found.values())
 
@@ -118,15 +117,10 @@ class Options:
 
     @property
     def projections(self) -> tuple[Projection[Any], ...]:
-        """The projections of history in the order in which they are loaded: measures, key, groups.
-
-        The first measure has the companions.
-        """
-        values = [
-            SortedValues(measure, self.tuning, NO_COMPANIONS if place else self.companions)
-            for place, measure in enumerate(self.measures)
-        ]
-        return (*values, *self.key_counts, *self.sorted_groups)
+        """The projections of history in the order in which they are loaded."""
+        values = [SortedValues(measure, self.tuning) for measure in self.measures]
+        cells = [CompanionCells(self.companions)] if self.companions and self.columns else []
+        return (*values, *cells, *self.key_counts, *self.sorted_groups)
 
     @cached_property
     def key_counts(self) -> tuple[KeyCounts, ...]:
@@ -136,7 +130,7 @@ class Options:
         for names in self.key_names if types else ():
             parts = [Key(name, types[name]) for name in names]
             key = parts[0] if len(parts) == 1 else CompositeKey.of(parts)
-            counts.append(KeyCounts(key, self.tuning, is_further=names != (self.key,)))
+            counts.append(KeyCounts(key, self.tuning))
         return tuple(counts)
 
     @property
@@ -145,9 +139,9 @@ class Options:
         return tuple(counts.key for counts in self.key_counts)
 
     @property
-    def more_key_fields(self) -> list[str]:
-        """The fields of the ledger's column `more_keys`, one for each key but the option `key`."""
-        return [group_folder(columns) for columns in self.key_names if columns != (self.key,)]
+    def key_fields(self) -> list[str]:
+        """The fields of the ledger's column `keys`, one for each key."""
+        return list(map(group_folder, self.key_names))
 
     def key_count(self, columns: Any = None) -> KeyCounts:
         """The projection of the key with these columns in any order, or of the first key if None.
@@ -342,19 +336,18 @@ def parse_options(**given: Any) -> dict[str, Any]:
 
     `measures` is a name or an iterable of names; an item of `keys` and `groups` is a name, or a list of names
     for several columns; `companions` maps names to (kind, column); `tick` and `grace` are durations as text.
-    Without `key`, the first of `keys` is the key if it has one column.
+    `key` is a key, the first one.
 
     Raises InputError for an invalid value.
     """
+    key = given.pop("key", None)
     parsed = {
         name: None if value is None else KINDS[OPTIONS[name].kind].parse(value)
         for name, value in {**dict.fromkeys(OPTIONS), **given}.items()
     }
-    key, keys = parsed["key"], parsed["keys"]
-    if key is not None and keys:
-        parsed["keys"] = [columns for columns in keys if columns != [key]]
-    elif keys and isinstance(keys[0], list) and len(keys[0]) == 1:
-        (parsed["key"],), *parsed["keys"] = keys
+    if key is not None:
+        first = as_lists([key])
+        parsed["keys"] = [*first, *(columns for columns in parsed["keys"] or () if columns not in first)]
     for name, value in parsed.items():
         if value is not None:
             KINDS[OPTIONS[name].kind].check(OPTIONS[name], value)

@@ -5,15 +5,15 @@ before its runs. So, whenever a load was killed, of tables that are read in the 
 
     planned      no runs table has a step without a plan
     marks        a runs table has all steps of its marks but the newest; if that is of a merge, it has it, too
-    order        a runs table has every step that a later one has, and that of a measure at most one step less
-                 than an earlier one
+    order        a runs table has every step that a later one has, and at most one step less than an earlier
+                 one
 
 A log that does not fit lost commits: its folder was copied while a load ran, its last lines were cut off, or
 it was put back to an earlier version. Who reads it sees fewer rows, so it is refused by its name.
 
 A step has *begun* once a projection, or its marks, have it. A projection that lacks the newest begun step is
 legally behind: the reader takes the rows of the step from `events` (snapshot_reader.py). Keys and groups that
-were added later, or are older than their runs tables, may lack more: questions about them wait for a load.
+were added later may lack more: questions about them wait for a load.
 
 Cost: a few comparisons, of numbers that are in memory.
 """
@@ -30,7 +30,6 @@ from tidemark.warehouse.delta import data_files, table_open
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
@@ -52,7 +51,6 @@ class Progress:
     last: int
     marked: int = -1
     certain: int = -1
-    is_value: bool = True
     is_late: bool = False
 
     @classmethod
@@ -66,7 +64,6 @@ class Progress:
             last,
             max((run.last for run in marked), default=-1),
             max((run.last if run.level else run.last - 1 for run in marked), default=-1),
-            is_value=isinstance(projection, SortedValues),
             is_late=projection.runs_table in built_from,
         )
 
@@ -105,7 +102,7 @@ class StepsTold:
             return None
         for number, other in enumerate(self.projections):
             allowed = 0 if number > place else 1
-            if other.last > one.last + allowed and (number > place or one.is_value):
+            if other.last > one.last + allowed:
                 return behind_error(runs_table, _lacks(one.last, other.last, other.runs_table), LOAD)
         return None
 
@@ -153,7 +150,7 @@ def check_marks(projection: Projection[Any], runs: DeltaTable | None, marks: Del
     paths. But maintenance deletes what no log names.
     """
     named = set() if marks is None else {file.path for file in data_files.list_files(marks)}
-    for run, files in run_tables.files_by_run([] if runs is None else data_files.list_files(runs)).items():
+    for run, files in run_tables.runs_of(runs).items():
         path = run_tables.marks_path(projection, run, files)
         if path.removeprefix(f"{projection.marks_table}/") not in named:
             raise behind_error(projection.marks_table, f"it does not name {path}, the marks of a run")

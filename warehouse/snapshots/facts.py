@@ -22,7 +22,6 @@ def facts_of(state: TableState, told: StepsTold | None, view: View | None) -> di
     """
     options = state.options
     names = [*ALL.runs_tables(options), STEPS, LEDGER]
-    further = [one for one in options.key_counts if one.is_further]
     facts: dict[str, Any] = {
         "warehouse": state.store.uri,
         "eps": options.eps,
@@ -33,11 +32,8 @@ def facts_of(state: TableState, told: StepsTold | None, view: View | None) -> di
         "rejected": rejected_counts(state.store),
         "measures": {one.name: _runs_facts(state, SortedValues(one)) for one in options.measures},
     }
-    for counts in options.key_counts:
-        if not counts.is_further:
-            facts["keys"] = _runs_facts(state, counts)
-    if further:
-        facts["more_keys"] = {one.key.name: _runs_facts(state, one) for one in further}
+    if options.key_counts:
+        facts["keys"] = {one.key.name: _runs_facts(state, one) for one in options.key_counts}
     if options.sorted_groups:
         facts["groups"] = {one.name: _runs_facts(state, one) for one in options.sorted_groups}
     facts["behind"] = "" if told is None else behind_text(told.behind())

@@ -207,6 +207,8 @@ class FarTables:
             new -= self._parts.keys.get(projection.ledger_field, {}).keys()
         elif isinstance(projection, (SortedValues, SortedGroups)):
             new -= self._parts.rows.get(projection.measure.name, {}).keys()
+        else:  # the rows of cells are those that a measure needs
+            return
         for path, ranges in state.ledger_ranges.items():
             if not new.isdisjoint(ranges):
                 yield ByteRange(f"{LEDGER}/{path}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.data_files import DataFile
@@ -37,9 +36,7 @@ def late_keys(
 
     DamagedWarehouse if `events` has other numbers of rows.
     """
-    columns = counts.key.columns
-    place: Any = {"more_keys": (columns,)} if counts.is_further else {"key": columns[0]}
-    alone = replace(_without_columns(options), **place)
+    alone = replace(_without_columns(options), own_keys=(counts.key.columns,))
     found = _summaries(store, alone, options.eps, batches, rows, files)
     return [summarised_keys(summary, batches, counts.ledger_field) for summary in found]
 
@@ -64,9 +61,7 @@ def late_rows(
 
 
 def _without_columns(options: Options) -> Options:
-    return replace(
-        options, measure_names=(), key=None, more_keys=(), group_names=(), companion_names=(), built_from={}
-    )
+    return replace(options, measure_names=(), own_keys=(), group_names=(), companion_names=(), built_from={})
 
 
 def _summaries(

@@ -23,6 +23,7 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.ledger import ledger_table, live_summaries
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
+from tidemark.warehouse.projections.companion_cells import CompanionCells
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -36,7 +37,7 @@ from tidemark.warehouse.snapshots.needed import Needed
 from tidemark.warehouse.snapshots.newest_tables import Tables
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.table_state import TableState
-from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
+from tidemark.warehouse.snapshots.views import CellsView, GroupView, KeysView, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +99,9 @@ class Snapshot:
             with suppress(InputError, DamagedWarehouse):
                 view = self.group_view(projection)
                 self.keys_view([key.name for key in projection.keys], last_step=view.last_step)
+        if self.options.companions:
+            with suppress(InputError, DamagedWarehouse):
+                self.cells_view()
         self.contents()
         self.info()
 
@@ -114,6 +118,15 @@ class Snapshot:
         known: GroupView | None = self._views.get(projection)
         if known is None:
             known = self._views[projection] = self._read_group_view(projection)
+        return known
+
+    def cells_view(self) -> CellsView:
+        """The view of the companions; EmptyWindow until the columns are known."""
+        self.options.measure()
+        projection = CompanionCells(self.options.companions)
+        known: CellsView | None = self._views.get(projection)
+        if known is None:
+            known = self._views[projection] = self._read_cells_view(projection)
         return known
 
     def keys_view(self, columns: Any = None, *, last_step: int | None = None) -> KeysView:
@@ -203,6 +216,20 @@ class Snapshot:
             root=values.runs_table,
             batches=tuple(batches),
             live=self._live_rows(measure, batches, pending),
+        )
+
+    def _read_cells_view(self, projection: CompanionCells) -> CellsView:
+        last_step = self.state.files[projection.runs_table].layout.last_step
+        self._check_fits(projection)
+        pending = self._pending(last_step)
+        batches = self._live_batches(last_step, pending)
+        rows = self._live_rows(self.options.measure(), batches, pending)
+        return CellsView(
+            projection=projection,
+            versions=self._versions(projection, pending),
+            runs=self.marks(projection),
+            batches=tuple(batches),
+            live_counts={(row.batches, row.tick): row.rows for row in rows},
             ledger=self.state.ledger_ranges,
         )
 

@@ -37,7 +37,7 @@ from tidemark.warehouse.snapshots.newest_tables import open_tables
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.table_state import TableState
-from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
+from tidemark.warehouse.snapshots.views import CellsView, GroupView, KeysView, View
 
 
 class SnapshotReader:
@@ -116,6 +116,10 @@ class SnapshotReader:
         InputError if steps were loaded before the group was declared.
         """
         return self._with(Needed(given=[projection])).group_view(projection)
+
+    def cells_view(self) -> CellsView:
+        """The view of the companions, as of the last refresh; EmptyWindow until the columns are known."""
+        return self._with(ALL).cells_view()
 
     def keys_view(self, columns: Any = None) -> KeysView:
         """The view of the key with these columns, of the first key if None, as of the last refresh.

@@ -39,7 +39,7 @@ class Parts:
 
     marks: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows: dict[str, dict[BatchRange, list[LiveRow]]] = field(default_factory=dict)
-    keys: dict[tuple[str, ...], dict[BatchRange, list[LiveKeys]]] = field(default_factory=dict)
+    keys: dict[str, dict[BatchRange, list[LiveKeys]]] = field(default_factory=dict)
     ranges: ledger_table.RangeCache = field(default_factory=dict)
     plans: dict[str, pa.Table] = field(default_factory=dict)
 
@@ -76,8 +76,8 @@ class TableFiles:
 
     @cached_property
     def runs(self) -> dict[Run, list[DataFile]]:
-        """The files of a runs table by run."""
-        return run_tables.files_by_run(self.files)
+        """The files of a runs table by run; DamagedWarehouse if it has another format."""
+        return run_tables.runs_of(self.table, self.files)
 
     @cached_property
     def layout(self) -> Layout:

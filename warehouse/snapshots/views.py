@@ -7,7 +7,7 @@ that the loaded steps do not cover. A batch is in exactly one of the two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
+from tidemark.warehouse.projections.companion_cells import CellMarks, CompanionCells
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
@@ -31,7 +32,6 @@ class View:
 
     `versions` are the versions of the tables read, by role (runs, steps, ledger). `root` is the path of the
     runs table, relative to the warehouse. `batches` are the live ranges, including those without rows.
-    `ledger` are the ranges of each file of the ledger, by path.
     """
 
     measure: Measure
@@ -40,7 +40,6 @@ class View:
     root: str
     batches: tuple[BatchRange, ...]
     live: tuple[LiveRow, ...]
-    ledger: Mapping[str, Sequence[BatchRange]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def live_counts(self) -> LiveCounts:
@@ -76,6 +75,32 @@ class GroupView:
     def measure(self) -> Measure:
         """The measure."""
         return self.projection.measure
+
+    @property
+    def root(self) -> str:
+        """The path of the runs table, relative to the warehouse."""
+        return self.projection.runs_table
+
+    @property
+    def live_ticks(self) -> list[int]:
+        """The ticks of the live rows, with repetitions."""
+        return [tick for _, tick in self.live_counts]
+
+
+@dataclass(frozen=True, slots=True)
+class CellsView:
+    """The companions at one moment: the marks of their runs, and which batches are live.
+
+    `ledger` are the ranges of each file of the ledger, by path. The other fields mean the same as those of
+    `GroupView`.
+    """
+
+    projection: CompanionCells
+    versions: Mapping[str, int]
+    runs: tuple[CellMarks, ...]
+    batches: tuple[BatchRange, ...]
+    live_counts: LiveCounts
+    ledger: Mapping[str, Sequence[BatchRange]]
 
     @property
     def root(self) -> str:
@@ -125,3 +150,6 @@ class KeysView:
     def live_ticks(self) -> list[int]:
         """The ticks of the live rows, with repetitions."""
         return [row.tick for row in self.live]
+
+
+AnyView: TypeAlias = View | GroupView | CellsView | KeysView

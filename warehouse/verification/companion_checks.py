@@ -26,12 +26,10 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
     snapshot = pinned.snapshot
     if not snapshot.options.columns:
         return "no rows yet"
-    view, plans = snapshot.view(), pinned.plans()
+    view, plans = snapshot.cells_view(), pinned.plans()
     checked = 0
     for marks in view.runs:
-        cells = marks.cells().get(companion.name, [])  # raises unless they stand for all rows of the run
-        if not cells and marks.totals.rows:
-            raise DamagedWarehouse(f"run {marks.run.name} has no cells of the companion {companion.name!r}")
+        cells = marks.cells_of(companion.name)
         of_run = [plan for plan in plans if marks.run.first <= plan.step <= marks.run.last]
         batches = [batches for plan in of_run for batches in plan.batches]
         checked += _check(pinned, companion, cells, batches, f"run {marks.run.name}")
