@@ -77,7 +77,7 @@ def test_a_wrong_unit_is_caught(wrong: str) -> None:
     "line",
     [
         "tidemark quantile 0.5 --las 14d",
-        "spark-submit --py-file dist/tidemark-0.1.0.zip jobs/load_batch.py --input x --batch y",
+        "spark-submit --py-file dist/tidemark-0.2.0.zip jobs/load_batch.py --input x --batch y",
         "spark-submit jobs/load_batches.py --input x --batch y",
         "spark-submit jobs/load_batch.py --inputs x --batch y",
         "spark-submit --py-files dist/tidemark-0.0.9.zip jobs/load_batch.py --input x --batch y",

@@ -206,5 +206,5 @@ def test_whoever_has_read_enough_ends_quietly_whatever_is_said(flights: Path) ->
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     said = tidemark(capsys, "--version")
-    assert (said.code, said.out) == (0, "tidemark 0.1.0\n")
+    assert (said.code, said.out) == (0, "tidemark 0.2.0\n")
     assert "--version" in script("bash", parser())

@@ -1,4 +1,4 @@
-"""Rows of a wrong clock in the future, as earlier versions took them: `last` is about now, series end."""
+"""Rows of a wrong clock in the future, if every time is taken: `last` is about now, series end."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_a_later_batch_finishes_what_a_crash_left(uri: Path, point: str) -> None
 
 
 def passed_over(uri: Path, *later: int) -> None:
-    """As older versions left it: batch 1 is in `events`, later ones have ledger rows and it has none."""
+    """Batch 1 is in `events`, later ones have ledger rows and it has none."""
     append(uri, 0, [row(0)])
     append_and_crash(uri, LEDGER, 1, [row(1)])
     with pytest.MonkeyPatch.context() as patch:

@@ -145,13 +145,13 @@ def test_a_stream_rejects_such_rows_and_takes_the_others_of_the_batch(uri: Path,
 
 
 def as_before(patch: pytest.MonkeyPatch) -> None:
-    """Older versions took any time."""
+    """A writer that takes any time, as other tools do."""
     patch.setattr(row_filter, "_bounded", lambda _: [])
 
 
 @pytest.fixture
 def filled(uri: Path) -> Path:
-    """Rows of all times in history and live, as older versions left them."""
+    """Rows of all times in history and live."""
     with pytest.MonkeyPatch.context() as patch:
         as_before(patch)
         for number in range(2):

@@ -47,7 +47,7 @@ def test_loads_merges_maintenance_and_creation_are_told_at_info(logged: list[log
     assert "created for x, n, k" in text
     assert "runs/x: step 0 is in history, 60 rows" in text
     assert "runs/x: merged 3 runs into L01-0000000000-0000000002" in text
-    assert "keys of k: merged" in text
+    assert "keys/k: merged" in text
     assert "load loaded, 120 rows" in text
     assert re.search(r"maintained: \d+ files swept", text)
 

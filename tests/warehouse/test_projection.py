@@ -431,7 +431,7 @@ def test_a_merge_that_loses_or_changes_rows_commits_nothing(
 def test_rows_that_a_merge_changed_are_found_by_verify(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an earlier version committed them, which did not compare."""
+    """As a load that does not compare would commit them."""
     with_ticks(Swaps, monkeypatch)
     monkeypatch.setattr(run_builder, "_check_conserved", lambda *_: None)
     load_four(tmp_path / "w")

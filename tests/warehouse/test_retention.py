@@ -35,7 +35,7 @@ def kept(uri: Path) -> dict[str, str]:
 
 
 def written_before(patch: pytest.MonkeyPatch, uri: Path, grace: str) -> Path:
-    """A warehouse as earlier versions made it: its logs are kept for 30 days whatever the grace is."""
+    """A warehouse whose logs are set by another tool: its logs are kept for 30 days whatever the grace is."""
     with patch.context() as earlier:
         earlier.setattr(tables, "retention_interval", lambda _: OLD)
         warehouse.create(None, uri, "x", key="k", schema=SCHEMA, grace=grace)

@@ -7,8 +7,8 @@ column the tick of a row is the number that the next step had when its batch arr
 has the tick `NO_TICK`: only the window `ALL_TIME` holds it.
 
 Times lie in the years 1 to 9999 in UTC, from `FIRST_US` to `LAST_US`: Python's datetimes, SQL and ISO 8601
-have no others. Rows with other times are refused on input. A warehouse may have some from before that rule:
-they read as the nearest end of the range.
+have no others. Rows with other times are refused on input. Those that another tool wrote read as the nearest
+end of the range.
 """
 
 from __future__ import annotations
