@@ -269,7 +269,6 @@ def _read_blocks(
     for run, block in sorted(needed):
         file, group = _locate_block(history.shares[run].marks, block)
         by_file.setdefault((run, file), {})[group] = block
-    history.blocks.fetch_footers(root, [file for _, file in by_file])
     parts, run_blocks = [], []
     for (run, file), groups in by_file.items():
         columns = COLUMNS_WITHOUT_TICKS if without_ticks and history.shares[run].whole else COLUMNS

@@ -6,7 +6,7 @@ once and keeps only the rows inside the intervals, so memory holds these rows an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,6 @@ from tidemark.sketches import RankBounds, combine
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.spans import Anchors
 from tidemark.warehouse.projections.value_marks import RunValues
-from tidemark.warehouse.runs.marks import RunFile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,27 +115,20 @@ def with_footer_marks(
     needed: the closed intervals in which ranks will be computed.
     """
 
-    def rows_and_files(run: RunValues) -> Iterator[tuple[RowRange, RunFile]]:
-        for rows in (plan_row_range(run, None, interval) for interval in intervals):
-            for file in files_with_rows(run.files, rows.start, rows.stop):
-                yield rows, file
-
     def finer(run: RunValues) -> RunValues:
         positions: list[int] = []
         values: list[Any] = []
-        for rows, file in rows_and_files(run):
-            footer = blocks.footer(history.root, file)
-            for g in row_groups(file, footer, rows.start, rows.stop):
-                positions += [
-                    file.first + int(footer.edges[g]),
-                    file.first + int(footer.edges[g + 1]) - 1,
-                ]
-                values += blocks.edge_values(history.root, file, g)
+        for rows in (plan_row_range(run, None, interval) for interval in intervals):
+            for file in files_with_rows(run.files, rows.start, rows.stop):
+                footer = blocks.footer(history.root, file)
+                for g in row_groups(file, footer, rows.start, rows.stop):
+                    ends = footer.edges[g : g + 2] - [0, 1]
+                    positions += (file.first + ends).tolist()
+                    values += blocks.edge_values(history.root, file, g)
         # Parquet writes a minimum of zero as -0.0; runs store 0.0. Adding 0 turns the one into the other.
         numbers = np.array(values, dtype=history.dtype) + history.dtype.type(0)
         return with_finer_marks(run, needed, np.array(positions, dtype=np.int64), numbers)
 
-    blocks.fetch_footers(history.root, [file for run in history.runs for _, file in rows_and_files(run)])
     return replace(history, runs=tuple(map(finer, history.runs)))
 
 

@@ -39,7 +39,6 @@ from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.marks import RunFile
 
 ROUND_BYTES = 2**24  # of the blocks that are fetched from an object store at once
-TAIL_BYTES = 2**16  # of a file in which its footer is looked for, if the marks do not have it
 FOOTER_BYTES = 2**24  # of serialized footers; about 1,200 files of 100 row groups, or a billion rows
 MAPPED_GROUPS = 64  # row groups whose pages stay in memory, about 128 KB each
 MAPPED_FILES = 256  # files that are mapped at once
@@ -106,17 +105,6 @@ class _OpenFile:
     identity: tuple[int, ...]
 
 
-def _tail(path: str, file: RunFile, size: int) -> ByteRange:
-    return ByteRange(path, max(0, file.size - size), None)
-
-
-def _whole_footer(remote: RemoteFiles, path: str, file: RunFile) -> bytes:
-    """The end of a file that has its footer; one round, two if the footer is longer than TAIL_BYTES."""
-    content = remote.read(_tail(path, file, TAIL_BYTES))
-    length = int.from_bytes(content[-8:-4], "little") + 8
-    return content if length <= len(content) else remote.read(_tail(path, file, length))
-
-
 def _footer_bytes(footer: Footer) -> int:
     return int(footer.metadata.serialized_size)
 
@@ -160,13 +148,6 @@ class BlockReader:
         """The file's footer. Raises DamagedWarehouse if it is missing, damaged, or its row count is wrong."""
         path = f"{root}/{file.path}"
         return self._footers.get(path, lambda: self._verified_footer(path, file))
-
-    def fetch_footers(self, root: str, files: Sequence[RunFile]) -> None:
-        """Fetches the footers that neither the marks nor the cache have, on an object store; in one round."""
-        if self._remote is not None:
-            paths = ((f"{root}/{file.path}", file) for file in files if file.footer is None)
-            missing = [_tail(path, file, TAIL_BYTES) for path, file in paths if path not in self._footers]
-            self._remote.fetch(missing)
 
     def fetched(self, root: str, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
         """The parts, in order. On an object store they are fetched before, many at once."""
@@ -290,8 +271,7 @@ class BlockReader:
 
     def _read_footer(self, path: str, file: RunFile) -> Footer:
         if self._remote is not None:
-            content = file.footer or _whole_footer(self._remote, path, file)
-            metadata = pq.read_metadata(pa.BufferReader(content))
+            metadata = pq.read_metadata(pa.BufferReader(file.footer))
         else:
             with self._open(path)[0] as opened:
                 metadata = opened.metadata

@@ -52,7 +52,6 @@ def read_row_ranges(
     for i, rows in enumerate(wanted):
         for file in files_with_rows(rows.files, rows.start, rows.stop):
             by_file.setdefault((file, rows.columns), []).append(i)
-    blocks.fetch_footers(root, [file for file, _ in by_file])
     parts, needs = [], []
     for (file, columns), ranges in by_file.items():
         footer = blocks.footer(root, file)

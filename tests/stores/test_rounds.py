@@ -19,12 +19,10 @@ from tests.stores.gate import Fault
 from tests.stores.rows import check
 from tidemark import query, warehouse
 from tidemark.query.asking import session
-from tidemark.query.reading import block_reader
 from tidemark.warehouse.delta import remote_files
 from tidemark.warehouse.delta.remote_files import RemoteFiles
 from tidemark.warehouse.delta.round_trips import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, StoreUnavailable
-from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.snapshots.far_tables import FarTables
 from tidemark.warehouse.snapshots.needed import Needed
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
@@ -91,15 +89,6 @@ def test_a_reader_may_be_as_old_as_it_was_told(place: Place) -> None:
     assert (wh.rank(0.0).N, patient.rank(0.0).N) == (600, 400)
     assert patient.refresh()
     assert patient.rank(0.0).N == 600
-
-
-def test_runs_without_footers_in_their_marks(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_tables, "FOOTERS_GROUP", "unknown")
-    filled = Filled(place, 2, 0)
-    monkeypatch.undo()
-    check(filled.open(), filled.committed)
-    monkeypatch.setattr(block_reader, "TAIL_BYTES", 16)  # shorter than any footer
-    check(filled.open(), filled.committed)
 
 
 def test_a_memory_that_holds_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
