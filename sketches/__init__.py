@@ -25,8 +25,8 @@ The rooms, from the lowest floor to the highest:
                       sites; for comparison only: distinct keys in windows, and persistent items over sites
     ecm               frequencies in windows. It is the hardest room: merges move arrivals in time, and the
                       bounds must hold after any tree of them (ecm_merge.py, ecm_sizes.py)
-    geometric         certain answers about the union of many streams, with few messages (Papapetrou et al.,
-                      section 6)
+    dcm, geometric    counts of sites that a coordinator adds; certain answers about the union of many
+                      streams, with few messages (Papapetrou et al., section 6)
 
 The package imports numpy, xxhash and the standard library, and no other package of tidemark. Updates and
 merges of frequencies import numba on their first call. Every error is a SketchError.

@@ -21,7 +21,7 @@ FLOORS = {
         "bounds sites",
         "counters distinct gk persistence sampling topk",
         "ecm",
-        "geometric",
+        "dcm geometric",
     ],
     "warehouse": [
         "cascade errors per_process",
