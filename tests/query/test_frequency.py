@@ -253,7 +253,7 @@ def test_a_load_moves_live_keys_into_history_and_no_answer_changes(tmp_path: Pat
 def test_what_the_ledger_says_of_keys_is_verified(made: tuple[KeyWorld, Truth]) -> None:
     report = warehouse.verify(made[0].uri)
     assert report.ok, str(report)
-    assert "keys: live counts hold their bounds" in str(report)
+    assert "keys of k: live counts hold their bounds" in str(report)
 
 
 def broken_floor(parts: Any) -> Any:

@@ -182,7 +182,7 @@ def test_bad_options_make_no_warehouse(
     [
         ("measures", ["n", "x"]),
         ("measures", "x"),
-        ("key", "n"),
+        ("keys", [["n"]]),
         ("time", "other"),
         ("tick", "2 days"),
         ("eps", 0.2),
@@ -210,7 +210,9 @@ def test_options_that_disagree_are_refused_and_both_are_shown(
 
 def warehouse_option(uri: Path, name: str) -> Any:
     options = warehouse.open_snapshot(uri).options
-    stored = {"measures": list(options.measure_names), "tick": options.tick_us, "grace": options.grace_us}
+    stored: dict[str, Any] = {"tick": options.tick_us, "grace": options.grace_us}
+    stored["measures"] = list(options.measure_names)
+    stored["keys"] = [list(columns) for columns in options.own_keys]
     return stored[name] if name in stored else getattr(options, name)
 
 

@@ -276,15 +276,14 @@ class Snapshot:
         """The error if steps were loaded before the warehouse had this key or group.
 
         A load commits a step to the first measure first, so another projection may be one step behind.
-        If it is further behind, or has no table, the rows of the missing steps are neither in its runs nor
-        among the live batches, and counts would be too small. The same holds for a key or group that was
-        added later until it has the steps that were planned by then.
+        If it is further behind, the rows of the missing steps are neither in its runs nor among the live
+        batches, and counts would be too small. The same holds for a key or group that was added later until
+        it has the steps that were planned by then.
         """
         first_measure = SortedValues(self.options.measures[0])
         loaded = self.state.files[first_measure.runs_table].layout.last_step
-        has_table = self.state.files[projection.runs_table].table is not None
         needed = min(self.options.built_from.get(projection.runs_table, -1), loaded)
-        if loaded <= last_step + (1 if has_table else 0) and needed <= last_step:
+        if loaded <= last_step + 1 and needed <= last_step:
             return None
         first = last_step + 1
         steps = f"step {loaded}" if loaded == first else f"steps {first} to {loaded}"
