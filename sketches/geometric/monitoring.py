@@ -43,7 +43,7 @@ class Monitoring:
     bits: keys are integers below 2**bits, which ranges of keys need; None means digests.
     seed: of the row hashes. channel: carries the messages; None means one that does no harm.
 
-    Raises InvalidInput for values out of range.
+    Raises InvalidInput for values out of range, and if the arrays would take more than 4 GiB.
     """
 
     __slots__ = ("_arrays", "_arrived", "_coordinator", "_network", "_sites", "channel", "layout")
@@ -155,7 +155,7 @@ class Monitoring:
             is_right = (
                 0 <= sites.min() <= sites.max() < self.layout.sites
                 and bool((np.diff(times, prepend=self.now) >= 0).all())
-                and abs(int(times[-1])) < 2**60
+                and -(2**60) < times[0] <= times[-1] < 2**60
                 and (streams is None or 0 <= streams.min() <= streams.max() < self.layout.streams)
                 and (self.layout.bits is None or int(keys.max()) < 2**self.layout.bits)
                 and self._arrived + len(keys) < MOST_ARRIVALS

@@ -17,6 +17,7 @@ from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.geometric import messages
 from tidemark.sketches.geometric.layout import LEVELS, Layout
 from tidemark.sketches.geometric.zones import HEAVY, LIGHT, Reference, reference
+from tidemark.sketches.memory_limit import require_memory
 from tidemark.sketches.sites.machine import Message
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Arrays:
         self.layout = layout
         cells, windows = layout.cells, len(layout.windows)
         slots, waits = max(layout.most) + 1, windows * layout.cells
+        room = 8 * sites * (cells * LEVELS * (slots + 2) + 6 * waits)
+        require_memory(room, f"{sites} sites of {cells:,} cells and {windows} windows")
         self.counters: Counters = Counters(
             np.zeros((sites, cells, LEVELS, slots), np.int64),
             np.zeros((sites, cells, LEVELS, 2), np.int64),

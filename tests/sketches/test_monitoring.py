@@ -289,6 +289,7 @@ def test_heavy_prefixes_are_those_whose_ranges_are_heavy() -> None:
     [
         ({"queries": []}, "got 0 queries"),
         ({"sites": 0}, "0 sites"),
+        ({"sites": 2**16}, "65536 sites of 236 cells and 2 windows"),
         ({"bits": None}, "bits for what asks about ranges"),
         ({"queries": [SelfJoin(theta=1.0, window=5)]}, "expected 0 < theta < 1"),
         ({"queries": [Range(low=5, high=4, theta=0.1, window=5)]}, "low=5"),
