@@ -77,6 +77,11 @@ class Reader(KeyReader):
     by: one answer for each value of a column, or of several columns; a row with NULL there belongs to none.
     top, groups, limit: which of the values: those with the most rows, those in a list, or all of them if
         there are at most `limit` (1000 by default).
+    order: the order of the values of `by`: "value", "rows" or "error", with "-" for the greatest first. With
+        `top` these are the first of that order, for each window of `every`: order="-value", top=20 for the
+        slowest twenty. `certain` then says that no group that stands behind can stand before. Equal values
+        stay in the order of the groups; NaN comes last.
+    least_rows: groups with fewer rows, N, in the window are left out.
     every: one answer for each part of the window: "1h", "7d". Parts start at multiples of the duration since
         1970 in UTC, weeks on Mondays. Without a time column it is a number of steps.
     key: a column, or a list of columns in any order; by default the first key of the warehouse. Values of a

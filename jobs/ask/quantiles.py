@@ -90,6 +90,8 @@ def measure_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str,
         "by": given.by and parse_columns(given.by),
         "top": given.top,
         "limit": given.limit,
+        "order": given.order,
+        "least_rows": given.least_rows,
     }
 
 

@@ -19,6 +19,7 @@ VARIABLE = "TIDEMARK_WAREHOUSE"
 FORMATS = ("parquet", "csv", "tsv", "json", "delta")
 MODES = ("quick", "accurate", "exact")
 KEY_MODES = ("approximate", "exact")
+ORDERS = ("value", "-value", "rows", "-rows", "error", "-error")
 ENGINES = ("auto", "spark", "local")
 SHELLS = ("bash", "zsh", "fish")
 FILE, FOLDER = "FILE", "PATH"  # metavars that shells complete with file names
@@ -385,6 +386,16 @@ def grouping(args: argparse.ArgumentParser) -> None:
     choice.add_argument("--top", type=int, metavar="K", help="with --by: the K groups with the most rows")
     choice.add_argument(
         "--limit", type=int, metavar="N", help="with --by: the most groups that are answered (default 1000)"
+    )
+    args.add_argument(
+        "--order",
+        choices=ORDERS,
+        metavar="ORDER",
+        help="with --by: the order of the groups, by value, rows or error, - for the greatest first; with "
+        "--top the first K of this order: --order=-value --top 20 for the slowest 20",
+    )
+    args.add_argument(
+        "--least-rows", type=int, metavar="N", help="with --by: leave out groups with fewer rows"
     )
     every(args)
 

@@ -21,11 +21,13 @@ class Asked(Generic[S]):
 
     by: the columns of the groups; empty for one answer about all rows.
     windows: whether there is one list for each window.
+    order: that of the groups in words, if one was asked; the lists of a window then stand together.
     """
 
     lists: Sequence[Sequence[S]]
     by: tuple[str, ...] = ()
     windows: bool = False
+    order: str = ""
 
     def answers(self, kind: type[Any], *, one: bool) -> S | Answers[S]:
         """The answers as the caller gets them: `one` answer alone, unless there are groups or windows."""
@@ -41,7 +43,8 @@ class Asked(Generic[S]):
         what = "windows" if not self.by else "groups and windows" if self.windows else "groups"
         facts = {name: fact for name, fact in found.facts.items() if name not in _OWN_FACTS}
         covered = replace(answers[0], window=window).shown_window
-        caption = f"{text}, {covered}: {len(self.lists):,} {what}, {answers[0].method_text}"
+        ordered = f" {self.order}" if self.order else ""
+        caption = f"{text}, {covered}: {len(self.lists):,} {what}{ordered}, {answers[0].method_text}"
         return replace(found, caption=caption, facts=facts)
 
 

@@ -11,7 +11,7 @@ from tidemark.warehouse.errors import InputError
 
 C = TypeVar("C")
 
-_OF_MEASURES = ("where", "by", "groups", "limit")
+_OF_MEASURES = ("where", "by", "groups", "limit", "order", "least_rows")
 
 
 def checks_calls(request: Callable[..., Any] | None = None) -> Callable[[type[C]], type[C]]:

@@ -16,6 +16,7 @@ from tidemark.query.asking.key_questions import key_question
 from tidemark.query.asking.scanned_questions import ScanChoice, choose_scan, scanned_questions
 from tidemark.query.asking.session import Session
 from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
+from tidemark.query.groups.group_order import GroupOrder, order_of
 from tidemark.query.groups.group_questions import largest_needed, needs_sizes
 from tidemark.query.groups.group_slices import Group
 from tidemark.query.keys.frequencies import Top, key_counts
@@ -73,11 +74,18 @@ class MeasureRequest(Generic[M]):
         top: int | None = None,
         groups: Any = None,
         limit: int | None = None,
+        order: str | None = None,
+        least_rows: int | None = None,
         every: Any = None,
     ) -> MeasureRequest[M]:
         """The request of a call with these parameters; they are described at `Reader`."""
-        chosen = GroupArguments(where, by, top, groups, limit)
+        chosen = GroupArguments(where, by, top, groups, limit, order, least_rows)
         return cls(wanted, measure, AskedWindow(last, between, as_of), every, mode, chosen)
+
+    @property
+    def order(self) -> GroupOrder | None:
+        """The order of the groups, if one is asked. InputError for an unknown one."""
+        return order_of(self.groups.order, self.groups.top, self.groups.least_rows)
 
     def put(self, session: Session) -> Asked[M]:
         """The answers about each group and window."""
@@ -107,6 +115,8 @@ class QuestionOptions(TypedDict, total=False):
     top: int | None
     groups: Any
     limit: int | None
+    order: str | None
+    least_rows: int | None
 
 
 class GroupOptions(QuestionOptions, total=False):
@@ -215,8 +225,13 @@ class _Groups(Generic[M]):
         )
         if not choice.by:
             _check_rows(questions, view, window, options.grid, choice.shown(()))
-        lists = [question.answers(self.request.wanted) for question in questions]
-        return Asked(lists, tuple(key.name for key in choice.by), self.request.every is not None)
+        order, wanted = self.request.order, self.request.wanted
+        if order is None:
+            lists = [question.answers(wanted) for question in questions]
+        else:
+            lists = order.read(questions, wanted, len(parts))
+        by = tuple(key.name for key in choice.by)
+        return Asked(lists, by, self.request.every is not None, "" if order is None else order.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +255,12 @@ class _Scan(Generic[M]):
             if not self.choice.by:
                 _check_rows(scanned.questions, view, window, options.grid, self.choice.shown(()))
             lists = scanned.answers(self.request.wanted)
-        return Asked(lists, self.choice.by, self.request.every is not None)
+            order = self.request.order
+            if order is not None:
+                lists = order.pick(scanned.questions, lists, len(parts))
+        return Asked(
+            lists, self.choice.by, self.request.every is not None, "" if order is None else order.text
+        )
 
 
 def _check_rows(

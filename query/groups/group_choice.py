@@ -33,16 +33,26 @@ class GroupArguments:
     top: Any = None
     groups: Any = None
     limit: Any = None
+    order: Any = None
+    least_rows: Any = None
 
     def __post_init__(self) -> None:
         take_scalars(self)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether there is a `GroupOrder`."""
+        return self.order is not None or self.least_rows is not None
 
     def check(self) -> bool:
         """Whether the question is about groups. InputError for arguments that do not go together."""
         limits = {"top": self.top, "groups": self.groups, "limit": self.limit}
         given = {name: value for name, value in limits.items() if value is not None}
+        others = {"order": self.order, "least_rows": self.least_rows}
         if self.by is None:
-            for name, value in given.items():
+            for name, value in {**given, **others}.items():
+                if value is None:
+                    continue
                 raise InputError(
                     f"{name}={value!r} was given without by. Name the columns whose values are asked one by "
                     "one, for example by='dest'."
@@ -52,6 +62,8 @@ class GroupArguments:
         for name, value in given.items():
             if name != "groups":
                 whole_number(name, value, 1)
+        if self.least_rows is not None:
+            whole_number("least_rows", self.least_rows, 1)
         return self.where is not None or self.by is not None
 
 
@@ -62,6 +74,8 @@ class GroupChoice:
     keys: the columns of the declared group, in its order.
     where: for some of the columns the names that rows must have. given: the same as the caller gave it.
     by: the columns with one answer per value, in the caller's order; empty for one answer in all.
+    least_rows: groups with fewer rows in the whole window are not asked. is_ordered: whether another order
+        than that of the groups, or of their rows, decides which groups are answered (group_order.py).
     """
 
     keys: tuple[Key, ...]
@@ -71,6 +85,13 @@ class GroupChoice:
     top: int | None
     groups: tuple[Values, ...] | None
     limit: int
+    least_rows: int | None
+    is_ordered: bool
+
+    @property
+    def largest(self) -> int | None:
+        """How many groups are asked, if they are those with the most rows; None if others may be."""
+        return None if self.is_ordered else self.top
 
     def selection(self, values: Values) -> Selection:
         """The groups whose values of the `by` columns are these: one for each combination of `where`."""
@@ -133,6 +154,8 @@ def choose_group(options: Options, arguments: GroupArguments) -> GroupChoice | N
         top=arguments.top,
         groups=None if arguments.groups is None else given_groups(by, arguments.groups),
         limit=arguments.limit or DEFAULT_LIMIT,
+        least_rows=arguments.least_rows,
+        is_ordered=arguments.is_ordered,
     )
 
 

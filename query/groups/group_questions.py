@@ -73,7 +73,7 @@ class GroupReader:
         common: dict[str, Any] = {
             "measure": view.measure,
             "as_of": view.versions,
-            "certain": True if choice.top is not None else None,
+            "certain": None if choice.largest is None else True,
             "blocks_read": blocks_read,
             "mode": mode,
             "eps": eps,
@@ -101,19 +101,19 @@ def chosen_groups(choice: GroupChoice, sizes: Sizes) -> list[Values]:
     """
     if choice.groups is not None:
         return list(choice.groups)
-    if choice.top is not None and not choice.where:
+    if choice.largest is not None and not choice.where:
         return [choice.by_values(group) for group, _ in sizes]
     rows: dict[Group, int] = {}
     for group, count in sizes:
         if choice.admits(group):
             names = choice.by_names(group)
             rows[names] = rows.get(names, 0) + count
-    if choice.top is not None:
-        chosen = sorted(rows, key=lambda names: (-rows[names], names))[: choice.top]
+    if choice.largest is not None:
+        chosen = sorted(rows, key=lambda names: (-rows[names], names))[: choice.largest]
     else:
-        chosen = sorted(rows)
-        if len(rows) > choice.limit:
-            raise too_many_groups(len(rows), [key.name for key in choice.by], choice.limit)
+        chosen = sorted(names for names, count in rows.items() if count >= (choice.least_rows or 0))
+        if choice.top is None and len(chosen) > choice.limit:
+            raise too_many_groups(len(chosen), [key.name for key in choice.by], choice.limit)
     return [tuple(key.value_of(name) for key, name in zip(choice.by, names, strict=True)) for names in chosen]
 
 
@@ -124,7 +124,7 @@ def needs_sizes(choice: GroupChoice) -> bool:
 
 def largest_needed(choice: GroupChoice) -> int | None:
     """How many of the largest groups are enough to choose from; None for all."""
-    return None if choice.where else choice.top
+    return None if choice.where else choice.largest
 
 
 def _are_many(choice: GroupChoice, groups: int) -> bool:

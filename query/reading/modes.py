@@ -1,4 +1,4 @@
-"""The modes of answers, which differ in what they promise and read; see `Reader`."""
+"""The modes of answers, which differ in what they promise and read; the orders of groups; see `Reader`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ Mode = Literal["quick", "accurate", "exact"]  # of answers about measures
 KeyMode = Literal["approximate", "exact"]  # of answers about keys
 MODES: tuple[Mode, ...] = get_args(Mode)
 KEY_MODES: tuple[KeyMode, ...] = get_args(KeyMode)
+Order = Literal["value", "-value", "rows", "-rows", "error", "-error"]  # of groups; - for the greatest first
+ORDERS: tuple[Order, ...] = get_args(Order)
 
 
 def check_mode(mode: Any, modes: Sequence[str]) -> str:

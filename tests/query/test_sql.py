@@ -109,6 +109,10 @@ def test_groups_and_windows_are_asked_for_by_name(ask: Callable[[str], list[Row]
     (row,) = ask("SELECT * FROM flights_quantile(0.99, where => map('origin', 'ATL'))")
     check(row, 0.99, BOTH.where(origin="ATL"))
     assert (row.group, row.group_certain, row.rows_scanned) == ({"origin": "ATL"}, None, None)
+    slowest = ask("SELECT * FROM flights_delay_quantile(0.5, by => 'origin', order => '-value', top => 3)")
+    assert [row.value for row in slowest] == sorted((row.value for row in slowest), reverse=True)
+    for row in slowest:
+        check(row, 0.5, BOTH.where(origin=row.group["origin"]))
     largest = ask("SELECT * FROM flights_delay_quantile(0.5, by => 'origin', top => 3)")
     assert [row.group["origin"] for row in largest] == [name for name, _ in BOTH.keys().most_common(3)]
     for row in largest:

@@ -1,0 +1,193 @@
+"""The order of the groups in an answer, and how many of them: `order`, `top` and `least_rows`.
+
+Each window has an order of its own. The bounds of an answer say where its group can stand, so that most
+groups are never read: all have quick answers first, which need no read, and only those are answered further
+that can be among the `top`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from tidemark.query.answers.measure_answers import MeasureScope
+from tidemark.query.answers.one_value import OneValue
+from tidemark.query.quantiles.questions import Question, ReadQuestion, Wanted
+from tidemark.query.reading.modes import ORDERS
+from tidemark.warehouse.errors import InputError
+
+A = TypeVar("A", bound=MeasureScope)
+Q = TypeVar("Q", bound=Question)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOrder:
+    """Which groups of a window are answered, and in what order.
+
+    by: one of ORDERS, '-' for the greatest first; None: as the questions come. Equal groups, too, stay as the
+        questions come. Groups whose value is NaN are the last ones.
+    top: the most groups of a window; None for all. least_rows: groups with fewer rows, N, are left out.
+    """
+
+    by: str | None
+    top: int | None
+    least_rows: int
+
+    @property
+    def text(self) -> str:
+        """The order in words."""
+        least = [f"of at least {self.least_rows:,} rows"] if self.least_rows > 1 else []
+        return ", ".join([*([f"in the order {self.by}"] if self.by else []), *least])
+
+    def read(self, questions: Sequence[ReadQuestion], wanted: Wanted[A], windows: int) -> list[list[A]]:
+        """The answers, window by window; blocks are read only for groups that can be among the `top`.
+
+        questions: those of a group one after the other, one for each of the `windows`.
+        """
+        lists: list[Sequence[A]] = []
+        for candidates in self._by_window(questions, windows):
+            if self.by is None or self.by.endswith("rows"):
+                answers = ((one, one.answers(wanted)) for one in self._by_rows(candidates)[: self.top])
+                lists += [_marked(found, self._certain(True)) for _, found in answers]
+                continue
+            read = candidates
+            quick: list[tuple[Any, list[A]]] = []
+            if self.top is not None and self.by.endswith("value"):
+                quick = [(one, replace(one, mode="quick").answers(wanted)) for one in candidates]
+                read = self._possible(quick)
+            kept = {id(one) for one in read}
+            left = [answers for one, answers in quick if id(one) not in kept]
+            lists += self._placed([(one, one.answers(wanted)) for one in read], left)
+        return [list(answers) for answers in lists]
+
+    def pick(
+        self, questions: Sequence[Question], lists: Sequence[Sequence[A]], windows: int
+    ) -> list[list[A]]:
+        """The same of answers that are there, one list for each question."""
+        answers = {id(question): found for question, found in zip(questions, lists, strict=True)}
+        picked: list[Sequence[A]] = []
+        for candidates in self._by_window(questions, windows):
+            picked += self._placed([(one, answers[id(one)]) for one in candidates], [])
+        return [list(found) for found in picked]
+
+    def _by_window(self, questions: Sequence[Any], windows: int) -> list[list[Any]]:
+        """The questions of each window that have enough rows."""
+        return [
+            [one for one in questions[number::windows] if one.counts.rows >= self.least_rows]
+            for number in range(windows)
+        ]
+
+    def _possible(self, quick: Sequence[tuple[Any, Sequence[A]]]) -> list[Any]:
+        """The questions whose answers can be among the `top`, by the bounds of their quick answers."""
+        bounds = [self._bounds(answers) for _, answers in quick]
+        numbers = [(last, place) for place, (_, last) in enumerate(bounds) if not _is_nan(last)]
+        ends = self._in_order(numbers)[: self.top]
+        if self.top is None or len(ends) < self.top:
+            return [one for one, _ in quick]
+        threshold = ends[-1][0]
+        return [
+            one
+            for (one, _), (first, _) in zip(quick, bounds, strict=True)
+            if not _is_nan(first) and not self._stands_before(threshold, first)
+        ]
+
+    def _placed(
+        self, found: Sequence[tuple[Any, Sequence[A]]], left: Sequence[Sequence[A]]
+    ) -> list[Sequence[A]]:
+        """The answers of one window in their order; `left` are those of groups that were found too low."""
+        ordered = self._sorted(found)
+        if self.by is None or not self.by.endswith("value"):
+            return [_marked(answers, self._certain(True)) for _, answers in ordered[: self.top]]
+        bounds = [self._bounds(answers) for _, answers in ordered]
+        best: Any = None  # the first place that a group behind can have
+        for answers in left:
+            best = self._first_of(best, self._bounds(answers)[0])
+        certain = []
+        for first, last in reversed(bounds):
+            certain.append(best is None or _is_nan(best) or not self._stands_before(best, last))
+            best = self._first_of(best, first)
+        kept = list(zip(ordered, reversed(certain), strict=True))[: self.top]
+        return [_marked(answers, self._certain(is_certain)) for (_, answers), is_certain in kept]
+
+    def _certain(self, is_certain: bool) -> bool | None:
+        return is_certain if self.top is not None else None
+
+    def _sorted(self, found: Sequence[tuple[Any, Sequence[A]]]) -> list[tuple[Any, Sequence[A]]]:
+        if self.by is None:
+            return list(found)
+        if self.by.endswith("rows"):
+            place = {id(one): number for number, one in enumerate(self._by_rows([one for one, _ in found]))}
+            return sorted(found, key=lambda one: place[id(one[0])])
+        measured = [(self._measured(answers), place) for place, (_, answers) in enumerate(found)]
+        numbers = [one for one in measured if not _is_nan(one[0])]
+        rest = [one for one in measured if _is_nan(one[0])]
+        return [found[place] for _, place in [*self._in_order(numbers), *rest]]
+
+    def _by_rows(self, questions: Sequence[Q]) -> list[Q]:
+        if self.by is None:
+            return list(questions)
+        return sorted(questions, key=lambda one: one.counts.rows, reverse=self._descends)
+
+    @property
+    def _descends(self) -> bool:
+        return self.by is not None and self.by.startswith("-")
+
+    def _in_order(self, numbers: Sequence[tuple[Any, int]]) -> list[tuple[Any, int]]:
+        return sorted(numbers, key=lambda one: one[0], reverse=self._descends)
+
+    def _stands_before(self, a: Any, b: Any) -> bool:
+        return bool(a > b) if self._descends else bool(a < b)
+
+    def _first_of(self, a: Any, b: Any) -> Any:
+        if a is None or _is_nan(a):
+            return b
+        return b if not _is_nan(b) and self._stands_before(b, a) else a
+
+    def _measured(self, answers: Sequence[A]) -> Any:
+        """What the answers of a group are ordered by."""
+        one = _one(answers, self.by or "")
+        return _error(one) if (self.by or "").endswith("error") else getattr(one, one.ONE)
+
+    def _bounds(self, answers: Sequence[A]) -> tuple[Any, Any]:
+        """The first and the last place that a group's value can have, as values."""
+        one: Any = _one(answers, self.by or "")
+        low, _, high = (getattr(one, name) for name in one.INTERVAL)
+        return (high, low) if self._descends else (low, high)
+
+
+def order_of(order: Any, top: int | None, least_rows: int | None) -> GroupOrder | None:
+    """The checked arguments; None if neither an order nor a least number of rows is given.
+
+    `top` without an order takes the groups with the most rows. InputError for an unknown order.
+    """
+    if order is None and least_rows is None:
+        return None
+    if order is not None and (not isinstance(order, str) or order not in ORDERS):
+        raise InputError(
+            f"order must be one of {', '.join(ORDERS)}, got {order!r}. With - the greatest come first."
+        )
+    return GroupOrder(order or ("-rows" if top is not None else None), top, least_rows or 1)
+
+
+def _one(answers: Sequence[Any], order: str) -> OneValue:
+    if len(answers) != 1 or not isinstance(answers[0], OneValue):
+        raise InputError(
+            f"order={order!r} needs one value for each group: ask for one quantile, or for the rank or the "
+            "share of one value. order='-rows' goes with any question."
+        )
+    return answers[0]
+
+
+def _error(answer: Any) -> Any:
+    low, value, high = (getattr(answer, name) for name in answer.INTERVAL)
+    return answer.error_bound if hasattr(answer, "error_bound") else max(value - low, high - value)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _marked(answers: Sequence[A], certain: bool | None) -> list[A]:
+    return [replace(one, certain=certain) for one in answers]
