@@ -90,8 +90,7 @@ def measure_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str,
         "by": given.by and parse_columns(given.by),
         "top": given.top,
         "limit": given.limit,
-        "order": given.order,
-        "least_rows": given.least_rows,
+        **{name: getattr(given, name) for name in ("order", "least_rows") if hasattr(given, name)},
     }
 
 

@@ -387,6 +387,12 @@ def grouping(args: argparse.ArgumentParser) -> None:
     choice.add_argument(
         "--limit", type=int, metavar="N", help="with --by: the most groups that are answered (default 1000)"
     )
+    every(args)
+
+
+def ordered_groups(args: argparse.ArgumentParser) -> None:
+    """Which rows a query about a measure covers, and which groups of them are answered in what order."""
+    grouping(args)
     args.add_argument(
         "--order",
         choices=ORDERS,
@@ -397,7 +403,6 @@ def grouping(args: argparse.ArgumentParser) -> None:
     args.add_argument(
         "--least-rows", type=int, metavar="N", help="with --by: leave out groups with fewer rows"
     )
-    every(args)
 
 
 def question(args: argparse.ArgumentParser) -> None:
@@ -417,20 +422,20 @@ def quantile(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark quantile`."""
     args.add_argument("phi", nargs="+", metavar="PHI", help="a number from 0 (the minimum) to 1")
     question(args)
-    grouping(args)
+    ordered_groups(args)
 
 
 def points(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark rank` and `tidemark cdf`."""
     args.add_argument("x", nargs="+", metavar="X", help="a number, or an ISO time for a measure of times")
     question(args)
-    grouping(args)
+    ordered_groups(args)
 
 
 def histogram(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark histogram`."""
     question(args)
-    grouping(args)
+    ordered_groups(args)
     bins(args, 20)
 
 

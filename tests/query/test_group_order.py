@@ -27,7 +27,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
     """Groups of 1 to 250 rows, with equal values, NaN and NULL, loaded and live; some are NaN alone."""
     draw, batches = random.Random(4), []
     for number in range(4):
-        rows = []
+        rows: list[Any] = []
         for place, name in enumerate(NAMES):
             for _ in range(draw.randrange(1, 3 + 2 * place + 40 * (place % 4 == 0))):
                 kind = draw.random()
