@@ -7,7 +7,7 @@ the rows in that part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,6 +30,7 @@ class KeyScope(PromisedScope):
     key: the name of the key column.
     eps, confidence: an approximate answer has |count - true count| <= eps * m on the live side with
         probability `confidence`. Exact answers have 0 and 1.
+    rows_scanned: the rows of keys that were read because marks do not tell enough; None if they do.
 
     The other fields are those of `PromisedScope`.
     """
@@ -39,6 +40,10 @@ class KeyScope(PromisedScope):
 
     confidence: float
     key: str
+    rows_scanned: int | None = None
+
+    def _optional_facts(self) -> Mapping[str, Any]:
+        return {"rows_scanned": self.rows_scanned}
 
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
         promise = [f"eps = {self.eps:g}", f"confidence {self.confidence:g}"] if self.eps else []

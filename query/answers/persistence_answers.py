@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,8 +29,6 @@ class _Slots(OneValue, KeyScope):
 
     slots: the estimate; where the presence is uncertain, the key is taken to be as frequent as elsewhere.
     window_slots: the slots of the window, also those without any rows.
-    rows_scanned: the rows that were read because the marks' listings do not reach far enough;
-        None if there are none.
     """
 
     ONE: ClassVar = "slots"
@@ -43,7 +41,6 @@ class _Slots(OneValue, KeyScope):
     lo: int
     hi: int
     window_slots: int
-    rows_scanned: int | None = None
 
     @property
     def share(self) -> float:
@@ -54,9 +51,6 @@ class _Slots(OneValue, KeyScope):
         exact = "exact" if self.lo == self.hi else f"{self.lo:,} to {self.hi:,}"
         slots = f"{self.slots:,} of {self.window_slots:,} slots ({exact})"
         return f"{slots} have rows with {text_of(self.value)} of {self.scope_text}"
-
-    def _optional_facts(self) -> Mapping[str, Any]:
-        return {"rows_scanned": self.rows_scanned}
 
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
         return nonzero_counts(NULL=self.nulls), [self.mode]

@@ -42,6 +42,9 @@ from tidemark.warehouse.errors import InputError, whole_number
 from tidemark.warehouse.projections.key_rows import KeyRows
 
 Ints = NDArray[np.int64]
+
+FREE_LOOKUPS = 256  # of a name in a run, which take as long as the least scan
+ROWS_PER_LOOKUP = 700  # that a scan reads in the time of a look-up
 A = TypeVar("A")
 
 
@@ -137,11 +140,10 @@ class HeavyHitters(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
         least, certain_least = (
             least_of_share(self.phi, rows, "phi", example) for rows in _row_bounds(question)
         )
-        names, counts = _candidate_counts(question, least)
-        kept = np.flatnonzero(counts.most >= least)
-        return _hitter_answers(question, names, counts, kept, counts.least >= certain_least), key_scope(
-            question
-        )
+        found = _candidates(question, least)
+        kept = np.flatnonzero(found.counts.most >= least)
+        certain = found.counts.least >= certain_least
+        return _hitter_answers(question, found, kept, certain), key_scope(question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +159,17 @@ class Top(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
         """The keys, most rows first, and the scope of the question."""
         (question,) = questions
         whole_number("k", self.k, 1)
-        names, counts = _candidate_counts(question, None, self.k)
-        order = np.lexsort([np.arange(len(names)), -counts.estimate])
-        kept, omitted = order[: self.k], order[self.k :]
-        certain = counts.least >= int(counts.most[omitted].max(initial=0))
-        return _hitter_answers(question, names, counts, kept, certain), key_scope(question)
+        found = _candidates(question, None, self.k)
+        counts = found.counts
+        order = np.lexsort([np.arange(len(found.names)), -counts.estimate])
+        kept, left_out = order[: self.k], order[self.k :]
+        certain = counts.least >= int(counts.most[left_out].max(initial=found.omitted))
+        return _hitter_answers(question, found, kept, certain), key_scope(question)
 
 
 def key_counts(question: KeyQuestion) -> list[tuple[Any, int]]:
     """Every key that has rows in a window of whole ticks, ascending, with its number of rows; a scan."""
-    counts = key_scan.name_counts(question.overlapping_rows())
+    counts = key_scan.name_counts(question.rows())
     return [(question.key.value_of(name), rows) for name, rows in counts]
 
 
@@ -241,28 +244,68 @@ def least_of_share(share: Any, n: int, name: str, example: str) -> int:
     return max(1, math.ceil(Fraction(str(share)) * n))
 
 
-def _candidate_counts(question: KeyQuestion, least: int | None, k: int = 0) -> tuple[Names, _NameCounts]:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Candidates:
+    """Names that ascend, their counts, and the most rows of a name that is not among them.
+
+    rows_scanned: the rows that were read to count all names; None if the marks list enough of them.
+    """
+
+    names: Names
+    counts: _NameCounts
+    omitted: int
+    rows_scanned: int | None
+
+
+def _candidates(question: KeyQuestion, least: int | None, k: int = 0) -> _Candidates:
     """Names that include every name with `least` rows, or the k most frequent ones, and their counts.
 
     least: None for the k most frequent names.
     """
-    history = question.history(question.window.overlapping)
-    listed = question.source.listed(history)
+    if question.scanned is not None and question.scanned.is_quick:
+        return _scanned(question, least, k)
+    listed = question.source.listed(question.history(question.window.overlapping))
     names, _ = unify_names([listed.names, question.live.names])
-    known: Ints | None = None
-    low, high = _bounds_in_memory(question, listed, names)
-    if least is None:
+    low, high = _bounds_of_lists(question, listed, names)
+    wanted = least
+    if wanted is None:
         # If k names certainly have this many rows, a name with fewer is not among the k most frequent.
-        least = int(np.partition(low, -k)[-k]) if len(low) >= k else 0
-    if listed.unlisted_max + question.live.unlisted_max < least:
-        names = take_names(names, np.flatnonzero(high >= least))
-        known = _exact_in_history(listed, names)
-    elif question.scanned is not None:
-        names, known, live = question.scanned.names()
-        return names, _count_candidates(question, names, known, LiveCounts.exact(live))
+        wanted = int(np.partition(low, -k)[-k]) if len(low) >= k else 0
+    if listed.unlisted_max + question.live.unlisted_max >= wanted:
+        return _scanned(question, least, k)
+    possible = np.flatnonzero(high >= wanted)
+    names, in_history = take_names(names, possible), high[possible] - question.live.listed(names)[1][possible]
+    known = None if question.window.partial_ticks else _exact_in_history(listed, names)
+    unknown = len(names) if known is None else int((known < 0).sum())
+    if unknown and _scan_is_cheaper(question, unknown):
+        return _scanned(question, least, k)
+    kept = np.flatnonzero(in_history + question.live.count(names).most >= wanted)
+    names, known = take_names(names, kept), None if known is None else known[kept]
+    return _Candidates(names, _count_candidates(question, names, known), 0, None)
+
+
+def _scan_is_cheaper(question: KeyQuestion, unknown: int) -> bool:
+    """Whether to scan all keys takes less time than to look up as many names as are unknown."""
+    shares = question.history(question.window.overlapping).shares
+    lookups = unknown * len(shares) * (1 if question.scanned is None else question.scanned.together)
+    if question.source.blocks.folder is None:  # the blocks of look-ups are fetched at once
+        return lookups > sum(len(share.marks.positions) for share in shares)
+    return lookups > FREE_LOOKUPS + sum(share.marks.rows for share in shares) // ROWS_PER_LOOKUP
+
+
+def _scanned(question: KeyQuestion, least: int | None, k: int) -> _Candidates:
+    """As `_candidates`, by a scan of all rows of keys in the window, also of live ones."""
+    source = question.scanned
+    if source is not None:
+        found = source.top(k) if least is None else source.names_with(least)
+        stored = source.scan.stored_rows
     else:
-        names = names_from(question.view.key, key_scan.all_names(question.overlapping_rows()))
-    return names, _count_candidates(question, names, None if question.window.partial_ticks else known)
+        rows = question.rows()
+        found = key_scan.top_names(rows, k) if least is None else key_scan.names_with(rows, least)
+        stored = rows.stored_rows
+    live = LiveCounts.exact(found.live)
+    counts = _NameCounts(found.whole, found.partial_estimate, found.partial_most, live)
+    return _Candidates(found.names, counts, found.omitted, stored + question.live_totals.rows)
 
 
 def _exact_in_history(listed: ListedKeys, names: Names) -> Ints:
@@ -275,13 +318,13 @@ def _exact_in_history(listed: ListedKeys, names: Names) -> Ints:
     return known
 
 
-def _bounds_in_memory(question: KeyQuestion, listed: ListedKeys, names: Names) -> tuple[Ints, Ints]:
-    """Certain bounds (low, high) of the rows of names, which ascend, before any block is read.
+def _bounds_of_lists(question: KeyQuestion, listed: ListedKeys, names: Names) -> tuple[Ints, Ints]:
+    """Certain bounds (low, high) of the rows of names, which ascend, by the lists of marks and ledger.
 
     listed: the listed keys of all ticks that overlap the window. Where some of these are partial, they give
         an upper bound only; the lower bound then comes from the whole ticks.
     """
-    window, live = question.window, question.live.count(names)
+    window, (live_least, live_most) = question.window, question.live.listed(names)
     inner = listed
     if window.partial_ticks and window.whole:
         inner = question.source.listed(question.history(window.whole))
@@ -290,24 +333,21 @@ def _bounds_in_memory(question: KeyQuestion, listed: ListedKeys, names: Names) -
     high[outer_place] = listed.rows + listed.slack
     if window.whole:
         low[inner_place] = inner.rows
-    return low[place] + live.least, high[place] + live.most
+    return low[place] + live_least, high[place] + live_most
 
 
-def _count_candidates(
-    question: KeyQuestion, names: Names, known: Ints | None = None, exact_live: LiveCounts | None = None
-) -> _NameCounts:
+def _count_candidates(question: KeyQuestion, names: Names, known: Ints | None = None) -> _NameCounts:
     """The counts of names, which ascend.
 
     known: history's rows of each name where they are known, else -1; only the names with -1 are read.
-    exact_live: the live rows in mode exact; None reads them.
     """
-    scalars = [name_at(names, i) for i in range(len(names))]
     window = question.window
-    zeros = np.zeros(len(scalars), np.int64)
+    zeros = np.zeros(len(names), np.int64)
     whole = (zeros if known is None else known).copy()
-    unknown = np.arange(len(scalars)) if known is None else np.flatnonzero(known < 0)
-    if window.whole and len(unknown):
-        whole[unknown] = count_names(question.history(window.whole), [scalars[i] for i in unknown.tolist()])
+    unknown = np.arange(len(names)) if known is None else np.flatnonzero(known < 0)
+    scalars = [name_at(names, i) for i in unknown.tolist()]  # all of them, if ticks are partial
+    if window.whole and scalars:
+        whole[unknown] = count_names(question.history(window.whole), scalars)
     partial_estimate, partial_most = zeros.astype(np.float64), zeros
     for tick in window.partial_ticks if scalars else ():
         rows = count_names(question.history(Window(tick.tick, tick.tick + 1)), scalars)
@@ -315,7 +355,7 @@ def _count_candidates(
     live = (
         question.live.count(names)
         if question.mode == "approximate"
-        else exact_live or exact_live_counts(question.all_live_rows(), names)
+        else exact_live_counts(question.all_live_rows(), names)
     )
     return _NameCounts(whole, partial_estimate, partial_most, live)
 
@@ -330,21 +370,23 @@ def exact_live_counts(rows: KeyRows, names: Names) -> LiveCounts:
 
 
 def _hitter_answers(
-    question: KeyQuestion, names: Names, counts: _NameCounts, kept: Ints, certain: NDArray[np.bool_]
+    question: KeyQuestion, found: _Candidates, kept: Ints, certain: NDArray[np.bool_]
 ) -> list[HitterAnswer]:
-    """One answer per kept name, most rows first; `kept` are indices of `names`."""
-    key, scope = question.key, scope_fields(question)
-    estimate = np.clip(counts.estimate, counts.least, counts.most)
+    """One answer per kept name, most rows first; `kept` are indices of the names that were found."""
+    key, scope, counts = question.key, scope_fields(question), found.counts
+    least, most = counts.least, counts.most
+    estimate = np.clip(counts.estimate, least, most)
     order = kept[np.lexsort([kept, -estimate[kept]])]
     return [
         HitterAnswer(
             **scope,
-            value=key.value_of(name_at(names, i)),
+            value=key.value_of(name_at(found.names, i)),
             count=int(estimate[i]),
-            lo=int(counts.least[i]),
-            hi=int(counts.most[i]),
+            lo=int(least[i]),
+            hi=int(most[i]),
             in_history=int(counts.whole[i]),
             certain=bool(certain[i]),
+            rows_scanned=found.rows_scanned,
         )
         for i in order.tolist()
     ]

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 from tidemark.query.answers.key_answers import KeyFields, KeyScope
 from tidemark.query.keys.key_blocks import KeyHistory
+from tidemark.query.keys.key_relation import WindowRows
 from tidemark.query.keys.key_samples import WindowKeys
-from tidemark.query.keys.key_scan import WindowRows
 from tidemark.query.keys.key_source import KeySource
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.live_keys import LiveSide, LiveTotals
@@ -78,11 +78,8 @@ class KeyQuestion:
 
     def rows(self) -> WindowRows:
         """The rows of the window, to be scanned once."""
-        return WindowRows(self.histories, self.live_rows())
-
-    def overlapping_rows(self) -> WindowRows:
-        """The live rows of the window, and history's rows in all ticks that overlap it; scanned once."""
-        return WindowRows([(self.history(self.window.overlapping), 1.0)], self.live_rows())
+        history = self.history(self.window.overlapping)
+        return WindowRows(history, self.window.partial_ticks, self.live_rows())
 
     def sampled_keys(self) -> WindowKeys:
         """The keys of the window as far as samples tell them."""

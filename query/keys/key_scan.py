@@ -1,86 +1,114 @@
-"""Aggregates over all keys of a window, computed by DuckDB from the rows of the key runs.
+"""Aggregates over all keys of a window, computed by DuckDB in one scan of the rows of the key runs.
 
-Blocks are read through BlockReader, so local disks and object stores share one path and an error names the
-file. The rows of a block are summed by key before they reach DuckDB. DuckDB gets keys as names, which compare
-as the keys do. DuckDB spills to disk what does not fit into memory. Cost: a scan of all blocks of the runs
-that have rows in the window.
+A row of a tick that the window covers only in part may lie outside of the window. So a key has, by the
+number of its rows,
+
+    certain    those in whole ticks, and live ones
+    estimate   and the covered share of each partial tick
+    rows       and all rows of partial ticks
+
+Cost: a scan of all blocks of the runs that have rows in the window (key_relation.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
+from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
 from tidemark.query.keys.slots import Slots
-from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.duckdb_errors import Raised, connect, report_duckdb_errors
-from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.keys import Key, Name, Names, as_names, no_names, take_names
-from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
-from tidemark.warehouse.projections.key_marks import KeyMarks
+from tidemark.warehouse.columns.keys import Name, Names, name_at, take_names
+from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.projections.key_rows import KeyRows, sorted_rows
-from tidemark.warehouse.snapshots.views import KeysView
-from tidemark.warehouse.temporary_folders import process_folder
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 Ints = NDArray[np.int64]
 
-GROUPS_PER_READ = 32
-_OPERATION = "a count of all keys"
+MOST_ROWS = 2**62  # more than there are
 
 # (lower bound, estimate, upper bound). Rows with a share below 1 may lie outside the window: they count fully
 # in the upper bound and not at all in the lower one.
 BoundedEstimate = tuple[int, float, int]
-SUM_BY_NAME = """
-SELECT name, sum(rows)::HUGEINT AS rows, sum(rows * share) AS estimate,
-    coalesce(sum(rows) FILTER (share = 1), 0)::HUGEINT AS certain
-FROM read GROUP BY name
-"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WindowRows:
-    """The rows of a window that have a key, to be scanned once.
+class CountedNames:
+    """Names, which ascend, and their rows; arrays of shape (k,).
 
-    histories: each with the estimated share of its rows that lies in the window; at least one.
-    live: the live rows, in pieces.
+    whole: in history's whole ticks. partial_estimate, partial_most: in its partial ticks. live: live.
+    omitted: the most rows that any other name has.
     """
 
-    histories: Sequence[tuple[KeyHistory, float]]
-    live: Iterator[KeyRows]
+    names: Names
+    whole: Ints
+    partial_estimate: NDArray[np.float64]
+    partial_most: Ints
+    live: Ints
+    omitted: int
 
-    @property
-    def key(self) -> Key:
-        """The key."""
-        return self.histories[0][0].view.key
+    def first(self, k: int) -> CountedNames:
+        """The k names with the most rows, of at most k + 1 whose rows are all certain."""
+        if len(self.names) <= k:
+            return self
+        rows = self.whole + self.live
+        last = int(np.lexsort([np.arange(len(rows)), -rows])[-1])
+        kept = np.delete(np.arange(len(rows)), last)
+        return CountedNames(
+            take_names(self.names, kept),
+            self.whole[kept],
+            self.partial_estimate[kept],
+            self.partial_most[kept],
+            self.live[kept],
+            int(rows[last]),
+        )
 
 
-def all_names(rows: WindowRows) -> list[Name]:
-    """Every name that has rows in the window, ascending."""
-    return [name for (name,) in _query({"a": rows}, "SELECT name FROM a ORDER BY name")]
+def top_names(rows: WindowRows, k: int) -> CountedNames:
+    """The k names with the most rows by the estimate, of equal ones the first; all if there are fewer."""
+    kept = min(k, MOST_ROWS)
+    with database(rows) as opened:
+        found = _found(opened, rows)
+        if not rows.partial:  # each count is certain: no other name has more rows than the next one
+            first = f"SELECT * FROM {found} ORDER BY certain DESC, name LIMIT {kept + 1}"
+            names = _named(opened, rows, f"SELECT *, 0 AS omitted FROM ({first}) ORDER BY name")
+            return names.first(kept)
+        return _named(
+            opened,
+            rows,
+            f"WITH found AS MATERIALIZED (FROM {found}), kept AS MATERIALIZED "
+            f"(FROM found ORDER BY round_even(estimate, 0) DESC, name LIMIT {kept}) "
+            "SELECT *, (SELECT max(rows) FROM found ANTI JOIN kept USING (name)) AS omitted "
+            "FROM kept ORDER BY name",
+        )
+
+
+def names_with(rows: WindowRows, least: int) -> CountedNames:
+    """All names that may have `least` rows in the window."""
+    with database(rows) as opened:
+        found = _found(opened, rows)
+        return _named(
+            opened, rows, f"SELECT *, 0 AS omitted FROM {found} WHERE rows >= {least} ORDER BY name"
+        )
 
 
 def name_counts(rows: WindowRows) -> list[tuple[Name, int]]:
-    """Every name that has rows in the window, ascending, with its number of rows."""
-    counts = _query({"a": rows}, "SELECT name, certain FROM a ORDER BY name")
-    return [(name, int(count)) for name, count in counts]
+    """Every name that has rows in a window of whole ticks, ascending, with its number of rows."""
+    found = names_with(rows, 1)
+    counts = (found.whole + found.live).tolist()
+    return [(name_at(found.names, i), count) for i, count in enumerate(counts)]
 
 
 def distinct(a: WindowRows) -> BoundedEstimate:
     """The number of keys that have rows in the window."""
-    sums = ", ".join(f"sum({term})" for term in _presence("a"))
-    return _rounded(_query({"a": a}, f"SELECT {sums} FROM a")[0])
+    with database(a) as opened:
+        if not a.partial:
+            ((keys,),) = opened.rows(f"SELECT count(DISTINCT name) FROM {opened.relation(a)}")
+            return keys, float(keys), keys
+        sums = ", ".join(f"sum({term})" for term in _presence("a"))
+        return _rounded(opened.rows(f"SELECT {sums} FROM {_found(opened, a)} AS a")[0])
 
 
 def overlap(a: WindowRows, b: WindowRows) -> list[BoundedEstimate]:
@@ -89,8 +117,9 @@ def overlap(a: WindowRows, b: WindowRows) -> list[BoundedEstimate]:
     absent_a, absent_b = ([f"(1 - {term})" for term in reversed(terms)] for terms in (in_a, in_b))
     parts = [(in_a, in_b), (in_a, absent_b), (in_b, absent_a)]
     sums = [f"sum({x} * {y})" for left, right in parts for x, y in zip(left, right, strict=True)]
-    statement = f"SELECT {', '.join(sums)} FROM a FULL JOIN b ON a.name = b.name"
-    found = _query({"a": a, "b": b}, statement)[0]
+    with database(a, b) as opened:
+        tables = f"{_found(opened, a)} AS a FULL JOIN {_found(opened, b)} AS b ON a.name = b.name"
+        found = opened.rows(f"SELECT {', '.join(sums)} FROM {tables}")[0]
     return [_rounded(found[i : i + 3]) for i in (0, 3, 6)]
 
 
@@ -110,138 +139,62 @@ def _rounded(bounds: Sequence[Any]) -> BoundedEstimate:
 
 def second_moment(rows: WindowRows) -> BoundedEstimate:
     """The sum over all keys of the square of their rows in the window (F2, the self-join size)."""
-    return _bounds({"a": rows}, "a.{0} * a.{0}", "a")
+    with database(rows) as opened:
+        return _bounds(opened, "a.{0} * a.{0}", f"{_found(opened, rows)} AS a")
 
 
 def inner_product(a: WindowRows, b: WindowRows) -> BoundedEstimate:
     """The sum over all keys of their rows in one window times their rows in the other (the join size)."""
-    return _bounds({"a": a, "b": b}, "a.{0} * b.{0}", "a JOIN b ON a.name = b.name")
+    with database(a, b) as opened:
+        tables = f"{_found(opened, a)} AS a JOIN {_found(opened, b)} AS b ON a.name = b.name"
+        return _bounds(opened, "a.{0} * b.{0}", tables)
 
 
-def _bounds(inputs: Mapping[str, WindowRows], term: str, tables: str) -> BoundedEstimate:
-    sums = ", ".join(f"sum({term.format(column)})" for column in ("certain", "estimate", "rows"))
-    return _rounded(_query(inputs, f"SELECT {sums} FROM {tables}")[0])
+def _bounds(opened: KeyDatabase, term: str, tables: str) -> BoundedEstimate:
+    kinds = {"certain": "HUGEINT", "estimate": "DOUBLE", "rows": "HUGEINT"}
+    sums = [f"sum({term.format(f'{column}::{kind}')})" for column, kind in kinds.items()]
+    return _rounded(opened.rows(f"SELECT {', '.join(sums)} FROM {tables}")[0])
 
 
-def rows_of_frequent_slots(history: KeyHistory, live: KeyRows, slots: Slots, least: int) -> KeyRows:
-    """All rows of history in the window of the keys that have rows, also live ones, in `least` slots.
-
-    live: the live rows of the window.
-    """
-    schema = pa.schema(
-        [("name", name_type(history.view.key)), *((name, pa.int64()) for name in _PAIR_COLUMNS)]
-    )
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for rows in chain.from_iterable(stored_rows(history)):
-            yield _pairs(rows.where(history.window.holds(rows.ticks)), slots, schema)
-        yield _pairs(live, slots, schema, is_live=True)
-
-    with database() as connection:
-        create_table(connection, "pairs", "SELECT * FROM read", schema, batches())
-        found = connection.sql(_FREQUENT_SLOTS, params=[least]).to_arrow_table().combine_chunks()
-    names = stored_names(history.view.key, found)
+def rows_of_frequent_slots(rows: WindowRows, slots: Slots, least: int) -> KeyRows:
+    """All rows of history in the window of the keys that have rows, also live ones, in `least` slots."""
+    with database(rows) as opened:
+        opened.rows(f"CREATE TEMP TABLE pairs AS FROM {opened.relation(rows, slots.of)}")
+        found = opened.columns(_FREQUENT_SLOTS, [least])
+    names = stored_names(rows.key, found)
     return sorted_rows(names, as_numpy(found.column("tick")), as_numpy(found.column("rows")))
 
 
-_PAIR_COLUMNS = ("tick", "slot", "rows", "live")
 _FREQUENT_SLOTS = """
-SELECT name, tick, sum(rows)::BIGINT AS rows FROM pairs
-WHERE live = 0 AND name IN (
-    SELECT name FROM (SELECT DISTINCT name, slot FROM pairs) GROUP BY name HAVING count(*) >= ?
-)
+SELECT name, tick, sum(history)::BIGINT AS rows FROM pairs
+WHERE history > 0 AND name IN (SELECT name FROM pairs GROUP BY name HAVING count(DISTINCT code) >= ?)
 GROUP BY name, tick ORDER BY name, tick
 """
 
 
-def _pairs(rows: KeyRows, slots: Slots, schema: pa.Schema, *, is_live: bool = False) -> pa.RecordBatch:
-    """The rows with their slots, as `_PAIR_COLUMNS`."""
-    names = take_names(rows.names, rows.codes)
-    columns = [rows.ticks, slots.of(rows.ticks), rows.counts, np.full(len(rows), int(is_live))]
-    arrays = [arrow_array(names) if isinstance(names, np.ndarray) else names, *map(arrow_array, columns)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _found(opened: KeyDatabase, rows: WindowRows) -> str:
+    """SQL of a table of the names: whole, partial_estimate, partial_most, live, certain, estimate, rows."""
+    ticks = ", ".join(str(partial.tick) for partial in rows.partial)
+    whole = f" FILTER (tick NOT IN ({ticks}))" if ticks else ""
+    cuts = "".join(
+        f", coalesce(sum(history) FILTER (tick = {partial.tick}), 0)::BIGINT AS cut{number}"
+        for number, partial in enumerate(rows.partial)
+    )
+    estimate = " + ".join(
+        ["0::DOUBLE", *(f"'{one.share!r}'::DOUBLE * cut{i}" for i, one in enumerate(rows.partial))]
+    )
+    most = " + ".join(["0", *(f"cut{i}" for i in range(len(rows.partial)))])
+    return (
+        "(SELECT *, whole + live AS certain, whole + partial_estimate + live AS estimate, "
+        f"whole + partial_most + live AS rows FROM (SELECT *, {estimate} AS partial_estimate, "
+        f"({most})::BIGINT AS partial_most FROM (SELECT name, coalesce(sum(history){whole}, 0)::BIGINT AS "
+        f"whole, sum(live)::BIGINT AS live{cuts} FROM {opened.relation(rows)} GROUP BY name)))"
+    )
 
 
-def _query(inputs: Mapping[str, WindowRows], statement: str) -> list[tuple[Any, ...]]:
-    """The rows of a SQL statement over tables (name, rows, certain, estimate), one table per input."""
-    with database() as connection:
-        for table, rows in inputs.items():
-            kind = name_type(rows.key)
-            schema = pa.schema([("name", kind), ("rows", pa.int64()), ("share", pa.float64())])
-            create_table(connection, table, SUM_BY_NAME, schema, _batches(rows, schema))
-        return connection.execute(statement).fetchall()
-
-
-def name_type(key: Key) -> pa.DataType:
-    """The type of names in DuckDB."""
-    return pa.large_binary() if key.is_text else pa.int64()
-
-
-def stored_names(key: Key, found: pa.Table) -> Names:
-    """The column `name` of rows that DuckDB has found."""
-    if not len(found):
-        return no_names(key)
-    stored = single_array(found.column("name"))
-    return as_names(stored) if key.is_text else as_numpy(stored)
-
-
-@contextmanager
-def database() -> Iterator[DuckDBPyConnection]:
-    """A database in memory that spills to a folder of its own; its errors are told as the package's."""
-    with (
-        report_duckdb_errors(_OPERATION, Raised()),
-        TemporaryDirectory(prefix="keys-", dir=process_folder()) as folder,
-        connect() as connection,
-    ):
-        connection.execute("SET temp_directory = ?", [folder])
-        yield connection
-
-
-def create_table(
-    connection: DuckDBPyConnection,
-    table: str,
-    select: str,
-    schema: pa.Schema,
-    batches: Iterator[pa.RecordBatch],
-) -> None:
-    """Creates a table by a statement that selects from `read`, which has the batches."""
-    raised = Raised()
-    connection.register("read", pa.RecordBatchReader.from_batches(schema, raised.kept(batches)))
-    with report_duckdb_errors(_OPERATION, raised):
-        connection.execute(f"CREATE TEMP TABLE {table} AS {select}")
-    connection.unregister("read")
-
-
-def _batches(window: WindowRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a window summed by name, one batch per block."""
-    for history, share in window.histories:
-        for rows in chain.from_iterable(stored_rows(history)):
-            yield _sum_by_name(rows, history.window.holds(rows.ticks), share, schema)
-    for rows in window.live:
-        yield _sum_by_name(rows, np.ones(len(rows), dtype=bool), 1.0, schema)
-
-
-def stored_rows(history: KeyHistory) -> Iterator[Iterator[KeyRows]]:
-    """The rows of each run that has rows in the window."""
-    return (run_rows(history.blocks, history.view, share.marks) for share in history.shares)
-
-
-def run_rows(blocks: BlockReader, view: KeysView, marks: KeyMarks) -> Iterator[KeyRows]:
-    """All rows of a run, in pieces."""
-    for file in marks.files:
-        groups = range(len(blocks.footer(view.root, file).edges) - 1)
-        for first in range(0, len(groups), GROUPS_PER_READ):
-            batch = groups[first : first + GROUPS_PER_READ]
-            for block in blocks.read(view.root, file, batch, COLUMNS, view.projection.dictionaries):
-                yield from view.projection.from_stored(block)
-
-
-def _sum_by_name(rows: KeyRows, inside: NDArray[np.bool_], share: float, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows that are inside, summed by name; names without such rows are left out."""
-    counts = np.where(inside, rows.counts, 0)
-    sums = np.add.reduceat(counts, rows.starts()) if len(rows) else counts
-    present = sums > 0
-    names = arrow_array(rows.names) if isinstance(rows.names, np.ndarray) else rows.names
-    columns = [names, arrow_array(sums), arrow_array(np.full(len(sums), share))]
-    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    return batch if present.all() else batch.take(arrow_array(np.flatnonzero(present)))
+def _named(opened: KeyDatabase, rows: WindowRows, statement: str) -> CountedNames:
+    found = opened.columns(statement)
+    whole, most, live = (as_numpy(found.column(name)) for name in ("whole", "partial_most", "live"))
+    omitted = found.column("omitted")[0].as_py() if len(found) else None
+    estimate = as_numpy(found.column("partial_estimate"))
+    return CountedNames(stored_names(rows.key, found), whole, estimate, most, live, omitted or 0)

@@ -32,6 +32,7 @@ from tidemark.query.answers.key_answers import KeyFields, KeyScope
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer, SlotFields
 from tidemark.query.keys.frequencies import least_of_share, values_of
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
+from tidemark.query.keys.key_relation import WindowRows
 from tidemark.query.keys.key_scan import rows_of_frequent_slots
 from tidemark.query.keys.listed_slots import Source
 from tidemark.query.keys.live_slots import MAYBE, PRESENT
@@ -135,7 +136,7 @@ def _scanned(evidence: Evidence, least: int) -> Evidence:
     """The evidence of all rows of the keys that have `least` slots."""
     question, slots, history = evidence.question, evidence.slots, evidence.history
     live = live_source(question)
-    rows = rows_of_frequent_slots(history, live.rows, slots, least)
+    rows = rows_of_frequent_slots(WindowRows(history, (), iter([live.rows])), slots, least)
     sources = [Source.read(rows, timed=False), live]
     rows_read = sum(share.marks.rows for share in history.shares) + len(live.rows)
     return Evidence.joined(question, slots, history, sources, None, rows_read)

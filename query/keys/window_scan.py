@@ -7,45 +7,32 @@ runs that have rows in any window, however many windows there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
-from tidemark.query.keys.key_scan import (
-    WindowRows,
-    create_table,
-    database,
-    name_type,
-    stored_names,
-    stored_rows,
-)
-from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.keys import Names, take_names
+from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
+from tidemark.query.keys.key_scan import MOST_ROWS, CountedNames
+from tidemark.warehouse.columns.keys import take_names
 from tidemark.warehouse.columns.tick_counts import window_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
-from tidemark.warehouse.projections.key_rows import KeyRows
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-Ints = NDArray[np.int64]
+ROWS_PER_WINDOW = 100_000  # that a scan reads in the time in which the lists of a window are asked
 
 _SUMS = """
-SELECT name, part, sum(history)::BIGINT AS history, sum(live)::BIGINT AS live,
-    sum(read.history + read.live)::HUGEINT AS rows
-FROM read GROUP BY name, part ORDER BY part, name
+SELECT name, code AS part, sum(history)::BIGINT AS history, sum(live)::BIGINT AS live,
+    (sum(history) + sum(live))::BIGINT AS rows
+FROM {} GROUP BY name, code
 """
-_SQUARES = "SELECT part, sum(rows * rows) FROM found GROUP BY part"
+_SQUARES = "SELECT part, sum(rows::HUGEINT * rows) FROM found GROUP BY part"
 _KEYS = "SELECT part, count(*) FROM found GROUP BY part"
 _NEW_KEYS = "SELECT part, count(*) FROM (SELECT min(part) AS part FROM found GROUP BY name) GROUP BY part"
+_RANKED = "SELECT *, row_number() OVER (PARTITION BY part ORDER BY rows DESC, name) AS place FROM found"
 
 
 class WindowScan:
@@ -57,17 +44,53 @@ class WindowScan:
 
     def __init__(self, rows: WindowRows, windows: Sequence[Window]) -> None:
         self._rows, self.windows, self._opened = rows, windows, ExitStack()
+        self._tops: dict[int, list[CountedNames]] = {}
 
     def close(self) -> None:
         """Frees the memory and the temporary files."""
         self._opened.close()
 
-    def names(self, part: int) -> tuple[Names, Ints, Ints]:
-        """The names with rows in the window with this number, ascending; their rows in history and live."""
-        statement = "SELECT name, history, live FROM found WHERE part = ? ORDER BY name"
-        found = self._found.sql(statement, params=[part]).to_arrow_table().combine_chunks()
-        names = stored_names(self._rows.key, found)
-        return names, as_numpy(found.column("history")), as_numpy(found.column("live"))
+    @property
+    def stored_rows(self) -> int:
+        """See `WindowRows.stored_rows`."""
+        return self._rows.stored_rows
+
+    @property
+    def is_quick(self) -> bool:
+        """See `ScannedWindow.is_quick`; in an object store a scan waits for more requests."""
+        is_local = self._rows.history.blocks.folder is not None
+        return is_local and self.stored_rows <= ROWS_PER_WINDOW * len(self.windows)
+
+    def top(self, part: int, k: int) -> CountedNames:
+        """The k names with the most rows in the window with this number; one query for all windows."""
+        if k not in self._tops:
+            kept = min(k, MOST_ROWS)
+            found = self._names(f"FROM ({_RANKED}) WHERE place <= {kept + 1} ORDER BY part, name")
+            self._tops[k] = [one.first(kept) for one in found]
+        return self._tops[k][part]
+
+    def names_with(self, part: int, least: int) -> CountedNames:
+        """The names with at least `least` rows in the window with this number."""
+        condition = f"part = {part} AND rows >= {least}"
+        return self._names(f"FROM found WHERE {condition} ORDER BY part, name")[part]
+
+    def _names(self, selected: str) -> list[CountedNames]:
+        """The names of rows of `found`, for each window."""
+        table = self._found.columns(f"SELECT part, name, history, live {selected}")
+        part, history, live = (as_numpy(table.column(name)) for name in ("part", "history", "live"))
+        names, zeros = stored_names(self._rows.key, table), np.zeros(len(table), np.int64)
+        edges = part.searchsorted(np.arange(len(self.windows) + 1)).tolist()
+        return [
+            CountedNames(
+                take_names(names, np.arange(start, stop)),
+                history[start:stop],
+                zeros[start:stop].astype(np.float64),
+                zeros[start:stop],
+                live[start:stop],
+                0,
+            )
+            for start, stop in pairwise(edges)
+        ]
 
     @cached_property
     def second_moments(self) -> dict[int, int]:
@@ -85,36 +108,14 @@ class WindowScan:
         return self._numbers(_NEW_KEYS)
 
     def _numbers(self, statement: str) -> dict[int, int]:
-        return {part: int(number) for part, number in self._found.execute(statement).fetchall()}
+        return {part: int(number) for part, number in self._found.rows(statement)}
 
     @cached_property
-    def _found(self) -> DuckDBPyConnection:
-        connection = self._opened.enter_context(database())
-        longs = [(name, pa.int64()) for name in ("part", "history", "live")]
-        schema = pa.schema([("name", name_type(self._rows.key)), *longs])
-        create_table(connection, "found", _SUMS, schema, self._batches(schema))
-        return connection
-
-    def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for history, _ in self._rows.histories:
-            for rows in chain.from_iterable(stored_rows(history)):
-                yield self._by_part(rows, schema, is_live=False)
-        for rows in self._rows.live:
-            yield self._by_part(rows, schema, is_live=True)
-
-    def _by_part(self, rows: KeyRows, schema: pa.Schema, *, is_live: bool) -> pa.RecordBatch:
-        """The rows in the windows, summed by name and window: rows ascend by name, then tick."""
-        parts = window_codes(rows.ticks, self.windows)
-        inside = np.flatnonzero(parts >= 0)
-        codes, parts, counts = rows.codes[inside], parts[inside], rows.counts[inside]
-        is_first = np.ones(len(inside), bool)
-        is_first[1:] = (np.diff(codes) != 0) | (np.diff(parts) != 0)
-        starts = np.flatnonzero(is_first)
-        sums = np.add.reduceat(counts, starts) if len(starts) else counts
-        names, zeros = take_names(rows.names, codes[starts]), np.zeros(len(starts), np.int64)
-        numbers = [parts[starts], *((zeros, sums) if is_live else (sums, zeros))]
-        column = arrow_array(names) if isinstance(names, np.ndarray) else names
-        return pa.RecordBatch.from_arrays([column, *map(arrow_array, numbers)], schema=schema)
+    def _found(self) -> KeyDatabase:
+        opened = self._opened.enter_context(database(self._rows))
+        relation = opened.relation(self._rows, partial(window_codes, windows=self.windows))
+        opened.rows(f"CREATE TEMP TABLE found AS {_SUMS.format(relation)}")
+        return opened
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,9 +125,23 @@ class ScannedWindow:
     scan: WindowScan
     part: int
 
-    def names(self) -> tuple[Names, Ints, Ints]:
-        """See `WindowScan.names`."""
-        return self.scan.names(self.part)
+    @property
+    def is_quick(self) -> bool:
+        """Whether the scan takes less time than to ask the marks' lists about each window."""
+        return self.scan.is_quick
+
+    @property
+    def together(self) -> int:
+        """The number of windows that share the scan."""
+        return len(self.scan.windows)
+
+    def top(self, k: int) -> CountedNames:
+        """See `WindowScan.top`."""
+        return self.scan.top(self.part, k)
+
+    def names_with(self, least: int) -> CountedNames:
+        """See `WindowScan.names_with`."""
+        return self.scan.names_with(self.part, least)
 
     @property
     def second_moment(self) -> int:

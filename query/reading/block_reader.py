@@ -125,6 +125,11 @@ class BlockReader:
         self._open_files: dict[tuple[str, tuple[str, ...]], _OpenFile] = {}  # by path and dictionaries
         self._groups_read = 0
 
+    @property
+    def folder(self) -> str | None:
+        """The folder of the warehouse on this machine; None in an object store."""
+        return self._store.uri if self._store.is_local else None
+
     def use_version(self, root: str, version: int) -> None:
         """Sets the version of the table at `root` that is read from now on; a new one closes all files."""
         if self._versions.get(root) != version:

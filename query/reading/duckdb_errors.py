@@ -8,15 +8,16 @@ the system, or is told by whoever ran the statement.
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from tidemark.warehouse.errors import SystemRefused, TidemarkError
-from tidemark.warehouse.os_errors import as_system_refused, one_line
+from tidemark.warehouse.errors import DamagedWarehouse, SystemRefused, TidemarkError
+from tidemark.warehouse.os_errors import as_system_refused, one_line, unreadable_file_error
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _KEPT = 16  # errors; a statement that fails has one for each of its parts that ran
 _QUOTED = 100  # characters of an error's text that are looked for
+MISSING = re.compile("No files found|No such file")
 _SPARE_FILES = 8  # more than DuckDB opens at once while it starts
 
 
@@ -53,6 +55,22 @@ class Raised:
 
 def _first_words(error: Exception) -> str:
     return str(error).partition("\n")[0][:_QUOTED]
+
+
+def error_of_files(error: Exception, paths: Collection[str]) -> TidemarkError | None:
+    """The error for one of DuckDB that says that one of the files cannot be read; None for any other."""
+    import duckdb
+
+    text = str(error)
+    named = next((path for path in paths if path in text), None)
+    if named is not None:
+        return unreadable_file_error(named, FileNotFoundError() if MISSING.search(text) else error)
+    if type(error) is duckdb.Error and paths:  # of the decoders of Parquet: it names no file
+        return DamagedWarehouse(
+            f"a file of the warehouse cannot be read ({one_line(text)}). Run `tidemark verify` to see which "
+            "is damaged, and restore it from a copy."
+        )
+    return None
 
 
 @contextmanager

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.reading.connections import Progress, open_connection, run_query
 from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
 from tidemark.query.reading.row_counts import RowCounts
-from tidemark.query.scans.connections import Progress, open_connection, run_query
 from tidemark.query.scans.expressions import Expression, quoted, unfit
 from tidemark.query.scans.row_source import LIVE, NULL, VALUE, RowSource, group_name, key_of
 from tidemark.warehouse.columns.ticks import Window

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from tidemark.query.reading.connections import open_connection
 from tidemark.query.scans import allow_list
-from tidemark.query.scans.connections import open_connection
 from tidemark.query.scans.exact_constants import with_exact_constants
 from tidemark.warehouse.columns.column_types import ColumnType, find_column_type
 from tidemark.warehouse.errors import InputError

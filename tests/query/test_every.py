@@ -20,7 +20,7 @@ from tests.soak import draws
 from tidemark import query, warehouse
 from tidemark.query import EmptyWindow, InputError
 from tidemark.query.asking import key_questions
-from tidemark.query.keys import key_scan
+from tidemark.query.keys import key_relation
 from tidemark.query.reading import windows
 from tidemark.warehouse.columns import tick_counts
 from tidemark.warehouse.columns.ticks import TickGrid, window_between
@@ -187,13 +187,13 @@ def test_all_windows_share_one_scan_of_the_keys(
     """Each run is read once for all windows. The broken variant reads it for each window."""
     world, key = counted_world(tmp_path), ["number", "origin"]
     wh, read = world.open(), Counter[Any]()
-    scan = key_scan.run_rows
+    relation = key_relation.KeyDatabase.relation
 
-    def counting(blocks: Any, view: Any, marks: Any) -> Any:
-        read[marks.run] += 1
-        return scan(blocks, view, marks)
+    def counting(database: Any, rows: Any, codes: Any = None) -> Any:
+        read.update(share.marks.run for share in rows.history.shares)
+        return relation(database, rows, codes)
 
-    monkeypatch.setattr(key_scan, "run_rows", counting)
+    monkeypatch.setattr(key_relation.KeyDatabase, "relation", counting)
     if is_broken:
         monkeypatch.setattr(key_questions, "ScannedWindow", lambda *_: None)
     parts = expected_windows(world, None, 2 * HOUR)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from tests.query.given_forms import STORED, TIMES, drawn, exact_of, times_of
+from tidemark.query.reading.connections import open_connection
 from tidemark.query.scans import expressions
-from tidemark.query.scans.connections import open_connection
 from tidemark.query.scans.expressions import checked_expression
 from tidemark.warehouse.columns.column_types import arrow_column_type
 from tidemark.warehouse.errors import InputError

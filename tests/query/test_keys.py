@@ -142,7 +142,7 @@ def test_with_any_budget_for_heavy_keys_no_answer_changes(
 def test_heavy_hitters_of_few_come_from_the_marks_alone(
     world: KeyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_scan, "_query", None)
+    monkeypatch.setattr(key_scan, "database", None)
     for window in WINDOWS[:3]:
         truth = world.truth(window)
         least = math.ceil(0.05 * sum(truth.values()))

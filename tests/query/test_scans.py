@@ -23,7 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark import query, stream, warehouse
-from tidemark.query.scans import connections, row_source
+from tidemark.query.reading import connections
+from tidemark.query.scans import row_source
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.expressions import checked_expression
 from tidemark.warehouse import DamagedWarehouse, InputError

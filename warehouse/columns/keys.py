@@ -212,7 +212,7 @@ def number_names(key: Key, stored: pa.Array | NDArray[Any]) -> NDArray[np.int64]
 def stored_keys(key: Key, names: Names, *, marked: bool = False) -> pa.Array:
     """Names as the tables store them; with `marked` as the marks store them."""
     if isinstance(names, np.ndarray):
-        return pa.array(_doubles(names) if key.is_double else names)
+        return arrow_array(_doubles(names) if key.is_double else names)
     return names.cast(pa.binary()).view(key.marked_type if marked else key.stored_type)
 
 

@@ -1,0 +1,255 @@
+"""The rows of a key in a window as a relation of DuckDB, to be scanned once.
+
+    name      the key: text as bytes, numbers as they are stored
+    tick
+    code      the number of the window or slot of the tick, if ticks are divided into some
+    history   the rows in history with this key and tick, or 0
+    live      the live rows, or 0
+
+DuckDB reads the files of runs by itself if they are local and have digests: checked_files.py compares them
+before. All others, and those with text that is not UTF-8, are read through BlockReader, and live rows come
+from `events`; a row of the relation is then a row of what was read. DuckDB spills to disk what does not fit
+into memory. Cost: a scan of all blocks of the runs that have rows in the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
+from tidemark.query.keys.key_windows import PartialTick
+from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.checked_files import facts_of
+from tidemark.query.reading.connections import give_back, take_connection
+from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.keys import (
+    Key,
+    Names,
+    as_names,
+    no_names,
+    number_names,
+    stored_keys,
+    take_names,
+)
+from tidemark.warehouse.columns.ticks import ALL_TIME
+from tidemark.warehouse.columns.value_encoding import single_array
+from tidemark.warehouse.errors import TidemarkError
+from tidemark.warehouse.os_errors import report_unreadable_file
+from tidemark.warehouse.projections.key_marks import KeyMarks
+from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.runs.marks import RunFile
+from tidemark.warehouse.snapshots.views import KeysView
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Ints = NDArray[np.int64]
+
+GROUPS_PER_READ = 32
+_OPERATION = "a count of all keys"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowRows:
+    """The rows of a window that have a key, to be scanned once.
+
+    history: all ticks that overlap the window.
+    partial: those that the window covers only in part.
+    live: the live rows, in pieces.
+    """
+
+    history: KeyHistory
+    partial: tuple[PartialTick, ...]
+    live: Iterator[KeyRows]
+
+    @property
+    def key(self) -> Key:
+        """The key."""
+        return self.history.view.key
+
+    @property
+    def stored_rows(self) -> int:
+        """The rows of the runs that a scan reads."""
+        return sum(share.marks.rows for share in self.history.shares)
+
+
+class KeyDatabase:
+    """A database in memory for one question, whose tables are relations of keys."""
+
+    def __init__(self, connection: DuckDBPyConnection, raised: Raised) -> None:
+        self.connection, self._raised = connection, raised
+        self._registered: list[str] = []
+        self._files: list[str] = []
+
+    def relation(self, rows: WindowRows, codes: Callable[[Ints], Ints] | None = None) -> str:
+        """SQL of the relation, to be used once.
+
+        codes: the code of each tick; rows whose code is negative are left out. None: there is no code.
+        """
+        number = len(self._registered)
+        files, others = _read_by_duckdb(rows.history)
+        schema = _schema(rows.key, with_codes=codes is not None)
+        batches = self._raised.kept(_batches(rows, others, schema, codes))
+        parts = [f"SELECT * FROM {self._register(f'rows {number}', schema, batches)}"]
+        if files:
+            joined, code = "", ""
+            if codes is not None:
+                ticks = np.unique(np.concatenate([share.marks.totals.ticks for share in rows.history.shares]))
+                ticks = ticks[rows.history.window.holds(ticks)]
+                table = pa.RecordBatch.from_arrays(
+                    [arrow_array(ticks), arrow_array(codes(ticks))], ["tick", "code"]
+                )
+                coded = self._register(f"ticks {number}", table.schema, iter([table]))
+                code, joined = "code, ", f" JOIN (FROM {coded} WHERE code >= 0) USING (tick)"
+            name = "encode(key)" if rows.key.stored_type == pa.string() else "key"
+            window = rows.history.window
+            inside = "" if window == ALL_TIME else f" WHERE tick >= {window.start} AND tick < {window.stop}"
+            self._files += files
+            paths = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
+            parts.append(
+                f"SELECT {name} AS name, tick, {code}count AS history, 0::BIGINT AS live "
+                f"FROM read_parquet([{paths}], hive_partitioning = false){joined}{inside}"
+            )
+        return f"({' UNION ALL '.join(parts)})"
+
+    def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement."""
+        return self.connection.execute(statement, parameters).fetchall()
+
+    def columns(self, statement: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        """The rows of a statement, each column in one piece."""
+        found = self.connection.sql(statement, params=list(parameters)).to_arrow_table()
+        return found.combine_chunks()
+
+    def explain(self, error: Exception) -> TidemarkError | None:
+        """The error for a file that cannot be read."""
+        return error_of_files(error, self._files)
+
+    def close(self) -> None:
+        """Lets go what the relations read."""
+        for name in self._registered:
+            self.connection.unregister(name)
+
+    def _register(self, name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> str:
+        self.connection.register(name, pa.RecordBatchReader.from_batches(schema, batches))
+        self._registered.append(name)
+        return f'"{name}"'
+
+
+@contextmanager
+def database(*inputs: WindowRows) -> Iterator[KeyDatabase]:
+    """A database for relations of these rows; its errors are told as the package's."""
+    raised = Raised()
+    with report_duckdb_errors(_OPERATION, raised):
+        taken = take_connection(*(rows.history.blocks.folder for rows in inputs))
+    opened = KeyDatabase(taken.connection, raised)
+    with report_duckdb_errors(_OPERATION, raised, opened.explain):
+        try:
+            yield opened
+        finally:
+            opened.close()
+            give_back(taken)
+
+
+def stored_names(key: Key, found: pa.Table) -> Names:
+    """The column `name` of rows that were found."""
+    if not len(found):
+        return no_names(key)
+    stored = single_array(found.column("name"))
+    return as_names(stored) if key.is_text else number_names(key, stored)
+
+
+def _schema(key: Key, *, with_codes: bool) -> pa.Schema:
+    name = pa.large_binary() if key.is_text else key.stored_type
+    longs = ["tick", *(["code"] if with_codes else []), "history", "live"]
+    return pa.schema([("name", name), *((column, pa.int64()) for column in longs)])
+
+
+def _read_by_duckdb(history: KeyHistory) -> tuple[list[str], list[tuple[KeyMarks, RunFile]]]:
+    """The paths of the files of the runs that DuckDB reads, and the others."""
+    paths: list[str] = []
+    others: list[tuple[KeyMarks, RunFile]] = []
+    for share in history.shares:
+        for file in share.marks.files:
+            path = _checked_path(history.blocks, history.view, file)
+            if path is None:
+                others.append((share.marks, file))
+            else:
+                paths.append(path)
+    return paths, others
+
+
+def _checked_path(blocks: BlockReader, view: KeysView, file: RunFile) -> str | None:
+    """The path of a file that is as it was written and that DuckDB can read; None for any other."""
+    if blocks.folder is None or file.digests is None:
+        return None
+    relative = f"{view.root}/{file.path}"
+    path = f"{blocks.folder}/{relative}"
+
+    def find(_: Sequence[str]) -> dict[str, bool]:
+        if not pq.read_metadata(path).equals(blocks.footer(view.root, file).metadata):
+            raise ValueError("its footer is not what was read before")
+        return {"rows": all(map(_is_unicode, _blocks(blocks, view, file)))}
+
+    with report_unreadable_file(f"{relative} of the warehouse {blocks.folder}"):
+        return path if facts_of(path, ["rows"], find)["rows"] else None
+
+
+def _is_unicode(block: Any) -> bool:
+    """Whether DuckDB reads the text of a block, too: it refuses what is not UTF-8."""
+    keys = block["key"]
+    if isinstance(keys, np.ndarray) or keys.type.value_type != pa.string():
+        return True
+    try:
+        for chunk in keys.chunks:
+            chunk.dictionary.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _blocks(blocks: BlockReader, view: KeysView, file: RunFile) -> Iterator[Any]:
+    groups = range(len(blocks.footer(view.root, file).edges) - 1)
+    for first in range(0, len(groups), GROUPS_PER_READ):
+        batch = groups[first : first + GROUPS_PER_READ]
+        yield from blocks.read(view.root, file, batch, COLUMNS, view.projection.dictionaries)
+
+
+def _batches(
+    rows: WindowRows,
+    others: Sequence[tuple[KeyMarks, RunFile]],
+    schema: pa.Schema,
+    codes: Callable[[Ints], Ints] | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the window that DuckDB does not read by itself."""
+    history = rows.history
+    for _, file in others:
+        for block in _blocks(history.blocks, history.view, file):
+            for part in history.view.projection.from_stored(block):
+                yield _batch(rows.key, part.within(history.window), schema, codes, is_live=False)
+    for part in rows.live:
+        yield _batch(rows.key, part, schema, codes, is_live=True)
+
+
+def _batch(
+    key: Key, rows: KeyRows, schema: pa.Schema, codes: Callable[[Ints], Ints] | None, *, is_live: bool
+) -> pa.RecordBatch:
+    coded = [] if codes is None else [codes(rows.ticks)]
+    if coded:
+        chosen = coded[0] >= 0
+        rows, coded = rows.where(chosen), [coded[0][chosen]]
+    names, zeros = take_names(rows.names, rows.codes), np.zeros(len(rows), np.int64)
+    counts = (zeros, rows.counts) if is_live else (rows.counts, zeros)
+    column = stored_keys(key, names) if isinstance(names, np.ndarray) else names
+    return pa.RecordBatch.from_arrays(
+        [column, *map(arrow_array, [rows.ticks, *coded, *counts])], schema=schema
+    )

@@ -1,0 +1,55 @@
+"""Local files that DuckDB reads by itself: each is compared with its digests before, once in a process.
+
+What was found of a file holds while its identity stays (inode, size, times of change), and for an hour at
+most (RECHECK_SECONDS). So a file that somebody changes is compared again at once, and damage that leaves the
+times as they are, such as a bit that turned on the disk, is found within an hour. Other reads compare each
+block whenever they read it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.warehouse.memory_cache import LRUCache
+
+RECHECK_SECONDS = 3600.0
+KNOWN_FILES = 2**14
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """The identity of a file, when it was first compared, and what was found by the name of its parts."""
+
+    identity: tuple[int, ...]
+    at: float
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+_checked: LRUCache[_Checked] = LRUCache(KNOWN_FILES)
+
+
+def facts_of(
+    path: str, names: Sequence[str], find: Callable[[Sequence[str]], Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """What is known of parts of a local file, by their names, such as columns.
+
+    find: compares the parts of these names with their digests, and returns what was found for each. It is
+        called for those that are not known since the file last changed.
+
+    Raises the errors of `find`, and OSError if there is no such file.
+    """
+    status = os.stat(path)  # noqa: PTH116  Path's takes five times as long
+    identity = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    known = _checked.peek(path)
+    if known is None or known.identity != identity or time.monotonic() - known.at > RECHECK_SECONDS:
+        known = _Checked(identity, time.monotonic())
+    missing = [name for name in names if name not in known.facts]
+    if missing:
+        known.facts.update(find(missing))
+        _checked.drop(path)
+        _checked.put(path, known)
+    return known.facts

@@ -1,0 +1,140 @@
+"""Connections to DuckDB that touch no files but those of a warehouse, and queries that can be interrupted.
+
+A connection is locked: no statement reads another file, loads an extension or changes a setting. To open one
+takes longer than many scans, so those of scans are kept for the next scan. A query runs in a thread of its
+own while the caller's thread waits, because a thread inside DuckDB does not see Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidemark.query.reading.duckdb_errors import connect
+from tidemark.warehouse.temporary_folders import make_folder
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Progress = Callable[[float], None]  # takes the share of the work that is done, from 0 to 1
+
+_CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,  # names of tables never mean variables of Python
+}
+MEMORY = "25%"  # of the machine's memory, which DuckDB may use for one scan
+IDLE = 4  # connections that wait for the next scan, of all warehouses together
+_REPORT_SECONDS = 0.25  # between two reports of progress
+_INTERRUPT_SECONDS = 0.05  # between two interrupts: one that comes before the query starts is lost
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanConnection:
+    """A connection that may read files below some folders; `spills` is its folder for temporary files."""
+
+    connection: DuckDBPyConnection
+    folders: frozenset[str]
+    spills: str
+
+
+# By process: a forked child must neither use nor close what its parent opened.
+_idle: dict[int, list[ScanConnection]] = {}
+
+
+def take_connection(*readable: str | None) -> ScanConnection:
+    """A connection without tables for one scan, that `give_back` ends; it reads files below the folders."""
+    folders = frozenset(folder for folder in readable if folder is not None)
+    waiting = _idle.setdefault(os.getpid(), [])
+    for known in list(waiting):
+        if known.folders == folders:
+            with suppress(ValueError):  # another thread took it
+                waiting.remove(known)
+                if os.path.isdir(known.spills):  # noqa: PTH112  Path's takes longer
+                    return known
+    spills = make_folder("scan-")
+    connection = open_connection(
+        sorted(folders),
+        memory_limit=MEMORY,
+        temp_directory=spills,
+        preserve_insertion_order=False,
+        enable_progress_bar=True,
+        enable_progress_bar_print=False,
+    )
+    return ScanConnection(connection, folders, spills)
+
+
+def give_back(used: ScanConnection) -> None:
+    """Drops what a scan has made; the connection waits for the next scan."""
+    import duckdb
+
+    waiting = _idle.setdefault(os.getpid(), [])
+    try:
+        tables = used.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        for (name,) in tables:
+            used.connection.execute(f'DROP TABLE "{name}"')
+    except duckdb.Error:
+        used.connection.close()
+        return
+    waiting.append(used)
+    while len(waiting) > IDLE:
+        with suppress(IndexError):
+            waiting.pop(0).connection.close()
+
+
+def open_connection(folders: Sequence[str] = (), **settings: str | bool) -> DuckDBPyConnection:
+    """A connection to a new in-memory database, with times in UTC and these settings of DuckDB.
+
+    folders: it may read files below these, and no others.
+    """
+    import duckdb
+
+    connection = connect(_CONFIGURATION)
+    for name, value in {"TimeZone": "UTC", **settings}.items():
+        # In a notebook DuckDB's progress needs a package for its bar, also where no bar is printed.
+        with suppress(*([duckdb.InvalidInputException] if name.startswith("enable_progress_bar") else [])):
+            connection.execute(f"SET {name} = ?", [value])
+    connection.execute("SET allowed_directories = ?", [list(folders)])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def run_query(
+    connection: DuckDBPyConnection,
+    statement: str,
+    parameters: Sequence[Any] = (),
+    progress: Progress | None = None,
+    share: Callable[[], float] | None = None,
+) -> list[tuple[Any, ...]]:
+    """The rows of a statement. `progress` gets the share that is done about four times a second, then 1.
+
+    share   returns the share that is done; by default DuckDB's own estimate
+
+    KeyboardInterrupt, and any error of `progress`, interrupts the statement and is raised when it has ended.
+    """
+    share = share or (lambda: max(0.0, connection.query_progress()) / 100)
+    with ThreadPoolExecutor(1, thread_name_prefix="tidemark-scan") as pool:
+        future = pool.submit(lambda: connection.execute(statement, parameters or None).fetchall())
+        try:
+            _wait_for(future, progress, share)
+        except BaseException:
+            while not future.done():
+                connection.interrupt()
+                wait([future], _INTERRUPT_SECONDS)
+            raise
+        return future.result()
+
+
+def _wait_for(future: Future[Any], progress: Progress | None, share: Callable[[], float]) -> None:
+    done = 0.0
+    while wait([future], _REPORT_SECONDS).not_done:
+        if progress is not None:
+            done = max(done, min(share(), 1.0))
+            progress(done)
+    if progress is not None and future.exception() is None:
+        progress(1.0)
