@@ -119,7 +119,7 @@ class Options:
     def projections(self) -> tuple[Projection[Any], ...]:
         """The projections of history in the order in which they are loaded."""
         values = [SortedValues(measure, self.tuning) for measure in self.measures]
-        cells = [CompanionCells(self.companions)] if self.companions and self.columns else []
+        cells = [CompanionCells(companions=self.companions)] if self.companions and self.columns else []
         return (*values, *cells, *self.key_counts, *self.sorted_groups)
 
     @cached_property

@@ -33,6 +33,7 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.projections.companion_cells import CompanionCells
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -203,12 +204,12 @@ class FarTables:
 
     def _unread_ledger(self, projection: Projection[Any], state: TableState) -> Iterator[ByteRange]:
         new = set(state.live_ranges(state.last_step(projection.runs_table)))
+        if isinstance(projection, CompanionCells):
+            return  # the rows of cells are those that a measure needs
         if isinstance(projection, KeyCounts):
             new -= self._parts.keys.get(projection.ledger_field, {}).keys()
         elif isinstance(projection, (SortedValues, SortedGroups)):
             new -= self._parts.rows.get(projection.measure.name, {}).keys()
-        else:  # the rows of cells are those that a measure needs
-            return
         for path, ranges in state.ledger_ranges.items():
             if not new.isdisjoint(ranges):
                 yield ByteRange(f"{LEDGER}/{path}")

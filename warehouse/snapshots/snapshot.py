@@ -123,7 +123,7 @@ class Snapshot:
     def cells_view(self) -> CellsView:
         """The view of the companions; EmptyWindow until the columns are known."""
         self.options.measure()
-        projection = CompanionCells(self.options.companions)
+        projection = CompanionCells(companions=self.options.companions)
         known: CellsView | None = self._views.get(projection)
         if known is None:
             known = self._views[projection] = self._read_cells_view(projection)
