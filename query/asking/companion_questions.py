@@ -64,10 +64,10 @@ class CompanionRequest:
     name: str
     window: AskedWindow
 
-    def put(self, session: Session) -> CompanionAnswer:
-        """The answer."""
+    def plan(self, session: Session) -> _InWindow:
+        """How it is answered."""
         session.options.companions.named(self.name)
-        return session.answer(_InWindow(session, self.name, self.window))
+        return _InWindow(session, self.name, self.window)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,9 +59,9 @@ class KeyRequest(Generic[A]):
         """The request of a call with these parameters; they are described at `Reader`."""
         return cls(wanted, key, AskedWindow(last, between, as_of), every, mode)
 
-    def put(self, session: Session) -> list[A]:
-        """The answers about each window; one without `every`."""
-        return session.answer(_Windows(session, self, check_mode(self.mode, KEY_MODES)))
+    def plan(self, session: Session) -> _Windows[A]:
+        """How each window is answered; one without `every`."""
+        return _Windows(session, self, check_mode(self.mode, KEY_MODES))
 
 
 class KeyOptions(TypedDict, total=False):

@@ -14,7 +14,7 @@ from tidemark.query.answers.measure_answers import MeasureScope
 from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.key_questions import key_question
 from tidemark.query.asking.scanned_questions import ScanChoice, choose_scan, scanned_questions
-from tidemark.query.asking.session import Session
+from tidemark.query.asking.session import Plan, Session
 from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
 from tidemark.query.groups.group_order import GroupOrder, order_of
 from tidemark.query.groups.group_questions import largest_needed, needs_sizes
@@ -37,7 +37,6 @@ from tidemark.query.reading.windows import (
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import TickGrid, Window
-from tidemark.warehouse.errors import NotBuilt
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
@@ -87,21 +86,16 @@ class MeasureRequest(Generic[M]):
         """The order of the groups, if one is asked. InputError for an unknown one."""
         return order_of(self.groups.order, self.groups.top, self.groups.least_rows)
 
-    def put(self, session: Session) -> Asked[M]:
-        """The answers about each group and window."""
+    def plan(self, session: Session) -> Plan[Any, Asked[M]]:
+        """How each group and window is answered."""
         mode = check_mode(self.mode, MODES)
         if not self.groups.check():
-            return session.answer(_AllRows(session, self, mode))
+            return _AllRows(session, self, mode)
         column = session.options.measure(self.measure)  # checked first: without columns there are no groups
         choice = choose_group(session.options, self.groups)
         if choice is None:
-            return session.answer(_Scan(session, self, choose_scan(session.options, self.groups)))
-        try:
-            return session.answer(_Groups(session, self, mode, choice, SortedGroups(choice.keys, column)))
-        except NotBuilt:
-            # An alter is at work, or was stopped: until its end a scan answers, as before it.
-            scan = replace(choose_scan(session.options, self.groups), declare=None)
-            return session.answer(_Scan(session, self, scan))
+            return _Scan(session, self, choose_scan(session.options, self.groups))
+        return _Groups(session, self, mode, choice, SortedGroups(choice.keys, column))
 
 
 class QuestionOptions(TypedDict, total=False):
@@ -133,11 +127,26 @@ class SpanRequest:
     measure: str | None
     window: AskedWindow
 
-    def put(self, session: Session) -> tuple[Any, Any]:
+    def plan(self, session: Session) -> _Span:
+        """How it is answered."""
+        return _Span(session, self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A question about the span of a window; a `Plan`, as the other three."""
+
+    session: Session
+    request: SpanRequest
+    topic: Hashable = None
+
+    def newest(self) -> View:
+        return self.session.newest_view(self.request.measure)
+
+    def answer(self, view: View) -> tuple[Any, Any]:
         """The start and the end, exclusive. EmptyWindow if no tick of the data lies in the window."""
-        view, grid = session.newest_view(self.measure), session.options.grid
-        ticks = tick_range(view)
-        window = choose_window(view, self.window, grid)
+        grid, ticks = self.session.options.grid, tick_range(view)
+        window = choose_window(view, self.request.window, grid)
         if ticks is None or window.misses(*ticks):
             raise empty_window(view, window, 0, grid)
         covered = Window(max(window.start, ticks[0]), min(window.stop, ticks[1] + 1))
@@ -160,7 +169,7 @@ def _windows(
 
 @dataclass(frozen=True, slots=True)
 class _AllRows(Generic[M]):
-    """A question about all rows of a window; a `Plan`, as the other two."""
+    """A question about all rows of a window; a `Plan`, as the other three."""
 
     session: Session
     request: MeasureRequest[M]
@@ -200,7 +209,10 @@ class _AllRows(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class _Groups(Generic[M]):
-    """A question about rows of a declared group."""
+    """A question about rows of a declared group.
+
+    While an alter that declares it is at work, or was stopped, a scan answers, as before it.
+    """
 
     session: Session
     request: MeasureRequest[M]
@@ -212,11 +224,23 @@ class _Groups(Generic[M]):
     def topic(self) -> Hashable:
         return self.projection, needs_sizes(self.choice)
 
-    def newest(self) -> tuple[GroupView, KeysView | None]:
-        return self.session.newest_group_view(self.projection, with_key=needs_sizes(self.choice))
+    def newest(self) -> tuple[GroupView, KeysView | None] | tuple[View, Contents]:
+        built = self.session.newest_group_view(self.projection, with_key=needs_sizes(self.choice))
+        return built or self._scan.newest()
 
-    def answer(self, newest: tuple[GroupView, KeysView | None]) -> Asked[M]:
-        (view, key), choice, options = newest, self.choice, self.session.options
+    @property
+    def _scan(self) -> _Scan[M]:
+        scan = choose_scan(self.session.options, self.request.groups)
+        return _Scan(self.session, self.request, replace(scan, declare=None))
+
+    def answer(self, newest: tuple[GroupView, KeysView | None] | tuple[View, Contents]) -> Asked[M]:
+        view, beside = newest
+        if isinstance(view, GroupView) and not isinstance(beside, Contents):
+            return self._answer(view, beside)
+        return self._scan.answer(cast("tuple[View, Contents]", newest))
+
+    def _answer(self, view: GroupView, key: KeysView | None) -> Asked[M]:
+        choice, options = self.choice, self.session.options
         window, parts = _windows(self.request, view, options.grid)
         whole = Window(parts[0].ticks.start, parts[-1].ticks.stop)
         sizes = () if key is None else _group_sizes(self.session, choice, key, whole)

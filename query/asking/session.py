@@ -7,9 +7,9 @@ import operator
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from numpy.typing import NDArray
 
@@ -48,8 +48,8 @@ ATTEMPTS = 3  # files missing from three views in a row are damage, not maintena
 class Asks(Protocol[A_co]):
     """A question as the caller gave it."""
 
-    def put(self, session: Session, /) -> A_co:
-        """The answer; InputError if the question does not fit the options of the session."""
+    def plan(self, session: Session, /) -> Plan[Any, A_co]:
+        """How it is answered; InputError if the question does not fit the options of the session."""
 
 
 class Plan(Protocol[W, A_co]):
@@ -64,10 +64,6 @@ class Plan(Protocol[W, A_co]):
 
     def answer(self, view: W, /) -> A_co:
         """The answer from a view. DamagedWarehouse if a file of the view is missing or damaged."""
-
-
-class _OptionsChangedError(Exception):
-    """The options that a question was understood by are not the newest ones."""
 
 
 class Session:
@@ -120,18 +116,18 @@ class Session:
             while True:
                 options, began = self.options, time.monotonic()
                 try:
-                    answer = request.put(self)
+                    plan = request.plan(self)
+                    view, guess = self._look(plan)
+                    answer = self._answer(plan, view, guess) if self.options is options else None
                 except InputError:
                     with self._lock:
                         age = time.monotonic() - began
                         self.snapshot.refresh_options(max_age=max(age, self._max_staleness))
                     if self.options is options:
                         raise
-                except _OptionsChangedError:
-                    continue
                 else:
                     if self.options is options:
-                        return answer
+                        return cast("T", answer)
 
     def refresh(self) -> bool:
         """Looks for newer data and returns whether there was any."""
@@ -188,18 +184,23 @@ class Session:
 
     def newest_group_view(
         self, projection: SortedGroups, *, with_key: bool
-    ) -> tuple[GroupView, KeysView | None]:
-        """The view of a measure by group after a refresh; `with_key` also that of its key up to its step."""
+    ) -> tuple[GroupView, KeysView | None] | None:
+        """The view of a measure by group after a refresh; `with_key` also that of its key up to its step.
+
+        None while they lack steps that were loaded before the group was declared.
+        """
         columns = [part.name for part in projection.keys]
-        keys = [columns] if with_key else []
+        needed = Needed(keys=[columns] if with_key else [], given=(projection,), live_rows=True)
         with self._lock:
-            newest = self._newest(Needed(keys=keys, given=(projection,), live_rows=True))
+            newest = self._newest(needed)
+            if not newest.are_built(needed):
+                return None
             view = self._use(newest.group_view(projection))
             key = newest.keys_view(columns, last_step=view.last_step) if with_key else None
             return view, key and self._use(key)
 
-    def answer(self, plan: Plan[Any, T]) -> T:
-        """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all.
+    def _look(self, plan: Plan[W, T]) -> tuple[W, Future[T] | None]:
+        """The newest view of a plan, and the answer from it if that is being found already.
 
         In an object store the question is answered from the last view of its topic while a newer one is
         looked for. If there is none, that was the answer, and what it read took no further round of requests.
@@ -209,14 +210,16 @@ class Session:
         known, is_settled = self._views.get(topic, (None, False))
         guess, options = _guesses().submit(plan.answer, known) if is_settled else None, self.options
         view = plan.newest()
-        if self.options is not options:
-            raise _OptionsChangedError
         is_same = _is_same(view, known)
         if topic is not None and self._looks_take_a_round and not (is_same and is_settled):
             nothing_newer = is_same or known is None
-            others = self._views if nothing_newer else {}
+            others = self._views if nothing_newer and self.options is options else {}
             self._views = {**others, topic: (view, nothing_newer)}
-        if guess is not None and not guess.cancel() and is_same:
+        return view, guess if guess is not None and not guess.cancel() and is_same else None
+
+    def _answer(self, plan: Plan[W, T], view: W, guess: Future[T] | None) -> T:
+        """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all."""
+        if guess is not None:
             with suppress(Exception):  # asked again below, it is raised there
                 return guess.result()
         for _ in range(ATTEMPTS - 1):

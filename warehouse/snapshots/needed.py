@@ -39,7 +39,7 @@ class Needed:
     def runs_tables(self, options: Options) -> list[str]:
         """The runs tables of the projections, in the order in which they are read; errors as `projections`.
 
-        The first measure comes first, because a load commits a step to it first (`Snapshot.is_built`). Keys
+        The first measure comes first, because a load commits a step to it first (`Snapshot.are_built`). Keys
         come last: those of a group have at least the steps of the group, as a load commits them first.
         """
         if len(self.measures) == 1 and not (self.all or self.keys or self.given):

@@ -172,9 +172,13 @@ class Snapshot:
         """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
         return self._info
 
-    def is_built(self, projection: SortedGroups) -> bool:
-        """Whether the view of a measure by group has all steps that were loaded."""
-        return self._unbuilt(projection, self.state.files[projection.runs_table].layout.last_step) is None
+    def are_built(self, needed: Needed) -> bool:
+        """Whether the views of keys and groups have all steps that were loaded."""
+        for projection in needed.projections(self.options):
+            self._check_fits(projection)
+            if self._unbuilt(projection) is not None:
+                return False
+        return True
 
     @cached_property
     def _contents(self) -> Contents:
@@ -235,7 +239,7 @@ class Snapshot:
 
     def _read_group_view(self, projection: SortedGroups) -> GroupView:
         last_step = self.state.files[projection.runs_table].layout.last_step
-        self._check_built(projection, last_step)
+        self._check_built(projection)
         pending = self._pending(last_step)
         batches = self._live_batches(last_step, pending)
         rows = self._live_rows(projection.measure, batches, pending)
@@ -248,7 +252,7 @@ class Snapshot:
         )
 
     def _read_keys_view(self, counts: KeyCounts, last_step: int) -> KeysView:
-        self._check_built(counts, self.state.files[counts.runs_table].layout.last_step)
+        self._check_built(counts)
         pending = self._pending(last_step)
         batches = self._live_batches(last_step, pending)
         return KeysView(
@@ -265,14 +269,14 @@ class Snapshot:
         if damage is not None:
             raise damage
 
-    def _check_built(self, projection: Projection[Any], last_step: int) -> None:
+    def _check_built(self, projection: Projection[Any]) -> None:
         """NotBuilt if steps were loaded before the warehouse had this key or group."""
         self._check_fits(projection)
-        unbuilt = self._unbuilt(projection, last_step)
+        unbuilt = self._unbuilt(projection)
         if unbuilt is not None:
             raise unbuilt
 
-    def _unbuilt(self, projection: Projection[Any], last_step: int) -> NotBuilt | None:
+    def _unbuilt(self, projection: Projection[Any]) -> NotBuilt | None:
         """The error if steps were loaded before the warehouse had this key or group.
 
         A load commits a step to the first measure first, so another projection may be one step behind.
@@ -282,6 +286,7 @@ class Snapshot:
         """
         first_measure = SortedValues(self.options.measures[0])
         loaded = self.state.files[first_measure.runs_table].layout.last_step
+        last_step = self.state.files[projection.runs_table].layout.last_step
         needed = min(self.options.built_from.get(projection.runs_table, -1), loaded)
         if loaded <= last_step + 1 and needed <= last_step:
             return None
