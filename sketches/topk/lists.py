@@ -1,7 +1,7 @@
 """What a site tells the others about its window: its first items, echoes of theirs, and a cut-off.
 
 Every item that is not in the list has at most `cutoff` rows in the window of the site. An echo is an item
-that another site has among its first; its count may be 0.
+that another site has among its first, or any other item of the window; its count may be 0.
 
     kind       payload
     LIST       a whole list, which replaces the one before

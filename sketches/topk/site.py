@@ -5,9 +5,11 @@ Model. A pure state machine: rows and messages go in, messages come out. With n 
     1  count the items of the window: the list L, by falling count, the smaller item first
     2  g: the k-th largest lower bound of the answer by all lists (answer.py); infinite if it has fewer items
     3  tell the first l items of L, at least k of them, and all with count * n >= g; and, as echoes, every
-       other item that is a first item of another site's last list, with its count here, which may be 0
+       other item that is a first item of another site's last list, with its count here, which may be 0;
+       where that is longer than L, tell L, with the cut-off 0
 
-A list that brings a first item which this site has not told makes it tell that item's count at once.
+A list that brings a first item which this site has not told makes it tell that item's count at once, unless
+its cut-off is 0.
 
 Guarantee. The answer's lo and hi are certain for the windows of which the lists are. And if the windows of
 all sites stand still, two rounds later, once their messages are delivered, every site has the true top k,
@@ -105,6 +107,12 @@ class TopkSite:
         self._lists[self.site] = own
         return [Message(other, LIST, own.to_bytes()) for other in self._others]
 
+    @property
+    def told(self) -> tuple[int, int, int]:
+        """Of the last round: the items of the window, those of the list, and the first ones of these."""
+        own = self._lists.get(self.site)
+        return (0, 0, 0) if own is None else (len(self._local[0]), len(own.items), own.first)
+
     def receive(self, sender: int, kind: int, payload: bytes) -> list[Message]:
         """Takes a message of another site; see `Machine`. CorruptSketch for a payload that is none."""
         if kind == RESUMED:
@@ -160,9 +168,11 @@ class TopkSite:
         first_items = items[order[:first]]
         asked = np.concatenate([np.empty(0, np.uint64), *(one.first_items for one in rest.values())])
         echoes = np.setdiff1d(asked, first_items)
-        told = np.concatenate([first_items, echoes])
-        is_told = np.isin(items, told)
-        cutoff = int(counts[~is_told].max(initial=0))
+        left = np.setdiff1d(items, np.concatenate([first_items, echoes]))
+        zeros = np.setdiff1d(echoes, items)
+        if len(zeros) >= len(left):  # the whole window is as short, and needs no zeros
+            echoes, left = np.setdiff1d(items, first_items), left[:0]
+        told, cutoff = np.concatenate([first_items, echoes]), int(self._counts_of(left).max(initial=0))
         return TopkList(now, cutoff, self._is_complete(now), self._lost, told, self._counts_of(told), first)
 
     def _kth(self, rest: dict[int, TopkList]) -> int | None:
@@ -174,7 +184,7 @@ class TopkSite:
     def _echo(self, asked: Digests) -> list[Message]:
         """The counts of items that this site has not told since its last round."""
         own = self._lists.get(self.site)
-        if own is None:
+        if own is None or not own.cutoff:  # what it has not told has no rows here
             return []
         new = np.setdiff1d(asked, own.items)
         if not len(new):

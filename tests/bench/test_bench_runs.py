@@ -36,6 +36,7 @@ def test_every_part_asserts_its_answers_and_writes_its_section(tmp_path: Path) -
         "persistence-forgetting.png",
         "windowed-count-min.png",
         "splitter.png",
+        "topico.png",
     )
     for picture in pictures:
         assert (out / picture).stat().st_size > 10_000
