@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.papers import geometric, windowed_count_min
+from bench.papers import geometric, topico, windowed_count_min
 from bench.report import Section
 
 # Each adds its figures, tables and pictures to the section.
 EXPERIMENTS: tuple[Callable[[Section, Path, bool], None], ...] = (
     windowed_count_min.add,
     geometric.add,
+    topico.add,
 )
 
 
