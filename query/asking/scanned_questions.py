@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Any, TypeVar
 
@@ -42,6 +43,7 @@ from tidemark.warehouse.snapshots.views import View
 A = TypeVar("A")
 
 POINTS = 4096  # of one query for ranks
+KNOWN_EXPRESSIONS = 256  # of 10 KB at most: to check one takes longer than many scans
 _NO_ROWS = RowCounts(n=0, m=0, nans=0, nulls=0)
 
 
@@ -79,7 +81,7 @@ def choose_scan(options: Options, arguments: GroupArguments) -> ScanChoice:
     by = by_columns(arguments.by)
     expression, equal = None, {}
     if isinstance(arguments.where, str):
-        expression = checked_expression(arguments.where, dict(options.columns))
+        expression = _known_expression(arguments.where, tuple(options.columns))
     else:
         equal = where_values(arguments.where)
     return ScanChoice(
@@ -93,6 +95,12 @@ def choose_scan(options: Options, arguments: GroupArguments) -> ScanChoice:
         least_rows=arguments.least_rows,
         is_ordered=arguments.is_ordered,
     )
+
+
+@lru_cache(KNOWN_EXPRESSIONS)
+def _known_expression(text: str, columns: tuple[tuple[str, str], ...]) -> Expression:
+    """The checked expression; a dashboard asks the same ones again and again."""
+    return checked_expression(text, dict(columns))
 
 
 class ScannedQuestions:

@@ -12,7 +12,6 @@ p points.
 
 from __future__ import annotations
 
-import shutil
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.reading.connections import Progress, open_connection, run_query
+from tidemark.query.reading.connections import Progress, give_back, run_query, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
 from tidemark.query.reading.row_counts import RowCounts
 from tidemark.query.scans.expressions import Expression, quoted, unfit
@@ -32,9 +31,7 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError, TidemarkError
 from tidemark.warehouse.snapshots.system_tables import Contents
-from tidemark.warehouse.temporary_folders import make_folder
 
-MEMORY = "25%"  # of the machine's memory, which DuckDB may use for one scan
 _OPERATION = "a scan of the events"
 _ROWS = quoted("rows of events")  # the name of the rows that are read
 _VALUE, _LIVE = quoted(VALUE), quoted(LIVE)
@@ -96,18 +93,13 @@ class EventScan:
         self._has_windows = len(windows) > 1
         self._scanned, self._raised = False, Raised()
         with report_duckdb_errors(_OPERATION, self._raised):
-            folder = make_folder("scan-")
-            self._connection = open_connection(
-                memory_limit=MEMORY,
-                temp_directory=folder,
-                preserve_insertion_order=False,
-                enable_progress_bar=True,
-                enable_progress_bar_print=False,
-            )
-        self._finalizer = weakref.finalize(self, _clean_up, self._connection, folder)
+            taken = take_connection()
+        self._connection = taken.connection
+        self._finalizer = weakref.finalize(self, give_back, taken)
 
     def close(self) -> None:
-        """Frees the memory and removes the temporary folder. May be called again."""
+        """Frees the memory and the temporary files. May be called again."""
+        self.__dict__.pop("_connection", None)  # the next scan may have it
         self._finalizer()
 
     def __enter__(self) -> Self:
@@ -252,8 +244,3 @@ class EventScan:
 
         with report_duckdb_errors(_OPERATION, self._raised, unfit_while_reading):
             return run_query(self._connection, statement, parameters, self._progress, share)
-
-
-def _clean_up(connection: Any, folder: str) -> None:
-    connection.close()
-    shutil.rmtree(folder, ignore_errors=True)

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from tidemark import query, stream, warehouse
 from tidemark.query.reading import connections
-from tidemark.query.scans import row_source
+from tidemark.query.scans import event_scan, row_source
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.expressions import checked_expression
 from tidemark.warehouse import DamagedWarehouse, InputError
@@ -508,10 +508,34 @@ def test_a_scan_reads_no_other_file_and_leaves_nothing(world: World, tmp_path: P
     ):
         with pytest.raises(duckdb.Error):
             scan._connection.execute(statement)
+    connection = scan._connection
     scan.close()
     scan.close()
-    assert not os.path.exists(folder)  # noqa: PTH110
+    with pytest.raises(AttributeError):  # another scan may use it now
+        scan.groups()
+    assert list(Path(folder).iterdir()) == []
+    assert connection.execute("SHOW ALL TABLES").fetchall() == []
     assert list(tmp_path.iterdir()) == [other]
+
+
+def test_a_scan_gets_the_connection_of_the_last_one_without_its_tables(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two scans at once have two. The broken variant keeps the tables."""
+    asked = Asked(by=("k",))
+    with asked.scan(world.contents) as first, asked.scan(world.contents) as second:
+        used = [first._connection, second._connection]
+        assert used[0] is not used[1]
+        assert first.groups() == second.groups()
+    with asked.scan(world.contents) as third:
+        assert third._connection in used
+        assert third._connection.execute("FROM duckdb_tables()").fetchall() == []
+    monkeypatch.setattr(event_scan, "give_back", connections._idle[os.getpid()].append)
+    with asked.scan(world.contents) as fourth:
+        fourth.groups()
+    last = connections._idle[os.getpid()][-1].connection
+    assert last.execute("FROM duckdb_tables()").fetchall() != []
+    connections._idle[os.getpid()].pop()
 
 
 def test_ctrl_c_ends_a_query_and_the_connection_stays_usable() -> None:
