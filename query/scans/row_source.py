@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from deltalake import Field, Schema
+from deltalake.schema import PrimitiveType
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
@@ -39,9 +41,7 @@ from tidemark.warehouse.columns.keys import (
 from tidemark.warehouse.columns.tick_counts import window_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
-from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.data_files import DataFile
-from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_event_rows
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
@@ -113,8 +113,8 @@ class RowSource:
         return pa.schema([*own, *self._expression_fields()])
 
     def _expression_fields(self) -> list[pa.Field]:
-        events = pa.schema(tables.open_table(self.contents.store, EVENTS).schema())
-        return [pa.field(name, plain_type(events.field(name).type)) for name in self.columns]
+        kinds = [Field(name, PrimitiveType(self.contents.columns[name])) for name in self.columns]
+        return [pa.field(one.name, plain_type(one.type)) for one in pa.schema(Schema(kinds))]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The batches, those of history first.
