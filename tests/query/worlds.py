@@ -142,6 +142,10 @@ class FakeSnapshot:
     def refresh(self, *_: Any, **__: Any) -> bool:
         return False
 
+    def newest(self, *_: Any, **__: Any) -> FakeSnapshot:
+        self.refresh()
+        return self
+
     def pinned(self) -> FakeSnapshot:
         return self
 
