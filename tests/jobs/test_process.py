@@ -78,7 +78,7 @@ def settled(spark: SparkSession, flights: Path, tmp_path_factory: pytest.TempPat
 ASKED = """
 import sys
 from tidemark import query
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files
 {}
 for path in sys.argv[1:]:
     wh = query.open(path)
@@ -95,7 +95,7 @@ print(*sorted({{"pyspark", "pandas", "matplotlib"}} & set(sys.modules)))
 
 @pytest.mark.parametrize(
     ("how", "loads"),
-    [("", ""), ("tables.table_without_rows = lambda schema: schema.empty_table()", "pandas")],
+    [("", ""), ("data_files.table_without_rows = lambda schema: schema.empty_table()", "pandas")],
 )
 def test_a_reader_loads_no_pandas_whether_rows_are_live_or_not(
     how: str, loads: str, flights: Path, settled: Path

@@ -197,7 +197,7 @@ BEFORE_SPARK: list[tuple[str, list[str], str]] = [
 OTHER_OPTIONS: list[tuple[str, list[str], str]] = [
     ("another eps", ["--eps", "0.2"], "eps was given as 0.2, the warehouse was created with 0.1"),
     ("another kappa", ["--kappa", "7"], "kappa was given as 7"),
-    ("another key", ["--key", "time"], "key was given as 'time'"),
+    ("another key", ["--key", "time"], "keys was given as [['time']]"),
     ("another time", ["--time", "origin"], "time was given as 'origin'"),
     ("another tick", ["--tick", "1 h"], "tick was given as 3600000000"),
     ("other measures", ["--measure", "fare"], "measures was given as ['fare']"),

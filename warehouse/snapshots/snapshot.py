@@ -264,7 +264,11 @@ class Snapshot:
         )
 
     def _check_fits(self, projection: Projection[Any]) -> None:
-        """DamagedWarehouse if the runs of the projection, or the plans, have fewer steps than others know."""
+        """DamagedWarehouse if the runs of the projection, or the plans, have fewer steps than others know.
+
+        Runs of another format are told first: of their steps nothing is known.
+        """
+        _ = self.state.files[projection.runs_table].layout
         damage = None if self.told is None else self.told.damage(projection.runs_table)
         if damage is not None:
             raise damage
